@@ -1,0 +1,48 @@
+// TTL, and ICMP time-exceeded made in the data plane at no more than T_max a second.
+
+control Expiry(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
+    register<bit<32>>(1) icmp_window;    // {window:24, messages in it:8}
+    bit<32> state;
+    bit<24> window;
+
+    action reply() {
+        hdr.icmp.setValid();
+        hdr.icmp.type = 11;
+        hdr.icmp.code = 0;
+        hdr.icmp.checksum = 0;
+        hdr.icmp.unused = 0;
+        hdr.inner_ipv4.setValid();
+        hdr.inner_ipv4 = hdr.ipv4;
+        hdr.ipv4.tos = 0;
+        hdr.ipv4.total_length = 56;
+        hdr.ipv4.id = 0;
+        hdr.ipv4.flags = 0;
+        hdr.ipv4.ttl = 64;
+        hdr.ipv4.protocol = PROTOCOL_ICMP;
+        hdr.ipv4.src_ip = meta.own_ip;
+        hdr.ipv4.dst_ip = hdr.inner_ipv4.src_ip;
+        meta.flow_valid = 0;
+        meta.countable = 0;
+        truncate(14 + 7 + 56);
+    }
+
+    apply {
+        if (hdr.ipv4.ttl > 1) {
+            hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+        } else {
+            meta.expired = 1;
+            window = std.ingress_global_timestamp[ICMP_WINDOW_SHIFT + 23:ICMP_WINDOW_SHIFT];
+            icmp_window.read(state, 0);
+            if (state[31:8] != window) {
+                state = window ++ 8w0;
+            }
+            if (meta.flow_valid == 1 && state[7:0] < ICMP_PER_WINDOW) {
+                icmp_window.write(0, state + 1);
+                reply();
+                meta.verdict = 8w0 ++ 1w1 ++ 7w0;
+            } else {
+                DROP(meta, hdr, std, CAUSE_TTL);
+            }
+        }
+    }
+}

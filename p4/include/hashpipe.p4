@@ -1,0 +1,64 @@
+// HashPipe (Sivaraman et al., SOSR 2017): three stages which keep the largest flows. The first
+// always takes the packet's flow and pushes out what it finds; a later stage keeps the larger of
+// what it holds and what is pushed to it.
+
+control HashPipeFirst(in flow_id_t id, in bit<32> entry, out flow_id_t carried,
+                      out bit<32> carried_count, out bit<32> count) {
+    register<flow_id_t>(STAGE_ENTRIES) flow_id;
+    register<bit<32>>(STAGE_ENTRIES) counts;
+
+    apply {
+        flow_id.read(carried, entry);
+        counts.read(carried_count, entry);
+        count = 1;
+        if (carried == id) {
+            count = carried_count + 1;
+            carried_count = 0;           // nothing is pushed out
+        }
+        flow_id.write(entry, id);
+        counts.write(entry, count);
+    }
+}
+
+control HashPipeLater(inout flow_id_t carried, inout bit<32> carried_count, in bit<32> entry) {
+    register<flow_id_t>(STAGE_ENTRIES) flow_id;
+    register<bit<32>>(STAGE_ENTRIES) counts;
+    flow_id_t held;
+    bit<32> held_count;
+
+    apply {
+        flow_id.read(held, entry);
+        counts.read(held_count, entry);
+        if (held == carried) {
+            counts.write(entry, held_count + carried_count);
+            carried_count = 0;
+        } else if (held_count < carried_count) {
+            flow_id.write(entry, carried);
+            counts.write(entry, carried_count);
+            carried = held;
+            carried_count = held_count;  // 0 when the entry was empty
+        }
+    }
+}
+
+control HashPipe(inout metadata_t meta) {
+    HashPipeFirst() stage0;
+    HashPipeLater() stage1;
+    HashPipeLater() stage2;
+    flow_id_t carried;
+    bit<32> carried_count;
+    bit<32> carried_hash;
+
+    apply {
+        stage0.apply(meta.flow_id, 27w0 ++ meta.flow_hash[4:0], carried, carried_count,
+                     meta.hashpipe_count);
+        if (carried_count != 0) {
+            hash(carried_hash, HashAlgorithm.crc32, 32w0, { carried }, 64w0x100000000);
+            stage1.apply(carried, carried_count, 27w0 ++ carried_hash[9:5]);
+        }
+        if (carried_count != 0) {
+            hash(carried_hash, HashAlgorithm.crc32, 32w0, { carried }, 64w0x100000000);
+            stage2.apply(carried, carried_count, 27w0 ++ carried_hash[14:10]);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+// Reports flows of a path segment that the DSM does not monitor and that HashPipe finds large
+// enough (Canary, section III-D). A range from eta on is the table's way of saying >= eta.
+
+control HeavyHitter(inout headers_t hdr, inout metadata_t meta) {
+    action report() {
+        digest<heavy_hitter_t>(1, {
+            hdr.ipv4.src_ip, hdr.ipv4.dst_ip, hdr.l4.src_port, hdr.l4.dst_port,
+            hdr.ipv4.protocol, hdr.shim.path_bf
+        });
+    }
+    table segments {
+        key = {
+            hdr.shim.path_bf    : exact;
+            meta.hashpipe_count : range;
+        }
+        actions = { report; NoAction; }
+        default_action = NoAction;
+        size = HH_RULES;
+    }
+
+    apply {
+        segments.apply();
+    }
+}
