@@ -1,0 +1,1 @@
+"""Canary: meters to minus meters, minus meters to segments, segments to faulty links."""

@@ -1,0 +1,180 @@
+"""Canary's multi-stage inference (section III-F): coordinate descent, one loss range at a time.
+
+The lossy segments are divided into groups by loss rate. From the highest group down, each stage
+maps its group's success probabilities into [0, 0.8] (equation 4), where coordinate descent works
+well, sets what higher groups left unexplained to 0 and lower groups to 1, and blames every link
+that comes out below 1. A blamed link is removed, and with it the segments through it: they are
+explained.
+
+Sub-problems (section III-E) share no link and are solved in parallel threads.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.canary.aggregate import SegmentRates, aggregate
+from analysis.canary.cd import coordinate_descent
+from analysis.diagnosis import Diagnosis, sorted_links
+from analysis.incidence import Incidence
+from analysis.telemetry import Telemetry
+
+__all__ = ["GROUPS", "Canary", "loss_group", "map_success", "subproblem_segments"]
+
+IntArray = npt.NDArray[np.int32]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+GROUPS = (1.0, 0.2, 0.1, 0.05, 0.01, 0.001)
+"""The paper's five loss ranges, as descending edges (section III-F, step 1)."""
+
+
+def loss_group(success: FloatArray, groups: Sequence[float] = GROUPS) -> npt.NDArray[np.int64]:
+    """The group, 0 = most lossy, of each segment that loses packets: int64[S].
+
+    A loss below the last edge belongs to the last group.
+    """
+    inner = np.asarray(groups[1:-1])
+    # 1 - y is not exact: a loss of 0.2 must not fall out of [0.2, 1] by its last bit.
+    return (1 - success[:, None] < inner[None, :] - 1e-12).sum(axis=1)
+
+
+def map_success(
+    success: FloatArray, group: npt.NDArray[np.integer], groups: Sequence[float] = GROUPS
+) -> FloatArray:
+    """Equation 4: y' = exp(ln 0.8 * ln(y - a) / ln(b - a)) for y in the group's range [a, b].
+
+    y = a maps to 0 and y = b to 0.8; y outside the range is moved to its edge.
+    """
+    edge = 1 - np.asarray(groups)
+    a, b = edge[group], edge[group + 1]
+    span = np.clip(success, a, b) - a
+    # Where y = a the logarithm is minus infinity and y' is 0.
+    positive = span > 0
+    mapped = np.exp(np.log(0.8) * np.log(np.where(positive, span, 1.0)) / np.log(b - a))
+    return np.where(positive, np.minimum(mapped, 0.8), 0.0)
+
+
+class Canary:
+    """Localize faulty links from segment counts as the Canary paper does.
+
+    Args:
+        groups: Descending loss-rate edges of the groups (default: the paper's five).
+        penalty: lambda of the coordinate descent.
+        lossy_share, noise_floor: The n'-of-n filter, see `aggregate`.
+        threads: Sub-problems solved at the same time; default: one a processor.
+    """
+
+    name = "canary"
+
+    def __init__(
+        self,
+        *,
+        groups: Sequence[float] = GROUPS,
+        penalty: float = 1.0,
+        lossy_share: float = 0.25,
+        noise_floor: float = 1e-4,
+        threads: int | None = None,
+    ) -> None:
+        edges = np.asarray(groups, np.float64)
+        if len(edges) < 2 or edges[0] != 1 or (np.diff(edges) >= 0).any() or edges[-1] < 0:
+            raise ValueError(f"groups must fall from 1 to a rate above 0, not {tuple(groups)}")
+        self.groups = tuple(groups)
+        self.penalty = penalty
+        self.lossy_share = lossy_share
+        self.noise_floor = noise_floor
+        self.threads = threads
+
+    def localize(self, telemetry: Telemetry) -> Diagnosis:
+        counts = telemetry.need("segments", self.name)
+        begin = time.perf_counter()
+        rates = aggregate(counts, lossy_share=self.lossy_share, noise_floor=self.noise_floor)
+        n_links = telemetry.topology.n_links
+        success = np.full(n_links, np.nan)
+        stage = np.full(n_links, len(self.groups), np.int64)
+
+        def solve(segment: npt.NDArray[np.int64]) -> None:
+            incidence = Incidence.of(counts.segments.paths.take(segment))
+            x, when = self._solve(incidence, _pick(rates, segment))
+            success[incidence.link_ids], stage[incidence.link_ids] = x, when
+
+        parts = subproblem_segments(counts.segments.subproblem, rates.observed)
+        with ThreadPoolExecutor(self.threads or os.cpu_count()) as pool:
+            list(pool.map(solve, parts))
+
+        n_stages = len(self.groups) - 1
+        return Diagnosis(
+            method=self.name,
+            native="directed",
+            flagged=sorted_links(np.flatnonzero(stage < n_stages)),
+            success=success,
+            score=np.nan_to_num(1 - success),
+            seconds=time.perf_counter() - begin,
+            stages=tuple(sorted_links(np.flatnonzero(stage <= s)) for s in range(n_stages)),
+        )
+
+    def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        return telemetry.canary_bytes
+
+    def probe_packets(self, telemetry: Telemetry) -> int:
+        del telemetry
+        return 0
+
+    def _solve(
+        self, incidence: Incidence, rates: SegmentRates
+    ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """One sub-problem: success of each local link, and the stage it was blamed in."""
+        n_stages = len(self.groups) - 1
+        lossy, weight = rates.lossy, rates.sent.astype(np.float64)
+        group = np.where(lossy, loss_group(rates.success, self.groups), n_stages)
+        mapped = map_success(rates.success, np.minimum(group, n_stages - 1), self.groups)
+        success = np.ones(incidence.n_links)
+        stage = np.full(incidence.n_links, n_stages, np.int64)
+        present = np.ones(incidence.n_paths, np.bool_)
+        for now in range(n_stages):
+            if not (present & (group <= now)).any():
+                continue
+            y = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
+            x = coordinate_descent(incidence, y, weight, penalty=self.penalty, used=present).success
+            bad = (x < 1 - 1e-6) & (stage == n_stages)
+            stage[bad] = now
+            success[bad] = _own_success(incidence, rates, present, bad)
+            present &= ~incidence.paths_with(bad)
+        return success, stage
+
+
+def subproblem_segments(subproblem: IntArray, observed: BoolArray) -> list[npt.NDArray[np.int64]]:
+    """The observed segments of each sub-problem, sub-problems that have none left out."""
+    segment = np.flatnonzero(observed)
+    order = np.argsort(subproblem[segment], kind="stable")
+    segment = segment[order]
+    cuts = np.flatnonzero(np.diff(subproblem[segment])) + 1
+    return [part for part in np.split(segment, cuts) if len(part)]
+
+
+def _pick(rates: SegmentRates, segment: npt.NDArray[np.int64]) -> SegmentRates:
+    return SegmentRates(rates.success[segment], rates.sent[segment], rates.lossy[segment])
+
+
+def _own_success(
+    incidence: Incidence, rates: SegmentRates, present: BoolArray, bad: BoolArray
+) -> FloatArray:
+    """What each blamed link lets through, pooled over its segments that hold no other blamed link,
+    or over all of them where there is none. Coordinate descent's own figure is of the mapped y'.
+    """
+    owner = np.repeat(np.arange(incidence.n_paths), np.diff(incidence.path_ptr))
+    blamed_on = np.bincount(owner[bad[incidence.links]], minlength=incidence.n_paths)
+    pooled = []
+    for choice in (present & (blamed_on == 1), present):
+        weight = np.where(choice, rates.sent, 0.0)[owner]
+        sent = np.bincount(incidence.links, weight, incidence.n_links)
+        good = np.bincount(incidence.links, weight * rates.success[owner], incidence.n_links)
+        pooled.append((sent, good / np.maximum(sent, 1)))
+    (alone_sent, alone), (_, together) = pooled
+    return np.where(alone_sent > 0, alone, together)[bad]

@@ -1,0 +1,79 @@
+"""Coordinate descent: monotone, exact steps, the known cases."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.canary.cd import coordinate_descent, objective
+from analysis.incidence import Incidence
+from testbed.topology import Paths
+
+
+def incidence_of(paths):
+    width = max(map(len, paths))
+    return Incidence.of(
+        Paths.from_padded(np.array([list(p) + [-1] * (width - len(p)) for p in paths]))
+    )
+
+
+def test_netbouncer_figure_4():
+    """x2 = x4 = x5 = 1 known good: least squares splits the loss, the regulariser does not."""
+    # Paths over links 1..5; links 2, 4, 5 are kept at 1 by clean paths of their own.
+    paths = [[1, 2], [1, 3], [1, 4], [3, 5]] + [[2]] * 3 + [[4]] * 3 + [[5]] * 3
+    y = np.array([0.43, 0.41, 0.39, 1.0] + [1.0] * 9)
+    incidence, weight = incidence_of(paths), np.full(len(y), 100.0)
+    loose = coordinate_descent(incidence, y, weight, penalty=0.0)
+    assert loose.success[0] == pytest.approx(0.41, abs=0.01)
+    tight = coordinate_descent(incidence, y, weight, penalty=1.0)
+    assert tight.success[0] < 0.5
+    assert tight.success[1:].tolist() == [1.0] * 4
+
+
+def test_least_squares_overfits_where_the_regulariser_does_not():
+    """Figure 4's point with its numbers: without the term x3 becomes a false positive."""
+    paths = [[1], [1], [1, 3], [3]]
+    y = np.array([0.43, 0.41, 0.39, 1.0])
+    incidence, weight = incidence_of(paths), np.full(4, 100.0)
+    plain = coordinate_descent(incidence, y, weight, penalty=0.0)
+    assert 0.9 < plain.success[1] < 1 and plain.success[0] == pytest.approx(0.41, abs=0.02)
+    regular = coordinate_descent(incidence, y, weight, penalty=1.0)
+    assert regular.success[1] == 1.0 and regular.success[0] < 0.41
+
+
+def test_few_paths_take_the_better_end():
+    """With sum c^2 <= lambda the parabola opens downwards: an end, never the vertex."""
+    incidence = incidence_of([[0]])
+    for y, expected in ((0.4, 0.0), (0.6, 1.0), (0.5, 1.0)):
+        assert coordinate_descent(incidence, np.array([y]), np.ones(1)).success[0] == expected
+
+
+def test_unused_paths_do_not_speak():
+    incidence = incidence_of([[0], [1]])
+    result = coordinate_descent(incidence, np.zeros(2), np.ones(2), used=np.array([True, False]))
+    assert result.success.tolist() == [0.0, 1.0]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.5, 1.0, 2.0]))
+def test_objective_never_rises(seed, penalty):
+    rng = np.random.default_rng(seed)
+    n_links = int(rng.integers(2, 12))
+    paths = [
+        rng.choice(n_links, rng.integers(1, min(4, n_links) + 1), replace=False)
+        for _ in range(rng.integers(1, 30))
+    ]
+    incidence = incidence_of(paths)
+    y = rng.random(len(paths)).round(2)
+    result = coordinate_descent(incidence, y, rng.random(len(paths)) + 0.1, penalty=penalty)
+    assert (np.diff(result.objective) <= 1e-9).all()
+    assert ((result.success >= 0) & (result.success <= 1)).all()
+    assert result.objective[-1] == pytest.approx(
+        objective(incidence, y, result.success, penalty), abs=1e-9
+    )
+    # A fixed point: no single link can do better anywhere on a grid.
+    for i in range(incidence.n_links):
+        for value in np.linspace(0, 1, 21):
+            other = result.success.copy()
+            other[i] = value
+            assert objective(incidence, y, other, penalty) >= result.objective[-1] - 1e-6

@@ -1,0 +1,82 @@
+"""canary-mle: known answers, against exhaustive search, accuracy."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from analysis.canary.mle import CanaryMle, explain
+from analysis.incidence import Incidence
+from analysis.metrics import score
+from testbed.topology import Paths
+
+GRID = np.array([[a, 4 + b] for a in range(4) for b in range(4)])
+
+
+def test_two_lossy_links_and_their_rates():
+    incidence = Incidence.of(Paths.from_padded(GRID))
+    truth = np.zeros(8)
+    truth[1], truth[6] = 0.3, 0.002
+    sent = np.full(16, 100_000)
+    lost = np.round(sent * (1 - (1 - truth[GRID]).prod(axis=1))).astype(np.int64)
+    loss, gain = explain(incidence, sent, lost)
+    assert loss == pytest.approx(np.where(truth > 0, truth, 1e-5), rel=0.01)
+    assert gain[[1, 6]].min() > 100
+
+
+def test_dead_link():
+    incidence = Incidence.of(Paths.from_padded(GRID))
+    sent = np.full(16, 500)
+    lost = np.where(GRID[:, 0] == 2, 500, 0)
+    loss, _ = explain(incidence, sent, lost)
+    assert loss[2] == pytest.approx(1.0) and (np.delete(loss, 2) == 1e-5).all()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_reaches_the_best_explanation(seed):
+    """No set of up to three links has a better penalised likelihood."""
+    rng = np.random.default_rng(seed)
+    incidence = Incidence.of(Paths.from_padded(GRID))
+    truth = np.full(8, 1e-6)
+    truth[rng.choice(8, 2, replace=False)] = rng.choice([0.002, 0.05, 0.4], 2)
+    sent = np.full(16, 1000)
+    lost = rng.binomial(sent, 1 - (1 - truth[GRID]).prod(axis=1))
+    penalty = 6.0
+
+    def likelihood(log_loss, chosen):
+        q = np.full(8, 1e-5)
+        q[list(chosen)] = np.exp(log_loss)
+        through = np.log1p(-np.minimum(q, 1 - 1e-12))[GRID].sum(axis=1)
+        return ((sent - lost) * through + lost * np.log(-np.expm1(through))).sum()
+
+    def best(chosen):
+        if not chosen:
+            return likelihood([], ())
+        fit = minimize(
+            lambda z: -likelihood(z, chosen),
+            np.full(len(chosen), np.log(0.05)),
+            bounds=[(np.log(1e-4), 0)] * len(chosen),
+        )
+        return -fit.fun - penalty * len(chosen)
+
+    loss, _ = explain(incidence, sent, lost, penalty=penalty)
+    blamed = tuple(np.flatnonzero(loss > 1e-5))
+    ours = likelihood(np.log(loss[list(blamed)]), blamed) - penalty * len(blamed)
+    every = [c for n in range(4) for c in combinations(range(8), n)]
+    assert ours >= max(best(c) for c in every) - 0.05
+
+
+@pytest.mark.parametrize(("k", "seeds", "least"), [(4, 10, 0.97), (8, 3, 0.99)])
+def test_accuracy(synthetic, k, seeds, least):
+    f1 = []
+    for seed in range(seeds):
+        world = synthetic.make_world(k=k, seed=seed, packets=1000, flows=10)
+        result = CanaryMle().localize(world.telemetry)
+        f1.append(score(result.flagged, world.faulty, world.topology)["directed"].f1)
+    assert np.mean(f1) >= least
+
+
+def test_parameters_are_checked():
+    with pytest.raises(ValueError, match="noise"):
+        CanaryMle(noise=0.1, min_loss=0.01)
