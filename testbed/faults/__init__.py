@@ -1,0 +1,1 @@
+"""Faults: what breaks (``specification``) and the injectors that break it."""
