@@ -1,0 +1,57 @@
+"""A software switch that runs p4c's BMv2 JSON (v1model) as compiled C.
+
+The program is turned into C, compiled once with the system's C compiler, cached, and run
+bit for bit like BMv2's simple_switch::
+
+    from testbed.softswitch import Program, Switch
+
+    program = Program.load("router.json", observe="meta.verdict")
+    sw = Switch(program, seed=1)
+    routes = sw.table("ingress.routes")
+    handle = routes.add([(0x0A000000, 8)], "ingress.forward", [3, 0x00AA00000001])
+    for port, data in sw.process(1, packet, now_us=1_000_000):
+        ...
+    print(sw.observed, routes.counter(handle), sw.register("ingress.seen")[:10])
+
+Priorities follow P4Runtime: the larger wins. What the switch cannot run is refused by
+``Program.load`` with ``UnsupportedProgram``, which names the construct and its P4 line.
+
+Differences to simple_switch, all on purpose:
+
+- the caller gives the time (``now_us``); both timestamps of a packet are that time, queue
+  depths and delays are 0, and the ``priority`` metadata is not looked at;
+- ``random`` is a seeded generator of each switch: xoshiro256** seeded by splitmix64,
+  uniform in lo..hi by rejection;
+- fields of headers that were never valid read as 0 (in BMv2: what an earlier packet left);
+- dividing by zero gives 0, an index outside a header stack reads as a header never valid,
+  and a failed assert or assume drops the packet and raises ``SwitchFault`` (BMv2 aborts);
+- a packet that takes more than 256 passes, or makes more than 64 outputs, is cut off;
+- a prefix of an lpm key is counted from the key's own top bit whatever its width.
+
+C code can push packets itself: see ``abi.h``, ``Program.process_address`` and
+``Switch.handle``.
+"""
+
+from .errors import (
+    CompileError,
+    NoCompiler,
+    SoftSwitchError,
+    SwitchFault,
+    UnsupportedProgram,
+)
+from .program import (
+    ActionInfo,
+    CounterInfo,
+    DigestInfo,
+    Program,
+    RegisterInfo,
+    TableInfo,
+)
+from .switch import BatchResult, Switch
+from .tables import ActionProfile, Entry, Table
+
+__all__ = [
+    "ActionInfo", "ActionProfile", "BatchResult", "CompileError", "CounterInfo", "DigestInfo",
+    "Entry", "NoCompiler", "Program", "RegisterInfo", "SoftSwitchError", "Switch",
+    "SwitchFault", "Table", "TableInfo", "UnsupportedProgram",
+]

@@ -1,0 +1,48 @@
+/* C interface of a compiled program: what other C code needs to push packets
+ * through a switch. Obtain ss_process from Program.process_address and the
+ * ss_switch from Switch.handle. */
+#ifndef CANARY_SOFTSWITCH_ABI_H
+#define CANARY_SOFTSWITCH_ABI_H
+#include <stdint.h>
+
+typedef struct ss_switch ss_switch; /* opaque */
+
+typedef struct {
+    uint32_t port;
+    uint32_t length; /* bytes */
+    uint8_t *data;
+    /* BMv2 instance_type: 0 normal, 1 ingress clone, 2 egress clone, 4 recirculated,
+     * 5 replicated, 6 resubmitted (0 once such a packet left ingress as unicast) */
+    uint32_t kind;
+} ss_packet;
+
+/* Called between ingress and egress for every packet that enters the egress
+ * queue; 0 = tail drop (egress is then not run for it); may be NULL. */
+typedef int (*ss_admit_fn)(void *ctx, uint32_t egress_port, uint32_t length);
+
+#define SS_MAX_OUT 64
+
+typedef struct {
+    uint32_t n;
+    uint32_t queue_dropped;
+    uint64_t observed;
+    ss_packet packets[SS_MAX_OUT];
+} ss_result;
+
+/* Return values of ss_process. On a fault the outputs made so far are in the result. */
+enum {
+    SS_OK = 0,
+    SS_TOO_MANY = 1, /* more than SS_MAX_OUT outputs: the surplus was dropped */
+    SS_LOOP = 2,     /* more than 256 passes (recirculate, resubmit, clones): cut off */
+    SS_ASSERT = 3,   /* a P4 assert or assume failed: the packet was dropped */
+    SS_NO_MEMORY = 4
+};
+
+/* Data of outputs stays valid until the next ss_process on the same switch;
+ * input data is not modified. now_us is the time in microseconds. */
+int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t length,
+               uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out);
+
+/* Number of digest samples not yet acknowledged. */
+uint32_t ss_digests_pending(ss_switch *sw);
+#endif

@@ -1,0 +1,213 @@
+/* Functions the Python side calls: creation, tables, digests, batches. */
+
+void ss_destroy(ss_switch *sw) {
+    ss_item *it;
+    ss_chunk *c;
+    if (!sw) return;
+    for (int i = 0; sw->tables && i < SS_TABLES; i++) ss_table_free(sw->tables + i);
+    for (int i = 0; sw->profiles && i < SS_PROFILES; i++) ss_profile_free(sw->profiles + i);
+    for (int i = 0; sw->registers && i < SS_REGISTERS; i++) free(sw->registers[i]);
+    for (int i = 0; sw->counters && i < SS_COUNTERS; i++) free(sw->counters[i]);
+    for (int i = 0; sw->learn && i < SS_LEARN_LISTS; i++) {
+        free(sw->learn[i].samples);
+        free(sw->learn[i].slots);
+    }
+    for (uint32_t i = 0; i < sw->mgroups_n; i++) free(sw->mgroups[i].pairs);
+    while ((it = sw->free)) {
+        sw->free = it->next;
+        free(it);
+    }
+    while ((c = sw->chunks)) {
+        sw->chunks = c->next;
+        free(c);
+    }
+    free(sw->tables);
+    free(sw->profiles);
+    free(sw->registers);
+    free(sw->counters);
+    free(sw->learn);
+    free(sw->sessions);
+    free(sw->mgroups);
+    free(sw);
+}
+
+ss_switch *ss_create(uint64_t seed) {
+    static int once;
+    int ok = 1;
+    ss_switch *sw = calloc(1, sizeof *sw);
+    if (!sw) return NULL;
+    if (!once) ss_hash_init();
+    once = 1;
+    ss_seed(sw->random, seed);
+    sw->tables = calloc(SS_TABLES + 1, sizeof *sw->tables);
+    sw->profiles = calloc(SS_PROFILES + 1, sizeof *sw->profiles);
+    sw->registers = calloc(SS_REGISTERS + 1, sizeof *sw->registers);
+    sw->counters = calloc(SS_COUNTERS + 1, sizeof *sw->counters);
+    sw->learn = calloc(SS_LEARN_LISTS + 1, sizeof *sw->learn);
+    ok = sw->tables && sw->profiles && sw->registers && sw->counters && sw->learn;
+    for (int i = 0; ok && i < SS_TABLES; i++)
+        ok = ss_table_init(sw->tables + i, ss_table_infos + i);
+    for (int i = 0; ok && i < SS_PROFILES; i++) sw->profiles[i].pw = ss_profile_words[i];
+    for (int i = 0; ok && i < SS_REGISTERS; i++)
+        ok = !!(sw->registers[i] = calloc(ss_register_sizes[i][0] + 1, ss_register_sizes[i][1]));
+    for (int i = 0; ok && i < SS_COUNTERS; i++)
+        ok = !!(sw->counters[i] = calloc(ss_counter_sizes[i] + 1, sizeof(ss_count)));
+    for (int i = 0; ok && i < SS_LEARN_LISTS; i++) sw->learn[i].words = ss_learn_words[i];
+    if (!ok) {
+        ss_destroy(sw);
+        return NULL;
+    }
+    return sw;
+}
+
+int64_t ss_table_add(ss_switch *sw, uint32_t t, const uint64_t *key, const uint64_t *mask,
+                     uint64_t prio, uint64_t meta, const uint64_t *params) {
+    return ss_table_insert(sw->tables + t, key, mask, prio, meta, params);
+}
+int ss_table_modify(ss_switch *sw, uint32_t t, uint64_t handle, uint64_t meta,
+                    const uint64_t *params) {
+    ss_table *table = sw->tables + t;
+    uint64_t *row = ss_row(table, handle);
+    if (!row) return SS_E_HANDLE;
+    row[SS_META] = meta | SS_USED;
+    if (table->pw) memcpy(row + SS_KEY + 2 * table->kw, params, 8 * (size_t)table->pw);
+    return 0;
+}
+int ss_table_delete(ss_switch *sw, uint32_t t, uint64_t handle) {
+    return ss_table_remove(sw->tables + t, handle);
+}
+void ss_table_clear(ss_switch *sw, uint32_t t) { ss_table_empty(sw->tables + t); }
+/* meta 0 restores the default of the program */
+void ss_table_default(ss_switch *sw, uint32_t t, uint64_t meta, const uint64_t *params) {
+    ss_table *table = sw->tables + t;
+    size_t n = 8 * (size_t)table->pw;
+    table->def[SS_META] = meta ? meta : table->def0[SS_META];
+    if (meta && n) memcpy(table->def + SS_KEY, params, n);
+    if (!meta) memcpy(table->def + SS_KEY, table->def0 + SS_KEY, n);
+}
+const uint64_t *ss_table_row(ss_switch *sw, uint32_t t, uint64_t handle) {
+    return ss_row(sw->tables + t, handle);
+}
+const uint64_t *ss_table_default_row(ss_switch *sw, uint32_t t) { return sw->tables[t].def; }
+uint32_t ss_table_capacity(ss_switch *sw, uint32_t t) { return sw->tables[t].capacity; }
+uint32_t ss_table_count(ss_switch *sw, uint32_t t) { return sw->tables[t].count; }
+
+int ss_set_member(ss_switch *sw, uint32_t p, uint32_t id, uint64_t meta, const uint64_t *params) {
+    return ss_profile_member(sw->profiles + p, id, meta, params);
+}
+int ss_set_group(ss_switch *sw, uint32_t p, uint32_t id, const uint32_t *members, uint32_t n) {
+    return ss_profile_group(sw->profiles + p, id, members, n);
+}
+void *ss_register(ss_switch *sw, uint32_t r) { return sw->registers[r]; }
+void *ss_counter(ss_switch *sw, uint32_t c) { return sw->counters[c]; }
+
+/* Copies the waiting samples of a digest to dst (words + 2 each); gives their number. */
+uint32_t ss_digest_count(ss_switch *sw, uint32_t l) { return sw->learn[l].n; }
+uint64_t ss_digest_lost(ss_switch *sw, uint32_t l) { return sw->learn[l].lost; }
+void ss_digest_read(ss_switch *sw, uint32_t l, uint64_t *dst, uint32_t n, int ack) {
+    ss_learn_list *list = sw->learn + l;
+    if (n) memcpy(dst, list->samples, 8 * (size_t)(list->words + 2) * n);
+    if (ack) ss_learn_clear(sw, list);
+}
+
+int ss_set_session(ss_switch *sw, uint32_t id, uint32_t port, uint32_t has_port, uint32_t limit,
+                   uint32_t mgid) {
+    ss_session *s = (ss_session *)ss_session_of(sw, id);
+    if (!s) {
+        if (!(s = ss_grow(sw->sessions, sw->sessions_n + 1, sizeof *s))) return SS_E_MEMORY;
+        sw->sessions = s;
+        s += sw->sessions_n++;
+    }
+    *s = (ss_session){id, port, limit, mgid, has_port};
+    return 0;
+}
+void ss_delete_session(ss_switch *sw, uint32_t id) {
+    ss_session *s = (ss_session *)ss_session_of(sw, id);
+    if (s) *s = sw->sessions[--sw->sessions_n];
+}
+int ss_set_mgroup(ss_switch *sw, uint32_t id, const uint32_t *pairs, uint32_t n) {
+    ss_mgroup *g = (ss_mgroup *)ss_mgroup_of(sw, id);
+    uint32_t *copy = malloc(8 * (size_t)n + 1), i = sw->mgroups_n;
+    if (!copy) return SS_E_MEMORY;
+    if (n) memcpy(copy, pairs, 8 * (size_t)n);
+    if (!g) {
+        if (!(g = ss_grow(sw->mgroups, i + 1, sizeof *g))) {
+            free(copy);
+            return SS_E_MEMORY;
+        }
+        sw->mgroups = g;
+        for (; i && g[i - 1].id > id; i--) g[i] = g[i - 1];
+        sw->mgroups_n++;
+        g += i;
+        g->pairs = NULL;
+    }
+    free(g->pairs);
+    *g = (ss_mgroup){id, n, copy};
+    return 0;
+}
+void ss_random_state(ss_switch *sw, uint64_t *state) { memcpy(state, sw->random, 32); }
+uint32_t ss_fault_line(ss_switch *sw) { return sw->fault_line; }
+
+/* Outputs of a batch; the arrays are malloc'ed and belong to the caller (ss_free). */
+typedef struct {
+    uint64_t n, bytes, queue_dropped, faults;
+    uint64_t n_cap, bytes_cap;
+    uint16_t *ports;
+    uint32_t *source;
+    uint64_t *offsets;
+    uint8_t *data;
+    int32_t first_fault;
+    uint32_t first_fault_packet;
+} ss_batch_out;
+
+static int ss_batch_room(ss_batch_out *b, uint64_t packets, uint64_t bytes) {
+    if (b->n + packets > b->n_cap) {
+        uint64_t cap = 2 * b->n_cap + packets;
+        void *p;
+        if (!(p = realloc(b->ports, 2 * cap))) return 0;
+        b->ports = p;
+        if (!(p = realloc(b->source, 4 * cap))) return 0;
+        b->source = p;
+        if (!(p = realloc(b->offsets, 8 * (cap + 1)))) return 0;
+        b->offsets = p;
+        b->n_cap = cap;
+    }
+    if (b->bytes + bytes > b->bytes_cap) {
+        uint64_t cap = b->bytes_cap + b->bytes_cap / 2 + bytes;
+        void *p = realloc(b->data, cap);
+        if (!p) return 0;
+        b->data = p;
+        b->bytes_cap = cap;
+    }
+    return 1;
+}
+/* now: one time per packet, or NULL and now_all for all. observed: n values. */
+int ss_batch(ss_switch *sw, uint64_t n, const uint16_t *ports, const uint8_t *data,
+             const uint64_t *offsets, const uint64_t *now, uint64_t now_all, uint64_t *observed,
+             ss_batch_out *b) {
+    ss_result r;
+    memset(b, 0, sizeof *b);
+    if (!ss_batch_room(b, n + 1, offsets[n] - offsets[0] + 64 * n + 1)) return SS_NO_MEMORY;
+    b->offsets[0] = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        int rc = ss_process(sw, ports[i], data + offsets[i], (uint32_t)(offsets[i + 1] - offsets[i]),
+                            now ? now[i] : now_all, NULL, NULL, &r);
+        uint64_t bytes = 0;
+        if (rc && !b->faults++) {
+            b->first_fault = rc;
+            b->first_fault_packet = (uint32_t)i;
+        }
+        observed[i] = r.observed;
+        for (uint32_t k = 0; k < r.n; k++) bytes += r.packets[k].length;
+        if (!ss_batch_room(b, r.n, bytes)) return SS_NO_MEMORY;
+        for (uint32_t k = 0; k < r.n; k++) {
+            memcpy(b->data + b->bytes, r.packets[k].data, r.packets[k].length);
+            b->bytes += r.packets[k].length;
+            b->ports[b->n] = (uint16_t)r.packets[k].port;
+            b->source[b->n] = (uint32_t)i;
+            b->offsets[++b->n] = b->bytes;
+        }
+    }
+    return SS_OK;
+}
+void ss_free(void *p) { free(p); }

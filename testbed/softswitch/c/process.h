@@ -1,0 +1,254 @@
+/* The packet's way through simple_switch: ingress, queue, egress, and the copies made. */
+
+enum { SS_NORMAL, SS_I2E, SS_E2E, SS_RECIRC = 4, SS_REPLICATION, SS_RESUBMIT };
+#define SS_MAX_PASSES 256
+#define SS_NO_LIMIT 0xFFFFFFFFu
+
+static ss_item *ss_item_new(ss_switch *sw) {
+    ss_item *it = sw->free;
+    if (it) sw->free = it->next;
+    else if (!(it = malloc(sizeof *it))) {
+        sw->fault = SS_NO_MEMORY;
+        return NULL;
+    }
+    memset(it, 0, sizeof *it);
+    it->truncate = it->limit = SS_NO_LIMIT;
+    return it;
+}
+SS_INLINE void ss_item_drop(ss_switch *sw, ss_item *it) {
+    it->next = sw->free;
+    sw->free = it;
+}
+static ss_item *ss_item_copy(ss_switch *sw, const ss_item *from) {
+    ss_item *it = sw->free;
+    if (it) sw->free = it->next;
+    else if (!(it = malloc(sizeof *it))) {
+        sw->fault = SS_NO_MEMORY;
+        return NULL;
+    }
+    memcpy(it, from, sizeof *it);
+    it->clone = it->clone_list = it->learn = it->resubmit = it->recirculate = 0;
+    it->exit = it->original = 0;
+    if (it->length > it->truncate) it->length = it->truncate;
+    it->truncate = SS_NO_LIMIT;
+    it->limit = SS_NO_LIMIT;
+    return it;
+}
+SS_INLINE void ss_push_ingress(ss_switch *sw, ss_item *it) {
+    it->next = NULL;
+    if (sw->ingress) sw->ingress_end->next = it;
+    else sw->ingress = it;
+    sw->ingress_end = it;
+}
+static void ss_enqueue(ss_switch *sw, ss_item *it, uint32_t port) {
+    if (sw->admit) {
+        uint32_t length = it->reg_length < it->limit ? it->reg_length : it->limit;
+        if (!sw->admit(sw->admit_ctx, port, length)) {
+            sw->out->queue_dropped++;
+            ss_item_drop(sw, it);
+            return;
+        }
+    }
+    it->egress_port = port;
+    SET_ENQ_TIMESTAMP(&it->p, sw->now);
+    SET_ENQ_QDEPTH(&it->p, 0);
+    it->next = NULL;
+    if (sw->egress) sw->egress_end->next = it;
+    else sw->egress = it;
+    sw->egress_end = it;
+}
+static void ss_multicast(ss_switch *sw, const ss_item *it, uint32_t mgid) {
+    const ss_mgroup *g = ss_mgroup_of(sw, mgid);
+    for (uint32_t i = 0; g && i < g->n; i++) {
+        ss_item *copy = ss_item_copy(sw, it);
+        if (!copy) return;
+        copy->limit = it->limit;
+        SET_EGRESS_RID(&copy->p, g->pairs[2 * i + 1]);
+        ss_enqueue(sw, copy, g->pairs[2 * i]);
+    }
+}
+static void ss_send_clone(ss_switch *sw, ss_item *copy, const ss_session *s) {
+    copy->limit = s->limit ? s->limit : SS_NO_LIMIT;
+    if (s->mgid) ss_multicast(sw, copy, s->mgid);
+    if (s->has_port) ss_enqueue(sw, copy, s->port);
+    else ss_item_drop(sw, copy);
+}
+static void ss_parse_item(ss_switch *sw, ss_item *it) {
+    it->error = SS_NO_ERROR;
+    it->checksum_error = 0;
+    ss_parser(sw, it);
+    ss_verify_checksums(sw, it);
+}
+
+static void ss_ingress(ss_switch *sw, ss_item *it) {
+    const uint8_t *whole = it->data;
+    uint32_t whole_length = it->length, mgid, spec;
+    ss_parse_item(sw, it);
+    SET_PARSER_ERROR(&it->p, it->error);
+    SET_CHECKSUM_ERROR(&it->p, it->checksum_error);
+    ss_pipeline_ingress(sw, it);
+    it->exit = 0;
+    if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
+    if (sw->fault == SS_ASSERT) {
+        ss_item_drop(sw, it);
+        return;
+    }
+    spec = GET_EGRESS_SPEC(&it->p);
+    mgid = GET_MCAST_GRP(&it->p);
+    if (it->clone) {
+        const ss_session *s = ss_session_of(sw, it->clone & 0x7FFF);
+        uint32_t list = it->clone_list;
+        it->clone = it->clone_list = 0;
+        if (s) { /* the clone is parsed anew from the packet as it arrived */
+            ss_item *copy = ss_item_new(sw);
+            if (!copy) return;
+            copy->data = whole;
+            copy->length = whole_length;
+            copy->reg_length = it->arrival_length;
+            copy->arrival_length = it->arrival_length;
+            copy->counted_length = it->counted_length;
+            copy->kind = SS_I2E;
+            SET_INGRESS_PORT(&copy->p, it->port);
+            copy->port = it->port;
+            ss_parse_item(sw, copy);
+            ss_reset_metadata(&copy->p);
+            ss_copy_fields(&copy->p, &it->p, list);
+            SET_INSTANCE_TYPE(&copy->p, SS_I2E);
+            ss_send_clone(sw, copy, s);
+        }
+    }
+    if (it->learn) ss_learn_fields(sw, it);
+    if (it->resubmit) {
+        ss_item *copy = ss_item_new(sw);
+        if (!copy) return;
+        copy->data = whole;
+        copy->length = whole_length;
+        copy->reg_length = copy->arrival_length = it->arrival_length;
+        copy->counted_length = it->counted_length;
+        copy->port = it->port;
+        copy->original = it->original;
+        copy->kind = SS_RESUBMIT;
+        ss_copy_fields(&copy->p, &it->p, it->resubmit);
+        SET_INSTANCE_TYPE(&copy->p, SS_RESUBMIT);
+        SET_PACKET_LENGTH(&copy->p, it->arrival_length);
+        ss_push_ingress(sw, copy);
+        ss_item_drop(sw, it);
+        return;
+    }
+    if (mgid) {
+        SET_INSTANCE_TYPE(&it->p, SS_REPLICATION);
+        it->kind = SS_REPLICATION;
+        ss_multicast(sw, it, mgid);
+        ss_item_drop(sw, it);
+        return;
+    }
+    if (spec == SS_DROP_PORT) {
+        ss_item_drop(sw, it);
+        return;
+    }
+    SET_INSTANCE_TYPE(&it->p, SS_NORMAL);
+    it->kind = SS_NORMAL;
+    ss_enqueue(sw, it, spec);
+}
+
+static void ss_egress(ss_switch *sw, ss_item *it) {
+    uint8_t *data;
+    uint32_t length;
+    SET_EGRESS_TIMESTAMP(&it->p, sw->now);
+    SET_DEQ_TIMEDELTA(&it->p, 0);
+    SET_DEQ_QDEPTH(&it->p, 0);
+    SET_EGRESS_PORT(&it->p, it->egress_port);
+    SET_EGRESS_SPEC(&it->p, SS_DROP_PORT + 1);
+    SET_PACKET_LENGTH(&it->p, it->reg_length);
+    ss_pipeline_egress(sw, it);
+    it->exit = 0;
+    if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
+    if (sw->fault == SS_ASSERT) {
+        ss_item_drop(sw, it);
+        return;
+    }
+    if (it->clone) {
+        const ss_session *s = ss_session_of(sw, it->clone & 0x7FFF);
+        uint32_t list = it->clone_list;
+        it->clone = it->clone_list = 0;
+        if (s) {
+            ss_item *copy = ss_item_copy(sw, it);
+            if (!copy) return;
+            copy->kind = SS_E2E;
+            ss_reset_metadata(&copy->p);
+            ss_copy_fields(&copy->p, &it->p, list);
+            SET_INSTANCE_TYPE(&copy->p, SS_E2E);
+            ss_send_clone(sw, copy, s);
+        }
+    }
+    if (GET_EGRESS_SPEC(&it->p) == SS_DROP_PORT) {
+        ss_item_drop(sw, it);
+        return;
+    }
+    data = ss_deparser(sw, it, &length);
+    if (data && it->recirculate) {
+        ss_item *copy = ss_item_new(sw);
+        if (!copy) return;
+        copy->data = data;
+        copy->length = copy->reg_length = length;
+        copy->arrival_length = copy->counted_length = length;
+        copy->port = it->port;
+        copy->original = it->original;
+        copy->kind = SS_RECIRC;
+        ss_copy_fields(&copy->p, &it->p, it->recirculate);
+        SET_INSTANCE_TYPE(&copy->p, SS_RECIRC);
+        SET_PACKET_LENGTH(&copy->p, length);
+        ss_push_ingress(sw, copy);
+    } else if (data && sw->out->n < SS_MAX_OUT) {
+        ss_packet *o = sw->out->packets + sw->out->n++;
+        o->port = it->egress_port;
+        o->length = length < it->limit ? length : it->limit;
+        o->data = data;
+        o->kind = it->kind;
+    } else if (data) {
+        sw->fault = SS_TOO_MANY;
+    }
+    ss_item_drop(sw, it);
+}
+
+int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t length,
+               uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
+    ss_item *it;
+    unsigned passes = 0;
+    sw->now = now_us;
+    sw->admit = admit;
+    sw->admit_ctx = admit_ctx;
+    sw->out = out;
+    sw->fault = SS_OK;
+    sw->current = sw->chunks;
+    if (sw->current) sw->current->used = 0;
+    out->n = out->queue_dropped = 0;
+    out->observed = 0;
+    if (!(it = ss_item_new(sw))) return sw->fault;
+    it->data = data;
+    it->length = it->reg_length = it->arrival_length = it->counted_length = length;
+    it->port = port;
+    it->original = 1;
+    SET_INGRESS_PORT(&it->p, port);
+    SET_PACKET_LENGTH(&it->p, length);
+    SET_INGRESS_TIMESTAMP(&it->p, now_us);
+    ss_push_ingress(sw, it);
+    for (;;) {
+        if ((it = sw->ingress)) {
+            sw->ingress = it->next;
+            if (++passes <= SS_MAX_PASSES) ss_ingress(sw, it);
+        } else if ((it = sw->egress)) {
+            sw->egress = it->next;
+            if (++passes <= SS_MAX_PASSES) ss_egress(sw, it);
+        } else {
+            break;
+        }
+        if (passes > SS_MAX_PASSES) {
+            sw->fault = SS_LOOP;
+            ss_item_drop(sw, it);
+        }
+    }
+    return sw->fault;
+}
+
+uint32_t ss_digests_pending(ss_switch *sw) { return sw->pending; }

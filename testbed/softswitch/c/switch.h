@@ -1,0 +1,124 @@
+/* The state of one switch: tables, registers, counters, digests, sessions, buffers. */
+
+typedef struct { uint64_t packets, bytes; } ss_count;
+typedef struct { uint32_t id, port, limit, mgid; uint32_t has_port; } ss_session;
+typedef struct { uint32_t id, n; uint32_t *pairs; } ss_mgroup; /* pairs: port, rid */
+typedef struct {
+    uint32_t words;   /* 64-bit words of one sample; stored with two more: now_us, number */
+    uint32_t n, cap, slot_mask;
+    uint64_t *samples;
+    uint32_t *slots;  /* sample + 1 by content: the filter of unacknowledged samples */
+    uint64_t number, lost;
+} ss_learn_list;
+typedef struct ss_chunk { struct ss_chunk *next; size_t size, used; uint8_t data[]; } ss_chunk;
+typedef struct ss_item ss_item;
+
+struct ss_switch {
+    uint64_t random[4];
+    uint64_t now;
+    ss_table *tables;
+    ss_profile *profiles;
+    void **registers;
+    ss_count **counters;
+    ss_learn_list *learn;
+    ss_session *sessions;
+    ss_mgroup *mgroups;
+    uint32_t sessions_n, mgroups_n, pending;
+    int fault;
+    uint32_t fault_line; /* index of the failed assert */
+    ss_item *free, *ingress, *ingress_end, *egress, *egress_end;
+    ss_chunk *chunks, *current;
+    ss_admit_fn admit;
+    void *admit_ctx;
+    ss_result *out;
+};
+
+/* Output buffers: bump allocation from chunks that never move while in use. */
+static uint8_t *ss_alloc(ss_switch *sw, size_t n) {
+    ss_chunk *c = sw->current;
+    n = (n + 15) & ~(size_t)15;
+    while (c && c->size - c->used < n) {
+        c = c->next;
+        if (c) c->used = 0;
+    }
+    if (!c) {
+        size_t size = n > 8192 ? n : 8192;
+        ss_chunk **end = &sw->chunks;
+        if (!(c = malloc(sizeof *c + size))) {
+            sw->fault = SS_NO_MEMORY;
+            return NULL;
+        }
+        c->next = NULL;
+        c->size = size;
+        c->used = 0;
+        while (*end) end = &(*end)->next;
+        *end = c;
+    }
+    sw->current = c;
+    c->used += n;
+    return c->data + c->used - n;
+}
+
+#define SS_LEARN_MAX (1u << 20) /* samples kept per digest; later ones are counted as lost */
+
+/* Keeps a sample unless an identical one waits to be acknowledged. */
+static SS_UNUSED void ss_learn(ss_switch *sw, ss_learn_list *l, const uint64_t *sample) {
+    uint32_t w = l->words, stride = w + 2;
+    uint32_t i = (uint32_t)ss_hash_key(sample, w, 1);
+    uint64_t *s;
+    if (l->n)
+        for (; l->slots[i & l->slot_mask]; i++)
+            if (ss_same(l->samples + (size_t)(l->slots[i & l->slot_mask] - 1) * stride, sample, w))
+                return;
+    if (l->n >= SS_LEARN_MAX) {
+        l->lost++;
+        return;
+    }
+    if (l->n == l->cap) {
+        uint32_t cap = l->cap ? 2 * l->cap : 16;
+        uint32_t *slots = calloc((size_t)cap * 4, 4);
+        if (!slots || !(s = ss_grow(l->samples, cap, 8 * (size_t)stride))) {
+            free(slots);
+            sw->fault = SS_NO_MEMORY;
+            return;
+        }
+        l->samples = s;
+        free(l->slots);
+        l->slots = slots;
+        l->cap = cap;
+        l->slot_mask = cap * 4 - 1;
+        for (uint32_t k = 0; k < l->n; k++) {
+            uint32_t j = (uint32_t)ss_hash_key(s + (size_t)k * stride, w, 1);
+            while (slots[j & l->slot_mask]) j++;
+            slots[j & l->slot_mask] = k + 1;
+        }
+        for (i = (uint32_t)ss_hash_key(sample, w, 1); slots[i & l->slot_mask];) i++;
+    }
+    s = l->samples + (size_t)l->n * stride;
+    memcpy(s, sample, 8 * (size_t)w);
+    s[w] = sw->now;
+    s[w + 1] = l->number++;
+    l->slots[i & l->slot_mask] = ++l->n;
+    sw->pending++;
+}
+static void ss_learn_clear(ss_switch *sw, ss_learn_list *l) {
+    sw->pending -= l->n;
+    l->n = 0;
+    if (l->slots) memset(l->slots, 0, 4 * ((size_t)l->slot_mask + 1));
+}
+
+static const ss_session *ss_session_of(const ss_switch *sw, uint32_t id) {
+    for (uint32_t i = 0; i < sw->sessions_n; i++)
+        if (sw->sessions[i].id == id) return sw->sessions + i;
+    return NULL;
+}
+static const ss_mgroup *ss_mgroup_of(const ss_switch *sw, uint32_t id) {
+    uint32_t lo = 0, hi = sw->mgroups_n;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (sw->mgroups[mid].id == id) return sw->mgroups + mid;
+        if (sw->mgroups[mid].id < id) lo = mid + 1;
+        else hi = mid;
+    }
+    return NULL;
+}

@@ -1,0 +1,331 @@
+/* Match tables and action profiles: the packet side (lookup) and the control side.
+ *
+ * A row is [meta, priority or prefix length, packets, bytes, key words, mask words,
+ * parameters]. meta: bits 0-31 action id (member or group of an indirect table),
+ * bit 32 row in use, bit 33 the reference is a group. The row number is the handle;
+ * like BMv2 the lowest free handle is given out first. */
+
+enum { SS_KEYLESS, SS_EXACT, SS_LPM, SS_TERNARY };
+enum { SS_META, SS_PRIO, SS_PACKETS, SS_BYTES, SS_KEY };
+#define SS_USED (UINT64_C(1) << 32)
+#define SS_GROUP (UINT64_C(1) << 33)
+
+typedef struct {
+    uint32_t kind, kw, pw, max_size; /* key and parameter words; entries */
+    uint64_t default_meta;           /* 0: no default action */
+    const uint64_t *default_params;
+} ss_table_info;
+
+typedef struct {
+    uint32_t kind, kw, rw, pw, max_size, count, capacity, first_free, slot_mask, groups_n;
+    uint64_t *rows;     /* capacity * rw */
+    uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty */
+    uint64_t *groups;   /* lpm: [prefix length, count, mask words], longest first */
+    uint64_t *scan;     /* ternary: (value, mask) or (low, high) pairs in matching order */
+    uint32_t *scan_row; /* ternary: row of each scan element */
+    uint64_t *def;      /* default entry: meta, 0, 0, 0, parameters */
+    uint64_t *def0;     /* the default entry the program came with */
+} ss_table;
+
+typedef struct {
+    uint32_t pw, members_cap, groups_cap;
+    uint64_t *members;  /* [meta, parameters] each */
+    uint32_t **groups;  /* [n, sorted member ids...] each */
+} ss_profile;
+
+SS_INLINE uint64_t ss_hash_key(const uint64_t *k, uint32_t kw, uint64_t h) {
+    for (uint32_t i = 0; i < kw; i++) {
+        h = (h ^ k[i]) * UINT64_C(0x9E3779B97F4A7C15);
+        h ^= h >> 32;
+    }
+    return h;
+}
+SS_INLINE int ss_same(const uint64_t *a, const uint64_t *b, uint32_t kw) {
+    uint64_t d = 0;
+    for (uint32_t i = 0; i < kw; i++) d |= a[i] ^ b[i];
+    return !d;
+}
+
+/* kw and rw repeat the table's values as compile-time constants */
+SS_INLINE uint64_t *ss_find_hashed(const ss_table *t, const uint64_t *key, uint32_t kw,
+                                   uint32_t rw, uint64_t seed) {
+    uint32_t i = (uint32_t)ss_hash_key(key, kw, seed);
+    for (;; i++) {
+        uint32_t s = t->slots[i & t->slot_mask];
+        uint64_t *row;
+        if (!s) return NULL;
+        row = t->rows + (size_t)(s - 1) * rw;
+        if (row[SS_PRIO] == seed && ss_same(row + SS_KEY, key, kw)) return row;
+    }
+}
+SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32_t kw,
+                                  uint32_t rw) {
+    return t->count ? ss_find_hashed(t, key, kw, rw, 0) : NULL;
+}
+SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t kw,
+                                uint32_t rw) {
+    const uint64_t *g = t->groups;
+    for (uint32_t n = t->groups_n; n; n--, g += 2 + kw) {
+        uint64_t masked[kw], *row;
+        for (uint32_t i = 0; i < kw; i++) masked[i] = key[i] & g[2 + i];
+        row = ss_find_hashed(t, masked, kw, rw, g[0]);
+        if (row) return row;
+    }
+    return NULL;
+}
+/* ranges: bit i set when key word i is matched by range */
+SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint32_t kw,
+                                    uint32_t rw, uint64_t ranges) {
+    const uint64_t *s = t->scan;
+    for (uint32_t n = 0; n < t->count; n++, s += 2 * kw) {
+        uint64_t miss = 0;
+        for (uint32_t i = 0; i < kw; i++)
+            miss |= ranges >> i & 1 ? (uint64_t)(key[i] < s[2 * i] || key[i] > s[2 * i + 1])
+                                    : (key[i] & s[2 * i + 1]) ^ s[2 * i];
+        if (!miss) return t->rows + (size_t)t->scan_row[n] * rw;
+    }
+    return NULL;
+}
+
+/* ---- control side ---- */
+enum { SS_E_DUPLICATE = -1, SS_E_FULL = -2, SS_E_MEMORY = -3, SS_E_HANDLE = -4 };
+
+static void *ss_grow(void *p, size_t n, size_t size) { return realloc(p, n * size ? n * size : 1); }
+
+static uint64_t *ss_default_row(uint32_t pw, uint64_t meta, const uint64_t *params) {
+    uint64_t *d = calloc(SS_KEY + pw + 1, 8);
+    if (d) {
+        d[SS_META] = meta;
+        if (params) memcpy(d + SS_KEY, params, 8 * (size_t)pw);
+    }
+    return d;
+}
+static int ss_table_init(ss_table *t, const ss_table_info *info) {
+    memset(t, 0, sizeof *t);
+    t->kind = info->kind;
+    t->kw = info->kw;
+    t->pw = info->pw;
+    t->rw = SS_KEY + 2 * info->kw + info->pw;
+    t->max_size = info->max_size;
+    t->def = ss_default_row(info->pw, info->default_meta, info->default_params);
+    t->def0 = ss_default_row(info->pw, info->default_meta, info->default_params);
+    return t->def && t->def0;
+}
+static void ss_table_free(ss_table *t) {
+    free(t->rows);
+    free(t->slots);
+    free(t->groups);
+    free(t->scan);
+    free(t->scan_row);
+    free(t->def);
+    free(t->def0);
+}
+static uint64_t *ss_row(const ss_table *t, uint64_t handle) {
+    uint64_t *row;
+    if (handle >= t->capacity) return NULL;
+    row = t->rows + (size_t)handle * t->rw;
+    return row[SS_META] & SS_USED ? row : NULL;
+}
+static void ss_slot_insert(ss_table *t, uint32_t number) {
+    const uint64_t *row = t->rows + (size_t)number * t->rw;
+    uint32_t i = (uint32_t)ss_hash_key(row + SS_KEY, t->kw, row[SS_PRIO]);
+    while (t->slots[i & t->slot_mask]) i++;
+    t->slots[i & t->slot_mask] = number + 1;
+}
+static int ss_table_reserve(ss_table *t) {
+    uint32_t cap = t->capacity ? 2 * t->capacity : 8;
+    uint64_t *rows;
+    if (t->count < t->capacity) return 1;
+    if (!(rows = ss_grow(t->rows, cap, 8 * (size_t)t->rw))) return 0;
+    t->rows = rows;
+    memset(rows + (size_t)t->capacity * t->rw, 0, 8 * (size_t)t->rw * (cap - t->capacity));
+    if (t->kind == SS_TERNARY) {
+        uint64_t *scan = ss_grow(t->scan, cap, 16 * (size_t)t->kw);
+        uint32_t *number;
+        if (scan) t->scan = scan;
+        number = ss_grow(t->scan_row, cap, 4);
+        if (number) t->scan_row = number;
+        if (!scan || !number) return 0;
+    } else {
+        uint32_t *slots = calloc((size_t)cap * 4, 4);
+        if (!slots) return 0;
+        free(t->slots);
+        t->slots = slots;
+        t->slot_mask = cap * 4 - 1;
+        for (uint32_t i = 0; i < t->capacity; i++)
+            if (t->rows[(size_t)i * t->rw] & SS_USED) ss_slot_insert(t, i);
+    }
+    t->capacity = cap;
+    return 1;
+}
+/* the lpm group of a prefix length: its index, or where it belongs */
+static uint32_t ss_group_place(const ss_table *t, uint64_t plen, int *found) {
+    uint32_t i = 0, stride = 2 + t->kw;
+    while (i < t->groups_n && t->groups[(size_t)i * stride] > plen) i++;
+    *found = i < t->groups_n && t->groups[(size_t)i * stride] == plen;
+    return i;
+}
+static int ss_group_add(ss_table *t, uint64_t plen, const uint64_t *mask) {
+    int found;
+    uint32_t i = ss_group_place(t, plen, &found), stride = 2 + t->kw;
+    uint64_t *g;
+    if (!found) {
+        if (!(g = ss_grow(t->groups, t->groups_n + 1, 8 * (size_t)stride))) return 0;
+        t->groups = g;
+        g += (size_t)i * stride;
+        memmove(g + stride, g, 8 * (size_t)stride * (t->groups_n - i));
+        t->groups_n++;
+        g[0] = plen;
+        g[1] = 0;
+        memcpy(g + 2, mask, 8 * (size_t)t->kw);
+    }
+    t->groups[(size_t)i * stride + 1]++;
+    return 1;
+}
+static void ss_group_remove(ss_table *t, uint64_t plen) {
+    int found;
+    uint32_t i = ss_group_place(t, plen, &found), stride = 2 + t->kw;
+    uint64_t *g = t->groups + (size_t)i * stride;
+    if (found && !--g[1]) {
+        t->groups_n--;
+        memmove(g, g + stride, 8 * (size_t)stride * (t->groups_n - i));
+    }
+}
+static int64_t ss_find_duplicate(const ss_table *t, const uint64_t *key, const uint64_t *mask,
+                                 uint64_t prio) {
+    if (t->kind == SS_TERNARY) {
+        for (uint32_t i = 0; i < t->count; i++) {
+            const uint64_t *row = t->rows + (size_t)t->scan_row[i] * t->rw;
+            if (row[SS_PRIO] == prio && ss_same(row + SS_KEY, key, t->kw) &&
+                ss_same(row + SS_KEY + t->kw, mask, t->kw))
+                return t->scan_row[i];
+        }
+        return -1;
+    }
+    if (!t->count) return -1;
+    uint64_t *row = ss_find_hashed(t, key, t->kw, t->rw, prio);
+    return row ? (row - t->rows) / t->rw : -1;
+}
+static void ss_scan_insert(ss_table *t, uint32_t number) {
+    const uint64_t *row = t->rows + (size_t)number * t->rw;
+    uint32_t i = 0, n = t->count, stride = 2 * t->kw;
+    uint64_t *s;
+    while (i < n) { /* equal priorities: lower handle first, as in BMv2 */
+        uint64_t p = t->rows[(size_t)t->scan_row[i] * t->rw + SS_PRIO];
+        if (p > row[SS_PRIO] || (p == row[SS_PRIO] && t->scan_row[i] > number)) break;
+        i++;
+    }
+    memmove(t->scan_row + i + 1, t->scan_row + i, 4 * (size_t)(n - i));
+    s = t->scan + (size_t)i * stride;
+    memmove(s + stride, s, 8 * (size_t)stride * (n - i));
+    t->scan_row[i] = number;
+    for (uint32_t w = 0; w < t->kw; w++) {
+        s[2 * w] = row[SS_KEY + w];
+        s[2 * w + 1] = row[SS_KEY + t->kw + w];
+    }
+}
+/* Adds an entry; gives its handle or an SS_E_ code. prio is the prefix length of an
+ * lpm table, 0 of an exact one, and of a ternary one smaller wins. */
+static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t *mask,
+                               uint64_t prio, uint64_t meta, const uint64_t *params) {
+    uint64_t *row;
+    uint32_t h;
+    if (ss_find_duplicate(t, key, mask, prio) >= 0) return SS_E_DUPLICATE;
+    if (t->count >= t->max_size) return SS_E_FULL;
+    if (!ss_table_reserve(t)) return SS_E_MEMORY;
+    if (t->kind == SS_LPM && !ss_group_add(t, prio, mask)) return SS_E_MEMORY;
+    for (h = t->first_free; t->rows[(size_t)h * t->rw] & SS_USED; h++) {}
+    t->first_free = h + 1;
+    row = t->rows + (size_t)h * t->rw;
+    memset(row, 0, 8 * (size_t)t->rw);
+    row[SS_META] = meta | SS_USED;
+    row[SS_PRIO] = prio;
+    memcpy(row + SS_KEY, key, 8 * (size_t)t->kw);
+    memcpy(row + SS_KEY + t->kw, mask, 8 * (size_t)t->kw);
+    if (t->pw) memcpy(row + SS_KEY + 2 * t->kw, params, 8 * (size_t)t->pw);
+    if (t->kind == SS_TERNARY) ss_scan_insert(t, h);
+    else ss_slot_insert(t, h);
+    t->count++;
+    return h;
+}
+static int ss_table_remove(ss_table *t, uint64_t handle) {
+    uint64_t *row = ss_row(t, handle);
+    if (!row) return SS_E_HANDLE;
+    if (t->kind == SS_TERNARY) {
+        uint32_t i = 0, stride = 2 * t->kw;
+        while (t->scan_row[i] != handle) i++;
+        memmove(t->scan_row + i, t->scan_row + i + 1, 4 * (size_t)(t->count - i - 1));
+        memmove(t->scan + (size_t)i * stride, t->scan + (size_t)(i + 1) * stride,
+                8 * (size_t)stride * (t->count - i - 1));
+    } else {
+        uint32_t m = t->slot_mask;
+        uint32_t i = (uint32_t)ss_hash_key(row + SS_KEY, t->kw, row[SS_PRIO]) & m, j;
+        while (t->slots[i] != handle + 1) i = (i + 1) & m;
+        for (j = (i + 1) & m; t->slots[j]; j = (j + 1) & m) { /* close the gap */
+            const uint64_t *r = t->rows + (size_t)(t->slots[j] - 1) * t->rw;
+            uint32_t home = (uint32_t)ss_hash_key(r + SS_KEY, t->kw, r[SS_PRIO]) & m;
+            if (((j - home) & m) < ((j - i) & m)) continue;
+            t->slots[i] = t->slots[j];
+            i = j;
+        }
+        t->slots[i] = 0;
+        if (t->kind == SS_LPM) ss_group_remove(t, row[SS_PRIO]);
+    }
+    row[SS_META] = 0;
+    t->count--;
+    if (handle < t->first_free) t->first_free = (uint32_t)handle;
+    return 0;
+}
+static void ss_table_empty(ss_table *t) {
+    if (t->rows) memset(t->rows, 0, 8 * (size_t)t->rw * t->capacity);
+    if (t->slots) memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
+    t->count = t->groups_n = t->first_free = 0;
+}
+
+static int ss_profile_member(ss_profile *p, uint32_t id, uint64_t meta, const uint64_t *params) {
+    size_t stride = 1 + p->pw;
+    if (id >= p->members_cap) {
+        uint32_t cap = p->members_cap ? 2 * p->members_cap : 8;
+        uint64_t *m;
+        while (cap <= id) cap *= 2;
+        if (!(m = ss_grow(p->members, cap, 8 * stride))) return SS_E_MEMORY;
+        memset(m + stride * p->members_cap, 0, 8 * stride * (cap - p->members_cap));
+        p->members = m;
+        p->members_cap = cap;
+    }
+    p->members[stride * id] = meta;
+    if (p->pw && params) memcpy(p->members + stride * id + 1, params, 8 * (size_t)p->pw);
+    return 0;
+}
+static int ss_profile_group(ss_profile *p, uint32_t id, const uint32_t *members, uint32_t n) {
+    uint32_t *g;
+    if (id >= p->groups_cap) {
+        uint32_t cap = p->groups_cap ? 2 * p->groups_cap : 8, **all;
+        while (cap <= id) cap *= 2;
+        if (!(all = ss_grow(p->groups, cap, sizeof *all))) return SS_E_MEMORY;
+        memset(all + p->groups_cap, 0, sizeof *all * (cap - p->groups_cap));
+        p->groups = all;
+        p->groups_cap = cap;
+    }
+    if (!(g = malloc(4 * ((size_t)n + 1)))) return SS_E_MEMORY;
+    g[0] = n;
+    if (n) memcpy(g + 1, members, 4 * (size_t)n);
+    free(p->groups[id]);
+    p->groups[id] = g;
+    return 0;
+}
+/* the member an indirect reference means; NULL for an empty group */
+SS_INLINE uint64_t *ss_member(const ss_profile *p, uint64_t meta, uint64_t hash) {
+    uint32_t id = (uint32_t)meta;
+    if (meta & SS_GROUP) {
+        const uint32_t *g = p->groups[id];
+        if (!g || !g[0]) return NULL;
+        id = g[1 + hash % g[0]];
+    }
+    return p->members + (size_t)(1 + p->pw) * id;
+}
+static void ss_profile_free(ss_profile *p) {
+    for (uint32_t i = 0; i < p->groups_cap; i++) free(p->groups[i]);
+    free(p->groups);
+    free(p->members);
+}
