@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_FRAME", "MIN_FRAME", "TCP", "UDP", "Traffic"]
+__all__ = ["MAX_FRAME", "MIN_FRAME", "TCP", "UDP", "Traffic", "make_distinct"]
 
 TCP = 6
 UDP = 17
@@ -46,3 +46,36 @@ class Traffic:
     @property
     def n_packets(self) -> int:
         return len(self.time_ns)
+
+    @property
+    def duration_s(self) -> float:
+        """When the last packet leaves."""
+        return float(self.time_ns[-1]) / 1e9 if self.n_packets else 0.0
+
+
+def make_distinct(
+    rng: np.random.Generator,
+    src_host: npt.NDArray[np.int32],
+    dst_host: npt.NDArray[np.int32],
+    src_port: npt.NDArray[np.uint16],
+    dst_port: npt.NDArray[np.uint16],
+    protocol: npt.NDArray[np.uint8],
+) -> None:
+    """Redraw source ports, in place, until all 5-tuples (arrays of [F]) differ.
+
+    The first flow of a 5-tuple keeps it. Destination ports are redrawn as well where source ports
+    alone do not suffice.
+    """
+    for attempt in range(64):
+        pair = (src_host.astype(np.uint64) << np.uint64(1 + 19)) | dst_host.astype(np.uint64)
+        pair = pair << np.uint64(1) | (protocol == UDP).astype(np.uint64)
+        ports = src_port.astype(np.uint64) << np.uint64(16) | dst_port.astype(np.uint64)
+        order = np.lexsort((ports, pair))
+        same = (pair[order][1:] == pair[order][:-1]) & (ports[order][1:] == ports[order][:-1])
+        again = order[1:][same]
+        if not len(again):
+            return
+        src_port[again] = rng.integers(1024, 65536, len(again))
+        if attempt >= 8:
+            dst_port[again] = rng.integers(1024, 65536, len(again))
+    raise ValueError("too many flows for this few hosts: 5-tuples cannot be made distinct")
