@@ -1,0 +1,84 @@
+"""Reads the telemetry of a finished run, for every method alike.
+
+Canary's segment counts are worked out here from the raw registers, so a run can be analysed again
+without the network and with another reading of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.canary.meters import MeterDump, MinusMeter, Rules, minus_meter, segment_counts
+from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from testbed.pathbf import SegmentDecoder
+from testbed.run import RunDirectory
+from testbed.topology import FatTree, Paths
+
+__all__ = ["read_minus_meters", "read_telemetry"]
+
+
+def read_minus_meters(run: RunDirectory) -> list[MinusMeter]:
+    """The minus meter (Canary, section III-E) of each epoch of a run."""
+    topology = FatTree(run.config["k"])
+    segments = topology.segments(run.config["monitors"])
+    decoder = SegmentDecoder(topology, segments, run.table("switches")["id"])
+    rules = run.table("rules")
+    meters = []
+    for epoch in range(run.epochs):
+        now = rules["epoch"] == epoch
+        in_force = Rules(*(rules[name][now] for name in ("flow_hi", "flow_lo", "segment")))
+        dump = MeterDump(**run.registers(epoch))
+        meters.append(minus_meter(dump, decoder.decode, segments, in_force))
+    return meters
+
+
+def read_telemetry(run: RunDirectory) -> Telemetry:
+    """Everything a method may know of a run.
+
+    Raises:
+        testbed.run.RunError: The run is incomplete.
+    """
+    topology = FatTree(run.config["k"])
+    segments = topology.segments(run.config["monitors"])
+    counts = [segment_counts(meter, len(segments)) for meter in read_minus_meters(run)]
+    network = run.json("network.json")
+    return Telemetry(
+        topology=topology,
+        monitors=run.config["monitors"],
+        segments=SegmentCounts(
+            segments,
+            np.stack([sent for sent, _ in counts]),
+            np.stack([lost for _, lost in counts]),
+        ),
+        flows=_flows(run),
+        probes=_probes(run, topology),
+        connections=_connections(run, network["traceroute_packets"]),
+        canary_bytes=network["canary_bytes"],
+    )
+
+
+def _flows(run: RunDirectory) -> Flows:
+    table = run.table("flows")
+    used = table["sent"] > 0
+    columns = (table[name][used] for name in ("src_tor", "dst_tor", "sent", "lost"))
+    return Flows(*columns)
+
+
+def _probes(run: RunDirectory, topology: FatTree) -> Probes:
+    """One row a host-core pair, as NetBouncer probes every server's paths (its section 4.3)."""
+    table = run.table("probes")
+    path = topology.host_tor[table["host"]].astype(np.int64) * topology.n_cores + table["core"]
+    links = topology.bounce_paths().reshape(-1, 4)[path]
+    return Probes(Paths.from_padded(links), table["sent"], table["lost"])
+
+
+def _connections(run: RunDirectory, traceroute_packets: int) -> Connections:
+    table = run.table("connections")
+    return Connections(
+        src_tor=table["src_tor"],
+        dst_tor=table["dst_tor"],
+        lost=table["lost"],
+        paths=table["path"],
+        complete=table["complete"],
+        traceroute_packets=traceroute_packets,
+    )

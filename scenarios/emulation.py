@@ -1,0 +1,306 @@
+"""The epoch loop: traffic flows, the meters are read, a diagnosis asks for more flows.
+
+One pass over virtual time. It stops where something is due: a switch changes its epoch, a fault
+begins or ends, the controller and 007's agents look after their work, an epoch's meters have
+drained and are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.canary.meters import MeterDump, Rules, minus_meter, segment_counts
+from scenarios.settings import Settings
+from testbed.control.collection import clear_hashpipe, collect, upload_bytes
+from testbed.control.epochs import EpochClock, set_parity
+from testbed.control.forwarding import install_forwarding
+from testbed.control.selection import FlowSelector, SelectionParameters
+from testbed.faults.injector import FaultInjector
+from testbed.faults.specification import FaultPlan
+from testbed.network.virtual import DROP_CAUSES, LinkModel, Source, VirtualNetwork
+from testbed.pathbf import SegmentDecoder, bloom_mask, switch_ids
+from testbed.run import RunWriter
+from testbed.softswitch import Program, Switch
+from testbed.topology import FatTree, Paths
+from testbed.traffic.flows import Traffic
+from testbed.traffic.packets import headers
+from testbed.traffic.path_discovery import PathDiscovery
+from testbed.traffic.probes import ProbePlan, probe_plan
+from testbed.traffic.traceroute import assemble_paths, parse_time_exceeded
+
+__all__ = ["Emulation"]
+
+PROGRAM = Path(__file__).parent.parent / "p4" / "build" / "canary.json"
+
+TICK_NS = 2_000_000  # how often the controller polls
+SKEW_NS = 1_000_000  # a switch's epoch begins up to this early or late
+DRAIN_NS = 6_000_000  # after this, packets of the last epoch have left the network
+PROBE_PACKETS = 100  # a path (NetBouncer, section 6.1)
+
+
+@dataclass
+class Emulation:
+    """A fat-tree of soft switches with its controller, faults, traffic, probes and agents.
+
+    Args:
+        settings: What to emulate.
+        plan: The faults.
+        traffic: The hosts' packets.
+        links: Delay, rate and queues of the links.
+    """
+
+    settings: Settings
+    plan: FaultPlan
+    traffic: Traffic
+    links: LinkModel = LinkModel()
+    _agenda: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
+    _rules: list[tuple[int, Any, Any, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.topology = topology = FatTree(settings.k)
+        self.segments = topology.segments(settings.monitors)
+        self.ids = switch_ids(topology, self.segments, settings.seed)
+        self.decoder = SegmentDecoder(topology, self.segments, self.ids)
+        program = Program.load(PROGRAM, observe="meta.verdict")
+        self.switches = [
+            Switch(program, seed=_seed(settings.seed, index)) for index in range(topology.n_switches)
+        ]
+        self.monitors = np.unique(self.segments.downstream).tolist()
+        masks = bloom_mask(self.ids).tolist()
+        for index, switch in enumerate(self.switches):
+            install_forwarding(topology, index, switch, masks[index], index in set(self.monitors))
+        self.network = VirtualNetwork(topology, program, self.switches, self.links)
+        self.clock = EpochClock(settings.epoch_ns, SKEW_NS, settings.seed)
+        self.injector = FaultInjector(topology, list(self.switches), self.plan, settings.noise)
+        controls = {index: self.switches[index] for index in self.monitors}
+        parameters = SelectionParameters(
+            settings.alpha, settings.beta, settings.delta, settings.eta
+        )
+        self.selector = FlowSelector(self.segments, self.decoder, dict(controls), parameters)
+        self._controls = controls
+        self._add_sources()
+
+    def _add_sources(self) -> None:
+        traffic, settings = self.traffic, self.settings
+        templates, lengths = headers(traffic, self.topology)
+        self._data = self.network.add_source(
+            Source(
+                time_ns=traffic.time_ns,
+                flow=traffic.flow,
+                size=traffic.size,
+                templates=templates,
+                template_length=lengths,
+                src_host=traffic.src_host,
+                dst_host=traffic.dst_host,
+            )
+        )
+        self.probes: ProbePlan = probe_plan(
+            self.topology, settings.duration_s, packets=PROBE_PACKETS, seed=settings.seed
+        )
+        pairs = self.probes.frames
+        self._probe_source = self.network.add_source(
+            Source(
+                time_ns=self.probes.time_ns,
+                flow=self.probes.pair,
+                templates=pairs,
+                template_length=np.full(len(pairs), pairs.shape[1], np.uint16),
+                src_host=self.probes.host,
+                dst_host=self.probes.host,
+            )
+        )
+        self.agents = PathDiscovery(
+            self.network, traffic, templates, lengths, self._data, settings.epoch_ns
+        )
+
+    # ---- the loop ----------------------------------------------------------------------------
+
+    def run(self, writer: RunWriter, progress: Callable[[float], None]) -> None:
+        """Run all epochs and write what was seen.
+
+        Args:
+            writer: Gets the registers after every epoch and everything else at the end.
+            progress: Called with the share of virtual time that has passed.
+        """
+        self.injector.start()
+        self.selector.plan(*(np.zeros(len(self.segments), np.int64) for _ in range(2)))
+        self._schedule(writer)
+        end = self._agenda[-1][0]
+        for at, _, action in self._agenda:
+            self.network.run_until(at)
+            action()
+            progress(at / end)
+        self._write(writer)
+
+    def _schedule(self, writer: RunWriter) -> None:
+        settings = self.settings
+        period = settings.epoch_ns
+        agenda: list[tuple[int, Callable[[], None]]] = []
+        end = settings.epochs * period
+        for seconds in self.injector.times():
+            if 0 < seconds * 1e9 < end:
+                agenda.append((round(seconds * 1e9), lambda s=seconds: self.injector.apply(s)))
+        for at in range(TICK_NS, end + DRAIN_NS, TICK_NS):
+            agenda.append((at, lambda at=at: self._tick(at)))
+        for epoch in range(settings.epochs):
+            for at, switch in self.clock.flips(epoch, self.monitors):
+                control, parity = self.switches[switch], (epoch + 1) % 2
+                agenda.append((at, lambda c=control, p=parity: set_parity(c, p)))
+            collected = (epoch + 1) * period + DRAIN_NS
+            agenda.append((collected, lambda e=epoch: self._end_epoch(e, writer)))
+        # The last traceroutes come home, and what is still under way arrives.
+        agenda.append((end + 3 * DRAIN_NS, lambda: None))
+        agenda.sort(key=lambda item: item[0])
+        self._agenda = [(at, order, action) for order, (at, action) in enumerate(agenda)]
+
+    def _tick(self, now_ns: int) -> None:
+        self.selector.poll(now_ns)
+        self.agents.poll(now_ns)
+
+    def _end_epoch(self, epoch: int, writer: RunWriter) -> None:
+        dump = collect(dict(self._controls), epoch % 2)
+        hi, lo, segment = self.selector.in_force()
+        self._rules.append((epoch, hi, lo, segment))
+        writer.table(f"registers/epoch-{epoch:03d}", dump)
+        self.selector.finish_retiring()
+        meter = minus_meter(
+            MeterDump(**dump), self.decoder.decode, self.segments, Rules(hi, lo, segment)
+        )
+        sent, _ = segment_counts(meter, len(self.segments))
+        flows = np.bincount(meter.segment, minlength=len(self.segments))
+        self.selector.plan(sent, flows)
+        self.selector.retire_quiet()
+        clear_hashpipe(dict(self._controls))
+
+    # ---- the run directory -------------------------------------------------------------------
+
+    def _write(self, writer: RunWriter) -> None:
+        topology, traffic = self.topology, self.traffic
+        statistics = self.network.statistics
+        drops = self.network.drops()
+        data = drops[drops["source"] == self._data]
+        writer.text("truth.yaml", self.plan.to_yaml(topology))
+        writer.table("switches", self._switch_columns())
+        writer.table("links", self._link_columns(drops))
+        writer.table("rules", self._rule_columns())
+        sent = self.network.sent(self._data).astype(np.int64)
+        lost = sent - self.network.delivered(self._data)
+        writer.table(
+            "flows",
+            {
+                "src_host": traffic.src_host,
+                "dst_host": traffic.dst_host,
+                "src_port": traffic.src_port,
+                "dst_port": traffic.dst_port,
+                "protocol": traffic.protocol,
+                "src_tor": topology.host_tor[traffic.src_host],
+                "dst_tor": topology.host_tor[traffic.dst_host],
+                "sent": sent,
+                "lost": lost,
+            },
+        )
+        probes_sent = self.network.sent(self._probe_source).astype(np.int64)
+        writer.table(
+            "probes",
+            {
+                "host": self.probes.host,
+                "core": self.probes.core,
+                "sent": probes_sent,
+                "lost": probes_sent - self.network.delivered(self._probe_source),
+            },
+        )
+        writer.table("connections", self._connection_columns(lost))
+        writer.table("drops", self._drop_columns(data))
+        writer.json(
+            "network.json",
+            {
+                "packet_hops": statistics.packet_hops,
+                "conservation": {
+                    "sent": statistics.sent,
+                    "delivered": statistics.delivered,
+                    "fault_drops": statistics.fault_drops,
+                    "queue_drops": statistics.queue_drops,
+                    "ttl_drops": statistics.ttl_drops,
+                },
+                "other_drops": statistics.other_drops,
+                "misdelivered": statistics.misdelivered,
+                "in_flight": statistics.in_flight,
+                "rules_installed": self.selector.installed,
+                "rules_removed": self.selector.removed,
+                "canary_bytes": upload_bytes(len(self.monitors)) * self.settings.epochs,
+                "traceroute_packets": self.agents.packets,
+            },
+        )
+
+    def _switch_columns(self) -> dict[str, Any]:
+        topology = self.topology
+        return {
+            "name": topology.switch_names,
+            "id": self.ids,
+            "mask": bloom_mask(self.ids),
+            "ip": topology.switch_ip,
+            "monitor": np.isin(np.arange(topology.n_switches), self.monitors),
+        }
+
+    def _link_columns(self, drops: npt.NDArray[Any]) -> dict[str, Any]:
+        n = self.topology.n_links
+        rate = np.zeros(n)
+        for fault in self.plan.faults:
+            rate[fault.link] = max(rate[fault.link], fault.rate)
+        on_link = drops[(drops["link"] >= 0) & (drops["link"] < n)]
+        queue = on_link["cause"] == _QUEUE
+        return {
+            "name": self.topology.link_names,
+            "faulty": np.isin(np.arange(n), self.plan.links),
+            "rate": rate,
+            "packets": self.network.link_packets(),
+            "fault_drops": np.bincount(on_link["link"][~queue], minlength=n),
+            "queue_drops": np.bincount(on_link["link"][queue], minlength=n),
+        }
+
+    def _rule_columns(self) -> dict[str, Any]:
+        epoch = [np.full(len(segment), e, np.int32) for e, _, _, segment in self._rules]
+        names = ("flow_hi", "flow_lo", "segment")
+        parts = zip(*(rules[1:] for rules in self._rules), strict=True)
+        columns = {name: np.concatenate(part) for name, part in zip(names, parts, strict=True)}
+        return {"epoch": np.concatenate(epoch), **columns}
+
+    def _drop_columns(self, drops: npt.NDArray[Any]) -> dict[str, Any]:
+        """Every lost packet of the traffic, with the epoch its upstream counted it in."""
+        epoch = self.clock.epoch_of(drops["time_ns"], drops["parity"])
+        return {
+            "time_ns": drops["time_ns"],
+            "flow": drops["tag"].astype(np.int32),
+            "link": drops["link"].astype(np.int32),
+            "cause": [DROP_CAUSES[int(cause)] for cause in drops["cause"]],
+            "counted": drops["counted"] == 1,
+            "epoch": np.where(drops["counted"] == 1, epoch, -1).astype(np.int32),
+        }
+
+    def _connection_columns(self, lost: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """007's connections with loss that were traced, and how far the trace got."""
+        traffic, topology = self.traffic, self.topology
+        hops = parse_time_exceeded(self.network.replies()["data"], topology)
+        traced = np.flatnonzero(self.agents.traced & (lost > 0))
+        paths, complete = assemble_paths(hops, traffic, traced, topology)
+        return {
+            "flow": traced.astype(np.int32),
+            "src_tor": topology.host_tor[traffic.src_host[traced]],
+            "dst_tor": topology.host_tor[traffic.dst_host[traced]],
+            "lost": lost[traced],
+            "path": paths if isinstance(paths, Paths) else Paths(*paths),
+            "complete": complete,
+        }
+
+
+_QUEUE = next(code for code, name in DROP_CAUSES.items() if name == "queue")
+
+
+def _seed(seed: int, switch: int) -> int:
+    return int(np.random.SeedSequence([seed, switch]).generate_state(1, np.uint64)[0])

@@ -1,0 +1,8 @@
+"""10 % of the directed links drop packets silently, at rates from 0.001 to 1.
+
+The setting of Canary's section IV-D: five ranges of loss rates in the paper's proportions.
+"""
+
+from scenarios.scenario import Scenario
+
+SCENARIO = Scenario()

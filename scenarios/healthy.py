@@ -1,0 +1,5 @@
+"""Nothing is broken: whatever a method flags here is a false alarm."""
+
+from scenarios.scenario import Scenario
+
+SCENARIO = Scenario(defaults={"faults": "none"})

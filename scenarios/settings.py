@@ -1,0 +1,75 @@
+"""The settings of a run: their meaning, defaults and bounds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from testbed.topology import FatTree, Monitors
+
+__all__ = ["Settings", "SettingsError"]
+
+
+class SettingsError(ValueError):
+    """A setting has a value that makes no sense. One line that says what to do."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a run depends on, besides the code.
+
+    ``load`` is a share of the hosts' line rate; ``alpha`` packets, ``beta`` and ``delta`` flows and
+    ``eta`` packets steer Canary's flow selection (section III-D); ``noise`` is the loss rate of
+    healthy links.
+    """
+
+    k: int = 4
+    faults: str = "10pct"
+    seed: int = 1
+    epochs: int = 6
+    epoch_ms: int = 100
+    traffic: str = "hadoop"
+    load: float = 0.4
+    monitors: Monitors = "tor+core"
+    alpha: int = 1000
+    beta: int = 20
+    delta: int = 20
+    eta: int = 16
+    noise: float = 0.0
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        FatTree(self.k)
+        self._bounds("epochs", 1, 1000)
+        self._bounds("epoch_ms", 20, 60_000)
+        self._bounds("seed", 0, 2**32 - 1)
+        self._bounds("load", 0.001, 1.0)
+        self._bounds("alpha", 0, 10**9)
+        self._bounds("beta", 0, 4096)
+        self._bounds("delta", 1, 4096)
+        self._bounds("eta", 0, 2**31)
+        self._bounds("noise", 0.0, 1.0)
+        if self.monitors not in ("tor", "tor+core"):
+            raise SettingsError(f"MONITORS={self.monitors} is unknown: use tor or tor+core")
+        if self.backend not in ("auto", "virtual"):
+            raise SettingsError(f"BACKEND={self.backend} is unknown: use virtual, or auto for it")
+
+    def _bounds(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        if not low <= value <= high:
+            raise SettingsError(f"{name.upper()}={value} is out of range: use {low} to {high}")
+
+    @property
+    def epoch_ns(self) -> int:
+        return self.epoch_ms * 1_000_000
+
+    @property
+    def duration_s(self) -> float:
+        return self.epochs * self.epoch_ms / 1000
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        return [field.name for field in fields(cls)]

@@ -1,0 +1,49 @@
+"""Epochs: when each monitor switch changes parity, and to which epoch a packet belongs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.control.switch import SwitchControl
+
+__all__ = ["EpochClock", "set_parity"]
+
+
+@dataclass(frozen=True)
+class EpochClock:
+    """Epochs of ``epoch_ns``, which each switch begins up to ``skew_ns`` early or late.
+
+    Without a global clock the switches are only loosely synchronised (Canary, section III-G), so
+    packets under way when an epoch ends really cross its boundary.
+    """
+
+    epoch_ns: int
+    skew_ns: int
+    seed: int
+
+    def flips(self, epoch: int, switches: list[int]) -> list[tuple[int, int]]:
+        """(time in ns, switch) of the change from ``epoch`` to the next, in order of time."""
+        rng = np.random.default_rng([self.seed, 0xE90C, epoch])
+        skew = rng.integers(-self.skew_ns, self.skew_ns + 1, len(switches))
+        at = (epoch + 1) * self.epoch_ns + skew
+        return sorted(zip(at.tolist(), switches, strict=True))
+
+    def epoch_of(
+        self, time_ns: npt.NDArray[np.uint64], parity: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.int32]:
+        """The epoch in which packets of a parity, seen at a time, were counted: int32[N]."""
+        time = np.asarray(time_ns, np.int64)
+        epoch = time // self.epoch_ns
+        other = epoch % 2 != np.asarray(parity, np.int64)
+        early = time % self.epoch_ns < self.epoch_ns // 2
+        return (epoch + np.where(other, np.where(early, -1, 1), 0)).astype(np.int32)
+
+
+def set_parity(control: SwitchControl, parity: int) -> None:
+    """Put a switch into an epoch of this parity."""
+    control.table("CanaryIngress.identity.epoch").set_default(
+        "CanaryIngress.identity.set_parity", (parity,)
+    )

@@ -1,0 +1,110 @@
+"""Fat-tree forwarding: two-level prefixes down, ECMP up (Al-Fares et al., SIGCOMM 2008)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.control.switch import SwitchControl
+from testbed.topology import FatTree
+
+__all__ = ["install_forwarding"]
+
+_ROUTING = "CanaryIngress.routing"
+
+
+def install_forwarding(
+    topology: FatTree,
+    switch: int,
+    control: SwitchControl,
+    mask: int,
+    monitor: bool,
+) -> None:
+    """Install one switch's identity, routes and uplink group.
+
+    Args:
+        topology: The fat-tree.
+        switch: Index of the switch.
+        control: Its tables.
+        mask: Its bits of pathBF (`testbed.pathbf.bloom_mask`).
+        monitor: Whether it hosts meters.
+
+    Costs O(k^2) table writes at a ToR and O(k) elsewhere.
+    """
+    own_ip = int(topology.switch_ip[switch])
+    tier = int(topology.tier[switch])
+    control.table("CanaryIngress.identity.identity").set_default(
+        "CanaryIngress.identity.identify", (int(monitor), int(tier > 0), mask, own_ip)
+    )
+    routes = _Routes(topology, control)
+    routes.add(own_ip, 32, "local")
+    if tier == 0:
+        _tor_routes(topology, switch, routes)
+    elif tier == 1:
+        _agg_routes(topology, switch, routes)
+    else:
+        _core_routes(topology, switch, routes)
+    if tier < 2:
+        _uplinks(topology, switch, control)
+
+
+class _Routes:
+    """Writes routes of one switch; links give port and next hop's MAC."""
+
+    def __init__(self, topology: FatTree, control: SwitchControl) -> None:
+        self._topology = topology
+        self._table = control.table(f"{_ROUTING}.routes")
+
+    def add(self, prefix: int, length: int, action: str, *params: int) -> None:
+        self._table.add([(prefix, length)], f"{_ROUTING}.{action}", params)
+
+    def through(self, prefix: int, length: int, link: int) -> None:
+        self.add(prefix, length, "forward", *_hop(self._topology, link))
+
+
+def _hop(topology: FatTree, link: int) -> tuple[int, int]:
+    return int(topology.link_src_port[link]), int(topology.switch_mac[topology.link_dst[link]])
+
+
+def _outgoing(topology: FatTree, switch: int) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(topology.link_src == switch)
+
+
+def _tor_routes(topology: FatTree, tor: int, routes: _Routes) -> None:
+    routes.add(int(topology.switch_ip[tor]) & ~0xFF, 24, "unroutable")
+    for host in np.flatnonzero(topology.host_tor == tor):
+        port, mac = int(topology.host_port[host]), int(topology.host_mac[host])
+        routes.add(int(topology.host_ip[host]), 32, "deliver", port, mac)
+    up = _outgoing(topology, tor)
+    for core in range(topology.n_cores):
+        core_ip = int(topology.switch_ip[topology.core(core)])
+        routes.through(core_ip, 32, int(up[core // topology.half]))
+    routes.add(0, 0, "up")
+
+
+def _agg_routes(topology: FatTree, agg: int, routes: _Routes) -> None:
+    routes.add(int(topology.switch_ip[agg]) & ~0xFFFF, 16, "unroutable")
+    for link in _outgoing(topology, agg):
+        neighbour = int(topology.link_dst[link])
+        address = int(topology.switch_ip[neighbour])
+        if topology.tier[neighbour] == 0:
+            routes.through(address & ~0xFF, 24, int(link))
+        else:
+            routes.through(address, 32, int(link))
+    routes.add(0, 0, "up")
+
+
+def _core_routes(topology: FatTree, core: int, routes: _Routes) -> None:
+    for link in _outgoing(topology, core):
+        agg = int(topology.link_dst[link])
+        routes.through(int(topology.switch_ip[agg]) & ~0xFFFF, 16, int(link))
+
+
+def _uplinks(topology: FatTree, switch: int, control: SwitchControl) -> None:
+    profile = control.action_profile(f"{_ROUTING}.uplink_selector")
+    up = [link for link in _outgoing(topology, switch) if link % 2 == 0]
+    members = [
+        profile.add_member(f"{_ROUTING}.forward", _hop(topology, int(link))) for link in up
+    ]
+    group = profile.add_group(members)
+    control.table(f"{_ROUTING}.uplinks").add_group_entry([1], group)

@@ -1,0 +1,186 @@
+"""Selection of large flows on demand (Canary, section III-D).
+
+After an epoch the diagnoser asks for `delta` more flows on every segment that counted fewer than
+`alpha` packets or monitored fewer than `beta` flows. The controller then opens an HH rule at the
+segment's downstream switch, turns the digests that come back into DSM and USM rules, and closes
+the HH rule when `delta` flows have been selected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.control.switch import SwitchControl
+from testbed.pathbf import SegmentDecoder
+from testbed.topology import Segments
+
+__all__ = ["FlowKey", "FlowSelector", "Rule", "SelectionParameters"]
+
+FlowKey = int  # the 104-bit flow ID
+
+_U32_MAX = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class SelectionParameters:
+    """Thresholds of Canary's table III.
+
+    ``alpha`` packets and ``beta`` flows a segment and epoch, ``delta`` flows a request, ``eta``
+    packets in HashPipe; ``latency_ns`` is the time from a digest to the rules it causes.
+    """
+
+    alpha: int = 1000
+    beta: int = 20
+    delta: int = 20
+    eta: int = 16
+    latency_ns: int = 5_000_000
+
+
+@dataclass
+class Rule:
+    """A flow monitored on a segment: one DSM and one USM entry."""
+
+    flow: FlowKey
+    segment: int
+    dsm_handle: int
+    usm_handle: int
+    packets: int = 0  # counted by the USM entry when last looked at
+
+
+@dataclass
+class _Request:
+    handle: int
+    remaining: int
+
+
+@dataclass
+class FlowSelector:
+    """Keeps the HH, DSM and USM tables of all monitor switches.
+
+    Attributes:
+        rules: The rules in force, by (flow, segment).
+        installed, removed: Rules installed and removed so far, counted as flows.
+        refused: Flows that a full table turned away.
+    """
+
+    segments: Segments
+    decoder: SegmentDecoder
+    controls: dict[int, SwitchControl]
+    parameters: SelectionParameters
+    rules: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
+    installed: int = 0
+    removed: int = 0
+    refused: int = 0
+    max_rules: int = 4096
+    _requests: dict[int, _Request] = field(default_factory=dict)
+    _late: list[tuple[int, FlowKey, int]] = field(default_factory=list)
+    _leaving: list[Rule] = field(default_factory=list)
+    _load: dict[int, int] = field(default_factory=dict)
+
+    def plan(self, sent: npt.NDArray[np.int64], flows: npt.NDArray[np.int64]) -> None:
+        """Open and close HH rules from an epoch's counts: packets and flows, int64[S] each."""
+        low = (sent < self.parameters.alpha) | (flows < self.parameters.beta)
+        for segment in np.flatnonzero(~low):
+            self._close(int(segment))
+        for segment in np.flatnonzero(low):
+            self._open(int(segment))
+
+    def _hh(self, segment: int):
+        downstream = int(self.segments.downstream[segment])
+        return self.controls[downstream].table("CanaryIngress.heavy_hitter.segments")
+
+    def _open(self, segment: int) -> None:
+        request = self._requests.get(segment)
+        if request is not None:
+            request.remaining = self.parameters.delta
+            return
+        match = [int(self.decoder.path_bf[segment]), (self.parameters.eta, _U32_MAX)]
+        handle = self._hh(segment).add(match, "CanaryIngress.heavy_hitter.report", priority=1)
+        self._requests[segment] = _Request(handle, self.parameters.delta)
+
+    def _close(self, segment: int) -> None:
+        request = self._requests.pop(segment, None)
+        if request is not None:
+            self._hh(segment).delete(request.handle)
+
+    def poll(self, now_ns: int) -> None:
+        """Read digests, and act on those that have been under way for the latency."""
+        for switch, control in self.controls.items():
+            for digest in control.digests(ack=True).values():
+                if len(digest):
+                    self._receive(switch, digest)
+        due = [late for late in self._late if late[0] <= now_ns]
+        if due:
+            self._late = [late for late in self._late if late[0] > now_ns]
+            for _, flow, segment in sorted(due):
+                self._select(flow, segment)
+
+    def _receive(self, switch: int, digest: npt.NDArray) -> None:
+        segment = self.decoder.decode(np.full(len(digest), switch, np.int32), digest["path_bf"])
+        at = digest["now_us"].astype(np.int64) * 1000 + self.parameters.latency_ns
+        for row, s, t in zip(digest.tolist(), segment.tolist(), at.tolist(), strict=True):
+            if s >= 0:
+                src, dst, src_port, dst_port, protocol = row[:5]
+                flow = src << 72 | dst << 40 | src_port << 24 | dst_port << 8 | protocol
+                self._late.append((t, flow, s))
+
+    def _select(self, flow: FlowKey, segment: int) -> None:
+        request = self._requests.get(segment)
+        if request is None or (flow, segment) in self.rules:
+            return
+        upstream = int(self.segments.upstream[segment])
+        downstream = int(self.segments.downstream[segment])
+        load = self._load
+        if max(load.get(upstream, 0), load.get(downstream, 0)) >= self.max_rules:
+            self.refused += 1
+            return
+        # DSM before USM: a packet the upstream counts must find the downstream counting.
+        dsm = self.controls[downstream].table("CanaryIngress.dsm.rules")
+        usm = self.controls[upstream].table("CanaryEgress.usm.rules")
+        path_bf = int(self.decoder.path_bf[segment])
+        dsm_handle = dsm.add([flow, path_bf], "CanaryIngress.dsm.monitor")
+        usm_handle = usm.add([flow], "CanaryEgress.usm.monitor")
+        self.rules[flow, segment] = Rule(flow, segment, dsm_handle, usm_handle)
+        load[upstream] = load.get(upstream, 0) + 1
+        load[downstream] = load.get(downstream, 0) + 1
+        self.installed += 1
+        request.remaining -= 1
+        if request.remaining == 0:
+            self._close(segment)
+
+    def retire_quiet(self) -> None:
+        """Stop counting flows that sent nothing since the last call.
+
+        The USM entry goes first; `finish_retiring` removes the DSM entry after the drain, so no
+        packet is counted upstream alone.
+        """
+        for key, rule in list(self.rules.items()):
+            upstream = int(self.segments.upstream[rule.segment])
+            table = self.controls[upstream].table("CanaryEgress.usm.rules")
+            packets, _ = table.counter(rule.usm_handle)
+            if packets > rule.packets:
+                rule.packets = packets
+                continue
+            del self.rules[key]
+            table.delete(rule.usm_handle)
+            self._load[upstream] -= 1
+            self._leaving.append(rule)
+            self.removed += 1
+
+    def finish_retiring(self) -> None:
+        """Remove the DSM rules of retired flows, once their packets have left the network."""
+        for rule in self._leaving:
+            downstream = int(self.segments.downstream[rule.segment])
+            self.controls[downstream].table("CanaryIngress.dsm.rules").delete(rule.dsm_handle)
+            self._load[downstream] -= 1
+        self._leaving.clear()
+
+    def in_force(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+        """Flow IDs (high and low 64 bits) and segments of the rules in force, uint64[R], int32[R]."""
+        keys = list(self.rules)
+        hi = np.array([flow >> 64 for flow, _ in keys], np.uint64)
+        lo = np.array([flow & (1 << 64) - 1 for flow, _ in keys], np.uint64)
+        return hi, lo, np.array([segment for _, segment in keys], np.int32)

@@ -1,0 +1,78 @@
+"""Injects a fault plan through the P4 fault tables of the switches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from testbed.control.switch import SwitchControl
+from testbed.faults.specification import Fault, FaultPlan, FlowMatch, Ternary
+from testbed.topology import FatTree
+
+__all__ = ["FaultInjector"]
+
+_TABLE = "CanaryEgress.fault.faults"
+_ACTION = "CanaryEgress.fault"
+_ANY = (0, 0)
+_SPECIFIC, _WHOLE_LINK, _NOISE = 3, 2, 1  # priorities, the highest wins
+
+
+@dataclass
+class FaultInjector:
+    """Holds the faults of a plan in the egress fault tables, on their schedule.
+
+    A fault acts where its link begins, after the upstream meter counted the packet. ``noise`` is
+    the loss rate of every link, faulty ones too while their fault is not active.
+    """
+
+    topology: FatTree
+    controls: list[SwitchControl]
+    plan: FaultPlan
+    noise: float = 0.0
+    _active: dict[int, int] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Install noise, and the faults that are active at time 0."""
+        if self.noise:
+            for link in range(self.topology.n_links):
+                self._add(link, None, "lossy", [_threshold(self.noise)], _NOISE)
+        self.apply(0.0)
+
+    def times(self) -> list[float]:
+        """The seconds at which a fault begins or ends, ascending."""
+        return sorted({t for fault in self.plan.faults for span in fault.schedule for t in span})
+
+    def apply(self, now: float) -> None:
+        """Bring the tables to the state of a time in seconds."""
+        for index, fault in enumerate(self.plan.faults):
+            due = not fault.schedule or any(a <= now < b for a, b in fault.schedule)
+            if due and index not in self._active:
+                self._active[index] = self._install(fault)
+            elif not due and index in self._active:
+                self._table(fault.link).delete(self._active.pop(index))
+
+    def _table(self, link: int):
+        return self.controls[int(self.topology.link_src[link])].table(_TABLE)
+
+    def _install(self, fault: Fault) -> int:
+        priority = _WHOLE_LINK if fault.match is None else _SPECIFIC
+        if fault.kind == "blackhole" or (fault.kind == "drop" and fault.rate >= 1.0):
+            return self._add(fault.link, fault.match, "blackhole", [], priority)
+        action = "lossy" if fault.kind == "drop" else "corrupt"
+        return self._add(fault.link, fault.match, action, [_threshold(fault.rate)], priority)
+
+    def _add(
+        self, link: int, match: FlowMatch | None, action: str, params: list[int], priority: int
+    ) -> int:
+        match = match or FlowMatch()
+        fields = (match.src_ip, match.dst_ip, match.protocol, match.src_port, match.dst_port)
+        key = [int(self.topology.link_src_port[link]), *(_ternary(f) for f in fields)]
+        return self._table(link).add(key, f"{_ACTION}.{action}", params, priority=priority)
+
+
+def _threshold(rate: float) -> int:
+    """The 32-bit threshold that the switch compares its dice with."""
+    return min(round(rate * 2**32), 2**32 - 1)
+
+
+def _ternary(field: Ternary | None) -> tuple[int, int]:
+    return _ANY if field is None else (field.value, field.mask)

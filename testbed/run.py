@@ -1,0 +1,184 @@
+"""The run directory: the seam between what happened and what a method says about it.
+
+    config.json            resolved configuration, seed and versions
+    truth.yaml             the faults that were injected
+    switches.parquet       name, 48-bit ID, pathBF mask, address, monitor or not
+    links.parquet          per directed fabric link: faulty, packets, fault and queue drops
+    registers/epoch-000.parquet ...   non-empty buckets of every monitor switch's meters
+    rules.parquet          flows monitored in each epoch, with their segment
+    flows.parquet          5-tuple, hosts, packets sent and lost, as the end hosts see them
+    probes.parquet         NetBouncer's probes: host, core, sent, lost
+    connections.parquet    007: connections with loss and the links traceroute found
+    drops.parquet          the network's own record of every packet lost
+    segments.parquet       packets sent and lost on each segment and epoch
+    diagnoses/*.parquet    per method: flagged links, estimated rates, ranking
+    summary.json           the figures
+
+A run is written beside its final place and moved there when it is complete, so a directory without
+the suffix ``.partial`` is a finished run. Tables are Parquet, link and segment columns are indices
+of `testbed.topology`; equal runs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from testbed.topology import Paths
+
+__all__ = ["REQUIRED", "RunDirectory", "RunError", "RunWriter"]
+
+REQUIRED = (
+    "config.json",
+    "truth.yaml",
+    "switches.parquet",
+    "links.parquet",
+    "rules.parquet",
+    "flows.parquet",
+    "probes.parquet",
+    "connections.parquet",
+)
+
+Columns = Mapping[str, "npt.NDArray[Any] | list[str] | Paths"]
+
+
+class RunError(ValueError):
+    """A run directory cannot be written, or is no complete run."""
+
+
+def _to_arrow(column: npt.NDArray[Any] | list[str] | Paths) -> pa.Array:
+    if isinstance(column, Paths):
+        offsets = pa.array(column.ptr.astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, pa.array(column.links))
+    return pa.array(column)
+
+
+def write_table(path: Path, columns: Columns) -> None:
+    """Write equally long columns as Parquet; `Paths` become lists of link ids."""
+    table = pa.table({name: _to_arrow(column) for name, column in columns.items()})
+    pq.write_table(table, path, compression="zstd")
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a table of `write_table`: arrays by column name, lists as `Paths`.
+
+    Raises:
+        RunError: The file is missing or is not Parquet.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = "is missing" if isinstance(error, FileNotFoundError) else "is not readable Parquet"
+        raise RunError(f"{path} {reason}: make the run again") from None
+    columns: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        if pa.types.is_list(column.type):
+            links = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.int32)
+            lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+            ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+            columns[name] = Paths(ptr, links)
+        elif pa.types.is_string(column.type):
+            columns[name] = column.to_pylist()
+        else:
+            columns[name] = column.to_numpy(zero_copy_only=False)
+    return columns
+
+
+class RunWriter:
+    """Writes a run; nothing appears at ``path`` before `finish`.
+
+    Raises:
+        RunError: ``path`` exists and is not empty, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.partial = path.with_name(path.name + ".partial")
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunError(f"{path} exists already: choose another RUN or remove it")
+        try:
+            if self.partial.exists():
+                shutil.rmtree(self.partial)
+            (self.partial / "registers").mkdir(parents=True)
+            (self.partial / "diagnoses").mkdir()
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror}; choose another RUN") from None
+
+    def table(self, name: str, columns: Columns) -> None:
+        """Write ``name`` (without suffix, may hold a folder) as Parquet."""
+        try:
+            write_table(self.partial / f"{name}.parquet", columns)
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
+
+    def text(self, name: str, content: str) -> None:
+        try:
+            (self.partial / name).write_text(content)
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
+
+    def json(self, name: str, content: Any) -> None:
+        self.text(name, json.dumps(content, indent=2) + "\n")
+
+    def finish(self) -> None:
+        """Move the run to its place."""
+        try:
+            if self.path.exists():
+                self.path.rmdir()
+            self.partial.rename(self.path)
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        shutil.rmtree(self.partial, ignore_errors=True)
+
+
+class RunDirectory:
+    """A finished run.
+
+    Raises:
+        RunError: ``path`` is not a complete run directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_dir():
+            raise RunError(f"{path} is not a directory: give the directory of a finished run")
+        if path.name.endswith(".partial"):
+            raise RunError(f"{path} is a run that did not finish: make it again")
+        missing = [name for name in REQUIRED if not (path / name).is_file()]
+        if missing:
+            raise RunError(f"{path} is not a complete run, it lacks {', '.join(missing)}")
+        self.config: dict[str, Any] = self.json("config.json")
+        self.epochs = int(self.config.get("epochs", -1))
+        lacking = [e for e in range(self.epochs) if not self._registers(e).is_file()]
+        if self.epochs < 1 or lacking:
+            raise RunError(f"{path} is not a complete run, it lacks registers of its epochs")
+
+    def _registers(self, epoch: int) -> Path:
+        return self.path / "registers" / f"epoch-{epoch:03d}.parquet"
+
+    def table(self, name: str) -> dict[str, Any]:
+        return read_table(self.path / f"{name}.parquet")
+
+    def registers(self, epoch: int) -> dict[str, Any]:
+        """The register dump of an epoch, columns as `control.collection.RegisterDump`."""
+        return read_table(self._registers(epoch))
+
+    def json(self, name: str) -> Any:
+        try:
+            return json.loads((self.path / name).read_text())
+        except (OSError, ValueError):
+            raise RunError(f"{self.path / name} is not readable JSON: make the run again") from None
