@@ -14,7 +14,15 @@ import numpy.typing as npt
 
 from testbed.topology import FatTree, Segments
 
-__all__ = ["BITS", "HASHES", "PathBfError", "SegmentDecoder", "bloom_mask", "switch_ids", "theorem1"]
+__all__ = [
+    "BITS",
+    "HASHES",
+    "PathBfError",
+    "SegmentDecoder",
+    "bloom_mask",
+    "switch_ids",
+    "theorem1",
+]
 
 BITS = 32
 HASHES = 3
@@ -29,7 +37,7 @@ _A = np.array([0x9D39247E33776D41, 0x2AF7398005AAA5C7, 0x44DB015024623547], np.u
 _C = np.array([0x9C15F73E62A76AE2, 0x75834465489C0C89, 0x3290AC3A203001BF], np.uint64)
 
 _CANDIDATES = 32
-_ROUNDS = 2000
+_PATIENCE = 200  # rounds without progress
 
 
 class PathBfError(ValueError):
@@ -109,10 +117,14 @@ def switch_ids(topology: FatTree, segments: Segments, seed: int) -> Ids:
     ids = _draw(rng, topology.n_switches)
     masks = bloom_mask(ids)
     this, other = _same_ends(segments)
-    for _ in range(_ROUNDS):
+    fewest, patience = None, _PATIENCE
+    while patience:
         culprits = _culprits(segments, masks, this, other)
         if not len(culprits):
             return ids
+        if fewest is None or len(culprits) < fewest:
+            fewest, patience = len(culprits), _PATIENCE
+        patience -= 1
         switch = rng.choice(culprits)
         through = (segments.switches == switch).any(axis=1)
         near = through[this] | through[other]
@@ -174,7 +186,7 @@ def _failures(segments: Segments, masks: Masks, this: IntArray, other: IntArray)
     path_bf = _path_bf(segments.switches, masks)
     keys = np.sort(_keys(segments.downstream, path_bf))
     duplicates = np.count_nonzero(keys[1:] == keys[:-1])
-    return duplicates + np.count_nonzero(path_bf[other] & ~path_bf[this] == 0)
+    return int(duplicates + np.count_nonzero(path_bf[other] & ~path_bf[this] == 0))
 
 
 def _culprits(segments: Segments, masks: Masks, this: IntArray, other: IntArray) -> IntArray:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -229,7 +230,7 @@ class _Entry(_Strict):
         cls, schedule: tuple[tuple[float, float], ...]
     ) -> tuple[tuple[float, float], ...]:
         times = [time for span in schedule for time in span]
-        ascending = all(a < b for a, b in zip(times, times[1:], strict=False))
+        ascending = all(a < b for a, b in itertools.pairwise(times))
         if times and not (times[0] >= 0 and ascending and times[-1] < float("inf")):
             raise ValueError(
                 "schedule must be [start, end] pairs in seconds from 0 on, ascending and disjoint"

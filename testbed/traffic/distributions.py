@@ -86,7 +86,7 @@ def flow_sizes(workload: Workload) -> FlowSizes:
     """
     if workload == "pareto":
         return Pareto()
-    text = resources.files(__package__).joinpath("data", f"{workload}.txt").read_text()
+    text = resources.files("testbed.traffic").joinpath("data", f"{workload}.txt").read_text()
     size, percent = np.loadtxt(text.splitlines(), unpack=True)
     return Table(size, percent / 100)
 

@@ -82,16 +82,16 @@ def generate(
     if not 0 < load <= _MAX_UTILISATION:
         raise TrafficError(f"LOAD={load:g} is out of range: use 0 to {_MAX_UTILISATION}, as 0.5")
     if not 0 < duration_s < 3600:
-        raise TrafficError(f"a run of {duration_s:g} s is out of range: use more than 0 s, under 1 h")
+        raise TrafficError(
+            f"a run of {duration_s:g} s is out of range: use more than 0 s, under 1 h"
+        )
     rng = np.random.default_rng([seed, 0x7AF1C])
     hot = _hot_hosts(topology, load, rng) if pattern == "skewed" else None
     flows = _draw_flows(topology, workload, load, duration_s, host_rate_bps, hot, rng)
     return _send(flows, duration_s, host_rate_bps, rng)
 
 
-def _hot_hosts(
-    topology: FatTree, load: float, rng: np.random.Generator
-) -> npt.NDArray[np.int32]:
+def _hot_hosts(topology: FatTree, load: float, rng: np.random.Generator) -> npt.NDArray[np.int32]:
     """Hosts of the hot racks, in rack order."""
     racks = max(2, round(_HOT_RACKS * topology.n_tors))
     share = racks / topology.n_tors
@@ -119,7 +119,9 @@ def _draw_flows(
     # headers and gaps count as load: what a link carries, not what applications hand over
     wire_bytes = sizes.mean * (MAX_FRAME + _WIRE_EXTRA) / _PAYLOAD
     arrivals = topology.n_hosts * load * host_rate_bps / 8 / wire_bytes
-    low, high = (share * host_rate_bps * _PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE)
+    low, high = (
+        share * host_rate_bps * _PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE
+    )
 
     new = rng.poisson(arrivals * duration_s)
     rate = low * (high / low) ** rng.random(new)
