@@ -1,0 +1,202 @@
+"""Flock's probabilistic model (its section 3.2) as arrays: components, path sets, likelihoods.
+
+A flow takes one of w possible paths. Under a hypothesis (a set of failed components, links and
+devices) b of them are bad, and equation 1 says
+
+    P = (1 - b/w) pg^r (1-pg)^(t-r) + (b/w) pb^r (1-pb)^(t-r).
+
+Relative to the no-failure hypothesis its logarithm is ln(1 - b/w + (b/w) e^s) with the flow's
+score s = r ln(pb/pg) + (t-r) ln((1-pb)/(1-pg)), which does not overflow however many packets a
+flow has. Flows with the same set of possible paths have the same b under every hypothesis: they are
+one *group*, whose log-likelihood is a table over b, the exact sum of equation 1 over its flows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.telemetry import Flows, Probes
+from testbed.topology import FatTree
+
+__all__ = ["FlockModel", "build_model", "flow_table"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FlockModel:
+    """Groups of flows over path sets over components.
+
+    Group g's paths are ``group_ptr[g]:group_ptr[g + 1]``; path p consists of the components
+    ``components[path_ptr[p]:path_ptr[p + 1]]``; component c occurs in the groups
+    ``groups[component_ptr[c]:component_ptr[c + 1]]``. ``table[table_ptr[g] + b]`` is group g's
+    log-likelihood with b bad paths, relative to none. ``prior`` float64[n_components] is the
+    log-odds of a component's failure.
+    """
+
+    group_ptr: LongArray
+    path_ptr: LongArray
+    components: IntArray
+    component_ptr: LongArray
+    groups: IntArray
+    table_ptr: LongArray
+    table: FloatArray
+    prior: FloatArray
+
+    @property
+    def n_components(self) -> int:
+        return len(self.prior)
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.group_ptr) - 1
+
+    @classmethod
+    def of(
+        cls,
+        group_ptr: LongArray,
+        path_ptr: LongArray,
+        components: IntArray,
+        table_ptr: LongArray,
+        table: FloatArray,
+        prior: FloatArray,
+    ) -> FlockModel:
+        """Complete the model with the groups of each component."""
+        path_group = np.repeat(np.arange(len(group_ptr) - 1), np.diff(group_ptr))
+        entry_group = np.repeat(path_group, np.diff(path_ptr))
+        n_groups = max(len(group_ptr) - 1, 1)
+        pair = np.unique(components.astype(np.int64) * n_groups + entry_group)
+        per_component = np.bincount(pair // n_groups, minlength=len(prior))
+        component_ptr = np.concatenate(([0], np.cumsum(per_component))).astype(np.int64)
+        return cls(
+            group_ptr,
+            path_ptr,
+            components,
+            component_ptr,
+            (pair % n_groups).astype(np.int32),
+            table_ptr,
+            table,
+            prior,
+        )
+
+
+def flow_table(
+    group: LongArray,
+    width: LongArray,
+    sent: LongArray,
+    lost: LongArray,
+    p_bad: float,
+    p_good: float,
+) -> tuple[LongArray, FloatArray]:
+    """The log-likelihood table of each group: ``table_ptr`` int64[G + 1] and ``table``.
+
+    Args:
+        group: The group of each flow, int64[F].
+        width: The number of possible paths of each group, int64[G].
+        sent, lost: Packets of each flow, int64[F].
+    """
+    table_ptr = np.concatenate(([0], np.cumsum(width + 1))).astype(np.int64)
+    table = np.zeros(int(table_ptr[-1]))
+    # Equal flows of a group are counted, not repeated.
+    distinct, times = np.unique(np.stack((group, sent, lost), axis=1), axis=0, return_counts=True)
+    group, sent, lost = distinct.T
+    good = np.log1p(-p_bad) - np.log1p(-p_good) if p_bad < 1 else -np.inf
+    with np.errstate(invalid="ignore"):
+        arrived = np.where(sent > lost, (sent - lost) * good, 0.0)
+    score = lost * (np.log(p_bad) - np.log(p_good)) + arrived
+    for bad in range(1, int(width.max(initial=0)) + 1):
+        at = np.flatnonzero(width[group] >= bad)
+        share = bad / width[group[at]]
+        with np.errstate(divide="ignore"):
+            value = np.logaddexp(np.log1p(-share), np.log(share) + score[at])
+        np.add.at(table, table_ptr[group[at]] + bad, times[at] * value)
+    return table_ptr, table
+
+
+def build_model(
+    topology: FatTree,
+    flows: Flows | None,
+    probes: Probes | None,
+    *,
+    p_bad: float,
+    p_good: float,
+    link_prior: float,
+    device_prior: float,
+    undirected: bool,
+) -> FlockModel:
+    """The model of passive flows and probes together.
+
+    Components are the directed links (or, ``undirected``, the links), then the switches. A
+    passive flow's path set is its ECMP paths; a probe's is its one path.
+    """
+    shift = 1 if undirected else 0
+    n_links = topology.n_links >> shift
+    path_rows: list[npt.NDArray[np.int32]] = []
+    widths: list[LongArray] = []
+    groups: list[LongArray] = []
+    columns: list[tuple[LongArray, LongArray]] = []
+    n_groups = 0
+    if flows is not None:
+        fabric = np.flatnonzero((flows.sent > 0) & (flows.src_tor != flows.dst_tor))
+        pair = flows.src_tor[fabric].astype(np.int64) * topology.n_tors + flows.dst_tor[fabric]
+        distinct, group = np.unique(pair, return_inverse=True)
+        pairs = distinct.astype(np.int32)
+        paths = topology.ecmp_paths(pairs // topology.n_tors, pairs % topology.n_tors)
+        real = paths[:, :, 0] >= 0
+        path_rows.append(paths[real])
+        widths.append(real.sum(axis=1))
+        groups.append(group)
+        columns.append((flows.sent[fabric], flows.lost[fabric]))
+        n_groups = len(distinct)
+    if probes is not None:
+        length = np.diff(probes.paths.ptr)
+        usable = np.flatnonzero((probes.sent > 0) & (length > 0))
+        rows = np.full((len(probes), max(int(length.max(initial=0)), 1)), -1, np.int32)
+        entry = np.arange(len(probes.paths.links)) - probes.paths.ptr[probes.paths.owner]
+        rows[probes.paths.owner, entry] = probes.paths.links
+        distinct, group = np.unique(rows[usable], axis=0, return_inverse=True)
+        path_rows.append(distinct)
+        widths.append(np.ones(len(distinct), np.int64))
+        groups.append(n_groups + group.reshape(-1))
+        columns.append((probes.sent[usable], probes.lost[usable]))
+    width = _join(widths)
+    components, path_ptr = _components(path_rows, topology, n_links, shift)
+    table_ptr, table = flow_table(
+        _join(groups), width, _join([c[0] for c in columns]), _join([c[1] for c in columns]),
+        p_bad, p_good,
+    )  # fmt: skip
+    prior = np.concatenate(
+        (np.full(n_links, link_prior), np.full(topology.n_switches, device_prior))
+    )
+    group_ptr = np.concatenate(([0], np.cumsum(width))).astype(np.int64)
+    return FlockModel.of(group_ptr, path_ptr, components, table_ptr, table, prior)
+
+
+def _components(
+    path_rows: list[IntArray], topology: FatTree, n_links: int, shift: int
+) -> tuple[IntArray, LongArray]:
+    """Links and switches of every path, each once: the CSR arrays ``components``, ``path_ptr``."""
+    flat, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for rows in path_rows:
+        link = np.maximum(rows, 0)
+        ends = np.concatenate((topology.link_src[link[:, :1]], topology.link_dst[link]), axis=1)
+        there = rows >= 0
+        switch = np.where(np.concatenate((there[:, :1], there), axis=1), n_links + ends, -1)
+        both = np.concatenate((np.where(there, rows >> shift, -1), switch), axis=1)
+        both = np.sort(both.astype(np.int64), axis=1)
+        first = np.ones(both.shape, np.bool_)
+        first[:, 1:] = both[:, 1:] != both[:, :-1]
+        keep = first & (both >= 0)
+        flat.append(both[keep])
+        counts.append(keep.sum(axis=1))
+    path_ptr = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
+    return np.concatenate(flat).astype(np.int32), path_ptr
+
+
+def _join(parts: list[LongArray]) -> LongArray:
+    return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)

@@ -1,0 +1,177 @@
+"""Runs every method on a run, and tells people and programs how they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.diagnosis import Diagnosis
+from analysis.methods import METHODS
+from analysis.metrics import score
+from analysis.telemetry import Telemetry
+from testbed.topology import FatTree, Paths
+
+__all__ = ["diagnosis_columns", "figures", "render", "run_methods"]
+
+_FIGURES = (
+    "precision",
+    "recall",
+    "f1",
+    "accuracy",
+    "true_positives",
+    "false_positives",
+    "false_negatives",
+)
+_NAMES_SHOWN = 6
+
+
+def run_methods(
+    telemetry: Telemetry, methods: Sequence[str], progress: Callable[[str], None]
+) -> dict[str, Diagnosis]:
+    """Diagnose with each named method; ``progress`` hears the name before it starts.
+
+    Raises:
+        analysis.telemetry.MissingTelemetry: A method needs what the run did not measure.
+    """
+    found = {}
+    for name in methods:
+        progress(name)
+        found[name] = METHODS[name]().localize(telemetry)
+    return found
+
+
+def diagnosis_columns(diagnosis: Diagnosis, topology: FatTree) -> Mapping[str, Any]:
+    """A diagnosis as a table, one row a directed link, the most suspicious ranked 1."""
+    links = np.arange(topology.n_links)
+    rank = np.empty(len(links), np.int32)
+    rank[np.lexsort((links, -diagnosis.score))] = links + 1
+    stage = np.zeros(len(links), np.int32)
+    for number, flagged in reversed(list(enumerate(diagnosis.stages, start=1))):
+        stage[flagged] = number
+    return {
+        "link": topology.link_names,
+        "flagged": np.isin(links, diagnosis.flagged),
+        "success": diagnosis.success,
+        "score": diagnosis.score,
+        "rank": rank,
+        "stage": stage,
+    }
+
+
+def cause_columns(diagnosis: Diagnosis, connections: Paths) -> Mapping[str, Any]:
+    """The link blamed for each connection's loss (007), -1 for noise."""
+    assert diagnosis.connection_cause is not None
+    return {"path": connections, "cause": diagnosis.connection_cause}
+
+
+def figures(
+    diagnoses: Mapping[str, Diagnosis], telemetry: Telemetry, truth: np.ndarray
+) -> dict[str, Any]:
+    """The ``methods`` part of ``summary.json``, and the missed and wrong links by name."""
+    topology = telemetry.topology
+    names = {
+        "directed": topology.link_names,
+        "undirected": [name.replace("->", "--") for name in topology.link_names[::2]],
+    }
+    result = {}
+    for name, diagnosis in diagnoses.items():
+        scores = score(diagnosis.flagged, truth, topology)
+        method = METHODS[name]()
+        entry: dict[str, Any] = {"native": diagnosis.native}
+        for terms, value in scores.items():
+            fields = asdict(value)
+            entry[terms] = {figure: fields[figure] for figure in _FIGURES}
+            entry[terms]["missed"] = [names[terms][link] for link in value.missed]
+            entry[terms]["wrong"] = [names[terms][link] for link in value.wrong]
+        entry["seconds"] = round(diagnosis.seconds, 4)
+        entry["telemetry_bytes"] = method.telemetry_bytes(telemetry)
+        entry["probe_packets"] = method.probe_packets(telemetry)
+        result[name] = entry
+    return result
+
+
+def render(summary: Mapping[str, Any], console: Console) -> None:
+    """Print a run's summary: what happened, and a row for each method on its own terms."""
+    console.print(_headline(summary))
+    console.print(_table(summary))
+    console.print(_details(summary))
+
+
+def _headline(summary: Mapping[str, Any]) -> RenderableType:
+    packets = summary["conservation"]
+    faulty = summary["faulty_links"]
+    drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
+    return Group(
+        Text.assemble(
+            (summary["scenario"], "bold"),
+            f"  K={summary['k']} seed {summary['seed']} backend {summary['backend']}: ",
+            (f"{len(faulty)} faulty directed links", "bold"),
+        ),
+        Text(
+            f"{packets['sent']:,} packets, {summary['packet_hops']:,} packet-hops, "
+            f"{summary['wall_seconds']:.1f} s; dropped {drops}, "
+            f"{packets['ttl_drops']:,} expired (traceroutes)"
+        ),
+    )
+
+
+def _table(summary: Mapping[str, Any]) -> Table:
+    table = Table(header_style="bold", caption_justify="left")
+    table.add_column("method", no_wrap=True)
+    table.add_column("links", no_wrap=True)
+    for name in ("precision", "recall", "F1", "accuracy", "found", "missed", "wrong"):
+        table.add_column(name, justify="right")
+    table.add_column("F1 undirected", justify="right")
+    table.add_column("seconds", justify="right")
+    table.add_column("telemetry", justify="right")
+    table.add_column("probes", justify="right")
+    for name, entry in summary["methods"].items():
+        own = entry[entry["native"]]
+        table.add_row(
+            name,
+            entry["native"],
+            *(f"{own[figure]:.3f}" for figure in ("precision", "recall")),
+            Text(f"{own['f1']:.3f}", style=_colour(own["f1"])),
+            f"{own['accuracy']:.3f}",
+            str(own["true_positives"]),
+            Text(str(own["false_negatives"]), style="red" if own["false_negatives"] else ""),
+            Text(str(own["false_positives"]), style="red" if own["false_positives"] else ""),
+            f"{entry['undirected']['f1']:.3f}",
+            f"{entry['seconds']:.2f}",
+            _bytes(entry["telemetry_bytes"]),
+            f"{entry['probe_packets']:,}",
+        )
+    table.caption = "Each method is scored in its own terms; F1 undirected compares all alike."
+    return table
+
+
+def _details(summary: Mapping[str, Any]) -> RenderableType:
+    lines = []
+    for name, entry in summary["methods"].items():
+        own = entry[entry["native"]]
+        parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]
+        if parts:
+            lines.append(Text(f"{name}: " + "; ".join(parts)))
+    return Group(*lines)
+
+
+def _shorten(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _colour(f1: float) -> str:
+    return "green" if f1 >= 0.9 else "yellow" if f1 >= 0.6 else "red"
+
+
+def _bytes(n: int) -> str:
+    if n < 10_000:
+        return f"{n} B"
+    return f"{n / 1e3:,.0f} kB" if n < 10_000_000 else f"{n / 1e6:,.0f} MB"
