@@ -27,7 +27,7 @@ from testbed.network.virtual import DROP_CAUSES, LinkModel, Source, VirtualNetwo
 from testbed.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.run import RunWriter
 from testbed.softswitch import Program, Switch
-from testbed.topology import FatTree, Paths
+from testbed.topology import FatTree
 from testbed.traffic.flows import Traffic
 from testbed.traffic.packets import headers
 from testbed.traffic.path_discovery import PathDiscovery
@@ -286,16 +286,18 @@ class Emulation:
     def _connection_columns(self, lost: npt.NDArray[np.int64]) -> dict[str, Any]:
         """007's connections with loss that were traced, and how far the trace got."""
         traffic, topology = self.traffic, self.topology
-        hops = parse_time_exceeded(self.network.replies()["data"], topology)
+        replies = parse_time_exceeded(self.network.replies()["data"], topology)
         traced = np.flatnonzero(self.agents.traced & (lost > 0))
-        paths, complete = assemble_paths(hops, traffic, traced, topology)
+        paths = assemble_paths(topology, traffic, traced, replies)
+        src, dst = (topology.host_tor[h[traced]] for h in (traffic.src_host, traffic.dst_host))
+        length = np.where(src // topology.half == dst // topology.half, 2, 4)
         return {
             "flow": traced.astype(np.int32),
-            "src_tor": topology.host_tor[traffic.src_host[traced]],
-            "dst_tor": topology.host_tor[traffic.dst_host[traced]],
+            "src_tor": src,
+            "dst_tor": dst,
             "lost": lost[traced],
-            "path": paths if isinstance(paths, Paths) else Paths(*paths),
-            "complete": complete,
+            "path": paths,
+            "complete": np.diff(paths.ptr) == length,
         }
 
 

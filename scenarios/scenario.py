@@ -15,6 +15,7 @@ from pathlib import Path
 
 from scenarios.settings import Settings, SettingsError
 from testbed.faults.specification import FaultPlan, parse_faults
+from testbed.network.virtual import LinkModel
 from testbed.topology import FatTree
 
 __all__ = ["Scenario", "load_scenario", "scenario_names"]
@@ -34,10 +35,12 @@ class Scenario:
         defaults: Settings this scenario changes; the command line still wins.
         make_faults: Turns the topology and the settings into the faults; by default the setting
             ``faults`` is parsed.
+        links: Delay, rate and queues of the links.
     """
 
     defaults: Mapping[str, object] = field(default_factory=dict)
     make_faults: FaultMaker = _from_text
+    links: LinkModel = LinkModel()
 
 
 def scenario_names() -> list[str]:

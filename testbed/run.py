@@ -8,6 +8,7 @@
     rules.parquet          flows monitored in each epoch, with their segment
     flows.parquet          5-tuple, hosts, packets sent and lost, as the end hosts see them
     probes.parquet         NetBouncer's probes: host, core, sent, lost
+    network.json           packet-hops, conservation, rules installed
     connections.parquet    007: connections with loss and the links traceroute found
     drops.parquet          the network's own record of every packet lost
     segments.parquet       packets sent and lost on each segment and epoch
@@ -23,7 +24,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,7 @@ REQUIRED = (
     "flows.parquet",
     "probes.parquet",
     "connections.parquet",
+    "network.json",
 )
 
 Columns = Mapping[str, "npt.NDArray[Any] | list[str] | Paths"]
@@ -115,6 +119,25 @@ class RunWriter:
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror}; choose another RUN") from None
 
+    @classmethod
+    @contextmanager
+    def again(cls, run: RunDirectory) -> Iterator[RunWriter]:
+        """Rewrite parts of a finished run: they replace the old ones when the block ends well."""
+        writer = cls.__new__(cls)
+        writer.path = run.path
+        try:
+            writer.partial = Path(tempfile.mkdtemp(dir=run.path, prefix=".partial-"))
+            (writer.partial / "diagnoses").mkdir()
+        except OSError as error:
+            raise RunError(f"cannot write {run.path}: {error.strerror}") from None
+        try:
+            yield writer
+            for new in sorted(writer.partial.rglob("*")):
+                if new.is_file():
+                    new.replace(run.path / new.relative_to(writer.partial))
+        finally:
+            writer.abandon()
+
     def table(self, name: str, columns: Columns) -> None:
         """Write ``name`` (without suffix, may hold a folder) as Parquet."""
         try:
@@ -148,17 +171,22 @@ class RunWriter:
 class RunDirectory:
     """A finished run.
 
+    Args:
+        path: The directory.
+        finished: False to read a run while it is still being written.
+
     Raises:
         RunError: ``path`` is not a complete run directory.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, finished: bool = True) -> None:
         self.path = path
         if not path.is_dir():
             raise RunError(f"{path} is not a directory: give the directory of a finished run")
-        if path.name.endswith(".partial"):
+        if finished and path.name.endswith(".partial"):
             raise RunError(f"{path} is a run that did not finish: make it again")
-        missing = [name for name in REQUIRED if not (path / name).is_file()]
+        required = (*REQUIRED, "summary.json") if finished else REQUIRED
+        missing = [name for name in required if not (path / name).is_file()]
         if missing:
             raise RunError(f"{path} is not a complete run, it lacks {', '.join(missing)}")
         self.config: dict[str, Any] = self.json("config.json")

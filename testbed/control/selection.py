@@ -9,6 +9,7 @@ the HH rule when `delta` flows have been selected.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +48,7 @@ class Rule:
     segment: int
     dsm_handle: int
     usm_handle: int
-    packets: int = 0  # counted by the USM entry when last looked at
+    packets: int = -1  # counted by the USM entry when last looked at; -1 before the first look
 
 
 @dataclass
@@ -77,7 +78,7 @@ class FlowSelector:
     max_rules: int = 4096
     _requests: dict[int, _Request] = field(default_factory=dict)
     _late: list[tuple[int, FlowKey, int]] = field(default_factory=list)
-    _leaving: list[Rule] = field(default_factory=list)
+    _leaving: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
     _load: dict[int, int] = field(default_factory=dict)
 
     def plan(self, sent: npt.NDArray[np.int64], flows: npt.NDArray[np.int64]) -> None:
@@ -118,8 +119,10 @@ class FlowSelector:
             for _, flow, segment in sorted(due):
                 self._select(flow, segment)
 
-    def _receive(self, switch: int, digest: npt.NDArray) -> None:
-        segment = self.decoder.decode(np.full(len(digest), switch, np.int32), digest["path_bf"])
+    def _receive(self, switch: int, digest: npt.NDArray[Any]) -> None:
+        # A digest's fields are positional, in the order of heavy_hitter_t.
+        path_bf = digest[(digest.dtype.names or ())[5]]
+        segment = self.decoder.decode(np.full(len(digest), switch, np.int32), path_bf)
         at = digest["now_us"].astype(np.int64) * 1000 + self.parameters.latency_ns
         for row, s, t in zip(digest.tolist(), segment.tolist(), at.tolist(), strict=True):
             if s >= 0:
@@ -129,7 +132,8 @@ class FlowSelector:
 
     def _select(self, flow: FlowKey, segment: int) -> None:
         request = self._requests.get(segment)
-        if request is None or (flow, segment) in self.rules:
+        key = (flow, segment)
+        if request is None or key in self.rules or key in self._leaving:
             return
         upstream = int(self.segments.upstream[segment])
         downstream = int(self.segments.downstream[segment])
@@ -143,7 +147,7 @@ class FlowSelector:
         path_bf = int(self.decoder.path_bf[segment])
         dsm_handle = dsm.add([flow, path_bf], "CanaryIngress.dsm.monitor")
         usm_handle = usm.add([flow], "CanaryEgress.usm.monitor")
-        self.rules[flow, segment] = Rule(flow, segment, dsm_handle, usm_handle)
+        self.rules[key] = Rule(flow, segment, dsm_handle, usm_handle)
         load[upstream] = load.get(upstream, 0) + 1
         load[downstream] = load.get(downstream, 0) + 1
         self.installed += 1
@@ -167,12 +171,12 @@ class FlowSelector:
             del self.rules[key]
             table.delete(rule.usm_handle)
             self._load[upstream] -= 1
-            self._leaving.append(rule)
+            self._leaving[key] = rule
             self.removed += 1
 
     def finish_retiring(self) -> None:
         """Remove the DSM rules of retired flows, once their packets have left the network."""
-        for rule in self._leaving:
+        for rule in self._leaving.values():
             downstream = int(self.segments.downstream[rule.segment])
             self.controls[downstream].table("CanaryIngress.dsm.rules").delete(rule.dsm_handle)
             self._load[downstream] -= 1

@@ -1,0 +1,138 @@
+"""The command line: ``canary run``, ``canary analyze``, ``canary show``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Break links of a fat-tree that runs the Canary P4 program, and see who finds them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
+
+
+@app.command()
+def run(
+    scenario: Annotated[
+        str, typer.Option(help="Name of a scenario, or the path of a scenario file.")
+    ] = "faulty_links",
+    k: Annotated[int | None, typer.Option(help="Ports of a switch: the fat-tree's K.")] = None,
+    faults: Annotated[
+        str | None,
+        typer.Option(help="10pct, 6links, none, devices:1, tor0_0->agg0_1:0.05, a list, a .yaml."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
+    epoch_ms: Annotated[int | None, typer.Option(help="Length of an epoch in ms.")] = None,
+    traffic: Annotated[
+        str | None, typer.Option(help="hadoop, websearch, storage, pareto[:skewed], or a capture.")
+    ] = None,
+    load: Annotated[float | None, typer.Option(help="Share of the hosts' line rate.")] = None,
+    monitors: Annotated[str | None, typer.Option(help="tor+core or tor.")] = None,
+    alpha: Annotated[int | None, typer.Option(help="Packets wanted a segment and epoch.")] = None,
+    beta: Annotated[int | None, typer.Option(help="Flows wanted a segment.")] = None,
+    delta: Annotated[int | None, typer.Option(help="Flows selected at a time.")] = None,
+    eta: Annotated[int | None, typer.Option(help="Packets that make a heavy hitter.")] = None,
+    noise: Annotated[float | None, typer.Option(help="Loss rate of healthy links.")] = None,
+    backend: Annotated[str | None, typer.Option(help="virtual, or auto for it.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run", help="Directory of the run [runs/<time>-<scenario>].")
+    ] = None,
+) -> None:
+    """Emulate a scenario, diagnose it with every method, print the comparison."""
+    given = {name: value for name, value in locals().items() if value is not None}
+    path = given.pop("run_dir", None)
+    name = given.pop("scenario")
+    with _errors():
+        from analysis.report import render
+        from scenarios.experiment import default_directory, run_experiment
+        from scenarios.scenario import load_scenario
+        from scenarios.settings import Settings
+
+        found = load_scenario(name)
+        settings = replace(Settings(), **(dict(found.defaults) | given))
+        path = path or default_directory(name)
+        with _progress() as progress:
+            summary = run_experiment(name, found, settings, path, progress)
+        console = Console()
+        render(summary, console)
+        console.print(f"run directory: {path}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def analyze(run_dir: RunArgument) -> None:
+    """Diagnose a finished run again, without the network."""
+    with _errors():
+        from analysis.report import render
+        from scenarios.experiment import analyze as analyze_run
+
+        with _progress() as progress:
+            summary = analyze_run(run_dir, progress)
+        render(summary, Console())
+
+
+@app.command()
+def show(run_dir: RunArgument) -> None:
+    """Print the comparison of a finished run."""
+    with _errors():
+        from analysis.report import render
+        from testbed.run import RunDirectory
+
+        render(RunDirectory(run_dir).json("summary.json"), Console())
+
+
+class _Bar:
+    """One line of progress; silent where the output is no terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=1.0)
+
+    def __call__(self, what: str, share: float) -> None:
+        self._progress.update(self._task, description=what, completed=share)
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        yield _Bar(progress)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """A user's mistake is one line and exit code 2."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        text = " ".join(str(error).split())
+        print(f"canary: {text}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        print("canary: interrupted, nothing was kept", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

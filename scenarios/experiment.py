@@ -1,0 +1,140 @@
+"""One run from settings to summary: make the traffic, emulate, diagnose, write it all down."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from analysis.methods import METHODS
+from analysis.observations import read_telemetry
+from analysis.report import diagnosis_columns, figures, run_methods
+from scenarios.emulation import PROGRAM, Emulation
+from scenarios.scenario import Scenario
+from scenarios.settings import Settings
+from scenarios.traffic import make_traffic
+from testbed.run import RunDirectory, RunWriter
+from testbed.topology import FatTree
+
+__all__ = ["Progress", "analyze", "default_directory", "run_experiment"]
+
+
+class Progress(Protocol):
+    """Hears what a run is doing and how far it is."""
+
+    def __call__(self, what: str, share: float) -> None: ...
+
+
+def default_directory(scenario: str) -> Path:
+    """``runs/<time>-<scenario>``."""
+    return Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{Path(scenario).stem}"
+
+
+def run_experiment(
+    name: str, scenario: Scenario, settings: Settings, path: Path, progress: Progress
+) -> dict[str, Any]:
+    """Emulate and diagnose; the run directory appears at ``path`` when all is done.
+
+    Returns:
+        The content of ``summary.json``.
+
+    Raises:
+        ValueError: Faults, traffic, or the place of the run are wrong (one line).
+        testbed.softswitch.SoftSwitchError: There is no C compiler.
+    """
+    begin = time.perf_counter()
+    topology = FatTree(settings.k)
+    plan = scenario.make_faults(topology, settings)
+    writer = RunWriter(path)
+    try:
+        progress("traffic", 0.0)
+        traffic = make_traffic(settings, topology)
+        progress("switches", 0.0)
+        emulation = Emulation(settings, plan, traffic, scenario.links)
+        writer.json("config.json", _config(name, settings))
+        emulation.run(writer, lambda share: progress("emulation", share))
+        run = RunDirectory(writer.partial, finished=False)
+        summary = _diagnose(run, writer, progress)
+        summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
+        writer.json("summary.json", summary)
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    return summary
+
+
+def analyze(path: Path, progress: Progress) -> dict[str, Any]:
+    """Diagnose a finished run again and replace its diagnoses and summary.
+
+    Raises:
+        testbed.run.RunError: ``path`` is no complete run, or cannot be written.
+    """
+    run = RunDirectory(path)
+    seconds = run.json("summary.json")["wall_seconds"]
+    with RunWriter.again(run) as writer:
+        summary = _diagnose(run, writer, progress)
+        summary["wall_seconds"] = seconds
+        writer.json("summary.json", summary)
+    return summary
+
+
+def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[str, Any]:
+    config, network = run.config, run.json("network.json")
+    telemetry = read_telemetry(run)
+    if telemetry.segments is not None:
+        writer.table("segments", _segment_columns(telemetry.segments.sent, telemetry.segments.lost))
+    done = 0
+
+    def tell(method: str) -> None:
+        nonlocal done
+        progress(f"diagnosis: {method}", done / len(METHODS))
+        done += 1
+
+    diagnoses = run_methods(telemetry, list(METHODS), tell)
+    for name, diagnosis in diagnoses.items():
+        columns = diagnosis_columns(diagnosis, telemetry.topology)
+        writer.table(f"diagnoses/{name}", columns)
+        if diagnosis.connection_cause is not None:
+            cause = {"flow": run.table("connections")["flow"], "cause": diagnosis.connection_cause}
+            writer.table(f"diagnoses/{name}-connections", cause)
+    links = run.table("links")
+    truth = np.flatnonzero(links["faulty"])
+    return {
+        "scenario": config["scenario"],
+        "k": config["k"],
+        "seed": config["seed"],
+        "backend": config["backend"],
+        "faulty_links": [links["name"][link] for link in truth],
+        "wall_seconds": 0.0,
+        "packet_hops": network["packet_hops"],
+        "conservation": network["conservation"],
+        "methods": figures(diagnoses, telemetry, truth),
+    }
+
+
+def _segment_columns(sent: np.ndarray, lost: np.ndarray) -> Mapping[str, Any]:
+    """Observed (epoch, segment) pairs with their counts."""
+    epoch, segment = np.nonzero(sent)
+    return {
+        "epoch": epoch.astype(np.int32),
+        "segment": segment.astype(np.int32),
+        "sent": sent[epoch, segment],
+        "lost": lost[epoch, segment],
+    }
+
+
+def _config(name: str, settings: Settings) -> dict[str, Any]:
+    config = settings.as_dict() | {"scenario": Path(name).stem, "backend": "virtual"}
+    packages = ("canary-testbed", "numpy", "numba", "pyarrow")
+    config["versions"] = {"python": platform.python_version()}
+    config["versions"] |= {package: version(package) for package in packages}
+    sources = (PROGRAM.parent / "sources.sha256").read_text().split()
+    config["p4_sources_sha256"] = dict(zip(sources[1::2], sources[::2], strict=True))
+    return config
