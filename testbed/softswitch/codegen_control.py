@@ -67,6 +67,9 @@ def table_layout(program: Bmv2Program, t: TableDef) -> TableLayout:
     words = word + 1 if places else 0
     if words > 64:
         raise UnsupportedProgram(f"key of {64 * words} bits of table {t.name!r}", t.source)
+    if t.kind != "simple" and t.default and program.actions[t.default.action_id].primitives:
+        raise UnsupportedProgram(f"default action of table {t.name!r} that has an action profile",
+                                 t.source)
     params = 0 if t.kind != "simple" else action_words(program, _action_ids(t))
     return TableLayout(kind, words, params, tuple(places))
 

@@ -116,6 +116,8 @@ class Expressions:
     def stack_field(self, value: list[str]) -> FieldRef:
         """Field of the last element of a stack."""
         stack = self.layout.program.stacks[value[0]]
+        if stack.type.find(value[1]) < 0:
+            raise self.refuse(f"reference to {value[0]}.{value[1]}")
         element = self.layout.element(value[0], f"(uint64_t){self.layout.stack_next(value[0])} - 1")
         return self.layout.member(element, stack.type, stack.type.find(value[1]), False, value[0])
 

@@ -244,8 +244,6 @@ class Table:
         """Return to the default action of the program."""
         self._default = None
         self._lib.ss_table_default(self._sw, self._i, 0, None)
-        if self.definition.kind != "simple":
-            self._lib.ss_table_default(self._sw, self._i, 1 << 40, words([]))
 
     def counter(self, handle: int) -> tuple[int, int]:
         """(packets, bytes) that hit an entry; needs a direct counter in the program."""

@@ -1,4 +1,5 @@
 /* Functions the Python side calls: creation, tables, digests, batches. */
+#include <sys/mman.h>
 
 void ss_destroy(ss_switch *sw) {
     ss_item *it;
@@ -173,9 +174,16 @@ static int ss_batch_room(ss_batch_out *b, uint64_t packets, uint64_t bytes) {
         b->n_cap = cap;
     }
     if (b->bytes + bytes > b->bytes_cap) {
-        uint64_t cap = b->bytes_cap + b->bytes_cap / 2 + bytes;
-        void *p = realloc(b->data, cap);
+        uint64_t cap = b->bytes_cap + b->bytes_cap / 2 + bytes, huge = 2 << 20;
+        void *p = NULL;
+        if (cap < huge) p = malloc(cap);
+        else if (posix_memalign(&p, huge, cap)) p = NULL;
         if (!p) return 0;
+#ifdef MADV_HUGEPAGE /* touching small pages one by one would cost more than the copy */
+        if (cap >= huge) madvise(p, cap, MADV_HUGEPAGE);
+#endif
+        if (b->bytes) memcpy(p, b->data, b->bytes);
+        free(b->data);
         b->data = p;
         b->bytes_cap = cap;
     }

@@ -90,7 +90,10 @@ SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint
 /* ---- control side ---- */
 enum { SS_E_DUPLICATE = -1, SS_E_FULL = -2, SS_E_MEMORY = -3, SS_E_HANDLE = -4 };
 
-static void *ss_grow(void *p, size_t n, size_t size) { return realloc(p, n * size ? n * size : 1); }
+static void *ss_grow(void *p, size_t n, size_t size) {
+    size_t bytes = n * size;
+    return realloc(p, bytes > 0 ? bytes : 1);
+}
 
 static uint64_t *ss_default_row(uint32_t pw, uint64_t meta, const uint64_t *params) {
     uint64_t *d = calloc(SS_KEY + pw + 1, 8);
