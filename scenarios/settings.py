@@ -26,10 +26,10 @@ class Settings:
     k: int = 4
     faults: str = "10pct"
     seed: int = 1
-    epochs: int = 6
+    epochs: int = 10
     epoch_ms: int = 100
     traffic: str = "hadoop"
-    load: float = 0.4
+    load: float = 0.6
     monitors: Monitors = "tor+core"
     alpha: int = 1000
     beta: int = 20

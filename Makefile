@@ -1,0 +1,82 @@
+# The front door: `make` lists what there is. The first target that needs it sets everything up in
+# .venv from the lock file; nothing is installed outside this folder.
+
+PYTHON ?= python3
+SCENARIO ?= faulty_links
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+# Settings that `make scenario` passes on when they are given.
+SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND RUN
+lower = $(shell echo '$(1)' | tr 'A-Z_' 'a-z-')
+GIVEN = $(foreach s,$(SETTINGS),$(if $($(s)),--$(call lower,$(s)) '$($(s))'))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup scenario analyze show test lint bench p4 lock clean
+
+help:
+	@echo 'make scenario   run a scenario and compare all methods on it'
+	@echo '                  SCENARIO=faulty_links|low_rate|device_failure|blackhole|flap|healthy|FILE.py'
+	@echo '                  K=4               ports of a switch'
+	@echo '                  FAULTS=10pct      6links, none, devices:1, tor0_0->agg0_1:0.05, a,b,c, FILE.yaml'
+	@echo '                  SEED=1            same seed, same run'
+	@echo '                  EPOCHS=10         EPOCH_MS=100'
+	@echo '                  TRAFFIC=hadoop    websearch, storage, pareto (with :skewed), FILE.pcap[.gz] (with :fit)'
+	@echo '                  LOAD=0.6          share of the hosts'"'"' line rate'
+	@echo '                  MONITORS=tor+core or tor'
+	@echo '                  ALPHA=1000 BETA=20 DELTA=20 ETA=16    flow selection (Canary, section III-D)'
+	@echo '                  NOISE=0           loss rate of healthy links'
+	@echo '                  BACKEND=auto      virtual'
+	@echo '                  RUN=DIR           where the run goes [runs/<time>-<scenario>]'
+	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
+	@echo 'make show RUN=DIR      print the comparison of a finished run'
+	@echo 'make test       the test suite'
+	@echo 'make lint       ruff and the type checker'
+	@echo 'make bench      speed of the soft switch, the network and the methods'
+	@echo 'make -C p4      compile the P4 program (needs p4c)'
+	@echo 'make clean      remove .venv and caches; runs/ stays'
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12'; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo 'canary needs the venv module: apt install python3-venv'; exit 2; }
+	@echo 'setting up $(VENV) (once) ...'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+scenario: $(READY)
+	@$(BIN)/canary run --scenario '$(SCENARIO)' $(GIVEN)
+
+analyze show: $(READY)
+	@test -n '$(RUN)' || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
+	@$(BIN)/canary $@ '$(RUN)'
+
+test: $(READY)
+	@$(BIN)/pytest -q -n auto
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/basedpyright
+
+bench: $(READY)
+	@$(BIN)/python -m tests.bench
+
+p4:
+	@$(MAKE) -C p4
+
+lock:
+	@$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet pip-tools
+	@$(VENV)-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --extra dev --strip-extras \
+	  --no-emit-index-url --no-emit-find-links --output-file requirements.lock pyproject.toml
+	@rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
