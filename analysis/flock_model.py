@@ -90,8 +90,8 @@ def flow_table(
     width: LongArray,
     sent: LongArray,
     lost: LongArray,
-    p_bad: float,
-    p_good: float,
+    p_bad: FloatArray,
+    p_good: FloatArray,
 ) -> tuple[LongArray, FloatArray]:
     """The log-likelihood table of each group: ``table_ptr`` int64[G + 1] and ``table``.
 
@@ -99,16 +99,15 @@ def flow_table(
         group: The group of each flow, int64[F].
         width: The number of possible paths of each group, int64[G].
         sent, lost: Packets of each flow, int64[F].
+        p_bad, p_good: Loss on a bad and on a good path, in (0, 1), of each group, float64[G].
     """
     table_ptr = np.concatenate(([0], np.cumsum(width + 1))).astype(np.int64)
     table = np.zeros(int(table_ptr[-1]))
-    # Equal flows of a group are counted, not repeated.
+    # Equal flows of a group are counted, not repeated. All of a group share p_bad and p_good.
     distinct, times = np.unique(np.stack((group, sent, lost), axis=1), axis=0, return_counts=True)
     group, sent, lost = distinct.T
-    good = np.log1p(-p_bad) - np.log1p(-p_good) if p_bad < 1 else -np.inf
-    with np.errstate(invalid="ignore"):
-        arrived = np.where(sent > lost, (sent - lost) * good, 0.0)
-    score = lost * (np.log(p_bad) - np.log(p_good)) + arrived
+    per_lost, per_arrived = np.log(p_bad / p_good), np.log1p(-p_bad) - np.log1p(-p_good)
+    score = lost * per_lost[group] + (sent - lost) * per_arrived[group]
     for bad in range(1, int(width.max(initial=0)) + 1):
         at = np.flatnonzero(width[group] >= bad)
         share = bad / width[group[at]]
@@ -123,8 +122,8 @@ def build_model(
     flows: Flows | None,
     probes: Probes | None,
     *,
-    p_bad: float,
-    p_good: float,
+    passive_loss: tuple[float, float],
+    probe_loss: tuple[float, float],
     link_prior: float,
     device_prior: float,
     undirected: bool,
@@ -132,7 +131,8 @@ def build_model(
     """The model of passive flows and probes together.
 
     Components are the directed links (or, ``undirected``, the links), then the switches. A
-    passive flow's path set is its ECMP paths; a probe's is its one path.
+    passive flow's path set is its ECMP paths; a probe's is its one path. ``passive_loss`` and
+    ``probe_loss`` are the pairs (p_bad, p_good) of either kind.
     """
     shift = 1 if undirected else 0
     n_links = topology.n_links >> shift
@@ -140,6 +140,7 @@ def build_model(
     widths: list[LongArray] = []
     groups: list[LongArray] = []
     columns: list[tuple[LongArray, LongArray]] = []
+    loss: list[npt.NDArray[np.float64]] = []
     n_groups = 0
     if flows is not None:
         fabric = np.flatnonzero((flows.sent > 0) & (flows.src_tor != flows.dst_tor))
@@ -153,6 +154,7 @@ def build_model(
         groups.append(group)
         columns.append((flows.sent[fabric], flows.lost[fabric]))
         n_groups = len(distinct)
+        loss.append(np.tile(passive_loss, (n_groups, 1)))
     if probes is not None:
         length = np.diff(probes.paths.ptr)
         usable = np.flatnonzero((probes.sent > 0) & (length > 0))
@@ -161,15 +163,15 @@ def build_model(
         rows[probes.paths.owner, entry] = probes.paths.links
         distinct, group = np.unique(rows[usable], axis=0, return_inverse=True)
         path_rows.append(distinct)
+        loss.append(np.tile(probe_loss, (len(distinct), 1)))
         widths.append(np.ones(len(distinct), np.int64))
         groups.append(n_groups + group.reshape(-1))
         columns.append((probes.sent[usable], probes.lost[usable]))
     width = _join(widths)
     components, path_ptr = _components(path_rows, topology, n_links, shift)
-    table_ptr, table = flow_table(
-        _join(groups), width, _join([c[0] for c in columns]), _join([c[1] for c in columns]),
-        p_bad, p_good,
-    )  # fmt: skip
+    p_bad, p_good = np.concatenate([np.zeros((0, 2)), *loss]).T
+    sent, lost = _join([c[0] for c in columns]), _join([c[1] for c in columns])
+    table_ptr, table = flow_table(_join(groups), width, sent, lost, p_bad, p_good)
     prior = np.concatenate(
         (np.full(n_links, link_prior), np.full(topology.n_switches, device_prior))
     )

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -98,6 +99,8 @@ def figures(
 
 def render(summary: Mapping[str, Any], console: Console) -> None:
     """Print a run's summary: what happened, and a row for each method on its own terms."""
+    if not console.is_terminal:
+        console = Console(file=console.file, width=120)
     console.print(_headline(summary))
     console.print(_table(summary))
     console.print(_details(summary))
@@ -122,37 +125,38 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
 
 
 def _table(summary: Mapping[str, Any]) -> Table:
-    table = Table(header_style="bold", caption_justify="left")
+    """Narrow enough for a terminal of 80 columns."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
-    table.add_column("links", no_wrap=True)
-    for name in ("precision", "recall", "F1", "accuracy", "found", "missed", "wrong"):
-        table.add_column(name, justify="right")
-    table.add_column("F1 undirected", justify="right")
-    table.add_column("seconds", justify="right")
-    table.add_column("telemetry", justify="right")
-    table.add_column("probes", justify="right")
+    for name in ("prec", "rec", "F1", "acc", "miss", "wrong", "F1u", "sec", "data", "probes"):
+        table.add_column(name, justify="right", no_wrap=True)
     for name, entry in summary["methods"].items():
         own = entry[entry["native"]]
+        missed, wrong = own["false_negatives"], own["false_positives"]
         table.add_row(
-            name,
-            entry["native"],
-            *(f"{own[figure]:.3f}" for figure in ("precision", "recall")),
+            name + (" *" if entry["native"] == "undirected" else ""),
+            f"{own['precision']:.2f}",
+            f"{own['recall']:.2f}",
             Text(f"{own['f1']:.3f}", style=_colour(own["f1"])),
             f"{own['accuracy']:.3f}",
-            str(own["true_positives"]),
-            Text(str(own["false_negatives"]), style="red" if own["false_negatives"] else ""),
-            Text(str(own["false_positives"]), style="red" if own["false_positives"] else ""),
-            f"{entry['undirected']['f1']:.3f}",
+            Text(str(missed), style="red" if missed else ""),
+            Text(str(wrong), style="red" if wrong else ""),
+            f"{entry['undirected']['f1']:.2f}",
             f"{entry['seconds']:.2f}",
             _bytes(entry["telemetry_bytes"]),
             f"{entry['probe_packets']:,}",
         )
-    table.caption = "Each method is scored in its own terms; F1 undirected compares all alike."
     return table
 
 
 def _details(summary: Mapping[str, Any]) -> RenderableType:
-    lines = []
+    lines = [
+        Text(
+            "* tells no direction: scored on undirected links, the others on directed ones.\n"
+            "F1u scores all on undirected links; data is the telemetry collected, in bytes.",
+            style="dim",
+        )
+    ]
     for name, entry in summary["methods"].items():
         own = entry[entry["native"]]
         parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]
@@ -171,7 +175,9 @@ def _colour(f1: float) -> str:
     return "green" if f1 >= 0.9 else "yellow" if f1 >= 0.6 else "red"
 
 
-def _bytes(n: int) -> str:
-    if n < 10_000:
-        return f"{n} B"
-    return f"{n / 1e3:,.0f} kB" if n < 10_000_000 else f"{n / 1e6:,.0f} MB"
+def _bytes(n: float) -> str:
+    for unit in ("", "k", "M"):
+        if n < 1000:
+            return f"{n:.3g}{unit}"
+        n /= 1000
+    return f"{n:.3g}G"

@@ -1,0 +1,51 @@
+"""Telemetry is checked when it is made."""
+
+import numpy as np
+import pytest
+
+from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from testbed.topology import FatTree, Paths
+
+TOPOLOGY = FatTree(4)
+SEGMENTS = TOPOLOGY.segments()
+I32, I64 = np.int32, np.int64
+
+
+def flows(src=(0,), sent=(1,), lost=(0,)):
+    return Flows(np.array(src, I32), np.zeros(len(src), I32), np.array(sent, I64),
+                 np.array(lost, I64))  # fmt: skip
+
+
+def probes(link, rows=1):
+    return Probes(Paths.from_padded(np.array([[link]])), np.ones(rows, I64), np.zeros(rows, I64))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: flows(lost=(2,)), "row 0: more packets lost than sent"),
+        (lambda: flows(lost=(-1,)), "row 0: lost is negative"),
+        (lambda: flows(src=(0, 1)), "src_tor must be an integer array of 1 rows"),
+        (lambda: Telemetry(TOPOLOGY, "tor", flows=flows(src=(8,))), "src_tor is no ToR"),
+        (lambda: probes(0, rows=2), "1 paths for 2 rows"),
+        (lambda: Telemetry(TOPOLOGY, "tor", probes=probes(999)), "row 0 uses link 999"),
+        (lambda: SegmentCounts(SEGMENTS, np.zeros((1, 3), I64), np.zeros((1, 3), I64)), "segments"),
+        (lambda: SegmentCounts(SEGMENTS, np.zeros(3, I64), np.zeros(3, I64)), "2 dimensions"),
+        (lambda: SegmentCounts(SEGMENTS, np.zeros((1, 3)), np.zeros((1, 3))), "integers"),
+        (
+            lambda: Connections(
+                np.zeros(1, I32),
+                np.zeros(1, I32),
+                np.ones(1, I64),
+                Paths.from_padded(np.array([[0]])),
+                np.zeros(2, np.bool_),
+                0,
+            ),
+            "complete",
+        ),
+        (lambda: Telemetry(TOPOLOGY, "tor", canary_bytes=-1), "canary_bytes"),
+    ],
+)
+def test_bad_telemetry_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
