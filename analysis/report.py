@@ -126,7 +126,7 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
 
 def _table(summary: Mapping[str, Any]) -> Table:
     """Narrow enough for a terminal of 80 columns."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
     for name in ("prec", "rec", "F1", "acc", "miss", "wrong", "F1u", "sec", "data", "probes"):
         table.add_column(name, justify="right", no_wrap=True)
