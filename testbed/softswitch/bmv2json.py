@@ -334,7 +334,7 @@ def _headers(root: Json, p: Bmv2Program) -> None:
     for t in root["header_types"]:
         fields, offset = [], 0
         for f in t["fields"]:
-            if f[1] == "*" or t.get("length_exp") is not None or len(f) > 3 and f[3]:
+            if f[1] == "*" or t.get("length_exp") is not None or (len(f) > 3 and f[3]):
                 what = "saturating" if f[1] != "*" and len(f) > 3 else "varbit"
                 raise UnsupportedProgram(f"{what} field {t['name']}.{f[0]}", source_of(t))
             signed = bool(f[2]) if len(f) > 2 else False

@@ -8,7 +8,7 @@ from .bmv2json import Action, Json, hexint, source_of
 from .codegen_calculation import field_words
 from .errors import UnsupportedProgram
 from .expressions import Expressions, Node
-from .layout import FieldRef, Layout, storage
+from .layout import FieldRef, Layout, comment, storage
 
 
 class ActionWriter:
@@ -38,7 +38,7 @@ class ActionWriter:
             word += field_words(width)
         targets = self._jump_targets(action)
         out = [f"static SS_UNUSED void action_{action.id}(ss_switch *sw, ss_item *it, "
-               f"const uint64_t *a) {{ /* {action.name} */",
+               f"const uint64_t *a) {{ /* {comment(action.name)} */",
                "    struct phv *p = &it->p;", "    (void)sw; (void)p; (void)a;"]
         if targets:
             out.append("    unsigned jumps = 0; (void)jumps;")
@@ -211,8 +211,8 @@ class ActionWriter:
 
     def _op_register_write(self, e: Expressions, reg: Json, index: Json, src: Json) -> list[str]:
         out, code, width = self._register(e, reg, index)
-        return [*out, f"    {e.store(FieldRef(code, width, False, '1', reg['value']), e.read(src))}",
-                "} }"]
+        element = FieldRef(code, width, False, "1", reg["value"])
+        return [*out, f"    {e.store(element, e.read(src))}", "} }"]
 
     def _op_count(self, e: Expressions, counter: Json, index: Json) -> list[str]:
         if counter["value"] not in self.program.counters:

@@ -9,7 +9,7 @@ from .codegen_action import ActionWriter
 from .codegen_calculation import field_words, function
 from .errors import UnsupportedProgram
 from .expressions import Expressions, literal
-from .layout import Layout
+from .layout import Layout, comment
 
 KINDS = {"keyless": 0, "exact": 1, "lpm": 2, "ternary": 3}
 
@@ -113,7 +113,7 @@ class ControlWriter:
                     out.append(f"static const uint64_t default_{t.index}[] = {{{values}}};")
                     params = f"default_{t.index}"
             rows.append(f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.param_words}, {t.max_size}, "
-                        f"{meta}, {params}}}, /* {t.name} */")
+                        f"{meta}, {params}}}, /* {comment(t.name)} */")
         for name, n in (("TABLES", len(rows)), ("PROFILES", len(p.profiles)),
                         ("REGISTERS", len(p.registers)), ("COUNTERS", len(p.counters)),
                         ("LEARN_LISTS", len(p.learn_lists))):
@@ -125,7 +125,8 @@ class ControlWriter:
         learn = [max(sum(field_words(p.field_type(*f).width) for f in fl.elements), 1)
                  for fl in p.learn_lists.values()]
         sizes = [f"{{{r.size}, {w}}}" for r, w in zip(p.registers.values(), widths, strict=True)]
-        out.append(f"static const size_t ss_register_sizes[][2] = {{{', '.join([*sizes, '{0, 0}'])}}};")
+        text = ", ".join([*sizes, "{0, 0}"])
+        out.append(f"static const size_t ss_register_sizes[][2] = {{{text}}};")
         for name, values in (("profile_words", profile_words(p)), ("learn_words", learn),
                              ("counter_sizes", [c.size for c in p.counters.values()])):
             text = ", ".join(str(v) for v in [*values, 0])
@@ -150,11 +151,11 @@ class ControlWriter:
                "    struct phv *p = &it->p;", "    (void)sw; (void)p;",
                f"    {self._goto(nodes, pipe.init)}"]
         for t in pipe.tables:
-            out.append(f"node_{nodes[t.name]}: SS_UNUSED; /* {t.name} */")
+            out.append(f"node_{nodes[t.name]}: SS_UNUSED; /* {comment(t.name)} */")
             out.append(self._table(t, nodes))
         for c in pipe.conditionals:
             e = Expressions(self.layout, source=c.source)
-            out.append(f"node_{nodes[c.name]}: SS_UNUSED; /* {c.name} {c.source} */")
+            out.append(f"node_{nodes[c.name]}: SS_UNUSED; /* {comment(c.name)} */")
             out.append(f"    if ({e.boolean(e.read(c.expression))}) "
                        f"{self._goto(nodes, c.true_next)}\n    {self._goto(nodes, c.false_next)}")
         for a in pipe.action_calls:
@@ -211,14 +212,17 @@ class ControlWriter:
         d = t.default
         if lay.kind == "keyless" and d and d.entry_const and t.kind == "simple":
             after = miss if hit_miss else self._goto(nodes, self._next(t, d.action_id))
-            return f"    {self._call(d.action_id, f'sw->tables[{t.index}].def + SS_KEY')} {after}"
-        out = ["    {", f"    const ss_table *t = sw->tables + {t.index};", "    uint64_t *row = NULL;"]
+            params = f"sw->tables[{t.index}].def + SS_KEY"
+            return f"    {self._call(d.action_id, params)} {after}"
+        out = ["    {", f"    const ss_table *t = sw->tables + {t.index};",
+               "    uint64_t *row = NULL;"]
         if lay.kind != "keyless":
             out += [f"    {x}" for x in self._key(t, lay)]
             ranges = sum(1 << pl.word for k, pl in zip(t.key, lay.places, strict=True)
                          if k.match == "range")
             extra = f", UINT64_C({ranges:#x})" if lay.kind == "ternary" else ""
-            out.append(f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});")
+            out.append(f"    row = ss_find_{lay.kind}(t, key, {lay.words}, "
+                       f"{lay.row_words}{extra});")
             if t.counters:
                 out.append("    if (row) { row[SS_PACKETS]++; "
                            "row[SS_BYTES] += it->counted_length; }")

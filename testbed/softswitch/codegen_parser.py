@@ -9,7 +9,7 @@ from .codegen_action import ActionWriter
 from .codegen_headers import extract, read_bits
 from .errors import UnsupportedProgram
 from .expressions import Expressions, literal
-from .layout import Layout
+from .layout import Layout, comment
 
 MAX_STATES = 4096  # a parser that visits more states is stopped with ParserTimeout
 
@@ -42,7 +42,7 @@ class ParserWriter:
                "    (void)sw; (void)p; (void)d; (void)n;",
                f"    {self.goto(self.program.parser.get('init_state'))}"]
         for s in self.program.parser["parse_states"]:
-            out.append(f"state_{self.states[s['name']]}: SS_UNUSED; /* {s['name']} */")
+            out.append(f"state_{self.states[s['name']]}: SS_UNUSED; /* {comment(s['name'])} */")
             out.append(f"    if (++steps > {MAX_STATES}) {self.error('ParserTimeout')}")
             out.append("    {")
             for op in s["parser_ops"]:

@@ -89,9 +89,9 @@ class Expressions:
             raise self.refuse(f"expression {e!r}")
         if "op" in e and "type" not in e:
             return self._operation(e)
-        kind, value = e.get("type"), e.get("value")
+        kind: Any = e.get("type")
+        value: Any = e.get("value")
         if kind == "expression":
-            assert isinstance(value, dict)
             return self._operation(value) if "op" in value else self.read(value)
         if kind == "field":
             return self.load(self.layout.field(value[0], value[1]))

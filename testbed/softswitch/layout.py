@@ -15,6 +15,11 @@ def storage(width: int) -> str:
     return "u128"
 
 
+def comment(name: str) -> str:
+    """A P4 name as it may stand in a C comment."""
+    return "".join(c if c.isalnum() or c in "_.$[]" else "?" for c in name)
+
+
 @dataclass(frozen=True)
 class FieldRef:
     """A field in C: its lvalue, and the condition under which its header is valid."""
@@ -91,10 +96,10 @@ class Layout:
         metadata = [h for h in self.program.headers.values() if h.metadata]
         plain = [h for h in self.program.headers.values() if not h.metadata and not h.stack]
         for h in metadata + plain:
-            out.append(f"    {self.type_name(h.type)} h{h.index}; /* {h.name} */")
+            out.append(f"    {self.type_name(h.type)} h{h.index}; /* {comment(h.name)} */")
         for s in self.program.stacks.values():
             out.append(f"    {self.type_name(s.type)} s{s.index}[{len(s.headers) + 1}]; "
-                       f"/* {s.name}, then a scratch element */")
+                       f"/* {comment(s.name)}, then a scratch element */")
             out.append(f"    uint32_t n{s.index};")
         out.append("};")
         out.append("#define SS_INDEX(i, n) ((uint64_t)(i) < (n) ? (uint64_t)(i) : (n))")

@@ -123,6 +123,34 @@ def resolve_field(program: Bmv2Program, name: str) -> tuple[str, str]:
                                        for f in h.type.fields])
 
 
+@dataclass(frozen=True)
+class Source:
+    """A program read and turned into C but not compiled; ``text`` is the JSON."""
+
+    definition: Bmv2Program
+    generated: codegen.Generated
+    text: str
+
+    @property
+    def code(self) -> str:
+        """The C translation unit."""
+        return self.generated.code
+
+
+def read(path: str | Path, observe: str | None = None) -> Source:
+    """The part of ``Program.load`` that needs no C compiler; same errors."""
+    definition, text = bmv2json.load(path)
+    place = resolve_field(definition, observe) if observe is not None else None
+    if place:
+        width = definition.field_type(*place).width
+        if width > 64:
+            raise SoftSwitchError(f"observed field {observe!r} has {width} bits, at most 64")
+    try:
+        return Source(definition, codegen.generate(definition, place), text)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as e:
+        raise SoftSwitchError(f"{path} is not a valid BMv2 JSON: {type(e).__name__} {e}") from None
+
+
 class Program:
     """A P4 program compiled for the software switch; make switches of it with ``Switch``.
 
@@ -131,10 +159,9 @@ class Program:
     addresses of ``ss_process`` and ``ss_digests_pending`` (abi.h) for other C code.
     """
 
-    def __init__(self, definition: Bmv2Program, generated: codegen.Generated, library: Path,
-                 observe: str | None) -> None:
-        self.definition = definition
-        self.generated = generated
+    def __init__(self, source: Source, library: Path, observe: str | None) -> None:
+        self.definition = definition = source.definition
+        self.generated = source.generated
         self.library = library
         self.observe = observe
         self.path = definition.path
@@ -165,19 +192,8 @@ class Program:
         JSON, ``UnsupportedProgram`` for a construct this switch does not run,
         ``NoCompiler`` without a C compiler.
         """
-        definition, text = bmv2json.load(path)
-        place = None
-        if observe is not None:
-            place = resolve_field(definition, observe)
-            width = definition.field_type(*place).width
-            if width > 64:
-                raise SoftSwitchError(f"observed field {observe!r} has {width} bits, at most 64")
-        try:
-            generated = codegen.generate(definition, place)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as e:
-            raise SoftSwitchError(
-                f"{path} is not a valid BMv2 JSON: {type(e).__name__} {e}") from None
-        return cls(definition, generated, build(generated.code, text), observe)
+        source = read(path, observe)
+        return cls(source, build(source.code, source.text), observe)
 
     @staticmethod
     def _open(library: Path) -> ctypes.CDLL:

@@ -153,7 +153,7 @@ class Switch:
         if not n:
             self._lib.ss_free(address)
             return np.zeros(0, dtype=dtype)
-        memory = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
+        memory: Any = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
         weakref.finalize(memory, self._lib.ss_free, address)
         return np.frombuffer(memory, dtype=dtype)
 
@@ -174,7 +174,7 @@ class Switch:
     def register(self, name: str) -> NDArray[Any]:
         """Register array as a writable view: u8..u64, or (lo, hi) for 65 to 128 bits.
 
-        Values written must fit the register's width; the view must not outlive the switch.
+        Values written must fit the register's width.
         """
         if name not in self.program.registers:
             raise unknown_name("register", name, self.program.registers)
@@ -194,7 +194,7 @@ class Switch:
         return self._view(self._lib.ss_counter(self.handle, c.index), COUNT, c.size)
 
     def _view(self, address: int, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
-        memory = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
+        memory: Any = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
         memory._switch = self  # the array keeps the switch alive
         return np.frombuffer(memory, dtype=dtype)
 

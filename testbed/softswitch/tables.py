@@ -83,7 +83,8 @@ class Table:
     """A table of one switch; get it with ``Switch.table``.
 
     Match elements: exact ``int | bytes``; lpm ``(value, prefix_len)``; ternary
-    ``(value, mask)``; range ``(lo, hi)``; optional ``int | None``. Tables with a ternary,
+    ``(value, mask)``; range ``(lo, hi)``; optional ``int | None``. p4c writes optional keys
+    as ternary ones, so a ternary key also takes ``int | bytes | None``. Tables with a ternary,
     range or optional key need a ``priority`` of 1 or more: the larger wins, as in P4Runtime.
     Among equal priorities the lower handle wins, as in BMv2.
     """
@@ -112,8 +113,11 @@ class Table:
         full = (1 << k.width) - 1
         if k.match == "exact":
             return number(m, k.width, what), full, 0
-        if k.match == "optional":
+        single = m is None or isinstance(m, (int, bytes, bytearray)) or hasattr(m, "__index__")
+        if k.match in ("optional", "ternary") and single:  # p4c writes optional as ternary
             return (0, 0, 0) if m is None else (number(m, k.width, what), full, 0)
+        if k.match == "optional":
+            raise SoftSwitchError(f"{what}: expected an int, bytes or None, not {m!r}")
         shapes = {"lpm": "(value, prefix_len)", "ternary": "(value, mask)", "range": "(lo, hi)"}
         if not isinstance(m, (tuple, list)) or len(m) != 2:
             raise SoftSwitchError(f"{what}: expected {shapes[k.match]}, not {m!r}")

@@ -1,0 +1,37 @@
+"""Fixtures: compiled test programs, cached for the whole run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.softswitch import Program
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    old = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if old is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = old
+
+
+@pytest.fixture(scope="session")
+def load(_private_cache: None) -> Callable[..., Program]:
+    """Program by the name of its file, compiled once per observed field."""
+    programs: dict[tuple[str, str | None], Program] = {}
+
+    def get(name: str, observe: str | None = None) -> Program:
+        if (name, observe) not in programs:
+            programs[name, observe] = Program.load(PROGRAMS / f"{name}.json", observe)
+        return programs[name, observe]
+
+    return get

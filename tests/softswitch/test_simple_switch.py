@@ -1,0 +1,100 @@
+"""The same packets through BMv2's simple_switch, when it is installed."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.softswitch import Program, Switch
+
+pytestmark = pytest.mark.skipif(shutil.which("simple_switch") is None,
+                                reason="simple_switch is not on PATH")
+PROGRAMS = Path(__file__).parent / "programs"
+PORTS = 10
+PACKETS = 50  # more at once and simple_switch drops some in its queues
+
+
+def write_pcap(path: Path, packets: list[bytes]) -> None:
+    out = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    for p in packets:
+        out += struct.pack("<IIII", 0, 0, len(p), len(p)) + p
+    path.write_bytes(out)
+
+
+def read_pcap(path: Path) -> list[bytes]:
+    data, out, at = path.read_bytes(), [], 24
+    while at < len(data):
+        n = struct.unpack_from("<I", data, at + 8)[0]
+        out.append(data[at + 16:at + 16 + n])
+        at += 16 + n
+    return out
+
+
+def reference(program: str, packets: list[bytes], work: Path) -> list[list[bytes]]:
+    """What simple_switch sends on each port when the packets enter port 0."""
+    for port in range(PORTS):
+        write_pcap(work / f"p{port}_in.pcap", packets if port == 0 else [])
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        thrift = s.getsockname()[1]
+    command = ["simple_switch", "--use-files", "0", "--thrift-port", str(thrift),
+               "--notifications-addr", f"ipc://{work}/n"]
+    for port in range(PORTS):
+        command += ["-i", f"{port}@{work}/p{port}"]
+    process = subprocess.Popen([*command, str(PROGRAMS / f"{program}.json")],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        before, deadline = -1, time.monotonic() + 20
+        while time.monotonic() < deadline:
+            time.sleep(0.7)
+            size = sum(f.stat().st_size for f in work.glob("*_out.pcap"))
+            if size == before and size > 24 * PORTS:
+                break
+            before = size
+    finally:
+        process.terminate()
+        process.wait()
+    return [read_pcap(work / f"p{port}_out.pcap") for port in range(PORTS)]
+
+
+def packets_of(program: str, rng: random.Random) -> list[bytes]:
+    def noise(n: int) -> bytes:
+        return bytes(rng.getrandbits(8) for _ in range(n))
+
+    def one() -> bytes:
+        if program == "stacks":
+            labels = bytes(rng.randrange(128) << 1 for _ in range(rng.randrange(6))) + b"\x01"
+            head = [rng.choice([0, 1, 2, 4, 5, 6, 7, 9]), rng.choice([0, 8, 16])]
+            return bytes(head) + labels + noise(rng.randrange(9))
+        if program == "state":
+            return bytes([rng.choice([0, 1])]) + struct.pack(">I", rng.choice([0, 1, 7, 8])) \
+                + noise(27) + noise(rng.randrange(9))
+        if program == "copies":
+            return bytes([rng.choice([0, 2, 4, 5, 7, 8]), rng.randrange(4)]) \
+                + noise(6 + rng.randrange(30))
+        ip = bytes([0x45, 0]) + noise(6) + b"\x40\x11\0\0" + noise(8)
+        return noise(12) + rng.choice([b"\x08\0", b"\x86\xdd"]) + ip[:rng.choice([20, 20, 7])]
+
+    return [one() for _ in range(PACKETS)]
+
+
+@pytest.mark.parametrize("program", ["stacks", "state", "copies", "router"])
+def test_same_output(load: Callable[..., Program], program: str, tmp_path: Path) -> None:
+    packets = packets_of(program, random.Random(program))
+    sw = Switch(load(program))
+    mine: list[list[bytes]] = [[] for _ in range(PORTS)]
+    for p in packets:
+        for port, data in sw.process(0, p):
+            if port < PORTS:
+                mine[port].append(data)
+    theirs = reference(program, packets, tmp_path)
+    assert sum(len(x) for x in theirs) > 5
+    assert [sorted(x) for x in mine] == [sorted(x) for x in theirs]
