@@ -18,8 +18,8 @@ undirected links and the verdict says so; passive flows tell directions apart. W
 alone a regular fat-tree is ambiguous by its symmetry (the uplinks of a ToR are equally likely, as
 all of a group's paths are alike), and the one with the lowest id is named.
 
-The defaults were calibrated as in section 5.2 on synthetic runs with 10 % of the links losing 0.1 to
-100 %, K=4 and 8, 600 to 6000 flows, apart for probes, whose path is known, and for passive flows.
+The defaults were calibrated as in section 5.2 on synthetic runs with 10 % of the links losing 0.1
+to 100 %, K=4 and 8, 600 to 6000 flows; apart for probes, whose path is known, and passive flows.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import Literal
 import numba as nb
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from analysis.diagnosis import Diagnosis, both_directions, sorted_links
 from analysis.flock_model import FlockModel, build_model
@@ -70,7 +71,7 @@ class Flock:
         p_bad: float = 0.003,
         p_good: float = 2e-4,
         passive_p_bad: float = 0.05,
-        passive_p_good: float = 1e-4,
+        passive_p_good: float = 1e-5,
         link_prior: float = -5.0,
         device_factor: float = 5.0,
         inputs: Inputs = "probes+flows",
@@ -225,6 +226,7 @@ class Search:
             self.flip(int(component))
 
     def _refine(self, allowed: BoolArray, is_link: BoolArray, rounds: int = 4) -> None:
+        covers = self._covers(allowed & ~is_link, is_link)
         for _ in range(rounds):
             improved = False
             # Devices first: theirs are the mistakes that hide others.
@@ -232,7 +234,9 @@ class Search:
                 if self.failed[component]:
                     improved |= self._attempt(int(component), allowed)
             for device in np.flatnonzero(allowed & ~is_link & ~self.failed):
-                if self._blamed_links_of(int(device), is_link) >= 2:
+                # A link the device covers adds nothing beside it, so its prior is saved.
+                saved = -self.model.prior[covers[int(device)] & self.failed].sum()
+                if saved > 0 and self.posterior_gain()[device] + saved > 0:
                     improved |= self._attempt(int(device), allowed)
             if not improved:
                 return
@@ -249,17 +253,17 @@ class Search:
         self.move_to(before)
         return False
 
-    def _blamed_links_of(self, device: int, is_link: BoolArray) -> int:
-        model = self.model
-        groups = model.groups[model.component_ptr[device] : model.component_ptr[device + 1]]
-        if not len(groups):
-            return 0
-        first = model.path_ptr[model.group_ptr[groups]]
-        last = model.path_ptr[model.group_ptr[groups + 1]]
-        seen = np.zeros(model.n_components, np.bool_)
-        for a, b in zip(first, last, strict=True):
-            seen[model.components[a:b]] = True
-        return int((seen & self.failed & is_link).sum())
+    def _covers(self, devices: BoolArray, is_link: BoolArray) -> dict[int, BoolArray]:
+        """For each device the links that no path uses without crossing it."""
+        model, n = self.model, self.model.n_components
+        owner = np.repeat(np.arange(len(model.path_ptr) - 1), np.diff(model.path_ptr))
+        ones = np.ones(len(owner), np.int32)
+        on_path = csr_array((ones, (owner, model.components)), shape=(len(model.path_ptr) - 1, n))
+        uses = on_path.sum(axis=0)
+        device = np.flatnonzero(devices)
+        together = (on_path[:, device].T @ on_path).toarray()
+        always = (together == uses) & (uses > 0) & is_link
+        return dict(zip(device.tolist(), always, strict=True))
 
     def _arrays(self) -> tuple[npt.NDArray, ...]:
         m = self.model

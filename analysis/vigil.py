@@ -16,10 +16,10 @@ Decisions the paper leaves open:
 - **Threshold.** The paper's 1 % of the votes was tuned on 4160 links, and a share of all votes must
   grow as links get fewer. The default is therefore the mean tally of a link: half of it costs
   precision with 10 % faulty links, twice of it recall.
-- **Chance.** The votes taken from a link are an expectation; the true number scatters about it. What
-  is left of a link's tally counts only if it exceeds ``margin`` standard deviations of what was
-  taken. Without this (``margin=0``, the paper's algorithm) a single faulty link at K=8 drags dozens
-  of others along unless the threshold is raised so far that it hides small faults among many.
+- **Chance.** The votes taken from a link are an expectation; the true number scatters about it.
+  What is left of a link's tally counts only if it exceeds ``margin`` standard deviations of what
+  was taken. Without this (``margin=0``, the paper's algorithm) a single faulty link at K=8 drags
+  dozens of others along unless the threshold is so high that it hides small faults among many.
 - **Cause.** A connection's cause is the blamed link it crossed, of several the one blamed first.
   With a partial trace the link it most likely crossed counts first. If it crossed no blamed link
   its drops are noise (-1).

@@ -289,7 +289,8 @@ def _explain(
                         continue
                     blamed[other] = False
                 blamed[i] = True
-                u[:], total[:] = kept_u, kept_total
+                u[:] = kept_u
+                total[:] = kept_total
                 gains[i] = cost
             i += 1
     loss = np.full(n_links, noise)

@@ -37,7 +37,7 @@ def paper_rates(n: int, rng: np.random.Generator) -> np.ndarray:
 
 def break_links(topology, rng, share=0.1, undirected=False, noise=0.0):
     """Faulty directed links and the loss rate of every link."""
-    loss = np.full(topology.n_links, noise)
+    loss = np.full(topology.n_links, float(noise))
     if undirected:
         edges = rng.choice(topology.n_edges, round(share * topology.n_edges), replace=False)
         rates = paper_rates(len(edges), rng)
