@@ -198,7 +198,8 @@ int ss_batch(ss_switch *sw, uint64_t n, const uint16_t *ports, const uint8_t *da
     if (!ss_batch_room(b, n + 1, offsets[n] - offsets[0] + 64 * n + 1)) return SS_NO_MEMORY;
     b->offsets[0] = 0;
     for (uint64_t i = 0; i < n; i++) {
-        int rc = ss_process(sw, ports[i], data + offsets[i], (uint32_t)(offsets[i + 1] - offsets[i]),
+        uint32_t length = (uint32_t)(offsets[i + 1] - offsets[i]);
+        int rc = ss_process(sw, ports[i], data + offsets[i], length,
                             now ? now[i] : now_all, NULL, NULL, &r);
         uint64_t bytes = 0;
         if (rc && !b->faults++) {
