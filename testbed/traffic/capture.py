@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import struct
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -220,6 +221,7 @@ def _packets(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
     """
     # its import takes longer than most captures, and only replays need it
     from scapy.data import MTU
+    from scapy.error import Scapy_Exception
     from scapy.utils import RawPcapNgReader
 
     count = 0
@@ -250,12 +252,13 @@ def _packets(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
                     raise EOFError
                 yield link_type, time_ns, about.wirelen, packet
                 count += 1
-        except (EOFError, OSError, zlib.error, OverflowError) as error:
+        except (EOFError, OSError, zlib.error, struct.error, MemoryError, Scapy_Exception) as error:
             if isinstance(error, OSError) and error.errno:
                 raise CaptureError(f"cannot read {path}: {error.strerror}") from None
+            intact = f", or keep its intact part with editcap -r {path.name} good.pcap 1-{count}"
             raise CaptureError(
-                f"{path} is truncated or damaged after {count} packets: copy it again, or keep its "
-                f"intact part with editcap -r {path.name} good.pcap 1-{count}"
+                f"{path} is truncated or damaged after {count} packets: copy it again"
+                f"{intact if count else ''}"
             ) from None
 
 
