@@ -25,7 +25,7 @@ from analysis.diagnosis import Diagnosis, sorted_links
 from analysis.incidence import Incidence
 from analysis.telemetry import Telemetry
 
-__all__ = ["GROUPS", "Canary", "loss_group", "map_success", "subproblem_segments"]
+__all__ = ["GROUPS", "Canary", "loss_group", "map_success", "solve_stages", "subproblem_segments"]
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
@@ -101,7 +101,7 @@ class Canary:
 
         def solve(segment: npt.NDArray[np.int64]) -> None:
             incidence = Incidence.of(counts.segments.paths.take(segment))
-            x, when = self._solve(incidence, _pick(rates, segment))
+            x, when = solve_stages(incidence, _pick(rates, segment), self.groups, self.penalty)
             success[incidence.link_ids], stage[incidence.link_ids] = x, when
 
         parts = subproblem_segments(counts.segments.subproblem, rates.observed)
@@ -126,27 +126,35 @@ class Canary:
         del telemetry
         return 0
 
-    def _solve(
-        self, incidence: Incidence, rates: SegmentRates
-    ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-        """One sub-problem: success of each local link, and the stage it was blamed in."""
-        n_stages = len(self.groups) - 1
-        lossy, weight = rates.lossy, rates.sent.astype(np.float64)
-        group = np.where(lossy, loss_group(rates.success, self.groups), n_stages)
-        mapped = map_success(rates.success, np.minimum(group, n_stages - 1), self.groups)
-        success = np.ones(incidence.n_links)
-        stage = np.full(incidence.n_links, n_stages, np.int64)
-        present = np.ones(incidence.n_paths, np.bool_)
-        for now in range(n_stages):
-            if not (present & (group <= now)).any():
-                continue
-            y = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
-            x = coordinate_descent(incidence, y, weight, penalty=self.penalty, used=present).success
-            bad = (x < 1 - 1e-6) & (stage == n_stages)
-            stage[bad] = now
-            success[bad] = _own_success(incidence, rates, present, bad)
-            present &= ~incidence.paths_with(bad)
-        return success, stage
+
+def solve_stages(
+    incidence: Incidence,
+    rates: SegmentRates,
+    groups: Sequence[float] = GROUPS,
+    penalty: float = 1.0,
+) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """All stages on one sub-problem.
+
+    Returns the success of each local link (float64[n_links]) and the stage it was blamed in
+    (int64[n_links]; ``len(groups) - 1`` = never). Unobserved paths do not speak.
+    """
+    n_stages = len(groups) - 1
+    lossy, weight = rates.lossy, rates.sent.astype(np.float64)
+    group = np.where(lossy, loss_group(rates.success, groups), n_stages)
+    mapped = map_success(rates.success, np.minimum(group, n_stages - 1), groups)
+    success = np.ones(incidence.n_links)
+    stage = np.full(incidence.n_links, n_stages, np.int64)
+    present = rates.observed
+    for now in range(n_stages):
+        if not (present & (group <= now)).any():
+            continue
+        y = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
+        x = coordinate_descent(incidence, y, weight, penalty=penalty, used=present).success
+        bad = (x < 1 - 1e-6) & (stage == n_stages)
+        stage[bad] = now
+        success[bad] = _own_success(incidence, rates, present, bad)
+        present = present & ~incidence.paths_with(bad)
+    return success, stage
 
 
 def subproblem_segments(subproblem: IntArray, observed: BoolArray) -> list[npt.NDArray[np.int64]]:

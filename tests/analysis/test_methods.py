@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.diagnosis import Diagnosis
-from analysis.methods import METHODS
+from analysis.methods import METHODS, warm_up
 from analysis.telemetry import (
     Connections,
     Flows,
@@ -52,6 +52,10 @@ def test_names_and_order():
     for name, method in METHODS.items():
         assert method().name == name
         assert all(p.default is not p.empty for p in inspect.signature(method).parameters.values())
+
+
+def test_warm_up_runs():
+    warm_up()
 
 
 @pytest.mark.parametrize("name", METHODS)
