@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from typer.exceptions import TyperException
 
 __all__ = ["app", "main"]
 
@@ -111,7 +112,11 @@ def _progress() -> Iterator[Any]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn())
     with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     ) as progress:
         yield _Bar(progress)
 
@@ -119,19 +124,30 @@ def _progress() -> Iterator[Any]:
 @contextmanager
 def _errors() -> Iterator[None]:
     """A user's mistake is one line and exit code 2."""
+    from testbed.softswitch import SoftSwitchError
+
     try:
         yield
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, SoftSwitchError) as error:
         text = " ".join(str(error).split())
         print(f"canary: {text}", file=sys.stderr)
         raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        print("canary: interrupted, nothing was kept", file=sys.stderr)
-        raise typer.Exit(130) from None
 
 
 def main() -> None:
-    app()
+    """Run the command line; whatever is wrong with it is one line, too."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.Exit as exit_:
+        code = exit_.exit_code
+    except TyperException as error:
+        text = " ".join(error.format_message().split())
+        print(f"canary: {text}", file=sys.stderr)
+        code = 2
+    except (typer.Abort, KeyboardInterrupt):
+        print("canary: interrupted, nothing was kept", file=sys.stderr)
+        code = 130
+    sys.exit(code or 0)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.canary.meters import MeterDump, Rules, minus_meter, segment_counts
-from scenarios.settings import Settings
+from scenarios.settings import Settings, SettingsError
 from testbed.control.collection import clear_hashpipe, collect, upload_bytes
 from testbed.control.epochs import EpochClock, set_parity
 from testbed.control.forwarding import install_forwarding
@@ -40,7 +40,8 @@ PROGRAM = Path(__file__).parent.parent / "p4" / "build" / "canary.json"
 
 TICK_NS = 2_000_000  # how often the controller polls
 SKEW_NS = 1_000_000  # a switch's epoch begins up to this early or late
-DRAIN_NS = 6_000_000  # after this, packets of the last epoch have left the network
+TRACE_NS = 12_000_000  # after the last packet, time for the last traceroutes
+SEGMENT_LINKS = 4  # at most, without core monitors
 PROBE_PACKETS = 100  # a path (NetBouncer, section 6.1)
 
 
@@ -70,7 +71,8 @@ class Emulation:
         self.decoder = SegmentDecoder(topology, self.segments, self.ids)
         program = Program.load(PROGRAM, observe="meta.verdict")
         self.switches = [
-            Switch(program, seed=_seed(settings.seed, index)) for index in range(topology.n_switches)
+            Switch(program, seed=_seed(settings.seed, index))
+            for index in range(topology.n_switches)
         ]
         self.monitors = np.unique(self.segments.downstream).tolist()
         masks = bloom_mask(self.ids).tolist()
@@ -85,11 +87,19 @@ class Emulation:
         )
         self.selector = FlowSelector(self.segments, self.decoder, dict(controls), parameters)
         self._controls = controls
+        # Packets of an epoch have arrived by then: every switch has changed, every queue was full.
+        self._drain_ns = max(2 * TICK_NS, 2 * SKEW_NS + SEGMENT_LINKS * self.links.transit_ns)
+        if self._drain_ns + SKEW_NS > settings.epoch_ns // 2:
+            raise SettingsError(
+                f"EPOCH_MS={settings.epoch_ms} is too short: packets need up to "
+                f"{self._drain_ns / 1e6:.0f} ms to leave a segment; use {self._drain_ns // 400_000}"
+            )
         self._add_sources()
 
     def _add_sources(self) -> None:
         traffic, settings = self.traffic, self.settings
         templates, lengths = headers(traffic, self.topology)
+        lengths = lengths.astype(np.uint16)
         self._data = self.network.add_source(
             Source(
                 time_ns=traffic.time_ns,
@@ -136,6 +146,7 @@ class Emulation:
             self.network.run_until(at)
             action()
             progress(at / end)
+        self.network.drain()
         self._write(writer)
 
     def _schedule(self, writer: RunWriter) -> None:
@@ -146,16 +157,14 @@ class Emulation:
         for seconds in self.injector.times():
             if 0 < seconds * 1e9 < end:
                 agenda.append((round(seconds * 1e9), lambda s=seconds: self.injector.apply(s)))
-        for at in range(TICK_NS, end + DRAIN_NS, TICK_NS):
+        for at in range(TICK_NS, end + TRACE_NS, TICK_NS):
             agenda.append((at, lambda at=at: self._tick(at)))
         for epoch in range(settings.epochs):
             for at, switch in self.clock.flips(epoch, self.monitors):
                 control, parity = self.switches[switch], (epoch + 1) % 2
                 agenda.append((at, lambda c=control, p=parity: set_parity(c, p)))
-            collected = (epoch + 1) * period + DRAIN_NS
+            collected = (epoch + 1) * period + self._drain_ns
             agenda.append((collected, lambda e=epoch: self._end_epoch(e, writer)))
-        # The last traceroutes come home, and what is still under way arrives.
-        agenda.append((end + 3 * DRAIN_NS, lambda: None))
         agenda.sort(key=lambda item: item[0])
         self._agenda = [(at, order, action) for order, (at, action) in enumerate(agenda)]
 

@@ -29,9 +29,7 @@ def make_traffic(settings: Settings, topology: FatTree) -> Traffic:
     kind, _, option = settings.traffic.partition(":")
     if kind in WORKLOADS and option in ("", "uniform", "skewed"):
         pattern = "skewed" if option == "skewed" else "uniform"
-        return generate(
-            topology, kind, settings.load, settings.duration_s, settings.seed, pattern
-        )
+        return generate(topology, kind, settings.load, settings.duration_s, settings.seed, pattern)
     if kind.lower().endswith(_CAPTURES) and option in ("", "fit"):
         return _replay(Path(kind), option == "fit", settings, topology)
     raise SettingsError(
@@ -46,6 +44,4 @@ def _replay(path: Path, fit: bool, settings: Settings, topology: FatTree) -> Tra
     whole = replay(path, topology, settings.seed)
     length = float(whole.time_ns[-1]) / 1e9
     scale = settings.duration_s / length if length else 1.0
-    return replay(
-        path, topology, settings.seed, time_scale=scale, duration_s=settings.duration_s
-    )
+    return replay(path, topology, settings.seed, time_scale=scale, duration_s=settings.duration_s)

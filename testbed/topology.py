@@ -203,7 +203,8 @@ class FatTree:
         """10.pod.tor.(2 + n): uint32[n_hosts]."""
         tor = self.host_tor.astype(np.uint32)
         last = self.host_port.astype(np.uint32) + 1
-        return np.uint32(10 << 24) | tor // self.half << 16 | tor % self.half << 8 | last
+        address = np.uint32(10 << 24) | tor // self.half << 16 | tor % self.half << 8 | last
+        return address.astype(np.uint32)
 
     @cached_property
     def switch_ip(self) -> npt.NDArray[np.uint32]:
@@ -214,7 +215,8 @@ class FatTree:
         agg = base | pod_index // self.half << 16 | (pod_index % self.half + self.half) << 8 | 1
         core_index = np.arange(self.n_cores, dtype=np.uint32)
         group, member = core_index // self.half, core_index % self.half + 1
-        return np.concatenate((tor, agg, base | np.uint32(self.k << 16) | group << 8 | member))
+        core = base | np.uint32(self.k << 16) | group << 8 | member
+        return np.concatenate((tor, agg, core)).astype(np.uint32)
 
     @cached_property
     def host_mac(self) -> npt.NDArray[np.uint64]:

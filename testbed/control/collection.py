@@ -33,7 +33,7 @@ COLUMNS = (
 
 
 def upload_bytes(n_switches: int) -> int:
-    """Bytes one epoch's upload from ``n_switches`` monitor switches takes, empty buckets included."""
+    """Bytes of one epoch's upload from ``n_switches`` monitors, empty buckets included."""
     return n_switches * ROWS * BUCKETS * (USM_BUCKET_BITS + DSM_BUCKET_BITS) // 8
 
 

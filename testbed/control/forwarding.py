@@ -103,8 +103,6 @@ def _core_routes(topology: FatTree, core: int, routes: _Routes) -> None:
 def _uplinks(topology: FatTree, switch: int, control: SwitchControl) -> None:
     profile = control.action_profile(f"{_ROUTING}.uplink_selector")
     up = [link for link in _outgoing(topology, switch) if link % 2 == 0]
-    members = [
-        profile.add_member(f"{_ROUTING}.forward", _hop(topology, int(link))) for link in up
-    ]
+    members = [profile.add_member(f"{_ROUTING}.forward", _hop(topology, int(link))) for link in up]
     group = profile.add_group(members)
     control.table(f"{_ROUTING}.uplinks").add_group_entry([1], group)

@@ -121,7 +121,7 @@ class FlowSelector:
 
     def _receive(self, switch: int, digest: npt.NDArray[Any]) -> None:
         # A digest's fields are positional, in the order of heavy_hitter_t.
-        path_bf = digest[(digest.dtype.names or ())[5]]
+        path_bf = digest[list(digest.dtype.fields or {})[5]]
         segment = self.decoder.decode(np.full(len(digest), switch, np.int32), path_bf)
         at = digest["now_us"].astype(np.int64) * 1000 + self.parameters.latency_ns
         for row, s, t in zip(digest.tolist(), segment.tolist(), at.tolist(), strict=True):
@@ -182,8 +182,10 @@ class FlowSelector:
             self._load[downstream] -= 1
         self._leaving.clear()
 
-    def in_force(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
-        """Flow IDs (high and low 64 bits) and segments of the rules in force, uint64[R], int32[R]."""
+    def in_force(
+        self,
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
+        """Flow IDs (upper 40, lower 64 bits; uint64[R]) and segments (int32[R]) of all rules."""
         keys = list(self.rules)
         hi = np.array([flow >> 64 for flow, _ in keys], np.uint64)
         lo = np.array([flow & (1 << 64) - 1 for flow, _ in keys], np.uint64)

@@ -12,7 +12,11 @@ __all__ = ["ActionProfileControl", "SwitchControl", "TableControl"]
 
 class TableControl(Protocol):
     def add(
-        self, match: Sequence[Any], action: str, params: Sequence[int] = (), priority: int | None = None
+        self,
+        match: Sequence[Any],
+        action: str,
+        params: Sequence[int] = (),
+        priority: int | None = None,
     ) -> int: ...
 
     def delete(self, handle: int) -> None: ...

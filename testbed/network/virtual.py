@@ -64,6 +64,19 @@ _LINK = np.dtype(
 )
 
 
+_STATISTICS = (
+    "sent",
+    "delivered",
+    "fault_drops",
+    "queue_drops",
+    "ttl_drops",
+    "other_drops",
+    "misdelivered",
+    "packet_hops",
+    "in_flight",
+)
+
+
 class _Source(ctypes.Structure):
     _fields_ = [
         ("n", ctypes.c_uint64),
@@ -83,20 +96,7 @@ class _Source(ctypes.Structure):
 
 
 class _Stats(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in (
-            "sent",
-            "delivered",
-            "fault_drops",
-            "queue_drops",
-            "ttl_drops",
-            "other_drops",
-            "misdelivered",
-            "packet_hops",
-            "in_flight",
-        )
-    ]
+    _fields_ = [(name, ctypes.c_uint64) for name in _STATISTICS]
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,12 @@ class LinkModel:
     delay_ns: int = 5_000
     rate_bps: int = 0
     queue_bytes: int = 256 * 1514
+
+    @property
+    def transit_ns(self) -> int:
+        """The longest that a packet can take over one fabric link: full queue, wire, propagation."""
+        wait = (self.queue_bytes + 2 * 1521) * 8e9 / self.rate_bps if self.rate_bps else 0
+        return self.delay_ns + round(wait)
 
 
 @dataclass(frozen=True)
@@ -246,6 +252,10 @@ class VirtualNetwork:
         structure = self._fed[number].structure(source)
         self._library.net_feed_source(self._net, number, ctypes.byref(structure))
 
+    def drain(self) -> None:
+        """Send everything the sources still have and run until no packet is under way."""
+        self.run_until(2**64 - 1)
+
     def run_until(self, time_ns: int) -> None:
         """Run every event before a time."""
         if self._library.net_run(self._net, time_ns):
@@ -262,7 +272,7 @@ class VirtualNetwork:
     @property
     def statistics(self) -> Statistics:
         stats = self._library.net_stats(self._net).contents
-        return Statistics(*(int(getattr(stats, name)) for name, _ in _Stats._fields_))
+        return Statistics(**{name: int(getattr(stats, name)) for name in _STATISTICS})
 
     def drops(self) -> npt.NDArray[Any]:
         """Every packet lost so far: time, flow, link, switch, cause, shim marks and source.

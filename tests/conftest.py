@@ -1,0 +1,30 @@
+"""Shared fixtures: one small run of the main job, made once a test session and worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.experiment import run_experiment
+from scenarios.scenario import load_scenario
+from scenarios.settings import Settings
+from testbed.run import RunDirectory
+
+SMALL = Settings(k=4, epochs=4, load=0.3, seed=3)
+
+
+def quiet(what: str, share: float) -> None:
+    """No progress bar."""
+
+
+@pytest.fixture(scope="session")
+def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "small"
+    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, path, quiet)
+    return path
+
+
+@pytest.fixture(scope="session")
+def finished_run(run_path: Path) -> RunDirectory:
+    return RunDirectory(run_path)

@@ -1,0 +1,151 @@
+"""The command line: one line and exit code 2 for every mistake, nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import ARP, Ether
+from scapy.utils import wrpcap
+
+QUICK = ["--epochs", "1", "--load", "0.05"]
+
+
+def canary(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scenarios.cli", *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert result.returncode == 2, result.stderr
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("canary: ")
+    for word in words:
+        assert word in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--k", "5"], ["K=5", "even"]),
+        (["--k", "2"], ["K=2"]),
+        (["--k", "four"], ["--k", "integer"]),
+        (["--faults", "10pxt"], ["10pxt", "10pct"]),
+        (["--faults", "tor0_0->agg9_9"], ["agg9_9"]),
+        (["--faults", "tor0_0->core0"], ["tor0_0->core0"]),
+        (["--faults", "tor0_0->agg0_0:1.5"], ["1.5"]),
+        (["--faults", "9999links"], ["9999"]),
+        (["--faults", "missing.yaml"], ["missing.yaml"]),
+        (["--traffic", "ftp"], ["ftp", "hadoop"]),
+        (["--traffic", "missing.pcap"], ["missing.pcap"]),
+        (["--load", "3"], ["LOAD=3"]),
+        (["--epochs", "0"], ["EPOCHS=0"]),
+        (["--monitors", "agg"], ["MONITORS=agg", "tor+core"]),
+        (["--backend", "bmv9"], ["BACKEND=bmv9"]),
+        (["--scenario", "nope"], ["nope", "faulty_links"]),
+        (["--scenario", "nope.py"], ["nope.py"]),
+        (["--noise", "2"], ["NOISE=2"]),
+        (["--run", "/proc/nowhere/run"], ["/proc/nowhere/run"]),
+        (["--bogus"], ["--bogus"]),
+    ],
+)
+def test_a_wrong_option_is_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    refused(canary("run", *QUICK, *arguments, cwd=tmp_path), *words)
+    assert not [p for p in tmp_path.rglob("*") if p.is_file()]
+
+
+def test_unknown_keys_in_a_fault_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("faults:\n- {link: tor0_0->agg0_0, ratte: 0.1}\n")
+    refused(canary("run", *QUICK, "--faults", "f.yaml", cwd=tmp_path), "ratte")
+
+
+def test_captures_that_are_none_are_refused(tmp_path: Path) -> None:
+    packets = [Ether() / IP(src="1.2.3.4", dst="5.6.7.8") / TCP(sport=i) for i in range(50)]
+    wrpcap(str(tmp_path / "good.pcap"), packets)
+    good = (tmp_path / "good.pcap").read_bytes()
+    cases = {
+        "empty.pcap": b"",
+        "garbage.pcap": b"this is no capture at all" * 10,
+        "truncated.pcap": good[:-20],
+        "garbage.pcap.gz": b"\x1f\x8bgarbage",
+        "cut.pcap.gz": gzip.compress(good)[:-30],
+    }
+    for name, content in cases.items():
+        (tmp_path / name).write_bytes(content)
+        refused(canary("run", *QUICK, "--traffic", name, cwd=tmp_path), name)
+    wrpcap(str(tmp_path / "arp.pcap"), [Ether() / ARP()] * 5)
+    refused(canary("run", *QUICK, "--traffic", "arp.pcap", cwd=tmp_path), "arp.pcap", "IP")
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+def test_no_compiler_says_what_to_install(tmp_path: Path) -> None:
+    result = canary(
+        "run", *QUICK, cwd=tmp_path, PATH="/nonexistent", XDG_CACHE_HOME=str(tmp_path / "cache")
+    )
+    refused(result, "compiler", "gcc")
+
+
+def test_run_show_and_analyze_print_the_table_plainly_when_piped(tmp_path: Path) -> None:
+    first = canary("run", *QUICK, "--run", "here", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "\x1b" not in first.stdout + first.stderr
+    for method in ("canary-mle", "netbouncer *", "flock", "007"):
+        assert method in first.stdout
+    shown = canary("show", "here", cwd=tmp_path)
+    assert shown.stdout.strip() in first.stdout
+    again = canary("analyze", "here", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    refused(canary("run", *QUICK, "--run", "here", cwd=tmp_path), "here", "exists")
+    (tmp_path / "here" / "network.json").unlink()
+    for command in ("show", "analyze"):
+        refused(canary(command, "here", cwd=tmp_path), "network.json")
+    refused(canary("show", "nowhere", cwd=tmp_path), "nowhere")
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.7])
+def test_ctrl_c_leaves_no_run_behind(tmp_path: Path, delay: float) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scenarios.cli", "run", "--epochs", "200", "--run", "here"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "here.partial").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_scenario_file_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from scenarios.scenario import Scenario\n"
+        "SCENARIO = Scenario(defaults={'faults': 'core0->agg0_0:0.3'})\n"
+    )
+    result = canary("run", *QUICK, "--scenario", "mine.py", "--run", "r", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "mine" in result.stdout
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
+    refused(canary("run", "--scenario", "broken.py", cwd=tmp_path), "broken.py", "nothing_of_that")
+    (tmp_path / "empty.py").write_text("")
+    refused(canary("run", "--scenario", "empty.py", cwd=tmp_path), "SCENARIO")
