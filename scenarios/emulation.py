@@ -125,9 +125,7 @@ class Emulation:
                 dst_host=self.probes.host,
             )
         )
-        self.agents = PathDiscovery(
-            self.network, traffic, templates, lengths, self._data, settings.epoch_ns
-        )
+        self.agents = PathDiscovery(self.network, traffic, self._data, settings.epoch_ns)
 
     # ---- the loop ----------------------------------------------------------------------------
 

@@ -135,7 +135,7 @@ def minus_meter(
 
     clean = ~dump.dirty
     usm_key, usm_row, usm_broken = _merge(dump, at_switch, clean & (dump.meter == USM))
-    dsm_key, dsm_row, dsm_broken = _merge(dump, at_switch, clean & (dump.meter == DSM))
+    _, dsm_row, dsm_broken = _merge(dump, at_switch, clean & (dump.meter == DSM))
 
     # The flows of every DSM, their segments, and the USM at the segment's other end.
     segment = np.asarray(decode(dump.switch[dsm_row], dump.path_bf[dsm_row]), np.int64)

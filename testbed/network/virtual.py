@@ -109,7 +109,7 @@ class LinkModel:
 
     @property
     def transit_ns(self) -> int:
-        """The longest that a packet can take over one fabric link: full queue, wire, propagation."""
+        """The longest a packet takes over a fabric link: full queue, wire, propagation."""
         wait = (self.queue_bytes + 2 * 1521) * 8e9 / self.rate_bps if self.rate_bps else 0
         return self.delay_ns + round(wait)
 

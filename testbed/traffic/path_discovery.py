@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from testbed.network.virtual import Source, VirtualNetwork
 from testbed.traffic.flows import TCP, Traffic
-from testbed.traffic.traceroute import MAX_HOPS, host_rate_limit
+from testbed.traffic.traceroute import MAX_HOPS, host_rate_limit, traceroute_frames
 
 __all__ = ["PathDiscovery"]
 
@@ -24,17 +24,18 @@ __all__ = ["PathDiscovery"]
 class PathDiscovery:
     """All hosts' agents, as arrays over the flows of a run.
 
-    ``traffic_source`` is the network's number of the data traffic and ``source`` the traceroutes'.
+    ``traffic_source`` is the network's number of the data traffic and ``source`` the traceroutes';
+    the network sets TTL and IP ID of each frame.
     """
 
     network: VirtualNetwork
     traffic: Traffic
-    templates: npt.NDArray[np.uint8]
-    template_length: npt.NDArray[np.uint16]
     traffic_source: int
     epoch_ns: int
     source: int = -1
     packets: int = 0
+    _templates: npt.NDArray[np.uint8] = field(init=False)
+    _template_length: npt.NDArray[np.uint16] = field(init=False)
     _known: npt.NDArray[np.int64] = field(init=False)
     _sent_before: npt.NDArray[np.int64] = field(init=False)
     _traced_epoch: npt.NDArray[np.int64] = field(init=False)
@@ -42,6 +43,10 @@ class PathDiscovery:
 
     def __post_init__(self) -> None:
         flows = self.traffic.n_flows
+        every = np.arange(flows)
+        frames = traceroute_frames(self.traffic, every, self.network.topology, max_hops=1)
+        self._templates = frames[:, 0, :]
+        self._template_length = np.full(flows, frames.shape[2], np.uint16)
         self._known = np.zeros(flows, np.int64)
         self._sent_before = np.zeros(flows, np.int64)
         self._traced_epoch = np.full(flows, -1, np.int64)
@@ -90,8 +95,8 @@ class PathDiscovery:
         return Source(
             time_ns=time[order].astype(np.uint64),
             flow=np.repeat(flows, MAX_HOPS).astype(np.uint32)[order],
-            templates=self.templates,
-            template_length=self.template_length,
+            templates=self._templates,
+            template_length=self._template_length,
             src_host=self.traffic.src_host,
             dst_host=self.traffic.dst_host,
             ttl=ttl[order],

@@ -16,7 +16,7 @@ from testbed.topology import FatTree
 from testbed.traffic.flows import UDP
 from testbed.traffic.packets import ETHERNET, IPV4, put_ethernet, put_ipv4, put_udp
 
-__all__ = ["PROBE_TTL", "ProbePlan", "parse_probe", "probe_plan"]
+__all__ = ["PROBE_TTL", "ProbePlan", "probe_plan"]
 
 # Switches never count packets with a TTL below 16, so probes cannot look like loss.
 PROBE_TTL = 15
@@ -82,22 +82,3 @@ def probe_plan(
         time_ns=time[:, order].ravel().astype(np.uint64),
         pair=np.tile(order, packets),
     )
-
-
-def parse_probe(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """The pair of each returned probe, as hosts receive it; -1 for any other frame.
-
-    Args:
-        frames: uint8[M, L], L >= 42, decapsulated by the core switch.
-    """
-    l4 = ETHERNET + IPV4
-    is_probe = (
-        (frames[:, 12] == 0x08)
-        & (frames[:, 13] == 0x00)
-        & (frames[:, ETHERNET] == 0x45)
-        & (frames[:, ETHERNET + 9] == UDP)
-        & (frames[:, ETHERNET + 8] <= PROBE_TTL)
-        & (frames[:, ETHERNET + 12 : ETHERNET + 16] == frames[:, ETHERNET + 16 : l4]).all(axis=1)
-    )
-    number = frames[:, l4 : l4 + 4].astype(np.int64) @ np.array([1 << 24, 1 << 16, 1 << 8, 1])
-    return np.where(is_probe, number, -1)

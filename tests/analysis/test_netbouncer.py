@@ -1,5 +1,7 @@
 """NetBouncer: device detection, links, the paper's setting."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -91,5 +93,5 @@ def test_stages_grow(synthetic):
     world = synthetic.make_world(k=4, seed=5, packets=1, epochs=1, flows=10)
     stages = NetBouncerStage().localize(world.telemetry).stages
     assert len(stages) == 5
-    for before, after in zip(stages, stages[1:], strict=False):
+    for before, after in itertools.pairwise(stages):
         assert np.isin(before, after).all()
