@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -136,6 +137,7 @@ def _errors() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line; whatever is wrong with it is one line, too."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # tidy up as after Ctrl-C
     try:
         code = app(standalone_mode=False)
     except typer.Exit as exit_:

@@ -15,6 +15,8 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import ARP, Ether
 from scapy.utils import wrpcap
 
+from testbed.run import RunDirectory
+
 QUICK = ["--epochs", "1", "--load", "0.05"]
 
 
@@ -94,6 +96,26 @@ def test_captures_that_are_none_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
 
 
+def test_a_capture_is_replayed_kept_or_fitted(tmp_path: Path) -> None:
+    packets = []
+    for i in range(3000):
+        ip = IP(src=f"1.2.{i % 40}.4", dst=f"5.6.{i % 23}.8")
+        packet = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / ip / TCP(sport=i % 9)
+        packet.time = 1000 + i * 0.002
+        packets.append(packet)
+    wrpcap(str(tmp_path / "trace.pcap.gz"), packets, gz=True)
+    for traffic, expected in (("trace.pcap.gz", 100), ("trace.pcap.gz:fit", 3000)):
+        path = tmp_path / ("run-" + traffic.replace(":", "-"))
+        options = ["--epochs", "2", "--traffic", traffic, "--faults", "none", "--run", str(path)]
+        result = canary("run", *options, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr
+        flows = RunDirectory(path).table("flows")
+        assert abs(int(flows["sent"].sum()) - expected) <= 1
+        assert (flows["src_host"] != flows["dst_host"]).all()
+        tuples = zip(*(flows[c].tolist() for c in list(flows)[:5]), strict=True)
+        assert len(set(tuples)) == len(flows["sent"])
+
+
 def test_no_compiler_says_what_to_install(tmp_path: Path) -> None:
     result = canary(
         "run", *QUICK, cwd=tmp_path, PATH="/nonexistent", XDG_CACHE_HOME=str(tmp_path / "cache")
@@ -119,7 +141,10 @@ def test_run_show_and_analyze_print_the_table_plainly_when_piped(tmp_path: Path)
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.7])
-def test_ctrl_c_leaves_no_run_behind(tmp_path: Path, delay: float) -> None:
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing_behind(
+    tmp_path: Path, delay: float, kind: signal.Signals
+) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "scenarios.cli", "run", "--epochs", "200", "--run", "here"],
         cwd=tmp_path,
@@ -130,7 +155,7 @@ def test_ctrl_c_leaves_no_run_behind(tmp_path: Path, delay: float) -> None:
     while not (tmp_path / "here.partial").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(delay)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(kind)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
