@@ -36,7 +36,8 @@ control CanaryIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             DROP(meta, hdr, std, CAUSE_CORRUPT);
             exit;
         }
-        if (std.parser_error != error.NoError || !hdr.ipv4.isValid()) {
+        if (std.parser_error != error.NoError || !hdr.ipv4.isValid() || hdr.ipv4.version != 4
+                || hdr.ipv4.ihl < 5) {
             DROP(meta, hdr, std, CAUSE_MALFORMED);
             exit;
         }

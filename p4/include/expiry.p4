@@ -4,6 +4,7 @@ control Expiry(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     register<bit<32>>(1) icmp_window;    // {window:24, messages in it:8}
     bit<32> state;
     bit<24> window;
+    bit<17> sum;
 
     action reply() {
         hdr.icmp.setValid();
@@ -29,6 +30,10 @@ control Expiry(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     apply {
         if (hdr.ipv4.ttl > 1) {
             hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+            if (hdr.ipv4.ihl != 5) {     // options are not parsed: update the sum (RFC 1141)
+                sum = (bit<17>)hdr.ipv4.checksum + 0x100;
+                hdr.ipv4.checksum = sum[15:0] + (15w0 ++ sum[16:16]);
+            }
         } else {
             meta.expired = 1;
             window = std.ingress_global_timestamp[ICMP_WINDOW_SHIFT + 23:ICMP_WINDOW_SHIFT];

@@ -6,6 +6,8 @@ control Fault(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     direct_counter(CounterType.packets_and_bytes) matched;
     counter(MAX_PORTS, CounterType.packets_and_bytes) dropped;
     bit<1> drop;
+    bit<16> src_port;
+    bit<16> dst_port;
 
     // Drops with probability threshold / 2^32.
     action lossy(bit<32> threshold) {
@@ -23,7 +25,7 @@ control Fault(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         bit<32> dice;
         random(dice, 0, 0xffffffff);
         matched.count();
-        meta.corrupted = dice < threshold ? 1w1 : 1w0;
+        meta.corrupted = meta.corrupted | (dice < threshold ? 1w1 : 1w0);
     }
     action healthy() {
         matched.count();
@@ -35,8 +37,8 @@ control Fault(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             hdr.ipv4.src_ip     : ternary;
             hdr.ipv4.dst_ip     : ternary;
             hdr.ipv4.protocol   : ternary;
-            hdr.l4.src_port     : ternary;
-            hdr.l4.dst_port     : ternary;
+            src_port            : ternary;
+            dst_port            : ternary;
         }
         actions = { lossy; blackhole; corrupt; healthy; }
         default_action = healthy;
@@ -46,6 +48,12 @@ control Fault(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
 
     apply {
         drop = 0;
+        src_port = 0;                    // where there are none: an invalid header is undefined
+        dst_port = 0;
+        if (hdr.l4.isValid()) {
+            src_port = hdr.l4.src_port;
+            dst_port = hdr.l4.dst_port;
+        }
         faults.apply();
         if (drop == 1) {
             dropped.count((bit<32>)port);

@@ -1,10 +1,13 @@
 // L3 forwarding: longest prefix down, 5-tuple ECMP up. ToRs and aggregation switches use disjoint
 // windows of the hash, or all flows of one uplink would take the same next uplink; its polynomial
-// is not the meters', or the flows of one segment would crowd into a part of the buckets.
+// is not the meters', or the flows of one segment would crowd into a part of the buckets. A CRC is
+// linear, so flows with consecutive ports would see two windows that follow each other and leave
+// paths unused: the multiplication mixes it.
 
 control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     action_selector(HashAlgorithm.identity, 512, 8) uplink_selector;
     bit<16> ecmp;
+    bit<32> mixed;
     bit<16> src_port;
     bit<16> dst_port;
     bit<1> upward;
@@ -58,10 +61,11 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             hash(ecmp, HashAlgorithm.crc16, 16w0,
                  { hdr.ipv4.src_ip, hdr.ipv4.dst_ip, src_port, dst_port, hdr.ipv4.protocol },
                  32w0x10000);
+            mixed = (bit<32>)ecmp * 0x9E3779B1;
             if (meta.upper_tier == 1) {
-                meta.ecmp_hash = ecmp[15:8];
+                meta.ecmp_hash = mixed[23:16];
             } else {
-                meta.ecmp_hash = ecmp[7:0];
+                meta.ecmp_hash = mixed[31:24];
             }
             uplinks.apply();
         }

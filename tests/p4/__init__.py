@@ -1,0 +1,1 @@
+"""Tests of the Canary P4 program."""

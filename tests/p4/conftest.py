@@ -1,0 +1,25 @@
+"""Fixtures of the P4 program's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.softswitch import Program
+
+from .fabric import Fabric
+
+P4 = Path(__file__).parents[2] / "p4"
+
+
+@pytest.fixture(scope="session")
+def program() -> Program:
+    """The committed program, compiled for the soft switch."""
+    return Program.load(P4 / "build" / "canary.json", observe="meta.verdict")
+
+
+@pytest.fixture
+def fabric(program: Program) -> Fabric:
+    """A K=4 fat-tree with ToRs and cores as monitors."""
+    return Fabric(program)

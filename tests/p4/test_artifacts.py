@@ -1,0 +1,103 @@
+"""The committed artifacts are what the committed sources compile to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import P4
+
+BUILD = P4 / "build"
+
+
+def recorded() -> dict[str, str]:
+    """Source file to hash, as the build wrote them down."""
+    lines = (BUILD / "sources.sha256").read_text().splitlines()
+    return {name.lstrip("*"): digest for digest, name in (line.split() for line in lines)}
+
+
+def sources() -> dict[str, str]:
+    """Source file to hash, as they are."""
+    files = [
+        p for p in P4.rglob("*.p4") if not p.is_relative_to(BUILD) and p.parent.name != "tofino"
+    ]
+    return {
+        str(p.relative_to(P4)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(files)
+    }
+
+
+def copy_of_sources(to: Path) -> Path:
+    folder = to / "p4"
+    shutil.copytree(P4, folder, ignore=shutil.ignore_patterns("tofino"))
+    return folder
+
+
+def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=120
+    )
+
+
+def test_build_was_made_from_these_sources() -> None:
+    assert recorded() == sources(), "p4/build is older than the sources: run make -C p4"
+
+
+def without_paths(value: Any) -> Any:
+    """BMv2 JSON without what depends on where it was compiled."""
+    if isinstance(value, dict):
+        return {
+            k: without_paths(v) for k, v in value.items() if k not in ("source_info", "program")
+        }
+    return [without_paths(v) for v in value] if isinstance(value, list) else value
+
+
+def statements(p4info: Path) -> list[str]:
+    """Lines of a text protobuf without layout and comments."""
+    lines = (re.sub(r"\s+", " ", line).strip() for line in p4info.read_text().splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.skipif(shutil.which("p4c") is None, reason="p4c is not on the PATH")
+def test_compiling_again_gives_the_committed_artifacts(tmp_path: Path) -> None:
+    folder = copy_of_sources(tmp_path)
+    shutil.rmtree(folder / "build")
+    result = make(folder)
+    assert result.returncode == 0, result.stderr
+    old, new = BUILD, folder / "build"
+    assert without_paths(json.loads((new / "canary.json").read_text())) == without_paths(
+        json.loads((old / "canary.json").read_text())
+    )
+    assert statements(new / "canary.p4info.txtpb") == statements(old / "canary.p4info.txtpb")
+    assert (new / "sources.sha256").read_text() == (old / "sources.sha256").read_text()
+    assert sorted(p.name for p in new.iterdir()) == sorted(p.name for p in old.iterdir())
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not on the PATH")
+def test_without_the_compiler_make_says_in_one_line_what_to_do(tmp_path: Path) -> None:
+    folder = copy_of_sources(tmp_path)
+    for source in folder.rglob("*.p4"):
+        source.touch()
+    before = (folder / "build" / "canary.json").read_bytes()
+    result = make(folder, "P4C=nonexistent")
+    assert result.returncode == 2
+    said = [line for line in result.stdout.splitlines() if not line.startswith("make")]
+    assert len(said) == 1
+    assert "install p4c" in said[0]
+    assert "nonexistent" in said[0], "the message names another program than the missing one"
+    assert (folder / "build" / "canary.json").read_bytes() == before
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not on the PATH")
+def test_without_the_compiler_make_is_content_when_nothing_changed(tmp_path: Path) -> None:
+    folder = copy_of_sources(tmp_path)
+    for source in folder.rglob("*.p4"):
+        source.touch()
+    (folder / "build" / "sources.sha256").touch()
+    assert make(folder, "P4C=nonexistent").returncode == 0
