@@ -25,9 +25,8 @@ def recorded() -> dict[str, str]:
 
 def sources() -> dict[str, str]:
     """Source file to hash, as they are."""
-    files = [
-        p for p in P4.rglob("*.p4") if not p.is_relative_to(BUILD) and p.parent.name != "tofino"
-    ]
+    other = (BUILD, P4 / "tofino")
+    files = [p for p in P4.rglob("*.p4") if not any(p.is_relative_to(folder) for folder in other)]
     return {
         str(p.relative_to(P4)): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(files)
     }

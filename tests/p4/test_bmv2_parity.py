@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,25 @@ from testbed.topology import FatTree
 from .bmv2 import Mirror, SimpleSwitch, missing
 from .conftest import P4
 from .fabric import monitor_dsm, monitor_usm
-from .frames import ICMP, IPIP, TCP, UDP, Flow, ethernet, frame, ip_of, ipv4, l4, packet, shimmed
+from .frames import (
+    CORRUPT,
+    EXPIRED,
+    FAULT,
+    ICMP,
+    IPIP,
+    LOCAL,
+    MALFORMED,
+    TCP,
+    UDP,
+    Flow,
+    ethernet,
+    frame,
+    ip_of,
+    ipv4,
+    l4,
+    packet,
+    shimmed,
+)
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -173,6 +192,8 @@ def configure(mirror: Mirror, fuzz: Fuzz, name: str) -> None:
 class Comparison:
     packets: int = 0
     outputs: int = 0
+    answers: int = 0  # ICMP time exceeded
+    causes: Counter[int] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
 
     def differ(self, what: str) -> None:
@@ -200,9 +221,11 @@ class Both:
         mine = self.soft.process(port, data, self._now)
         if self._window[0] >> 8 == self._now // WINDOW_US & 0xFFFFFF:
             self._stay_below_the_limit()
+            self.result.answers += 1
         self.bmv2.send(port, data)
         theirs = [self.bmv2.receive(2) for _ in mine]
         self.result.packets += 1
+        self.result.causes[self.soft.observed >> 8] += 1
         self.result.outputs += len(mine)
         if theirs != mine:
             self.result.differ(f"port {port} {data.hex()}: {mine} or {theirs}")
@@ -315,6 +338,8 @@ def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
     assert result.differences == []
     assert result.packets >= PACKETS
     assert 0.3 * PACKETS < result.outputs < 0.95 * result.packets  # the fuzz reaches both sides
+    assert set(result.causes) >= {0, FAULT, CORRUPT, EXPIRED, MALFORMED, LOCAL}
+    assert result.answers > 50
     assert name.startswith("agg") or len(mine) > 20
 
 

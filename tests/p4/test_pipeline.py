@@ -279,6 +279,18 @@ def test_time_exceeded_for_a_short_packet_is_complete(fabric: Fabric, payload: i
         assert is_right(received[:56])
 
 
+def test_time_exceeded_takes_nothing_of_its_own_header_from_the_expired_packet(
+    fabric: Fabric,
+) -> None:
+    flow = flow_between(fabric, 0, 15)
+    sent = ipv4(flow.src, flow.dst, UDP, l4(flow), 1, fragment=0x4000, tos=0xB8, identification=99)
+    journey = fabric.send(0, ethernet(sent))
+    reply = IP(ip_of(journey.last))
+    assert (reply.tos, reply.id, int(reply.flags), reply.frag, reply.ttl) == (0, 0, 0, 0, 64)
+    assert reply.ihl == 5
+    assert bytes(ip_of(journey.last)[28:56]) == sent[:28]
+
+
 def test_expired_ttl_0_counts_as_expired(fabric: Fabric) -> None:
     assert fabric.send(0, frame(flow_between(fabric, 0, 15), ttl=0)).expired
 
