@@ -66,6 +66,8 @@ control CanaryIngress(inout headers_t hdr, inout metadata_t meta, inout standard
         if (meta.verdict[15:8] != CAUSE_NONE) {
             exit;
         }
+        // What a full queue drops after this was counted by the upstream, or was not.
+        meta.verdict = meta.verdict | (14w0 ++ hdr.shim.counted ++ hdr.shim.parity);
         routing.apply(hdr, meta, std);
     }
 }

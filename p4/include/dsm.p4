@@ -1,23 +1,28 @@
 // The downstream meter: counts what arrived of the selected flows, with the pathBF they carried
-// (Canary, section III-C and algorithm 1).
+// (Canary, section III-C and algorithm 1). Flow IDs lie in two halves, because BMv2 hands out registers
+// as 63-bit numbers.
 
 control DsmRow(in metadata_t meta, in path_bf_t path_bf, in bit<32> bucket) {
     register<bit<1>>(METER_BUCKETS) dirty;
-    register<flow_id_t>(METER_BUCKETS) flow_id;
+    register<bit<52>>(METER_BUCKETS) flow_hi;
+    register<bit<52>>(METER_BUCKETS) flow_lo;
     register<path_bf_t>(METER_BUCKETS) path_bfs;
     register<bit<32>>(METER_BUCKETS) count;
     bit<32> n;
-    flow_id_t owner;
+    bit<52> owner_hi;
+    bit<52> owner_lo;
     path_bf_t owner_bf;
 
     apply {
         count.read(n, bucket);
-        flow_id.read(owner, bucket);
+        flow_hi.read(owner_hi, bucket);
+        flow_lo.read(owner_lo, bucket);
         path_bfs.read(owner_bf, bucket);
         if (n == 0) {
-            flow_id.write(bucket, meta.flow_id);
+            flow_hi.write(bucket, meta.flow_id[103:52]);
+            flow_lo.write(bucket, meta.flow_id[51:0]);
             path_bfs.write(bucket, path_bf);
-        } else if (owner != meta.flow_id || owner_bf != path_bf) {
+        } else if (owner_hi ++ owner_lo != meta.flow_id || owner_bf != path_bf) {
             dirty.write(bucket, 1);
         }
         count.write(bucket, n + 1);

@@ -3,17 +3,21 @@
 
 control UsmRow(in metadata_t meta, in bit<32> bucket) {
     register<bit<1>>(METER_BUCKETS) dirty;
-    register<flow_id_t>(METER_BUCKETS) flow_id;
+    register<bit<52>>(METER_BUCKETS) flow_hi;
+    register<bit<52>>(METER_BUCKETS) flow_lo;
     register<bit<32>>(METER_BUCKETS) count;
     bit<32> n;
-    flow_id_t owner;
+    bit<52> owner_hi;
+    bit<52> owner_lo;
 
     apply {
         count.read(n, bucket);
-        flow_id.read(owner, bucket);
+        flow_hi.read(owner_hi, bucket);
+        flow_lo.read(owner_lo, bucket);
         if (n == 0) {
-            flow_id.write(bucket, meta.flow_id);
-        } else if (owner != meta.flow_id) {
+            flow_hi.write(bucket, meta.flow_id[103:52]);
+            flow_lo.write(bucket, meta.flow_id[51:0]);
+        } else if (owner_hi ++ owner_lo != meta.flow_id) {
             dirty.write(bucket, 1);
         }
         count.write(bucket, n + 1);
@@ -45,8 +49,6 @@ control Usm(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        hdr.shim.counted = 0;
-        hdr.shim.parity = 0;
         if (meta.countable == 1) {
             rules.apply();
         }

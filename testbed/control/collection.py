@@ -62,21 +62,23 @@ def _read_row(
     control: SwitchControl, prefix: str, switch: int, meter: int, row: int, here: slice
 ) -> tuple[npt.NDArray, ...]:
     registers = {"dirty": control.register(f"{prefix}.dirty")[here]}
-    registers["flow_id"] = control.register(f"{prefix}.flow_id")[here]
+    registers["flow_hi"] = control.register(f"{prefix}.flow_hi")[here]
+    registers["flow_lo"] = control.register(f"{prefix}.flow_lo")[here]
     registers["count"] = control.register(f"{prefix}.count")[here]
     if meter == DSM:
         registers["path_bf"] = control.register(f"{prefix}.path_bfs")[here]
     used = np.flatnonzero(registers["count"])
-    flow = registers["flow_id"][used]
     n = len(used)
+    # The switch keeps a flow ID as two halves of 52 bits.
+    hi, lo = (registers[name][used].astype(np.uint64) for name in ("flow_hi", "flow_lo"))
     columns = (
         np.full(n, switch, np.int32),
         np.full(n, meter, np.int8),
         np.full(n, row, np.int8),
         used.astype(np.int16),
         registers["dirty"][used].astype(np.bool_),
-        flow["hi"].astype(np.uint64),
-        flow["lo"].astype(np.uint64),
+        hi >> np.uint64(12),
+        hi << np.uint64(52) | lo,
         registers["path_bf"][used].astype(np.uint32) if meter == DSM else np.zeros(n, np.uint32),
         registers["count"][used].astype(np.uint32),
     )

@@ -237,7 +237,7 @@ static void drop(net_t *net, frame_t *frame, uint64_t verdict, uint32_t dropped_
     if (dropped_by_queue) {
         stats->queue_drops++;
         log_drop(net, frame, net->port_link[net->current * net->max_port + net->last_port],
-                 CAUSE_QUEUE, verdict & 0);
+                 CAUSE_QUEUE, verdict);
         return;
     }
     if (cause == CAUSE_FAULT) {

@@ -130,9 +130,9 @@ class Bucket:
 def bucket(switch: Switch, meter: str, row: int, index: int) -> Bucket:
     """One bucket of a meter row."""
     name = f"{meter}.row{row}"
-    flow = switch.register(f"{name}.flow_id")[index]
+    hi, lo = (int(switch.register(f"{name}.{half}")[index]) for half in ("flow_hi", "flow_lo"))
     return Bucket(
-        int(flow["hi"]) << 64 | int(flow["lo"]),
+        hi << 52 | lo,
         int(switch.register(f"{name}.count")[index]),
         bool(switch.register(f"{name}.dirty")[index]),
         int(switch.register(f"{name}.path_bfs")[index]) if meter == DSM else 0,

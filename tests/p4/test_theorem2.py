@@ -34,7 +34,7 @@ def clean_rows(switch: Switch, meter: str, flows: list[Flow]) -> npt.NDArray[np.
     data = np.frombuffer(b"".join(frames), np.uint8)
     switch.process_batch(np.full(len(flows), 1, np.uint16), data, offsets)
     clean = np.empty((len(flows), ROWS), np.bool_)
-    ids = np.array([flow.id & (1 << 64) - 1 for flow in flows], np.uint64)
+    ids = np.array([flow.id & (1 << 52) - 1 for flow in flows], np.uint64)
     for row in range(ROWS):
         name = f"{meter}.row{row}"
         at = [flow.bucket(row) for flow in flows]
@@ -42,9 +42,15 @@ def clean_rows(switch: Switch, meter: str, flows: list[Flow]) -> npt.NDArray[np.
         assert int(count.sum()) == len(flows)
         clean[:, row] = switch.register(f"{name}.dirty")[at] == 0
         # A clean bucket is this flow's own, with its one packet.
-        own = switch.register(f"{name}.flow_id")["lo"][at] == ids
+        own = switch.register(f"{name}.flow_lo")[at] == ids
         assert (own & (count[at] == 1))[clean[:, row]].all()
-        for field in ("count", "dirty", "flow_id", *(["path_bfs"] if meter == DSM else [])):
+        for field in (
+            "count",
+            "dirty",
+            "flow_hi",
+            "flow_lo",
+            *(["path_bfs"] if meter == DSM else []),
+        ):
             switch.register(f"{name}.{field}")[:] = 0
     return clean
 

@@ -48,7 +48,7 @@ def assert_lost_is_exact(run: RunDirectory) -> int:
     for cause, *where in zip(
         causes, drops["flow"][counted], drops["link"][counted], drops["epoch"][counted], strict=True
     ):
-        assert cause in ("fault", "corrupt")
+        assert cause in ("fault", "corrupt", "queue")
         flow, link, epoch = (int(x) for x in where)
         record[flow, link, epoch] = record.get((flow, link, epoch), 0) + 1
     losses = 0
@@ -137,6 +137,7 @@ def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path
     telemetry = read_telemetry(run)
     assert telemetry.segments is not None
     assert 0 < telemetry.segments.lost.sum() <= at_agg.sum()
+    assert_lost_is_exact(run)
     assert telemetry.flows is not None
     assert telemetry.flows.lost.sum() == len(drops["flow"])  # the end hosts see them all
 
