@@ -32,7 +32,7 @@ def test_the_example_scenario_runs(tmp_path: Path) -> None:
 
 def test_the_example_method_diagnoses(finished_run: RunDirectory) -> None:
     names: dict[str, type] = {}
-    exec(BLOCKS[1], names)  # noqa: S102
+    exec(BLOCKS[1], names)
     diagnosis = names["WorstSegments"]().localize(read_telemetry(finished_run))
     truth = np.flatnonzero(finished_run.table("links")["faulty"])
     assert len(np.intersect1d(diagnosis.flagged, truth)) > 0
