@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Installs what the emulation needs on Ubuntu 24.04 or Debian 12, as root, as often as you like:
+# the distribution's packages, then BMv2 and p4c from p4lang's apt repository. Where that has no
+# package for this system or cannot be reached, it says so in a line and the soft switch does.
+#
+#   provision.sh [--need-bmv2]      with --need-bmv2, missing BMv2 or p4c is an error
+#
+# The repository is the openSUSE Build Service's project home:p4lang, as in the README files of
+#   https://github.com/p4lang/behavioral-model#installing-packaged-versions-of-bmv2
+#   https://github.com/p4lang/p4c#installing-packaged-versions-of-p4c
+# and home:p4lang:latest, where packages of new releases were staged:
+#   https://github.com/p4lang/tutorials/issues/753
+set -euo pipefail
+
+PACKAGES=(
+  python3 python3-venv make gcc libc6-dev                   # make scenario
+  mininet iperf3 ethtool iproute2 nftables tcpdump          # the emulated network
+  iputils-ping kmod procps rsync
+  python3-thrift                                            # BMv2's register calls and its CLI
+  ca-certificates curl gnupg                                # p4lang's repository
+)
+P4LANG_URL=${P4LANG_URL:-https://download.opensuse.org/repositories}  # or a mirror of it
+P4LANG_PROJECTS=(home:p4lang home:p4lang:latest)
+P4LANG_PACKAGES=(p4lang-bmv2 p4lang-p4c)
+LIST=/etc/apt/sources.list.d/p4lang.list
+KEYRING=/etc/apt/keyrings/p4lang.gpg
+
+export DEBIAN_FRONTEND=noninteractive
+
+say() { echo "provision: $*"; }
+
+apt() { apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"; }
+
+# 0 when BMv2 and p4c can be run.
+have_p4lang() { command -v simple_switch_grpc && command -v p4c; } >/dev/null
+
+# Ubuntu's kernels for the cloud keep the netem queueing discipline in a package of its own.
+install_netem() {
+  local extra
+  extra="linux-modules-extra-$(uname -r)"
+  if modinfo sch_netem >/dev/null 2>&1; then return; fi
+  if [[ -z $(apt-cache search --names-only "^$extra\$") ]] || ! apt install "$extra" >/dev/null; then
+    say "this kernel has no sch_netem: use INJECTOR=p4 or nft"
+  fi
+}
+
+# The build service's name for this system: xUbuntu_24.04, Debian_12.
+repository_name() {
+  # shellcheck source=/dev/null
+  . /etc/os-release
+  case $ID in
+    ubuntu) echo "xUbuntu_$VERSION_ID" ;;
+    debian) echo "Debian_$VERSION_ID" ;;
+    *) echo "${ID}_${VERSION_ID:-}" ;;
+  esac
+}
+
+download() { curl -fsSL --connect-timeout 10 --max-time 60 --retry 2 "$1" -o "$2"; }
+
+# Add the repository at URL $1 and install BMv2 and p4c from it; keep it only if that works.
+install_from() {
+  local key
+  key=$(mktemp)
+  install -d -m 0755 "${KEYRING%/*}"
+  if download "$1/Release.key" "$key" && gpg --batch --yes --dearmor -o "$KEYRING" "$key"; then
+    echo "deb [signed-by=$KEYRING] $1/ /" >"$LIST"
+    # Refresh this list alone; the distribution's are fresh.
+    if apt update -o Dir::Etc::sourcelist="$LIST" -o Dir::Etc::sourceparts=- \
+        -o APT::Get::List-Cleanup=0 -o APT::Update::Error-Mode=any >/dev/null \
+      && apt install --no-install-recommends "${P4LANG_PACKAGES[@]}" >/dev/null; then
+      rm -f "$key"
+      return 0
+    fi
+  fi
+  rm -f "$key" "$LIST" "$KEYRING"
+  return 1
+}
+
+# Install BMv2 and p4c; on failure print the reason on standard output.
+install_p4lang() {
+  local name project url errors reason
+  name=$(repository_name)
+  errors=$(mktemp)
+  reason=
+  for project in "${P4LANG_PROJECTS[@]}"; do
+    url="$P4LANG_URL/${project//:/:/}/$name"
+    if install_from "$url" 2>"$errors"; then
+      rm -f "$errors"
+      return 0
+    fi
+    reason+="${reason:+; }$project/$name: $(grep -v '^W:' "$errors" | tail -n 1)"
+  done
+  rm -f "$errors"
+  echo "$reason"
+  return 1
+}
+
+main() {
+  local need=no reason
+  case ${1-} in
+    '') ;;
+    --need-bmv2) need=yes ;;
+    *) say "usage: provision.sh [--need-bmv2]" >&2; exit 2 ;;
+  esac
+  [[ $EUID -eq 0 ]] || { say "run this as root: sudo $0 $*" >&2; exit 2; }
+
+  say "installing the distribution's packages"
+  rm -f "$LIST" # from an earlier time; should it fail now, it must not take the others along
+  apt update
+  apt install --no-install-recommends "${PACKAGES[@]}" >/dev/null
+  install_netem
+
+  if have_p4lang && ! dpkg -s "${P4LANG_PACKAGES[@]}" >/dev/null 2>&1; then
+    say "BMv2 and p4c are here already, and not from p4lang's packages: left alone"
+  elif reason=$(install_p4lang); then
+    say "installed $(dpkg-query -W -f '${Package} ${Version}; ' "${P4LANG_PACKAGES[@]}")"
+  elif have_p4lang; then
+    say "BMv2 and p4c stay as they were ($reason)"
+  else
+    say "no BMv2 and p4c from p4lang's repository, use BACKEND=softswitch ($reason)"
+    [[ $need == no ]] || exit 1
+  fi
+}
+
+main "$@"
