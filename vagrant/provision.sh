@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the emulation needs on Ubuntu 24.04 or Debian 12, as root, as often as you like:
 # the distribution's packages, then BMv2 and p4c from p4lang's apt repository. Where that has no
-# package for this system or cannot be reached, it says so in a line and the soft switch does.
+# package for this system or cannot be reached, it says so in a line; the soft switch can stand in.
 #
 #   provision.sh [--need-bmv2]      with --need-bmv2, missing BMv2 or p4c is an error
 #
