@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -47,6 +50,14 @@ def cache_dir() -> Path:
     return Path(base) / "canary-softswitch"
 
 
+@contextmanager
+def _only_one(path: Path) -> Iterator[None]:
+    """Lets one process at a time compile a program: many switches start together."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def build(code: str, json_text: str, extra_flags: tuple[str, ...] = ()) -> Path:
     """Path of the shared library of ``code``; compiles unless the same was compiled before."""
     command = compiler()
@@ -60,7 +71,9 @@ def build(code: str, json_text: str, extra_flags: tuple[str, ...] = ()) -> Path:
         return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as work:
+        with (_only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work):
+            if path.exists():  # another process was faster
+                return path
             source, library = Path(work) / "program.c", Path(work) / "program.so"
             source.write_text(code, encoding="utf-8")
             run = subprocess.run([*command, *flags, "-o", str(library), str(source)],

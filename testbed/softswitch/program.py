@@ -217,6 +217,8 @@ class Program:
                 ("ss_register", p, p, u32), ("ss_counter", p, p, u32),
                 ("ss_digest_count", u32, p, u32), ("ss_digest_lost", u64, p, u32),
                 ("ss_digest_read", None, p, u32, p, u32, c_int),
+                ("ss_digest_since", u32, p, u32, u64, p, u32),
+                ("ss_digest_forget", None, p, u32, u64, u64),
                 ("ss_set_session", c_int, p, u32, u32, u32, u32, u32),
                 ("ss_delete_session", None, p, u32), ("ss_set_mgroup", c_int, p, u32, p, u32),
                 ("ss_fault_line", u32, p), ("ss_free", None, p),

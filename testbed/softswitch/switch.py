@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import SoftSwitchError, SwitchFault, unknown_name
-from .program import BatchOut, Program, Result
+from .program import BatchOut, DigestInfo, Program, Result
 from .tables import ActionProfile, Table, number
 
 WIDE = np.dtype([("lo", "<u8"), ("hi", "<u8")])
@@ -44,6 +44,21 @@ def element_dtype(width: int) -> np.dtype[Any]:
         if width <= bits:
             return np.dtype(f"<u{bits // 8}")
     return WIDE
+
+
+def digest_dtype(digest: DigestInfo) -> np.dtype[Any]:
+    """numpy type of a digest's samples: its fields, ``now_us`` and ``sequence``."""
+    names, formats, offsets, at = [], [], [], 0
+    for name, width in digest.fields:
+        unique = name if name not in names else f"{name}_{len(names)}"
+        names.append(unique)
+        formats.append("<u8" if width <= 64 else WIDE)
+        offsets.append(at)
+        at += 8 if width <= 64 else 16
+    at = max(at, 8)
+    return np.dtype({"names": [*names, "now_us", "sequence"],
+                     "formats": [*formats, "<u8", "<u8"],
+                     "offsets": [*offsets, at, at + 8], "itemsize": at + 16})
 
 
 class Switch:
@@ -211,22 +226,29 @@ class Switch:
         """
         out = {}
         for i, d in enumerate(self.program.digests.values()):
-            names, formats, offsets, at = [], [], [], 0
-            for name, width in d.fields:
-                unique = name if name not in names else f"{name}_{len(names)}"
-                names.append(unique)
-                formats.append("<u8" if width <= 64 else WIDE)
-                offsets.append(at)
-                at += 8 if width <= 64 else 16
-            at = max(at, 8)
-            dtype = np.dtype({"names": [*names, "now_us", "sequence"],
-                              "formats": [*formats, "<u8", "<u8"],
-                              "offsets": [*offsets, at, at + 8], "itemsize": at + 16})
             n = self._lib.ss_digest_count(self.handle, i)
-            samples = np.zeros(n, dtype=dtype)
+            samples = np.zeros(n, dtype=digest_dtype(d))
             self._lib.ss_digest_read(self.handle, i, samples.ctypes.data, n, int(ack))
             out[d.name] = samples
         return out
+
+    def _digest(self, name: str) -> int:
+        names = list(self.program.digests)
+        if name not in names:
+            raise unknown_name("digest", name, names)
+        return names.index(name)
+
+    def digest_since(self, name: str, sequence: int, limit: int) -> NDArray[Any]:
+        """At most ``limit`` unacknowledged samples of a digest from ``sequence`` on."""
+        i = self._digest(name)
+        n = min(limit, self._lib.ss_digest_count(self.handle, i))
+        samples = np.zeros(n, dtype=digest_dtype(self.program.digests[name]))
+        n = self._lib.ss_digest_since(self.handle, i, sequence, samples.ctypes.data, n)
+        return samples[:n]
+
+    def digest_forget(self, name: str, first: int, end: int) -> None:
+        """Acknowledge the samples of a digest with ``first <= sequence < end``."""
+        self._lib.ss_digest_forget(self.handle, self._digest(name), first, end)
 
     # ---- packet replication ----
 

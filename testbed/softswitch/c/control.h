@@ -110,6 +110,40 @@ void ss_digest_read(ss_switch *sw, uint32_t l, uint64_t *dst, uint32_t n, int ac
     if (n) memcpy(dst, list->samples, 8 * (size_t)(list->words + 2) * n);
     if (ack) ss_learn_clear(sw, list);
 }
+/* Copies samples from one number on, at most n; gives how many. Numbers rise. */
+uint32_t ss_digest_since(ss_switch *sw, uint32_t l, uint64_t number, uint64_t *dst, uint32_t n) {
+    const ss_learn_list *list = sw->learn + l;
+    uint32_t stride = list->words + 2, lo = 0, hi = list->n;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (list->samples[(size_t)mid * stride + list->words + 1] < number) lo = mid + 1;
+        else hi = mid;
+    }
+    if (n > list->n - lo) n = list->n - lo;
+    if (n && dst) memcpy(dst, list->samples + (size_t)lo * stride, 8 * (size_t)stride * n);
+    return n;
+}
+/* Acknowledges the samples numbered from ... to - 1: equal ones are kept again from now on. */
+void ss_digest_forget(ss_switch *sw, uint32_t l, uint64_t from, uint64_t to) {
+    ss_learn_list *list = sw->learn + l;
+    uint32_t w = list->words, stride = w + 2, kept = 0;
+    uint64_t *s = list->samples;
+    for (uint32_t i = 0; i < list->n; i++) {
+        uint64_t *x = s + (size_t)i * stride;
+        if (x[w + 1] >= from && x[w + 1] < to) continue;
+        if (kept != i) memcpy(s + (size_t)kept * stride, x, 8 * (size_t)stride);
+        kept++;
+    }
+    if (kept == list->n) return;
+    sw->pending -= list->n - kept;
+    list->n = kept;
+    memset(list->slots, 0, 4 * ((size_t)list->slot_mask + 1));
+    for (uint32_t i = 0; i < kept; i++) {
+        uint32_t j = (uint32_t)ss_hash_key(s + (size_t)i * stride, w, 1);
+        while (list->slots[j & list->slot_mask]) j++;
+        list->slots[j & list->slot_mask] = i + 1;
+    }
+}
 
 int ss_set_session(ss_switch *sw, uint32_t id, uint32_t port, uint32_t has_port, uint32_t limit,
                    uint32_t mgid) {
