@@ -51,7 +51,20 @@ from .switch import BatchResult, Switch
 from .tables import ActionProfile, Entry, Table
 
 __all__ = [
-    "ActionInfo", "ActionProfile", "BatchResult", "CompileError", "CounterInfo", "DigestInfo",
-    "Entry", "NoCompiler", "Program", "RegisterInfo", "SoftSwitchError", "Switch",
-    "SwitchFault", "Table", "TableInfo", "UnsupportedProgram",
+    "ActionInfo",
+    "ActionProfile",
+    "BatchResult",
+    "CompileError",
+    "CounterInfo",
+    "DigestInfo",
+    "Entry",
+    "NoCompiler",
+    "Program",
+    "RegisterInfo",
+    "SoftSwitchError",
+    "Switch",
+    "SwitchFault",
+    "Table",
+    "TableInfo",
+    "UnsupportedProgram",
 ]

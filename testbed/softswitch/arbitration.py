@@ -51,8 +51,10 @@ class Arbitration:
     def update(self, c: Controller, message: Any) -> None:
         """A controller asks for its place; ``P4Error`` ends its stream."""
         if message.device_id != self.device_id:
-            raise P4Error(NOT_FOUND, f"there is no device {message.device_id}: this is device "
-                                     f"{self.device_id}")
+            raise P4Error(
+                NOT_FOUND,
+                f"there is no device {message.device_id}: this is device {self.device_id}",
+            )
         if message.role.HasField("config"):
             raise P4Error(UNIMPLEMENTED, "role configurations are not supported")
         role = message.role.name or (f"#{message.role.id}" if message.role.id else "")
@@ -60,10 +62,10 @@ class Arbitration:
         with self._lock:
             if c.role is not None and role != c.role:
                 raise P4Error(FAILED_PRECONDITION, "a stream cannot change its role")
-            if election and any(o is not c and o.role == role and o.election == election
-                                for o in self._controllers):
-                raise P4Error(INVALID_ARGUMENT, f"election id {election} is another "
-                                                "controller's")
+            if election and any(
+                o is not c and o.role == role and o.election == election for o in self._controllers
+            ):
+                raise P4Error(INVALID_ARGUMENT, f"election id {election} is another controller's")
             before = self._primary(role)
             if c.role is None:
                 self._controllers.append(c)
@@ -125,8 +127,10 @@ class Arbitration:
         id is allowed.
         """
         if request.device_id != self.device_id:
-            raise P4Error(NOT_FOUND, f"there is no device {request.device_id}: this is device "
-                                     f"{self.device_id}")
+            raise P4Error(
+                NOT_FOUND,
+                f"there is no device {request.device_id}: this is device {self.device_id}",
+            )
         role = request.role or (f"#{request.role_id}" if request.role_id else "")
         election = election_number(request.election_id)
         with self._lock:

@@ -276,8 +276,15 @@ def _convert(root: Json, path: str) -> Bmv2Program:
     p = Bmv2Program(path)
     _headers(root, p)
     p.errors = {name: int(v) for name, v in root.get("errors", [])}
-    for name in ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort",
-                 "ParserTimeout", "ParserInvalidArgument"):
+    for name in (
+        "NoError",
+        "PacketTooShort",
+        "NoMatch",
+        "StackOutOfBounds",
+        "HeaderTooShort",
+        "ParserTimeout",
+        "ParserInvalidArgument",
+    ):
         p.errors.setdefault(name, max(p.errors.values(), default=-1) + 1)
     p.aliases = {a: (t[0], t[1]) for a, t in root.get("field_aliases", [])}
     for kind, what in (("parse_vsets", "parser value_set"), ("extern_instances", "extern object")):
@@ -292,12 +299,14 @@ def _convert(root: Json, path: str) -> Bmv2Program:
         raise UnsupportedProgram(f"statement {prim['op']!r} in the deparser", source_of(prim))
     for a in root["actions"]:
         params = tuple((d["name"], int(d["bitwidth"])) for d in a["runtime_data"])
-        p.actions[a["id"]] = Action(a["id"], a["name"], params, tuple(a["primitives"]),
-                                    source_of(a))
+        p.actions[a["id"]] = Action(
+            a["id"], a["name"], params, tuple(a["primitives"]), source_of(a)
+        )
     for r in root.get("register_arrays") or []:
         if r["bitwidth"] > 128:
-            raise UnsupportedProgram(f"register {r['name']!r} of {r['bitwidth']} bits (at most "
-                                     "128)", source_of(r))
+            raise UnsupportedProgram(
+                f"register {r['name']!r} of {r['bitwidth']} bits (at most 128)", source_of(r)
+            )
         p.registers[r["name"]] = Register(len(p.registers), r["name"], r["bitwidth"], r["size"])
     for c in root.get("counter_arrays") or []:
         if c.get("is_direct"):
@@ -310,15 +319,17 @@ def _convert(root: Json, path: str) -> Bmv2Program:
         for fl in root.get(key) or []:
             for e in fl["elements"]:
                 if e["type"] != "field":
-                    raise UnsupportedProgram(f"{e['type']} in {key[:-1]} {fl['name']!r}",
-                                             source_of(fl))
+                    raise UnsupportedProgram(
+                        f"{e['type']} in {key[:-1]} {fl['name']!r}", source_of(fl)
+                    )
             elements = tuple((e["value"][0], e["value"][1]) for e in fl["elements"])
             target[fl["id"]] = FieldList(fl["id"], fl["name"], elements)
     count = 0
     for pipe in root["pipelines"]:
         for ap in pipe.get("action_profiles") or []:
-            p.profiles[ap["name"]] = Profile(len(p.profiles), ap["name"], ap["max_size"],
-                                             ap.get("selector"))
+            p.profiles[ap["name"]] = Profile(
+                len(p.profiles), ap["name"], ap["max_size"], ap.get("selector")
+            )
         p.pipelines[pipe["name"]] = _pipeline(pipe, p, count)
         count += len(pipe["tables"])
     if set(p.pipelines) != {"ingress", "egress"}:
@@ -349,13 +360,18 @@ def _headers(root: Json, p: Bmv2Program) -> None:
     for h in root["headers"]:
         stack, place = members.get(h["id"], ("", 0))
         by_id[h["id"]] = h["name"]
-        p.headers[h["name"]] = Header(len(p.headers), h["name"], types[h["header_type"]],
-                                      bool(h["metadata"]), stack, place)
+        p.headers[h["name"]] = Header(
+            len(p.headers), h["name"], types[h["header_type"]], bool(h["metadata"]), stack, place
+        )
         if not h["metadata"] and types[h["header_type"]].width % 8:
             raise UnsupportedProgram(f"header {h['name']!r} whose width is not whole bytes")
     for s in root.get("header_stacks") or []:
-        p.stacks[s["name"]] = Stack(len(p.stacks), s["name"], types[s["header_type"]],
-                                    tuple(by_id[i] for i in s["header_ids"]))
+        p.stacks[s["name"]] = Stack(
+            len(p.stacks),
+            s["name"],
+            types[s["header_type"]],
+            tuple(by_id[i] for i in s["header_ids"]),
+        )
 
 
 def _pipeline(pipe: Json, p: Bmv2Program, first: int) -> Pipeline:
@@ -371,29 +387,51 @@ def _pipeline(pipe: Json, p: Bmv2Program, first: int) -> Pipeline:
         default = None
         if t.get("default_entry"):
             d = t["default_entry"]
-            default = DefaultEntry(d["action_id"], tuple(hexint(x) for x in d["action_data"]),
-                                   bool(d.get("action_const")), bool(d.get("action_entry_const")))
+            default = DefaultEntry(
+                d["action_id"],
+                tuple(hexint(x) for x in d["action_data"]),
+                bool(d.get("action_const")),
+                bool(d.get("action_entry_const")),
+            )
         entries = tuple(t["entries"]) if t.get("entries") is not None else None
-        tables.append(TableDef(
-            first + len(tables), t["name"], pipe["name"], t["match_type"], t["type"],
-            tuple(_key(k, t, p) for k in t["key"]),
-            len(entries) if entries is not None else int(t["max_size"]),
-            bool(t.get("with_counters")), tuple(t["action_ids"]), dict(t["next_tables"]),
-            t.get("base_default_next"), default, entries,
-            t.get("action_profile") or "", source))
+        tables.append(
+            TableDef(
+                first + len(tables),
+                t["name"],
+                pipe["name"],
+                t["match_type"],
+                t["type"],
+                tuple(_key(k, t, p) for k in t["key"]),
+                len(entries) if entries is not None else int(t["max_size"]),
+                bool(t.get("with_counters")),
+                tuple(t["action_ids"]),
+                dict(t["next_tables"]),
+                t.get("base_default_next"),
+                default,
+                entries,
+                t.get("action_profile") or "",
+                source,
+            )
+        )
     conditionals = tuple(
-        Conditional(c["name"], c["expression"], c.get("true_next"), c.get("false_next"),
-                    source_of(c)) for c in pipe.get("conditionals") or [])
-    calls = tuple(ActionCall(c["name"], c["action_id"], c.get("next_node"))
-                  for c in pipe.get("action_calls") or [])
+        Conditional(
+            c["name"], c["expression"], c.get("true_next"), c.get("false_next"), source_of(c)
+        )
+        for c in pipe.get("conditionals") or []
+    )
+    calls = tuple(
+        ActionCall(c["name"], c["action_id"], c.get("next_node"))
+        for c in pipe.get("action_calls") or []
+    )
     return Pipeline(pipe["name"], pipe.get("init_table"), tuple(tables), conditionals, calls)
 
 
 def _key(k: Json, table: Json, p: Bmv2Program) -> KeyField:
     match = k["match_type"]
     if match not in ("exact", "lpm", "ternary", "range", "optional", "valid"):
-        raise UnsupportedProgram(f"match kind {match!r} in table {table['name']!r}",
-                                 source_of(table))
+        raise UnsupportedProgram(
+            f"match kind {match!r} in table {table['name']!r}", source_of(table)
+        )
     if match == "valid":
         target, match = (k["target"], VALID), "exact"
     else:
@@ -401,7 +439,8 @@ def _key(k: Json, table: Json, p: Bmv2Program) -> KeyField:
     width = p.field_type(*target).width
     mask = hexint(k["mask"]) if k.get("mask") else None
     if match == "range" and width > 64:
-        raise UnsupportedProgram(f"range match of {width} bits (at most 64) in table "
-                                 f"{table['name']!r}", source_of(table))
+        raise UnsupportedProgram(
+            f"range match of {width} bits (at most 64) in table {table['name']!r}", source_of(table)
+        )
     name = k.get("name") or ".".join(target)
     return KeyField(name, match, width, target, mask)

@@ -29,16 +29,23 @@ def compiler() -> list[str]:
         found = shutil.which(name)
         if found:
             return [found, *chosen[1:]]
-    raise NoCompiler(f"no C compiler: looked for {', '.join(wanted)} on PATH; install gcc "
-                     "(Debian: apt install gcc libc6-dev) or set CC")
+    raise NoCompiler(
+        f"no C compiler: looked for {', '.join(wanted)} on PATH; install gcc "
+        "(Debian: apt install gcc libc6-dev) or set CC"
+    )
 
 
 @lru_cache(maxsize=8)
 def identity(command: tuple[str, ...]) -> str:
     """Version line and target CPU of a compiler: what a cached library depends on."""
     try:
-        run = subprocess.run([*command, "-march=native", "-E", "-dM", "-x", "c", os.devnull],
-                             capture_output=True, text=True, timeout=60, check=False)
+        run = subprocess.run(
+            [*command, "-march=native", "-E", "-dM", "-x", "c", os.devnull],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     except (OSError, subprocess.SubprocessError) as e:
         raise NoCompiler(f"the C compiler {command[0]} does not run: {e}") from None
     return run.stdout if run.returncode == 0 else ""
@@ -71,13 +78,17 @@ def build(code: str, json_text: str, extra_flags: tuple[str, ...] = ()) -> Path:
         return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with (_only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work):
+        with _only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work:
             if path.exists():  # another process was faster
                 return path
             source, library = Path(work) / "program.c", Path(work) / "program.so"
             source.write_text(code, encoding="utf-8")
-            run = subprocess.run([*command, *flags, "-o", str(library), str(source)],
-                                 capture_output=True, text=True, check=False)
+            run = subprocess.run(
+                [*command, *flags, "-o", str(library), str(source)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             if run.returncode:
                 errors = [x for x in run.stderr.splitlines() if "error" in x] or [run.stderr]
                 raise CompileError(f"{command[0]} refused the generated C: {errors[0].strip()}")

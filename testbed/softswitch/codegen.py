@@ -57,12 +57,25 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
     parser = ParserWriter(layout, actions).write()
     action_code = "".join(actions.action(a) for a in program.actions.values())
     parts = [
-        fragment("abi.h"), fragment("runtime.h"), fragment("tables.h"), fragment("switch.h"),
-        layout.definition(), ITEM, intrinsics(layout, ref),
+        fragment("abi.h"),
+        fragment("runtime.h"),
+        fragment("tables.h"),
+        fragment("switch.h"),
+        layout.definition(),
+        ITEM,
+        intrinsics(layout, ref),
         f"#define SS_NO_ERROR {program.errors['NoError']}\n#define SS_DROP_PORT 511\n",
-        field_lists(layout), calc_code, checksums(layout, calc_names), learning(layout), parser,
-        action_code, control.selectors(),
+        field_lists(layout),
+        calc_code,
+        checksums(layout, calc_names),
+        learning(layout),
+        parser,
+        action_code,
+        control.selectors(),
         *(control.pipeline(p) for p in program.pipelines.values()),
-        deparser(layout), control.infos(), fragment("process.h"), fragment("control.h"),
+        deparser(layout),
+        control.infos(),
+        fragment("process.h"),
+        fragment("control.h"),
     ]
     return Generated("\n".join(parts), control.tables, actions.asserts)

@@ -29,17 +29,21 @@ class ActionWriter:
         params, word = [], 0
         for name, width in action.params:
             if width > 128:
-                raise UnsupportedProgram(f"parameter {name!r} of {width} bits of action "
-                                         f"{action.name!r}", action.source)
+                raise UnsupportedProgram(
+                    f"parameter {name!r} of {width} bits of action {action.name!r}", action.source
+                )
             code = f"a[{word}]"
             if width > 64:
                 code = f"((u128)a[{word + 1}] << 64 | a[{word}])"
             params.append((code, width))
             word += field_words(width)
         targets = self._jump_targets(action)
-        out = [f"static SS_UNUSED void action_{action.id}(ss_switch *sw, ss_item *it, "
-               f"const uint64_t *a) {{ /* {comment(action.name)} */",
-               "    struct phv *p = &it->p;", "    (void)sw; (void)p; (void)a;"]
+        out = [
+            f"static SS_UNUSED void action_{action.id}(ss_switch *sw, ss_item *it, "
+            f"const uint64_t *a) {{ /* {comment(action.name)} */",
+            "    struct phv *p = &it->p;",
+            "    (void)sw; (void)p; (void)a;",
+        ]
         if targets:
             out.append("    unsigned jumps = 0; (void)jumps;")
         for i, prim in enumerate(action.primitives):
@@ -54,8 +58,11 @@ class ActionWriter:
 
     @staticmethod
     def _jump_targets(action: Action) -> set[int]:
-        return {hexint(p["parameters"][-1]["value"]) for p in action.primitives
-                if p["op"] in ("_jump", "_jump_if_zero")}
+        return {
+            hexint(p["parameters"][-1]["value"])
+            for p in action.primitives
+            if p["op"] in ("_jump", "_jump_if_zero")
+        }
 
     def primitive(self, prim: Json, e: Expressions) -> list[str]:
         """C statements of one primitive."""
@@ -125,8 +132,10 @@ class ActionWriter:
         n = e.read(cond)
         test = f"!{e.boolean(n)}" if n.sort == "bool" else f"{e.exact(n)} == 0"
         self.asserts.append(e.source)
-        return [f"if ({test}) {{ sw->fault = SS_ASSERT; sw->fault_line = "
-                f"{len(self.asserts) - 1}; it->exit = 1; }}"]
+        return [
+            f"if ({test}) {{ sw->fault = SS_ASSERT; sw->fault_line = "
+            f"{len(self.asserts) - 1}; it->exit = 1; }}"
+        ]
 
     _op_assert = _assertion
     _op_assume = _assertion
@@ -141,17 +150,21 @@ class ActionWriter:
         if n.op == "1":
             return []
         tag, size = self._type(n)
-        return [f"{{ {tag} *h = &{n.code};",
-                f"  if (!h->valid) {{ memset(h, 0, sizeof *h); h->valid = 1; "
-                f"it->reg_length += {size}; }} }}"]
+        return [
+            f"{{ {tag} *h = &{n.code};",
+            f"  if (!h->valid) {{ memset(h, 0, sizeof *h); h->valid = 1; "
+            f"it->reg_length += {size}; }} }}",
+        ]
 
     def _op_remove_header(self, e: Expressions, arg: Json) -> list[str]:
         n = self.header(e, arg)
         if n.op == "1":
             return []
         tag, size = self._type(n)
-        return [f"{{ {tag} *h = &{n.code};",
-                f"  if (h->valid) {{ h->valid = 0; it->reg_length -= {size}; }} }}"]
+        return [
+            f"{{ {tag} *h = &{n.code};",
+            f"  if (h->valid) {{ h->valid = 0; it->reg_length -= {size}; }} }}",
+        ]
 
     def _op_assign_header(self, e: Expressions, dst: Json, src: Json) -> list[str]:
         a, b = self.header(e, dst), self.header(e, src)
@@ -160,18 +173,22 @@ class ActionWriter:
         if b.op == "1":
             return [f"{a.code} = {b.code};"] + ([] if a.op == "1" else [f"{a.code}.valid = 1;"])
         tag = self._type(a)[0]
-        return [f"{{ {tag} *to = &{a.code}; const {tag} *from = &{b.code};",
-                "  if (from->valid) *to = *from; else to->valid = 0; }"]
+        return [
+            f"{{ {tag} *to = &{a.code}; const {tag} *from = &{b.code};",
+            "  if (from->valid) *to = *from; else to->valid = 0; }",
+        ]
 
     _op_copy_header = _op_assign_header
 
     def _op_assign_header_stack(self, e: Expressions, dst: Json, src: Json) -> list[str]:
         a, b = (self.program.stacks[e.read(x).code] for x in (dst, src))
         n = len(a.headers)
-        return [f"{self.layout.stack_next(a.name)} = {self.layout.stack_next(b.name)};",
-                f"for (int i = 0; i < {n}; i++)",
-                f"    if (p->s{b.index}[i].valid) p->s{a.index}[i] = p->s{b.index}[i];",
-                f"    else p->s{a.index}[i].valid = 0;"]
+        return [
+            f"{self.layout.stack_next(a.name)} = {self.layout.stack_next(b.name)};",
+            f"for (int i = 0; i < {n}; i++)",
+            f"    if (p->s{b.index}[i].valid) p->s{a.index}[i] = p->s{b.index}[i];",
+            f"    else p->s{a.index}[i].valid = 0;",
+        ]
 
     def _shift(self, e: Expressions, stack: Json, count: Json) -> tuple[str, str, int, int]:
         s = self.program.stacks[e.read(stack).code]
@@ -201,8 +218,11 @@ class ActionWriter:
             raise e.refuse(f"register {arg['value']!r}")
         r = self.program.registers[arg["value"]]
         code = f"(({storage(r.width)} *)sw->registers[{r.index}])[i]"
-        return [f"{{ uint64_t i = {e.index(e.read(index))};", f"  if (i < {r.size}) {{"], code, \
-            r.width
+        return (
+            [f"{{ uint64_t i = {e.index(e.read(index))};", f"  if (i < {r.size}) {{"],
+            code,
+            r.width,
+        )
 
     def _op_register_read(self, e: Expressions, dst: Json, reg: Json, index: Json) -> list[str]:
         out, code, width = self._register(e, reg, index)
@@ -218,32 +238,43 @@ class ActionWriter:
         if counter["value"] not in self.program.counters:
             raise e.refuse(f"count() of {counter['value']!r}")
         c = self.program.counters[counter["value"]]
-        return [f"{{ uint64_t i = {e.index(e.read(index))};",
-                f"  if (i < {c.size}) {{ ss_count *c = sw->counters[{c.index}] + i; "
-                "c->packets++; c->bytes += it->counted_length; } }"]
+        return [
+            f"{{ uint64_t i = {e.index(e.read(index))};",
+            f"  if (i < {c.size}) {{ ss_count *c = sw->counters[{c.index}] + i; "
+            "c->packets++; c->bytes += it->counted_length; } }",
+        ]
 
-    def _op_modify_field_with_hash_based_offset(self, e: Expressions, dst: Json, base: Json,
-                                                calc: Json, size: Json) -> list[str]:
+    def _op_modify_field_with_hash_based_offset(
+        self, e: Expressions, dst: Json, base: Json, calc: Json, size: Json
+    ) -> list[str]:
         call = f"{self.calculations[calc['value']]}(sw, it)"
         value = Node("data", "load", lo=0, hi=(1 << 64) - 1, code="v")
-        return [f"{{ uint64_t base = {e.word(e.read(base))}, size = {e.word(e.read(size))};",
-                f"  uint64_t v = {call} % (size ? size : 1) + base;",
-                f"  {e.store(self.target(e, dst), value)} }}"]
+        return [
+            f"{{ uint64_t base = {e.word(e.read(base))}, size = {e.word(e.read(size))};",
+            f"  uint64_t v = {call} % (size ? size : 1) + base;",
+            f"  {e.store(self.target(e, dst), value)} }}",
+        ]
 
-    def _op_modify_field_rng_uniform(self, e: Expressions, dst: Json, lo: Json,
-                                     hi: Json) -> list[str]:
+    def _op_modify_field_rng_uniform(
+        self, e: Expressions, dst: Json, lo: Json, hi: Json
+    ) -> list[str]:
         value = Node("data", "load", lo=0, hi=(1 << 64) - 1, code="v")
-        return [f"{{ uint64_t lo = {e.word(e.read(lo))}, hi = {e.word(e.read(hi))};",
-                "  if (lo <= hi) { uint64_t v = ss_uniform(sw->random, lo, hi);",
-                f"  {e.store(self.target(e, dst), value)} }} }}"]
+        return [
+            f"{{ uint64_t lo = {e.word(e.read(lo))}, hi = {e.word(e.read(hi))};",
+            "  if (lo <= hi) { uint64_t v = ss_uniform(sw->random, lo, hi);",
+            f"  {e.store(self.target(e, dst), value)} }} }}",
+        ]
 
     def _op_generate_digest(self, e: Expressions, receiver: Json, learn: Json) -> list[str]:
         return [f"it->learn = (uint16_t){e.word(e.read(learn))};"]
 
-    def _op_clone_ingress_pkt_to_egress(self, e: Expressions, session: Json,
-                                        fields: Json) -> list[str]:
-        return [f"it->clone = (uint16_t){e.word(e.read(session))} | 0x8000;",
-                f"it->clone_list = (uint16_t){e.word(e.read(fields))};"]
+    def _op_clone_ingress_pkt_to_egress(
+        self, e: Expressions, session: Json, fields: Json
+    ) -> list[str]:
+        return [
+            f"it->clone = (uint16_t){e.word(e.read(session))} | 0x8000;",
+            f"it->clone_list = (uint16_t){e.word(e.read(fields))};",
+        ]
 
     _op_clone_egress_pkt_to_egress = _op_clone_ingress_pkt_to_egress
 
@@ -254,5 +285,7 @@ class ActionWriter:
         return [f"it->recirculate = (uint16_t){e.word(e.read(fields))};"]
 
     def _op_truncate(self, e: Expressions, length: Json) -> list[str]:
-        return [f"{{ uint64_t n = {e.index(e.read(length))}; "
-                "if (n < it->truncate) it->truncate = (uint32_t)n; }"]
+        return [
+            f"{{ uint64_t n = {e.index(e.read(length))}; "
+            "if (n < it->truncate) it->truncate = (uint32_t)n; }"
+        ]

@@ -9,9 +9,16 @@ from .expressions import Expressions, literal
 from .layout import FieldRef, Layout
 
 ALGORITHMS = {
-    "crc32": "ss_crc32", "crc32_custom": "ss_crc32", "crc16": "ss_crc16",
-    "crc16_custom": "ss_crc16", "crcCCITT": "ss_crcCCITT", "csum16": "ss_csum16",
-    "cksum16": "ss_csum16", "xor16": "ss_xor16", "xor32": "ss_xor32", "identity": "ss_identity",
+    "crc32": "ss_crc32",
+    "crc32_custom": "ss_crc32",
+    "crc16": "ss_crc16",
+    "crc16_custom": "ss_crc16",
+    "crcCCITT": "ss_crcCCITT",
+    "csum16": "ss_csum16",
+    "cksum16": "ss_csum16",
+    "xor16": "ss_xor16",
+    "xor32": "ss_xor32",
+    "identity": "ss_identity",
 }
 Input = tuple[str, int, bool, str]  # C value, width, wide, validity
 
@@ -51,12 +58,17 @@ def function(layout: Layout, name: str, algo: str, elements: list[Json], source:
     bits = sum(w for _, w, _, _ in inputs)
     size = (bits + 7) // 8
     extra = " + (it->length < it->truncate ? it->length : it->truncate)" if payload else ""
-    out = [f"static SS_UNUSED uint64_t {name}(ss_switch *sw, ss_item *it) {{",
-           "    struct phv *p = &it->p;",
-           f"    uint32_t n = {size};"]
+    out = [
+        f"static SS_UNUSED uint64_t {name}(ss_switch *sw, ss_item *it) {{",
+        "    struct phv *p = &it->p;",
+        f"    uint32_t n = {size};",
+    ]
     if payload:
-        out += [f"    uint8_t *b = ss_alloc(sw, (size_t)n{extra});", "    if (!b) return 0;",
-                f"    memset(b, 0, {size});"]
+        out += [
+            f"    uint8_t *b = ss_alloc(sw, (size_t)n{extra});",
+            "    if (!b) return 0;",
+            f"    memset(b, 0, {size});",
+        ]
     else:
         lines = write_values([(v, w, wide) for v, w, wide, _ in inputs], "b")
         zero = " = {0}" if any("ss_put" in x for x in lines) else ""
@@ -68,13 +80,19 @@ def function(layout: Layout, name: str, algo: str, elements: list[Json], source:
     if conditions:
         out += ["    } else {", "    uint32_t bit = 0;", f"    memset(b, 0, {max(size, 1)});"]
         for value, width, wide, valid in inputs:
-            put = (f"ss_put_wide(b, bit, {value}, {width})" if wide
-                   else f"ss_put_bits(b, bit, {width}, {value})")
+            put = (
+                f"ss_put_wide(b, bit, {value}, {width})"
+                if wide
+                else f"ss_put_bits(b, bit, {width}, {value})"
+            )
             out.append(f"    if ({valid}) {{ {put}; bit += {width}; }}")
         out += ["    n = (bit + 7) / 8;", "    }"]
     if payload:
-        out += [f"    uint32_t more = 0{extra};",
-                "    if (more) memcpy(b + n, it->data, more);", "    n += more;"]
+        out += [
+            f"    uint32_t more = 0{extra};",
+            "    if (more) memcpy(b + n, it->data, more);",
+            "    n += more;",
+        ]
     out += ["    (void)sw; (void)p;", f"    return {ALGORITHMS[algo]}(b, n);\n}}"]
     return "\n".join(out) + "\n"
 
@@ -101,16 +119,20 @@ def checksums(layout: Layout, names: dict[str, str]) -> str:
         cond = e.boolean(e.read(c["if_cond"])) if c.get("if_cond") else "1"
         value = e.load(f)
         if c.get("verify", True):
-            verify.append(f"    if ({f.valid} && {cond} && {call} != {e.word(value)})"
-                          " it->checksum_error = 1;")
+            verify.append(
+                f"    if ({f.valid} && {cond} && {call} != {e.word(value)}) it->checksum_error = 1;"
+            )
         if c.get("update", True):
             mask = literal((1 << min(f.width, 64)) - 1, 64)
             update.append(f"    if ({cond}) {f.code} = {call} & {mask};")
     text = ""
     for name, lines in (("verify", verify), ("update", update)):
-        text += (f"static void ss_{name}_checksums(ss_switch *sw, ss_item *it) {{\n"
-                 "    struct phv *p = &it->p;\n    (void)sw; (void)p;\n"
-                 + "".join(line + "\n" for line in lines) + "}\n")
+        text += (
+            f"static void ss_{name}_checksums(ss_switch *sw, ss_item *it) {{\n"
+            "    struct phv *p = &it->p;\n    (void)sw; (void)p;\n"
+            + "".join(line + "\n" for line in lines)
+            + "}\n"
+        )
     return text
 
 
@@ -121,8 +143,12 @@ def field_words(width: int) -> int:
 
 def learning(layout: Layout) -> str:
     """C function ``ss_learn_fields``: takes the sample of the digest a packet asked for."""
-    out = ["static void ss_learn_fields(ss_switch *sw, ss_item *it) {",
-           "    struct phv *p = &it->p;", "    (void)sw; (void)p;", "    switch (it->learn) {"]
+    out = [
+        "static void ss_learn_fields(ss_switch *sw, ss_item *it) {",
+        "    struct phv *p = &it->p;",
+        "    (void)sw; (void)p;",
+        "    switch (it->learn) {",
+    ]
     for i, fl in enumerate(layout.program.learn_lists.values()):
         words: list[str] = []
         for header, name in fl.elements:
@@ -132,7 +158,9 @@ def learning(layout: Layout) -> str:
             words.append(f"(uint64_t){f.code}")
             if f.width > 64:
                 words.append(f"(uint64_t)((u128){f.code} >> 64)")
-        out.append(f"    case {fl.id}: {{ const uint64_t s[] = {{{', '.join(words) or '0'}}}; "
-                   f"ss_learn(sw, sw->learn + {i}, s); break; }}")
+        out.append(
+            f"    case {fl.id}: {{ const uint64_t s[] = {{{', '.join(words) or '0'}}}; "
+            f"ss_learn(sw, sw->learn + {i}, s); break; }}"
+        )
     out.append("    default: break;\n    }\n}")
     return "\n".join(out) + "\n"

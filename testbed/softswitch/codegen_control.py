@@ -68,8 +68,9 @@ def table_layout(program: Bmv2Program, t: TableDef) -> TableLayout:
     if words > 64:
         raise UnsupportedProgram(f"key of {64 * words} bits of table {t.name!r}", t.source)
     if t.kind != "simple" and t.default and program.actions[t.default.action_id].primitives:
-        raise UnsupportedProgram(f"default action of table {t.name!r} that has an action profile",
-                                 t.source)
+        raise UnsupportedProgram(
+            f"default action of table {t.name!r} that has an action profile", t.source
+        )
     params = 0 if t.kind != "simple" else action_words(program, _action_ids(t))
     return TableLayout(kind, words, params, tuple(places))
 
@@ -108,27 +109,52 @@ class ControlWriter:
                 meta = f"SS_USED | {t.default.action_id}"
                 words = pack_params(p, t.default.action_id, t.default.data)
                 if words:
-                    values = ", ".join(literal(w, 64) for w in
-                                       words + [0] * (lay.param_words - len(words)))
+                    values = ", ".join(
+                        literal(w, 64) for w in words + [0] * (lay.param_words - len(words))
+                    )
                     out.append(f"static const uint64_t default_{t.index}[] = {{{values}}};")
                     params = f"default_{t.index}"
-            rows.append(f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.param_words}, {t.max_size}, "
-                        f"{meta}, {params}}}, /* {comment(t.name)} */")
-        for name, n in (("TABLES", len(rows)), ("PROFILES", len(p.profiles)),
-                        ("REGISTERS", len(p.registers)), ("COUNTERS", len(p.counters)),
-                        ("LEARN_LISTS", len(p.learn_lists))):
+            rows.append(
+                f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.param_words}, {t.max_size}, "
+                f"{meta}, {params}}}, /* {comment(t.name)} */"
+            )
+        for name, n in (
+            ("TABLES", len(rows)),
+            ("PROFILES", len(p.profiles)),
+            ("REGISTERS", len(p.registers)),
+            ("COUNTERS", len(p.counters)),
+            ("LEARN_LISTS", len(p.learn_lists)),
+        ):
             out.append(f"#define SS_{name} {n}")
-        out += ["static const ss_table_info ss_table_infos[] = {", *rows,
-                "    {0, 0, 0, 0, 0, NULL}\n};"]
-        widths = [1 if r.width <= 8 else 2 if r.width <= 16 else 4 if r.width <= 32 else
-                  8 if r.width <= 64 else 16 for r in p.registers.values()]
-        learn = [max(sum(field_words(p.field_type(*f).width) for f in fl.elements), 1)
-                 for fl in p.learn_lists.values()]
+        out += [
+            "static const ss_table_info ss_table_infos[] = {",
+            *rows,
+            "    {0, 0, 0, 0, 0, NULL}\n};",
+        ]
+        widths = [
+            1
+            if r.width <= 8
+            else 2
+            if r.width <= 16
+            else 4
+            if r.width <= 32
+            else 8
+            if r.width <= 64
+            else 16
+            for r in p.registers.values()
+        ]
+        learn = [
+            max(sum(field_words(p.field_type(*f).width) for f in fl.elements), 1)
+            for fl in p.learn_lists.values()
+        ]
         sizes = [f"{{{r.size}, {w}}}" for r, w in zip(p.registers.values(), widths, strict=True)]
         text = ", ".join([*sizes, "{0, 0}"])
         out.append(f"static const size_t ss_register_sizes[][2] = {{{text}}};")
-        for name, values in (("profile_words", profile_words(p)), ("learn_words", learn),
-                             ("counter_sizes", [c.size for c in p.counters.values()])):
+        for name, values in (
+            ("profile_words", profile_words(p)),
+            ("learn_words", learn),
+            ("counter_sizes", [c.size for c in p.counters.values()]),
+        ):
             text = ", ".join(str(v) for v in [*values, 0])
             out.append(f"static const uint32_t ss_{name}[] = {{{text}}};")
         return "\n".join(out) + "\n"
@@ -138,8 +164,15 @@ class ControlWriter:
         out = []
         for ap in self.program.profiles.values():
             if ap.selector:
-                out.append(function(self.layout, f"selector_{ap.index}", ap.selector["algo"],
-                                    ap.selector["input"], f"action selector {ap.name!r}"))
+                out.append(
+                    function(
+                        self.layout,
+                        f"selector_{ap.index}",
+                        ap.selector["algo"],
+                        ap.selector["input"],
+                        f"action selector {ap.name!r}",
+                    )
+                )
         return "".join(out)
 
     def pipeline(self, pipe: Pipeline) -> str:
@@ -147,20 +180,27 @@ class ControlWriter:
         nodes: dict[str, int] = {}
         for n in (*pipe.tables, *pipe.conditionals, *pipe.action_calls):
             nodes[n.name] = len(nodes)
-        out = [f"static void ss_pipeline_{pipe.name}(ss_switch *sw, ss_item *it) {{",
-               "    struct phv *p = &it->p;", "    (void)sw; (void)p;",
-               f"    {self._goto(nodes, pipe.init)}"]
+        out = [
+            f"static void ss_pipeline_{pipe.name}(ss_switch *sw, ss_item *it) {{",
+            "    struct phv *p = &it->p;",
+            "    (void)sw; (void)p;",
+            f"    {self._goto(nodes, pipe.init)}",
+        ]
         for t in pipe.tables:
             out.append(f"node_{nodes[t.name]}: SS_UNUSED; /* {comment(t.name)} */")
             out.append(self._table(t, nodes))
         for c in pipe.conditionals:
             e = Expressions(self.layout, source=c.source)
             out.append(f"node_{nodes[c.name]}: SS_UNUSED; /* {comment(c.name)} */")
-            out.append(f"    if ({e.boolean(e.read(c.expression))}) "
-                       f"{self._goto(nodes, c.true_next)}\n    {self._goto(nodes, c.false_next)}")
+            out.append(
+                f"    if ({e.boolean(e.read(c.expression))}) "
+                f"{self._goto(nodes, c.true_next)}\n    {self._goto(nodes, c.false_next)}"
+            )
         for a in pipe.action_calls:
-            out.append(f"node_{nodes[a.name]}: SS_UNUSED;\n    {self._call(a.action_id, 'NULL')}"
-                       f"\n    {self._goto(nodes, a.next_node)}")
+            out.append(
+                f"node_{nodes[a.name]}: SS_UNUSED;\n    {self._call(a.action_id, 'NULL')}"
+                f"\n    {self._goto(nodes, a.next_node)}"
+            )
         out.append("end:\n    return;\n}")
         return "\n".join(out) + "\n"
 
@@ -171,7 +211,8 @@ class ControlWriter:
         action = self.program.actions[action_id]
         code = f"action_{action_id}(sw, it, {params});" if action.primitives else ""
         stops = self.actions.can_exit(action) or any(
-            p["op"] in ("assert", "assume") for p in action.primitives)
+            p["op"] in ("assert", "assume") for p in action.primitives
+        )
         return f"{code} if (it->exit) goto end;" if stops else code
 
     def _key(self, t: TableDef, lay: TableLayout) -> list[str]:
@@ -186,8 +227,9 @@ class ControlWriter:
                 for w in range(field_words(k.width)):
                     n = min(8, size - 8 * w)
                     code = f"ss_ld({f.code} + {size - 8 * w - n}, {n})"
-                    parts[place.word + w].append(code if f.valid == "1" else
-                                                 f"({f.valid} ? {code} : 0)")
+                    parts[place.word + w].append(
+                        code if f.valid == "1" else f"({f.valid} ? {code} : 0)"
+                    )
                 continue
             value = f.code if f.valid == "1" else f"({f.valid} ? {f.code} : 0)"
             if k.mask is not None:
@@ -207,36 +249,45 @@ class ControlWriter:
         lay = self.tables[t.name]
         hit_miss = "__HIT__" in t.next_tables or "__MISS__" in t.next_tables
         hit = self._goto(nodes, t.next_tables.get("__HIT__"))
-        miss = self._goto(nodes, t.next_tables.get("__MISS__") if hit_miss
-                          else t.base_default_next)
+        miss = self._goto(nodes, t.next_tables.get("__MISS__") if hit_miss else t.base_default_next)
         d = t.default
         if lay.kind == "keyless" and d and d.entry_const and t.kind == "simple":
             after = miss if hit_miss else self._goto(nodes, self._next(t, d.action_id))
             params = f"sw->tables[{t.index}].def + SS_KEY"
             return f"    {self._call(d.action_id, params)} {after}"
-        out = ["    {", f"    const ss_table *t = sw->tables + {t.index};",
-               "    uint64_t *row = NULL;"]
+        out = [
+            "    {",
+            f"    const ss_table *t = sw->tables + {t.index};",
+            "    uint64_t *row = NULL;",
+        ]
         if lay.kind != "keyless":
             out += [f"    {x}" for x in self._key(t, lay)]
-            ranges = sum(1 << pl.word for k, pl in zip(t.key, lay.places, strict=True)
-                         if k.match == "range")
+            ranges = sum(
+                1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
+            )
             extra = f", UINT64_C({ranges:#x})" if lay.kind == "ternary" else ""
-            out.append(f"    row = ss_find_{lay.kind}(t, key, {lay.words}, "
-                       f"{lay.row_words}{extra});")
+            out.append(
+                f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
+            )
             if t.counters:
-                out.append("    if (row) { row[SS_PACKETS]++; "
-                           "row[SS_BYTES] += it->counted_length; }")
+                out.append(
+                    "    if (row) { row[SS_PACKETS]++; row[SS_BYTES] += it->counted_length; }"
+                )
         if t.kind == "simple":
-            out += [f"    const uint64_t *a = row ? row + SS_KEY + {2 * lay.words} : "
-                    "t->def + SS_KEY;",
-                    "    uint64_t meta = row ? row[SS_META] : t->def[SS_META];"]
+            out += [
+                f"    const uint64_t *a = row ? row + SS_KEY + {2 * lay.words} : t->def + SS_KEY;",
+                "    uint64_t meta = row ? row[SS_META] : t->def[SS_META];",
+            ]
         else:
             ap = self.program.profiles[t.profile]
             pick = f"meta & SS_GROUP ? selector_{ap.index}(sw, it) : 0" if ap.selector else "0"
-            out += ["    uint64_t meta = row ? row[SS_META] : t->def[SS_META];",
-                    "    const uint64_t *a = meta & SS_USED ? "
-                    f"ss_member(sw->profiles + {ap.index}, meta, {pick}) : NULL;",
-                    "    meta = a ? a[0] : 0;", "    if (a) a++;"]
+            out += [
+                "    uint64_t meta = row ? row[SS_META] : t->def[SS_META];",
+                "    const uint64_t *a = meta & SS_USED ? "
+                f"ss_member(sw->profiles + {ap.index}, meta, {pick}) : NULL;",
+                "    meta = a ? a[0] : 0;",
+                "    if (a) a++;",
+            ]
         out.append("    (void)a;")
         out.append("    if (meta & SS_USED) switch ((uint32_t)meta) {")
         for i in dict.fromkeys(_action_ids(t)):

@@ -97,11 +97,13 @@ def deparser(layout: Layout) -> str:
         if name not in layout.program.headers:
             raise UnsupportedProgram(f"deparser emits unknown header {name!r}")
         headers.append(layout.program.headers[name])
-    out = ["static uint8_t *ss_deparser(ss_switch *sw, ss_item *it, uint32_t *length) {",
-           "    struct phv *p = &it->p;",
-           "    uint32_t n = 0;",
-           "    uint8_t *start, *b;",
-           "    ss_update_checksums(sw, it);"]
+    out = [
+        "static uint8_t *ss_deparser(ss_switch *sw, ss_item *it, uint32_t *length) {",
+        "    struct phv *p = &it->p;",
+        "    uint32_t n = 0;",
+        "    uint8_t *start, *b;",
+        "    ss_update_checksums(sw, it);",
+    ]
     for h in headers:
         if not h.metadata:
             out.append(f"    if ({layout.header(h.name)}.valid) n += {h.type.width // 8};")
@@ -114,11 +116,13 @@ def deparser(layout: Layout) -> str:
             out.append(f"        memset(b, 0, {h.type.width // 8});")
         out += [f"        {line}" for line in write_values(values, "b")]
         out.append(f"        b += {h.type.width // 8};\n    }}")
-    out += ["    (void)p;",
-            "    if (it->length) memcpy(b, it->data, it->length);",
-            "    n += it->length;",
-            "    *length = n < it->truncate ? n : it->truncate;",
-            "    return start;\n}"]
+    out += [
+        "    (void)p;",
+        "    if (it->length) memcpy(b, it->data, it->length);",
+        "    n += it->length;",
+        "    *length = n < it->truncate ? n : it->truncate;",
+        "    return start;\n}",
+    ]
     return "\n".join(out) + "\n"
 
 
@@ -132,8 +136,11 @@ def copy_field(to: FieldRef, source: FieldRef) -> str:
 
 def field_lists(layout: Layout) -> str:
     """C function ``ss_copy_fields``: the fields a clone, resubmit or recirculate keeps."""
-    out = ["static void ss_copy_fields(struct phv *d, const struct phv *s, uint32_t list) {",
-           "    (void)d; (void)s;", "    switch (list) {"]
+    out = [
+        "static void ss_copy_fields(struct phv *d, const struct phv *s, uint32_t list) {",
+        "    (void)d; (void)s;",
+        "    switch (list) {",
+    ]
     for fl in layout.program.field_lists.values():
         out.append(f"    case {fl.id}:")
         for header, name in fl.elements:

@@ -34,13 +34,15 @@ class ParserWriter:
 
     def write(self) -> str:
         """The whole C function."""
-        out = ["static void ss_parser(ss_switch *sw, ss_item *it) {",
-               "    struct phv *p = &it->p;",
-               "    const uint8_t *d = it->data;",
-               "    uint64_t at = 0, n = it->length;",
-               "    unsigned steps = 0;",
-               "    (void)sw; (void)p; (void)d; (void)n;",
-               f"    {self.goto(self.program.parser.get('init_state'))}"]
+        out = [
+            "static void ss_parser(ss_switch *sw, ss_item *it) {",
+            "    struct phv *p = &it->p;",
+            "    const uint8_t *d = it->data;",
+            "    uint64_t at = 0, n = it->length;",
+            "    unsigned steps = 0;",
+            "    (void)sw; (void)p; (void)d; (void)n;",
+            f"    {self.goto(self.program.parser.get('init_state'))}",
+        ]
         for s in self.program.parser["parse_states"]:
             out.append(f"state_{self.states[s['name']]}: SS_UNUSED; /* {comment(s['name'])} */")
             out.append(f"    if (++steps > {MAX_STATES}) {self.error('ParserTimeout')}")
@@ -62,8 +64,9 @@ class ParserWriter:
             return self._set(args, e)
         if kind == "verify":
             check = e.read(args[0])
-            code = e.read({"type": "hexstr", "value": hex(args[1])} if isinstance(args[1], int)
-                          else args[1])
+            code = e.read(
+                {"type": "hexstr", "value": hex(args[1])} if isinstance(args[1], int) else args[1]
+            )
             cond = e.boolean(check)
             return [f"if (!{cond}) {{ it->error = (uint32_t){e.word(code)}; goto done; }}"]
         if kind == "shift":
@@ -75,10 +78,14 @@ class ParserWriter:
         raise UnsupportedProgram(f"parser operation {kind!r}", source)
 
     def _advance(self, bits: str) -> list[str]:
-        return ["{", f"    uint64_t by = {bits};",
-                f"    if (by & 7) {self.error('ParserInvalidArgument')}",
-                f"    if (n - at < by / 8) {self.error('PacketTooShort')}",
-                "    at += by / 8;", "}"]
+        return [
+            "{",
+            f"    uint64_t by = {bits};",
+            f"    if (by & 7) {self.error('ParserInvalidArgument')}",
+            f"    if (n - at < by / 8) {self.error('PacketTooShort')}",
+            "    at += by / 8;",
+            "}",
+        ]
 
     def _extract(self, arg: Json, source: str) -> list[str]:
         if arg["type"] == "regular":
@@ -122,12 +129,16 @@ class ParserWriter:
             name = f"key{len(keys)}"
             if k["type"] == "lookahead":
                 bit, width = k["value"]
-                out.append(f"if (n - at < {(bit + width + 7) // 8}) "
-                           f"{self.error('PacketTooShort')}")
+                out.append(f"if (n - at < {(bit + width + 7) // 8}) {self.error('PacketTooShort')}")
                 value = read_bits("(d + at)", bit, width) if width <= 128 else ""
             else:
-                ref = (self.layout.field(*k["value"]) if k["type"] == "field"
-                       else e.stack_field(k["value"]) if k["type"] == "stack_field" else None)
+                ref = (
+                    self.layout.field(*k["value"])
+                    if k["type"] == "field"
+                    else e.stack_field(k["value"])
+                    if k["type"] == "stack_field"
+                    else None
+                )
                 if ref is None:
                     raise UnsupportedProgram(f"select on a {k['type']}")
                 width, value = ref.width, ref.code

@@ -71,8 +71,9 @@ class Expressions:
     ``source``: P4 line named when something is refused.
     """
 
-    def __init__(self, layout: Layout, params: list[tuple[str, int]] | None = None,
-                 source: str = "") -> None:
+    def __init__(
+        self, layout: Layout, params: list[tuple[str, int]] | None = None, source: str = ""
+    ) -> None:
         self.layout = layout
         self.params = params or []
         self.source = source
@@ -174,8 +175,9 @@ class Expressions:
         if left.sort == "bool":
             code = f"({self.boolean(cond)} ? {self.boolean(left)} : {self.boolean(right)})"
             return Node("bool", "bool", code=code)
-        return Node("data", "?", (cond, left, right), min(left.lo, right.lo),
-                    max(left.hi, right.hi))
+        return Node(
+            "data", "?", (cond, left, right), min(left.lo, right.lo), max(left.hi, right.hi)
+        )
 
     def _unary(self, op: str, a: Node) -> Node:
         if op == "not":
@@ -195,8 +197,11 @@ class Expressions:
             sign = "&&" if op == "and" else "||"
             return Node("bool", "bool", code=f"({self.boolean(a)} {sign} {self.boolean(b)})")
         if op in ("==", "!=") and a.sort == b.sort and a.sort in ("bool", "header"):
-            code = (f"(!!{self.boolean(a)} == !!{self.boolean(b)})" if a.sort == "bool"
-                    else self._header_equal(a, b))
+            code = (
+                f"(!!{self.boolean(a)} == !!{self.boolean(b)})"
+                if a.sort == "bool"
+                else self._header_equal(a, b)
+            )
             return Node("bool", "bool", code=code if op == "==" else f"(!{code})")
         if a.sort != "data" or b.sort != "data":
             raise self.refuse(f"operator {op!r} on {a.sort} and {b.sort}")

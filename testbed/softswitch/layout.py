@@ -89,8 +89,11 @@ class Layout:
         out = []
         for name, t in self._type_defs.items():
             members = "".join(
-                f" uint8_t f{i}[{(f.width + 7) // 8}];" if f.width > 128
-                else f" {storage(f.width)} f{i};" for i, f in enumerate(t.fields))
+                f" uint8_t f{i}[{(f.width + 7) // 8}];"
+                if f.width > 128
+                else f" {storage(f.width)} f{i};"
+                for i, f in enumerate(t.fields)
+            )
             out.append(f"struct ht{self._types[name]} {{ uint8_t valid;{members} }};")
         out.append("struct phv {")
         metadata = [h for h in self.program.headers.values() if h.metadata]
@@ -98,8 +101,10 @@ class Layout:
         for h in metadata + plain:
             out.append(f"    {self.type_name(h.type)} h{h.index}; /* {comment(h.name)} */")
         for s in self.program.stacks.values():
-            out.append(f"    {self.type_name(s.type)} s{s.index}[{len(s.headers) + 1}]; "
-                       f"/* {comment(s.name)}, then a scratch element */")
+            out.append(
+                f"    {self.type_name(s.type)} s{s.index}[{len(s.headers) + 1}]; "
+                f"/* {comment(s.name)}, then a scratch element */"
+            )
             out.append(f"    uint32_t n{s.index};")
         out.append("};")
         out.append("#define SS_INDEX(i, n) ((uint64_t)(i) < (n) ? (uint64_t)(i) : (n))")

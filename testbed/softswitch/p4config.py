@@ -90,8 +90,9 @@ class DigestConfig:
 def _same(theirs: list[str], ours: list[str], what: str) -> list[int]:
     """Place in ``ours`` of each name of ``theirs``; by order when the names differ."""
     if len(theirs) != len(ours):
-        raise P4Error(INVALID_ARGUMENT, f"{what}: P4Info has {len(theirs)}, the program "
-                                        f"{len(ours)}")
+        raise P4Error(
+            INVALID_ARGUMENT, f"{what}: P4Info has {len(theirs)}, the program {len(ours)}"
+        )
     if sorted(theirs) == sorted(ours) and len(set(ours)) == len(ours):
         return [ours.index(n) for n in theirs]
     return list(range(len(ours)))
@@ -115,8 +116,10 @@ class PipelineConfig:
         self.direct_counters = {c.preamble.id: c for c in p4info.direct_counters}
         self.profiles = {a.preamble.id: self._profile(a) for a in p4info.action_profiles}
         self.tables = {t.preamble.id: self._table(t) for t in p4info.tables}
-        self.counters = {c.preamble.id: self._array("counter", c, self.program.counters,
-                                                    unit=c.spec.unit) for c in p4info.counters}
+        self.counters = {
+            c.preamble.id: self._array("counter", c, self.program.counters, unit=c.spec.unit)
+            for c in p4info.counters
+        }
         self.registers = {r.preamble.id: self._register(r) for r in p4info.registers}
         self.digests = {d.preamble.id: self._digest(d) for d in p4info.digests}
         self.headers = {h.preamble.name: h for h in p4info.controller_packet_metadata}
@@ -148,43 +151,59 @@ class PipelineConfig:
         ours = self.program.actions.get(name)
         if ours is None:  # p4c leaves out actions nothing calls
             return ActionConfig(a.preamble.id, name, params, tuple(range(len(params))))
-        places = _same([p[1] for p in params], [p[0] for p in ours.params],
-                       f"parameters of action {name!r}")
+        places = _same(
+            [p[1] for p in params], [p[0] for p in ours.params], f"parameters of action {name!r}"
+        )
         order = [0] * len(params)
         for i, place in enumerate(places):
             order[place] = i
             if params[i][2] != ours.params[place][1]:
-                raise P4Error(INVALID_ARGUMENT, f"parameter {params[i][1]!r} of action {name!r} "
-                                                f"has not the width of the program's")
+                raise P4Error(
+                    INVALID_ARGUMENT,
+                    f"parameter {params[i][1]!r} of action {name!r} "
+                    f"has not the width of the program's",
+                )
         return ActionConfig(a.preamble.id, name, params, tuple(order))
 
     def _table(self, t: Any) -> TableConfig:
         name = t.preamble.name
-        definition = self._known("table", name,
-                                 {x.name: x for x in self.program.definition.tables})
-        places = _same([f.name for f in t.match_fields], [k.name for k in definition.key],
-                       f"match fields of table {name!r}")
+        definition = self._known("table", name, {x.name: x for x in self.program.definition.tables})
+        places = _same(
+            [f.name for f in t.match_fields],
+            [k.name for k in definition.key],
+            f"match fields of table {name!r}",
+        )
         fields = []
         for f, place in zip(t.match_fields, places, strict=True):
             if f.bitwidth != definition.key[place].width:
-                raise P4Error(INVALID_ARGUMENT, f"match field {f.name!r} of table {name!r} has "
-                                                "not the width of the program's")
+                raise P4Error(
+                    INVALID_ARGUMENT,
+                    f"match field {f.name!r} of table {name!r} has not the width of the program's",
+                )
             fields.append(FieldConfig(f.id, f.name, f.bitwidth, f.match_type, place))
         for r in t.action_refs:
             if r.id not in self.actions:
                 raise P4Error(INVALID_ARGUMENT, f"table {name!r}: no action has the id {r.id}")
         counters = [r for r in t.direct_resource_ids if r in self.direct_counters]
         return TableConfig(
-            t.preamble.id, name, definition, tuple(fields),
+            t.preamble.id,
+            name,
+            definition,
+            tuple(fields),
             any(f.kind in (MATCH.TERNARY, MATCH.RANGE, MATCH.OPTIONAL) for f in fields),
-            {r.id: r.scope for r in t.action_refs}, bool(t.const_default_action_id),
-            t.is_const_table, counters[0] if counters else 0, t.implementation_id)
+            {r.id: r.scope for r in t.action_refs},
+            bool(t.const_default_action_id),
+            t.is_const_table,
+            counters[0] if counters else 0,
+            t.implementation_id,
+        )
 
     def _profile(self, a: Any) -> ProfileConfig:
         name = a.preamble.name
         self._known("action profile", name, self.program.definition.profiles)
-        return ProfileConfig(a.preamble.id, name, a.size, a.max_group_size, a.with_selector,
-                             tuple(a.table_ids))
+        return ProfileConfig(
+            a.preamble.id, name, a.size, a.max_group_size, a.with_selector, tuple(a.table_ids)
+        )
 
     def _array(self, what: str, a: Any, known: Any, width: int = 0, unit: int = 0) -> ArrayConfig:
         ours = self._known(what, a.preamble.name, known)
@@ -209,8 +228,11 @@ class PipelineConfig:
         shape = spec.WhichOneof("type_spec")
         if shape == "struct":
             info = self.p4info.type_info.structs
-            members = [m.type_spec for m in info[spec.struct.name].members] \
-                if spec.struct.name in info else []
+            members = (
+                [m.type_spec for m in info[spec.struct.name].members]
+                if spec.struct.name in info
+                else []
+            )
         elif shape == "tuple":
             members = list(spec.tuple.members)
         else:

@@ -88,8 +88,11 @@ class Digests:
         d = self._state(message.digest_id)
         sent = d.sent.pop(message.list_id, None)
         if sent is None:
-            raise P4Error(NOT_FOUND, f"digest {d.config.name!r} has no list {message.list_id} "
-                                     "that waits for its acknowledgement")
+            raise P4Error(
+                NOT_FOUND,
+                f"digest {d.config.name!r} has no list {message.list_id} "
+                "that waits for its acknowledgement",
+            )
         self._forget(d, sent.first, sent.end)
 
     def _forget(self, d: DigestState, first: int, end: int) -> None:
@@ -134,18 +137,24 @@ class Digests:
     def _send(self, d: DigestState, samples: NDArray[Any], send: Send, now: float) -> None:
         first, end = int(samples["sequence"][0]), int(samples["sequence"][-1]) + 1
         d.list_id += 1
-        message = p4runtime_pb2.DigestList(digest_id=d.config.id, list_id=d.list_id,
-                                           timestamp=time.time_ns())
+        message = p4runtime_pb2.DigestList(
+            digest_id=d.config.id, list_id=d.list_id, timestamp=time.time_ns()
+        )
         names = (samples.dtype.names or ())[:-2]
         for sample in samples:
             values = [sample[n] for n in names]
-            message.data.append(_data(d.config, [
-                int(v) if v.dtype.names is None else int(v["lo"]) | int(v["hi"]) << 64
-                for v in values]))
+            message.data.append(
+                _data(
+                    d.config,
+                    [
+                        int(v) if v.dtype.names is None else int(v["lo"]) | int(v["hi"]) << 64
+                        for v in values
+                    ],
+                )
+            )
         d.next = end
         if send(message) and d.entry.config.ack_timeout_ns:
-            d.sent[d.list_id] = Outstanding(first, end,
-                                            now + d.entry.config.ack_timeout_ns / 1e9)
+            d.sent[d.list_id] = Outstanding(first, end, now + d.entry.config.ack_timeout_ns / 1e9)
         else:
             self._forget(d, first, end)
 

@@ -32,14 +32,20 @@ def read_action(config: ActionConfig, action: Any) -> tuple[int, ...]:
     """Values of an action's parameters, in P4Info's order."""
     values: dict[int, bytes] = {p.param_id: p.value for p in action.params}
     if len(values) != len(config.params) or len(action.params) != len(config.params):
-        raise P4Error(INVALID_ARGUMENT, f"action {config.name!r} takes {len(config.params)} "
-                                        f"parameters, not {len(action.params)}")
+        raise P4Error(
+            INVALID_ARGUMENT,
+            f"action {config.name!r} takes {len(config.params)} "
+            f"parameters, not {len(action.params)}",
+        )
     try:
-        return tuple(decode(values[i], width, f"action {config.name!r} parameter {name!r}")
-                     for i, name, width in config.params)
+        return tuple(
+            decode(values[i], width, f"action {config.name!r} parameter {name!r}")
+            for i, name, width in config.params
+        )
     except KeyError as e:
-        raise P4Error(INVALID_ARGUMENT,
-                      f"action {config.name!r} has no value for parameter {e}") from None
+        raise P4Error(
+            INVALID_ARGUMENT, f"action {config.name!r} has no value for parameter {e}"
+        ) from None
 
 
 def write_action(config: ActionConfig, values: tuple[int, ...], action: Any) -> None:
@@ -75,8 +81,9 @@ class Group:
 class ProfileState:
     """One action profile of a running switch."""
 
-    def __init__(self, config: ProfileConfig, pipeline: PipelineConfig, switch: Switch,
-                 ports: Ports) -> None:
+    def __init__(
+        self, config: ProfileConfig, pipeline: PipelineConfig, switch: Switch, ports: Ports
+    ) -> None:
         self.config = config
         self.pipeline = pipeline
         self.profile = switch.action_profile(config.name)
@@ -92,11 +99,12 @@ class ProfileState:
     def action(self, message: Any) -> tuple[ActionConfig, tuple[int, ...]]:
         """The action of a message, which every table of the profile must have."""
         config = self.pipeline.actions.get(message.action_id)
-        tables = [self.pipeline.tables[t] for t in self.config.tables
-                  if t in self.pipeline.tables]
+        tables = [self.pipeline.tables[t] for t in self.config.tables if t in self.pipeline.tables]
         if config is None or any(config.id not in t.actions for t in tables):
-            raise P4Error(INVALID_ARGUMENT, f"action profile {self.config.name!r} has no action "
-                                            f"{message.action_id}")
+            raise P4Error(
+                INVALID_ARGUMENT,
+                f"action profile {self.config.name!r} has no action {message.action_id}",
+            )
         return config, read_action(config, message)
 
     def write_member(self, kind: str, m: Any) -> None:
@@ -106,8 +114,9 @@ class ProfileState:
             if not m.member_id:
                 raise P4Error(INVALID_ARGUMENT, "a member id must not be 0")
             if known:
-                raise P4Error(ALREADY_EXISTS, f"member {m.member_id} of {self.config.name!r} "
-                                              "exists")
+                raise P4Error(
+                    ALREADY_EXISTS, f"member {m.member_id} of {self.config.name!r} exists"
+                )
             self.members[m.member_id] = self._new(*self.action(m.action))
             return
         if known is None:
@@ -119,16 +128,20 @@ class ProfileState:
                 for h in known.handles:
                     self.profile.modify_member(h, known.action.name, values)
             return
-        if self.used_members.get(m.member_id) or any(m.member_id in g.weights
-                                                     for g in self.groups.values()):
-            raise P4Error(FAILED_PRECONDITION, f"member {m.member_id} of {self.config.name!r} "
-                                               "is still used")
+        if self.used_members.get(m.member_id) or any(
+            m.member_id in g.weights for g in self.groups.values()
+        ):
+            raise P4Error(
+                FAILED_PRECONDITION, f"member {m.member_id} of {self.config.name!r} is still used"
+            )
         self._drop(self.members.pop(m.member_id))
 
     def _room(self, n: int) -> None:
         if self.config.size and len(self.profile.members) + n > self.config.size:
-            raise P4Error(RESOURCE_EXHAUSTED, f"action profile {self.config.name!r} is full "
-                                              f"({self.config.size} members)")
+            raise P4Error(
+                RESOURCE_EXHAUSTED,
+                f"action profile {self.config.name!r} is full ({self.config.size} members)",
+            )
 
     def _new(self, action: ActionConfig, values: tuple[int, ...]) -> Member:
         member = Member(action, values)
@@ -154,11 +167,14 @@ class ProfileState:
         weights: dict[int, int] = {}
         for m in message.members:
             if m.weight < 1:
-                raise P4Error(INVALID_ARGUMENT, f"the weight of member {m.member_id} is not "
-                                                "positive")
+                raise P4Error(
+                    INVALID_ARGUMENT, f"the weight of member {m.member_id} is not positive"
+                )
             if m.member_id in weights:
-                raise P4Error(INVALID_ARGUMENT, f"member {m.member_id} is twice in group "
-                                                f"{message.group_id}: use its weight")
+                raise P4Error(
+                    INVALID_ARGUMENT,
+                    f"member {m.member_id} is twice in group {message.group_id}: use its weight",
+                )
             if m.member_id not in self.members:
                 raise P4Error(NOT_FOUND, f"{self.config.name!r} has no member {m.member_id}")
             weights[m.member_id] = m.weight
@@ -168,8 +184,10 @@ class ProfileState:
     def _group_size(self, n: int, max_size: int = 0) -> None:
         limit = max_size or self.config.max_group_size
         if limit and n > limit:
-            raise P4Error(RESOURCE_EXHAUSTED, f"the weights of a group of {self.config.name!r} "
-                                              f"add up to {n}, at most {limit}")
+            raise P4Error(
+                RESOURCE_EXHAUSTED,
+                f"the weights of a group of {self.config.name!r} add up to {n}, at most {limit}",
+            )
 
     def _handles(self, weights: dict[int, int]) -> list[int]:
         for m in sorted(weights):
@@ -211,8 +229,9 @@ class ProfileState:
             known.message.max_size = max_size
         else:
             if self.used_groups.get(g.group_id):
-                raise P4Error(FAILED_PRECONDITION, f"group {g.group_id} of {self.config.name!r} "
-                                                   "is still used")
+                raise P4Error(
+                    FAILED_PRECONDITION, f"group {g.group_id} of {self.config.name!r} is still used"
+                )
             with self.ports.lock():
                 self.profile.delete_group(known.handle)
             del self.groups[g.group_id]
@@ -229,8 +248,7 @@ class ProfileState:
     def one_shot(self, actions: Any) -> tuple[int, list[Member]]:
         """Make the group of an action profile action set; gives its number and members."""
         if not self.config.selector:
-            raise P4Error(INVALID_ARGUMENT, f"{self.config.name!r} has no selector: no action "
-                                            "sets")
+            raise P4Error(INVALID_ARGUMENT, f"{self.config.name!r} has no selector: no action sets")
         if not len(actions):
             raise P4Error(INVALID_ARGUMENT, "the action set is empty")
         wanted = []

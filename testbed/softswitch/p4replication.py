@@ -39,11 +39,14 @@ class Replication:
                 raise P4Error(UNIMPLEMENTED, f"{what}: backup replicas are not supported")
             port = int.from_bytes(r.port, "big") if r.port else r.egress_port
             if port > 511 or r.instance > 0xFFFF:
-                raise P4Error(INVALID_ARGUMENT, f"{what}: port {port}, instance {r.instance} is "
-                                                "out of range (511, 65535)")
+                raise P4Error(
+                    INVALID_ARGUMENT,
+                    f"{what}: port {port}, instance {r.instance} is out of range (511, 65535)",
+                )
             if (port, r.instance) in out:
-                raise P4Error(INVALID_ARGUMENT, f"{what}: port {port}, instance {r.instance} is "
-                                                "there twice")
+                raise P4Error(
+                    INVALID_ARGUMENT, f"{what}: port {port}, instance {r.instance} is there twice"
+                )
             out.append((port, r.instance))
         if len(out) > COPIES:
             raise P4Error(RESOURCE_EXHAUSTED, f"{what}: {len(out)} replicas, at most {COPIES}")
@@ -114,14 +117,12 @@ class Replication:
             for n in [i] if i else sorted(self.sessions):
                 if n in self.sessions:
                     e = p4runtime_pb2.Entity()
-                    e.packet_replication_engine_entry.clone_session_entry.CopyFrom(
-                        self.sessions[n])
+                    e.packet_replication_engine_entry.clone_session_entry.CopyFrom(self.sessions[n])
                     out.append(e)
         if which in (None, "multicast_group_entry"):
             i = request.multicast_group_entry.multicast_group_id
             for n in [i] if i else sorted(self.groups):
                 if n in self.groups:
                     e = p4runtime_pb2.Entity()
-                    e.packet_replication_engine_entry.multicast_group_entry.CopyFrom(
-                        self.groups[n])
+                    e.packet_replication_engine_entry.multicast_group_entry.CopyFrom(self.groups[n])
                     out.append(e)

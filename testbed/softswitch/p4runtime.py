@@ -28,7 +28,7 @@ from .ports import PACKET, WAKE, Ports
 
 API_VERSION = "1.4.1"
 PAUSE = 0.001  # between two looks at the digests
-CHUNK = 500    # entities in one ReadResponse
+CHUNK = 500  # entities in one ReadResponse
 WORKERS = 64
 STATUS = {code.value[0]: code for code in grpc.StatusCode}
 ACTIONS = p4runtime_pb2.SetForwardingPipelineConfigRequest
@@ -127,14 +127,19 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
                 raise P4Error(FAILED_PRECONDITION, "no forwarding pipeline config was saved")
             device.commit(Pipeline(device.saved, device.ports, device.seed))
             return
-        if request.action not in (ACTIONS.VERIFY, ACTIONS.VERIFY_AND_SAVE,
-                                  ACTIONS.VERIFY_AND_COMMIT, ACTIONS.RECONCILE_AND_COMMIT):
+        if request.action not in (
+            ACTIONS.VERIFY,
+            ACTIONS.VERIFY_AND_SAVE,
+            ACTIONS.VERIFY_AND_COMMIT,
+            ACTIONS.RECONCILE_AND_COMMIT,
+        ):
             raise P4Error(INVALID_ARGUMENT, "the action is missing")
         if not request.HasField("config") or not request.config.HasField("p4info"):
             raise P4Error(INVALID_ARGUMENT, "the config has no P4Info")
         c = request.config
-        config = PipelineConfig(c.p4info, c.p4_device_config,
-                                c.cookie.cookie if c.HasField("cookie") else None)
+        config = PipelineConfig(
+            c.p4info, c.p4_device_config, c.cookie.cookie if c.HasField("cookie") else None
+        )
         if request.action == ACTIONS.VERIFY_AND_SAVE:
             device.saved = config
         elif request.action == ACTIONS.VERIFY_AND_COMMIT:
@@ -176,8 +181,10 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
 
     def _device(self, request: Any) -> None:
         if request.device_id != self.device.id:
-            raise P4Error(NOT_FOUND, f"there is no device {request.device_id}: this is device "
-                                     f"{self.device.id}")
+            raise P4Error(
+                NOT_FOUND,
+                f"there is no device {request.device_id}: this is device {self.device.id}",
+            )
 
     def Capabilities(self, request: Any, context: grpc.ServicerContext) -> Any:
         """The version of P4Runtime."""
@@ -202,8 +209,9 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             self.device.look()
         if any(errors):
             status = batch_status(errors)
-            context.set_trailing_metadata((
-                ("grpc-status-details-bin", status.SerializeToString()),))
+            context.set_trailing_metadata(
+                (("grpc-status-details-bin", status.SerializeToString()),)
+            )
             context.abort(grpc.StatusCode.UNKNOWN, status.message)
         return p4runtime_pb2.WriteResponse()
 
@@ -223,19 +231,24 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
                 with self.device.lock:
                     found = self.device.running().read(entity)
                 for i in range(0, len(found), CHUNK):
-                    yield p4runtime_pb2.ReadResponse(entities=found[i:i + CHUNK])
+                    yield p4runtime_pb2.ReadResponse(entities=found[i : i + CHUNK])
         except P4Error as e:
             _abort(context, e)
 
     # ---- stream ----
 
-    def StreamChannel(self, request_iterator: Iterable[Any],
-                      context: grpc.ServicerContext) -> Iterator[Any]:
+    def StreamChannel(
+        self, request_iterator: Iterable[Any], context: grpc.ServicerContext
+    ) -> Iterator[Any]:
         """Arbitration, packets and digests of one controller."""
         controller = Controller()
         context.add_callback(lambda: controller.out.put(None))
-        reader = threading.Thread(target=self._read_stream, name="stream", daemon=True,
-                                  args=(controller, request_iterator))
+        reader = threading.Thread(
+            target=self._read_stream,
+            name="stream",
+            daemon=True,
+            args=(controller, request_iterator),
+        )
         reader.start()
         try:
             while (message := controller.out.get()) is not None:
@@ -263,8 +276,10 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             return
         if c.role is None:
             raise P4Error(FAILED_PRECONDITION, "the first message must be an arbitration")
-        handlers: dict[str, Callable[[Any], None]] = {"packet": self._packet_out,
-                                                      "digest_ack": self._digest_ack}
+        handlers: dict[str, Callable[[Any], None]] = {
+            "packet": self._packet_out,
+            "digest_ack": self._digest_ack,
+        }
         try:
             if which not in handlers:
                 raise P4Error(UNIMPLEMENTED, f"{which or 'an empty message'} is not supported")
@@ -284,8 +299,9 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
     def _packet_out(self, packet: Any) -> None:
         ports = self.device.ports
         if ports.cpu_port is None:
-            raise P4Error(FAILED_PRECONDITION, "the switch has no CPU port: start it with "
-                                               "--cpu-port")
+            raise P4Error(
+                FAILED_PRECONDITION, "the switch has no CPU port: start it with --cpu-port"
+            )
         with self.device.lock:
             header = self.device.running().packet_out.pack(packet.metadata)
             ports.inject(ports.cpu_port, header + packet.payload)
@@ -300,9 +316,14 @@ class Server:
 
     def __init__(self, device: Device, address: str) -> None:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="p4runtime")
-        self._server = grpc.server(self._pool, options=(
-            ("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1),
-            ("grpc.max_send_message_length", -1)))
+        self._server = grpc.server(
+            self._pool,
+            options=(
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_send_message_length", -1),
+            ),
+        )
         p4runtime_pb2_grpc.add_P4RuntimeServicer_to_server(P4Runtime(device), self._server)
         try:
             self.port = self._server.add_insecure_port(address)

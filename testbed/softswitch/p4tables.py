@@ -27,8 +27,13 @@ from .ports import Ports
 from .switch import Switch
 
 SCOPE = p4info_pb2.ActionRef.Scope
-NAMES = {MATCH.EXACT: "exact", MATCH.LPM: "lpm", MATCH.TERNARY: "ternary", MATCH.RANGE: "range",
-         MATCH.OPTIONAL: "optional"}
+NAMES = {
+    MATCH.EXACT: "exact",
+    MATCH.LPM: "lpm",
+    MATCH.TERNARY: "ternary",
+    MATCH.RANGE: "range",
+    MATCH.OPTIONAL: "optional",
+}
 Key = tuple[tuple[Any, ...], int]
 
 
@@ -74,8 +79,11 @@ def match_value(f: FieldConfig, m: Any, what: str) -> Any:
     if f.kind == MATCH.LPM:
         n, value = m.lpm.prefix_len, decode(m.lpm.value, width, what)
         if not 0 < n <= width:
-            raise P4Error(INVALID_ARGUMENT, f"{what}: prefix length {n} is not within 1..{width}"
-                                            + (": leave the field out" if not n else ""))
+            raise P4Error(
+                INVALID_ARGUMENT,
+                f"{what}: prefix length {n} is not within 1..{width}"
+                + (": leave the field out" if not n else ""),
+            )
         if value & ((1 << width - n) - 1):
             raise P4Error(INVALID_ARGUMENT, f"{what}: {value:#x} has bits after its prefix")
         return value, n
@@ -97,8 +105,14 @@ def match_value(f: FieldConfig, m: Any, what: str) -> Any:
 class TableState:
     """One table of a running switch."""
 
-    def __init__(self, config: TableConfig, pipeline: PipelineConfig, switch: Switch, ports: Ports,
-                 profile: ProfileState | None) -> None:
+    def __init__(
+        self,
+        config: TableConfig,
+        pipeline: PipelineConfig,
+        switch: Switch,
+        ports: Ports,
+        profile: ProfileState | None,
+    ) -> None:
         self.config = config
         self.pipeline = pipeline
         self.table = switch.table(config.name)
@@ -147,8 +161,9 @@ class TableState:
             for place, i in enumerate(action.order):
                 values[i] = e.params[place]
             priority = e.priority or 0
-            stored = Stored(e.handle, tuple(match), priority,
-                            Reference("action", action.id, tuple(values)))
+            stored = Stored(
+                e.handle, tuple(match), priority, Reference("action", action.id, tuple(values))
+            )
             self.entries[stored.match, priority] = stored
 
     # ---- writing ----
@@ -194,7 +209,8 @@ class TableState:
         assert self.profile is not None
         if kind == "action_profile_action_set":
             handle, members = self.profile.one_shot(
-                action.action_profile_action_set.action_profile_actions)
+                action.action_profile_action_set.action_profile_actions
+            )
             copy = p4runtime_pb2.ActionProfileActionSet()
             copy.CopyFrom(action.action_profile_action_set)
             return Reference("set", handle, (), tuple(members), copy)
@@ -216,8 +232,9 @@ class TableState:
             return
         if r.kind == "set" and n < 0:
             self.profile.drop_one_shot(r.id, list(r.members))
-        counts = {"member": self.profile.used_members,
-                  "group": self.profile.used_groups}.get(r.kind)
+        counts = {"member": self.profile.used_members, "group": self.profile.used_groups}.get(
+            r.kind
+        )
         if counts is not None:
             counts[r.id] = counts.get(r.id, 0) + n
 
@@ -241,16 +258,18 @@ class TableState:
         if self.config.const:
             raise self._error(PERMISSION_DENIED, "its entries are const")
         if not self.config.fields:
-            raise self._error(INVALID_ARGUMENT, "it has no key, so only a default entry: "
-                                                "set is_default_action")
+            raise self._error(
+                INVALID_ARGUMENT, "it has no key, so only a default entry: set is_default_action"
+            )
         key = self.key(entry)
         known = self.entries.get(key)
         if kind == "INSERT":
             if known:
                 raise self._error(ALREADY_EXISTS, "an entry has this match already")
             if len(self.entries) >= self.config.definition.max_size:
-                raise self._error(RESOURCE_EXHAUSTED,
-                                  f"it is full ({self.config.definition.max_size} entries)")
+                raise self._error(
+                    RESOURCE_EXHAUSTED, f"it is full ({self.config.definition.max_size} entries)"
+                )
             known = self._insert(key, self._reference(entry.action, False))
         elif known is None:
             raise self._error(NOT_FOUND, "no entry has this match")
@@ -289,8 +308,11 @@ class TableState:
             with self.ports.lock():
                 self.table.modify(known.handle, action.name, values)
         else:
-            modify = self.table.modify_member_entry if r.kind == "member" else \
-                self.table.modify_group_entry
+            modify = (
+                self.table.modify_member_entry
+                if r.kind == "member"
+                else self.table.modify_group_entry
+            )
             with self.ports.lock():
                 modify(known.handle, self._number(r))
         old, known.reference = known.reference, r
@@ -320,8 +342,11 @@ class TableState:
                 with self.ports.lock():
                     self.table.set_default(action.name, values)
             else:
-                choose = self.table.set_default_member if r.kind == "member" else \
-                    self.table.set_default_group
+                choose = (
+                    self.table.set_default_member
+                    if r.kind == "member"
+                    else self.table.set_default_group
+                )
                 with self.ports.lock():
                     choose(self._number(r))
             self.default = r
@@ -332,8 +357,9 @@ class TableState:
 
     def _row(self, stored: Stored) -> Any:
         lib = self.table.switch.program.lib
-        address = lib.ss_table_row(self.table.switch.handle, self.config.definition.index,
-                                   stored.handle)
+        address = lib.ss_table_row(
+            self.table.switch.handle, self.config.definition.index, stored.handle
+        )
         return (ctypes.c_uint64 * 4).from_address(address)
 
     def set_counter(self, stored: Stored, data: Any) -> None:
@@ -347,8 +373,9 @@ class TableState:
         with self.ports.lock():
             row = self._row(stored)
             packets, size = row[2], row[3]
-        fill_counter(self.pipeline.direct_counters[self.config.counter].spec.unit, packets, size,
-                     data)
+        fill_counter(
+            self.pipeline.direct_counters[self.config.counter].spec.unit, packets, size, data
+        )
 
     def find(self, entry: Any) -> Stored:
         """The entry with the match and priority of a message."""
@@ -364,8 +391,11 @@ class TableState:
         if entry.match:
             stored = self.entries.get(self.key(entry))
             return [stored] if stored else []
-        return [s for s in list(self.entries.values())
-                if not entry.priority or s.priority == entry.priority]
+        return [
+            s
+            for s in list(self.entries.values())
+            if not entry.priority or s.priority == entry.priority
+        ]
 
     def fill_match(self, stored: Stored, entry: Any) -> None:
         """Fill in table id, match and priority of a TableEntry."""

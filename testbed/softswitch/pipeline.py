@@ -20,8 +20,11 @@ from .p4values import INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, P4Error, one_of
 from .ports import Ports
 from .switch import Switch
 
-KINDS = {p4runtime_pb2.Update.INSERT: "INSERT", p4runtime_pb2.Update.MODIFY: "MODIFY",
-         p4runtime_pb2.Update.DELETE: "DELETE"}
+KINDS = {
+    p4runtime_pb2.Update.INSERT: "INSERT",
+    p4runtime_pb2.Update.MODIFY: "MODIFY",
+    p4runtime_pb2.Update.DELETE: "DELETE",
+}
 
 
 class Pipeline:
@@ -34,10 +37,13 @@ class Pipeline:
         self.config = config
         self.ports = ports
         self.switch = switch = Switch(config.program, seed)
-        self.profiles = {i: ProfileState(c, config, switch, ports)
-                         for i, c in config.profiles.items()}
-        self.tables = {i: TableState(c, config, switch, ports, self.profiles.get(c.profile))
-                       for i, c in config.tables.items()}
+        self.profiles = {
+            i: ProfileState(c, config, switch, ports) for i, c in config.profiles.items()
+        }
+        self.tables = {
+            i: TableState(c, config, switch, ports, self.profiles.get(c.profile))
+            for i, c in config.tables.items()
+        }
         self.replication = Replication(switch, ports)
         self.digests = Digests(config.digests, switch, ports)
         self.packet_in = ControllerHeader(config.headers.get("packet_in"))
@@ -92,8 +98,9 @@ class Pipeline:
     def _write_register(self, kind: str, entry: Any) -> None:
         i = entry.register_id
         one_of("register", self._registers, i)
-        p4arrays.write_register(self.config.registers[i], self._registers[i], self.ports, kind,
-                                entry)
+        p4arrays.write_register(
+            self.config.registers[i], self._registers[i], self.ports, kind, entry
+        )
 
     def _counted_table(self, entry: Any) -> TableState:
         one_of("table", self.tables, entry.table_entry.table_id)
@@ -129,13 +136,15 @@ class Pipeline:
         elif which == "counter_entry":
             c = entity.counter_entry
             for i in self._chosen_ids("counter", self._counters, c.counter_id):
-                out += p4arrays.read_counter(self.config.counters[i], self._counters[i],
-                                             self.ports, c)
+                out += p4arrays.read_counter(
+                    self.config.counters[i], self._counters[i], self.ports, c
+                )
         elif which == "register_entry":
             r = entity.register_entry
             for i in self._chosen_ids("register", self._registers, r.register_id):
-                out += p4arrays.read_register(self.config.registers[i], self._registers[i],
-                                              self.ports, r)
+                out += p4arrays.read_register(
+                    self.config.registers[i], self._registers[i], self.ports, r
+                )
         elif which == "direct_counter_entry":
             self._read_direct_counters(entity.direct_counter_entry, out)
         elif which == "packet_replication_engine_entry":
@@ -143,8 +152,10 @@ class Pipeline:
         elif which == "digest_entry":
             self.digests.read(entity.digest_entry.digest_id, out)
         else:
-            raise P4Error(UNIMPLEMENTED if which else INVALID_ARGUMENT,
-                          f"{which} is not supported" if which else "an entity is empty")
+            raise P4Error(
+                UNIMPLEMENTED if which else INVALID_ARGUMENT,
+                f"{which} is not supported" if which else "an entity is empty",
+            )
         return out
 
     @staticmethod
@@ -159,8 +170,11 @@ class Pipeline:
 
     def _read_direct_counters(self, request: Any, out: list[Any]) -> None:
         entry = request.table_entry
-        tables = [self._counted_table(request)] if entry.table_id else \
-            [t for t in self.tables.values() if t.config.counter]
+        tables = (
+            [self._counted_table(request)]
+            if entry.table_id
+            else [t for t in self.tables.values() if t.config.counter]
+        )
         for table in tables:
             for stored in table.select(entry):
                 e = p4runtime_pb2.Entity()

@@ -52,12 +52,20 @@ def library() -> ctypes.CDLL:
     lib = ctypes.CDLL(str(build(code, "", ("-pthread",))))
     p, u32 = c_void_p, c_uint32
     for name, result, *args in (
-            ("pp_create", p, u32), ("pp_destroy", None, p), ("pp_lock", None, p),
-            ("pp_unlock", None, p), ("pp_add", c_int, p, u32, ctypes.c_char_p),
-            ("pp_start", c_int, p), ("pp_switch", None, p, p, p, p),
-            ("pp_inject", None, p, u32, ctypes.c_char_p, u32), ("pp_wait", u32, p, c_int64),
-            ("pp_wake", None, p), ("pp_take", c_int64, p, ctypes.c_char_p, u32),
-            ("pp_read", None, p, u32, p), ("pp_read_totals", None, p, p)):
+        ("pp_create", p, u32),
+        ("pp_destroy", None, p),
+        ("pp_lock", None, p),
+        ("pp_unlock", None, p),
+        ("pp_add", c_int, p, u32, ctypes.c_char_p),
+        ("pp_start", c_int, p),
+        ("pp_switch", None, p, p, p, p),
+        ("pp_inject", None, p, u32, ctypes.c_char_p, u32),
+        ("pp_wait", u32, p, c_int64),
+        ("pp_wake", None, p),
+        ("pp_take", c_int64, p, ctypes.c_char_p, u32),
+        ("pp_read", None, p, u32, p),
+        ("pp_read_totals", None, p, p),
+    ):
         fn = getattr(lib, name)
         fn.restype, fn.argtypes = result, args
     return lib
@@ -113,8 +121,12 @@ class Ports:
         """Put a switch behind the ports; the one before is let go."""
         with self.lock():
             program = switch.program
-            self._lib.pp_switch(self._handle, switch.handle, program.process_address,
-                                program.digests_pending_address)
+            self._lib.pp_switch(
+                self._handle,
+                switch.handle,
+                program.process_address,
+                program.digests_pending_address,
+            )
             self._switch = switch
 
     def inject(self, port: int, data: bytes) -> None:
@@ -123,8 +135,9 @@ class Ports:
 
     def wait(self, seconds: float | None) -> int:
         """Block until there is news: PACKET, DIGEST and WAKE bits; 0 when the time is over."""
-        return self._lib.pp_wait(self._handle, -1 if seconds is None else
-                                 max(0, round(seconds * 1000)))
+        return self._lib.pp_wait(
+            self._handle, -1 if seconds is None else max(0, round(seconds * 1000))
+        )
 
     def wake(self) -> None:
         """Let ``wait`` return WAKE."""

@@ -31,6 +31,7 @@ class _Parser(argparse.ArgumentParser):
 
 def number(low: int, high: int, what: str):
     """Type of an option whose value is an int in a range."""
+
     def parse(text: str) -> int:
         try:
             value = int(text)
@@ -39,6 +40,7 @@ def number(low: int, high: int, what: str):
         if not low <= value <= high:
             raise argparse.ArgumentTypeError(f"{text!r} is not {what} ({low}..{high})")
         return value
+
     return parse
 
 
@@ -56,37 +58,64 @@ def address(text: str) -> str:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
     if host not in ("127.0.0.1", "localhost"):
-        raise argparse.ArgumentTypeError(f"{host!r} is not 127.0.0.1: the switch listens on "
-                                         "loopback only")
+        raise argparse.ArgumentTypeError(
+            f"{host!r} is not 127.0.0.1: the switch listens on loopback only"
+        )
     return f"127.0.0.1:{port}"
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options; after ``--`` come those of the target, as for simple_switch_grpc."""
-    general = _Parser(NAME, allow_abbrev=False, usage=f"{NAME} [options] [--no-p4 | JSON] "
-                      "[-- [--grpc-server-addr HOST:PORT] [--cpu-port N]]",
-                      description="A software switch in place of simple_switch_grpc.")
-    general.add_argument("-i", "--interface", metavar="PORT@INTERFACE", type=interface,
-                         action="append", default=[], help="attach an interface to a port")
-    general.add_argument("--device-id", metavar="N", default=0,
-                         type=number(0, (1 << 64) - 1, "a device id"), help="default 0")
-    general.add_argument("--thrift-port", metavar="PORT", default=THRIFT_PORT,
-                         type=number(0, 65535, "a port"),
-                         help=f"default {THRIFT_PORT}; 0 chooses a free one")
-    general.add_argument("--seed", metavar="N", type=number(0, (1 << 64) - 1, "a seed"),
-                         help="seeds the program's random numbers; default: the device id")
+    general = _Parser(
+        NAME,
+        allow_abbrev=False,
+        usage=f"{NAME} [options] [--no-p4 | JSON] "
+        "[-- [--grpc-server-addr HOST:PORT] [--cpu-port N]]",
+        description="A software switch in place of simple_switch_grpc.",
+    )
+    general.add_argument(
+        "-i",
+        "--interface",
+        metavar="PORT@INTERFACE",
+        type=interface,
+        action="append",
+        default=[],
+        help="attach an interface to a port",
+    )
+    general.add_argument(
+        "--device-id",
+        metavar="N",
+        default=0,
+        type=number(0, (1 << 64) - 1, "a device id"),
+        help="default 0",
+    )
+    general.add_argument(
+        "--thrift-port",
+        metavar="PORT",
+        default=THRIFT_PORT,
+        type=number(0, 65535, "a port"),
+        help=f"default {THRIFT_PORT}; 0 chooses a free one",
+    )
+    general.add_argument(
+        "--seed",
+        metavar="N",
+        type=number(0, (1 << 64) - 1, "a seed"),
+        help="seeds the program's random numbers; default: the device id",
+    )
     general.add_argument("--no-p4", action="store_true", help="wait for a pipeline by P4Runtime")
     general.add_argument("json", metavar="JSON", nargs="?", help="BMv2 JSON to run from the start")
-    general.epilog = ("After --:  --grpc-server-addr HOST:PORT  where P4Runtime listens, on "
-                      f"loopback only (default {GRPC_ADDRESS}); --cpu-port N  the port of packets "
-                      "from and to the controller")
+    general.epilog = (
+        "After --:  --grpc-server-addr HOST:PORT  where P4Runtime listens, on "
+        f"loopback only (default {GRPC_ADDRESS}); --cpu-port N  the port of packets "
+        "from and to the controller"
+    )
     target = _Parser(NAME, allow_abbrev=False, add_help=False)
     target.add_argument("--grpc-server-addr", type=address, default=GRPC_ADDRESS)
     target.add_argument("--cpu-port", type=number(0, 510, "a port"))
     words = list(arguments)
     cut = words.index("--") if "--" in words else len(words)
     options = general.parse_args(words[:cut])
-    target.parse_args(words[cut + 1:], options)
+    target.parse_args(words[cut + 1 :], options)
     if options.no_p4 and options.json:
         general.error("--no-p4 and a JSON file exclude each other")
     if not options.no_p4 and not options.json:
@@ -107,6 +136,7 @@ def run(options: argparse.Namespace) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # before any thread is made
     from .errors import SoftSwitchError
     from .ports import Port
+
     try:
         return _serve(options, [Port(*i) for i in options.interface], signals)
     except SoftSwitchError as e:
@@ -126,8 +156,11 @@ def _serve(options: argparse.Namespace, ports: list[Port], signals: set[signal.S
         start_program(device, options.json)
     thrift = ThriftServer(device, options.thrift_port)
     server = Server(device, options.grpc_server_addr)
-    print(f"{NAME}: device {options.device_id}, {len(ports)} ports, P4Runtime on "
-          f"127.0.0.1:{server.port}, Thrift on 127.0.0.1:{thrift.port}", flush=True)
+    print(
+        f"{NAME}: device {options.device_id}, {len(ports)} ports, P4Runtime on "
+        f"127.0.0.1:{server.port}, Thrift on 127.0.0.1:{thrift.port}",
+        flush=True,
+    )
     signal.sigwait(signals)
     thrift.stop()
     server.stop()

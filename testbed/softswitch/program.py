@@ -27,17 +27,31 @@ class Packet(ctypes.Structure):
 class Result(ctypes.Structure):
     """``ss_result`` of abi.h."""
 
-    _fields_ = [("n", c_uint32), ("queue_dropped", c_uint32), ("observed", c_uint64),
-                ("packets", Packet * MAX_OUT)]
+    _fields_ = [
+        ("n", c_uint32),
+        ("queue_dropped", c_uint32),
+        ("observed", c_uint64),
+        ("packets", Packet * MAX_OUT),
+    ]
 
 
 class BatchOut(ctypes.Structure):
     """``ss_batch_out`` of control.h."""
 
-    _fields_ = [("n", c_uint64), ("bytes", c_uint64), ("queue_dropped", c_uint64),
-                ("faults", c_uint64), ("n_cap", c_uint64), ("bytes_cap", c_uint64),
-                ("ports", c_void_p), ("source", c_void_p), ("offsets", c_void_p),
-                ("data", c_void_p), ("first_fault", c_int), ("first_fault_packet", c_uint32)]
+    _fields_ = [
+        ("n", c_uint64),
+        ("bytes", c_uint64),
+        ("queue_dropped", c_uint64),
+        ("faults", c_uint64),
+        ("n_cap", c_uint64),
+        ("bytes_cap", c_uint64),
+        ("ports", c_void_p),
+        ("source", c_void_p),
+        ("offsets", c_void_p),
+        ("data", c_void_p),
+        ("first_fault", c_int),
+        ("first_fault_packet", c_uint32),
+    ]
 
 
 @dataclass(frozen=True)
@@ -119,8 +133,11 @@ def resolve_field(program: Bmv2Program, name: str) -> tuple[str, str]:
     if found:
         names = ", ".join(".".join(x) for x in found[:6])
         raise SoftSwitchError(f"field {name!r} is ambiguous: {names}")
-    raise unknown_name("field", name, [f"{h.name}.{f.name}" for h in program.headers.values()
-                                       for f in h.type.fields])
+    raise unknown_name(
+        "field",
+        name,
+        [f"{h.name}.{f.name}" for h in program.headers.values() for f in h.type.fields],
+    )
 
 
 @dataclass(frozen=True)
@@ -167,20 +184,39 @@ class Program:
         self.path = definition.path
         d = definition
         self.actions: Mapping[str, ActionInfo] = MappingProxyType(
-            {a.name: ActionInfo(a.name, a.params) for a in d.actions.values()})
-        self.tables: Mapping[str, TableInfo] = MappingProxyType({t.name: TableInfo(
-            t.name, t.pipeline, t.key, tuple(d.actions[i].name for i in t.action_ids), t.max_size,
-            t.entries is not None, t.counters, t.profile,
-            d.actions[t.default.action_id].name if t.default else "",
-            bool(t.default and t.default.entry_const)) for t in d.tables})
+            {a.name: ActionInfo(a.name, a.params) for a in d.actions.values()}
+        )
+        self.tables: Mapping[str, TableInfo] = MappingProxyType(
+            {
+                t.name: TableInfo(
+                    t.name,
+                    t.pipeline,
+                    t.key,
+                    tuple(d.actions[i].name for i in t.action_ids),
+                    t.max_size,
+                    t.entries is not None,
+                    t.counters,
+                    t.profile,
+                    d.actions[t.default.action_id].name if t.default else "",
+                    bool(t.default and t.default.entry_const),
+                )
+                for t in d.tables
+            }
+        )
         self.registers: Mapping[str, RegisterInfo] = MappingProxyType(
-            {r.name: RegisterInfo(r.name, r.width, r.size) for r in d.registers.values()})
+            {r.name: RegisterInfo(r.name, r.width, r.size) for r in d.registers.values()}
+        )
         self.counters: Mapping[str, CounterInfo] = MappingProxyType(
-            {c.name: CounterInfo(c.name, c.size) for c in d.counters.values()})
-        self.digests: Mapping[str, DigestInfo] = MappingProxyType({
-            fl.name: DigestInfo(fl.name, tuple(
-                (_normal(f), d.field_type(h, f).width) for h, f in fl.elements))
-            for fl in d.learn_lists.values()})
+            {c.name: CounterInfo(c.name, c.size) for c in d.counters.values()}
+        )
+        self.digests: Mapping[str, DigestInfo] = MappingProxyType(
+            {
+                fl.name: DigestInfo(
+                    fl.name, tuple((_normal(f), d.field_type(h, f).width) for h, f in fl.elements)
+                )
+                for fl in d.learn_lists.values()
+            }
+        )
         self.lib = self._open(library)
 
     @classmethod
@@ -203,28 +239,47 @@ class Program:
             raise SoftSwitchError(f"cannot load {library}: {e}") from None
         p, u32, u64 = c_void_p, c_uint32, c_uint64
         for name, result, *args in (
-                ("ss_create", p, u64), ("ss_destroy", None, p),
-                ("ss_process", c_int, p, u32, c_void_p, u32, u64, p, p, POINTER(Result)),
-                ("ss_digests_pending", u32, p),
-                ("ss_table_add", c_int64, p, u32, p, p, u64, u64, p),
-                ("ss_table_modify", c_int, p, u32, u64, u64, p),
-                ("ss_table_delete", c_int, p, u32, u64), ("ss_table_clear", None, p, u32),
-                ("ss_table_default", None, p, u32, u64, p),
-                ("ss_table_row", p, p, u32, u64), ("ss_table_default_row", p, p, u32),
-                ("ss_table_capacity", u32, p, u32), ("ss_table_count", u32, p, u32),
-                ("ss_set_member", c_int, p, u32, u32, u64, p),
-                ("ss_set_group", c_int, p, u32, u32, p, u32),
-                ("ss_register", p, p, u32), ("ss_counter", p, p, u32),
-                ("ss_digest_count", u32, p, u32), ("ss_digest_lost", u64, p, u32),
-                ("ss_digest_read", None, p, u32, p, u32, c_int),
-                ("ss_digest_since", u32, p, u32, u64, p, u32),
-                ("ss_digest_forget", None, p, u32, u64, u64),
-                ("ss_set_session", c_int, p, u32, u32, u32, u32, u32),
-                ("ss_delete_session", None, p, u32), ("ss_set_mgroup", c_int, p, u32, p, u32),
-                ("ss_fault_line", u32, p), ("ss_free", None, p),
-                ("ss_batch", c_int, p, u64, POINTER(c_uint16), POINTER(c_uint8),
-                 POINTER(c_uint64), POINTER(c_uint64), u64, POINTER(c_uint64),
-                 POINTER(BatchOut))):
+            ("ss_create", p, u64),
+            ("ss_destroy", None, p),
+            ("ss_process", c_int, p, u32, c_void_p, u32, u64, p, p, POINTER(Result)),
+            ("ss_digests_pending", u32, p),
+            ("ss_table_add", c_int64, p, u32, p, p, u64, u64, p),
+            ("ss_table_modify", c_int, p, u32, u64, u64, p),
+            ("ss_table_delete", c_int, p, u32, u64),
+            ("ss_table_clear", None, p, u32),
+            ("ss_table_default", None, p, u32, u64, p),
+            ("ss_table_row", p, p, u32, u64),
+            ("ss_table_default_row", p, p, u32),
+            ("ss_table_capacity", u32, p, u32),
+            ("ss_table_count", u32, p, u32),
+            ("ss_set_member", c_int, p, u32, u32, u64, p),
+            ("ss_set_group", c_int, p, u32, u32, p, u32),
+            ("ss_register", p, p, u32),
+            ("ss_counter", p, p, u32),
+            ("ss_digest_count", u32, p, u32),
+            ("ss_digest_lost", u64, p, u32),
+            ("ss_digest_read", None, p, u32, p, u32, c_int),
+            ("ss_digest_since", u32, p, u32, u64, p, u32),
+            ("ss_digest_forget", None, p, u32, u64, u64),
+            ("ss_set_session", c_int, p, u32, u32, u32, u32, u32),
+            ("ss_delete_session", None, p, u32),
+            ("ss_set_mgroup", c_int, p, u32, p, u32),
+            ("ss_fault_line", u32, p),
+            ("ss_free", None, p),
+            (
+                "ss_batch",
+                c_int,
+                p,
+                u64,
+                POINTER(c_uint16),
+                POINTER(c_uint8),
+                POINTER(c_uint64),
+                POINTER(c_uint64),
+                u64,
+                POINTER(c_uint64),
+                POINTER(BatchOut),
+            ),
+        ):
             fn = getattr(lib, name)
             fn.restype, fn.argtypes = result, args
         return lib

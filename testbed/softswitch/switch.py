@@ -17,9 +17,12 @@ from .tables import ActionProfile, Table, number
 
 WIDE = np.dtype([("lo", "<u8"), ("hi", "<u8")])
 COUNT = np.dtype([("packets", "<u8"), ("bytes", "<u8")])
-FAULTS = {1: "more than 64 output packets: the surplus was dropped",
-          2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",
-          3: "a P4 assert or assume failed", 4: "out of memory"}
+FAULTS = {
+    1: "more than 64 output packets: the surplus was dropped",
+    2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",
+    3: "a P4 assert or assume failed",
+    4: "out of memory",
+}
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,14 @@ def digest_dtype(digest: DigestInfo) -> np.dtype[Any]:
         offsets.append(at)
         at += 8 if width <= 64 else 16
     at = max(at, 8)
-    return np.dtype({"names": [*names, "now_us", "sequence"],
-                     "formats": [*formats, "<u8", "<u8"],
-                     "offsets": [*offsets, at, at + 8], "itemsize": at + 16})
+    return np.dtype(
+        {
+            "names": [*names, "now_us", "sequence"],
+            "formats": [*formats, "<u8", "<u8"],
+            "offsets": [*offsets, at, at + 8],
+            "itemsize": at + 16,
+        }
+    )
 
 
 class Switch:
@@ -79,10 +87,13 @@ class Switch:
         self._closer = weakref.finalize(self, self._lib.ss_destroy, handle)
         self._result = Result()
         self._queue_dropped = 0
-        self._tables = {t.name: Table(self, t, program.generated.tables[t.name])
-                        for t in program.definition.tables}
-        self._profiles = {p.name: ActionProfile(self, p)
-                          for p in program.definition.profiles.values()}
+        self._tables = {
+            t.name: Table(self, t, program.generated.tables[t.name])
+            for t in program.definition.tables
+        }
+        self._profiles = {
+            p.name: ActionProfile(self, p) for p in program.definition.profiles.values()
+        }
         for t in self._tables.values():
             t.install_const_entries()
 
@@ -97,12 +108,22 @@ class Switch:
         port = number(port, 9, "port")
         raw = bytes(data)
         r = self._result
-        rc = self._lib.ss_process(self.handle, port, raw, len(raw),
-                                  number(now_us, 64, "now_us"), None, None, ctypes.byref(r))
+        rc = self._lib.ss_process(
+            self.handle,
+            port,
+            raw,
+            len(raw),
+            number(now_us, 64, "now_us"),
+            None,
+            None,
+            ctypes.byref(r),
+        )
         if rc:
             raise SwitchFault(self._fault(rc))
-        return [(r.packets[i].port, ctypes.string_at(r.packets[i].data, r.packets[i].length))
-                for i in range(r.n)]
+        return [
+            (r.packets[i].port, ctypes.string_at(r.packets[i].data, r.packets[i].length))
+            for i in range(r.n)
+        ]
 
     def _fault(self, rc: int) -> str:
         text = FAULTS.get(rc, f"fault {rc}")
@@ -116,9 +137,13 @@ class Switch:
         """Observed field of the last ``process`` call's packet, at its last control block."""
         return self._result.observed
 
-    def process_batch(self, ports: NDArray[np.uint16], data: NDArray[np.uint8],
-                      offsets: NDArray[np.uint64],
-                      now_us: NDArray[np.uint64] | int = 0) -> BatchResult:
+    def process_batch(
+        self,
+        ports: NDArray[np.uint16],
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.uint64],
+        now_us: NDArray[np.uint64] | int = 0,
+    ) -> BatchResult:
         """Run n packets, one after the other.
 
         ``ports`` u16[n]; packet i is ``data[offsets[i]:offsets[i + 1]]`` (``offsets``
@@ -130,8 +155,10 @@ class Switch:
         o = np.ascontiguousarray(offsets, dtype=np.uint64)
         n = len(p)
         if p.ndim != 1 or d.ndim != 1 or o.shape != (n + 1,):
-            raise SoftSwitchError(f"process_batch: {n} ports need {n + 1} offsets and flat data, "
-                                  f"not offsets of shape {o.shape}")
+            raise SoftSwitchError(
+                f"process_batch: {n} ports need {n + 1} offsets and flat data, "
+                f"not offsets of shape {o.shape}"
+            )
         if int(o[-1]) > len(d) or (n and bool(np.any(o[1:] < o[:-1]))):
             raise SoftSwitchError("process_batch: offsets must rise and end within the data")
         if n and int(p.max()) > 511:
@@ -144,21 +171,30 @@ class Switch:
         observed = np.zeros(n, dtype=np.uint64)
         out = BatchOut()
         rc = self._lib.ss_batch(
-            self.handle, n, _pointer(p, ctypes.c_uint16), _pointer(d, ctypes.c_uint8),
+            self.handle,
+            n,
+            _pointer(p, ctypes.c_uint16),
+            _pointer(d, ctypes.c_uint8),
             _pointer(o, ctypes.c_uint64),
             None if times is None else _pointer(times, ctypes.c_uint64),
             now_us if isinstance(now_us, int) else 0,
-            _pointer(observed, ctypes.c_uint64), ctypes.byref(out))
+            _pointer(observed, ctypes.c_uint64),
+            ctypes.byref(out),
+        )
         result = BatchResult(
             self._take(out.ports, np.dtype("<u2"), out.n),
             self._take(out.data, np.dtype("u1"), out.bytes),
             self._take(out.offsets, np.dtype("<u8"), out.n + 1),
-            self._take(out.source, np.dtype("<u4"), out.n), observed)
+            self._take(out.source, np.dtype("<u4"), out.n),
+            observed,
+        )
         if rc:
             raise SoftSwitchError("out of memory")
         if out.faults:
-            raise SwitchFault(f"packet {out.first_fault_packet}: {self._fault(out.first_fault)} "
-                              f"({out.faults} packets of the batch had faults)")
+            raise SwitchFault(
+                f"packet {out.first_fault_packet}: {self._fault(out.first_fault)} "
+                f"({out.faults} packets of the batch had faults)"
+            )
         return result
 
     def _take(self, address: int | None, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
@@ -194,16 +230,18 @@ class Switch:
         if name not in self.program.registers:
             raise unknown_name("register", name, self.program.registers)
         r = self.program.definition.registers[name]
-        return self._view(self._lib.ss_register(self.handle, r.index), element_dtype(r.width),
-                          r.size)
+        return self._view(
+            self._lib.ss_register(self.handle, r.index), element_dtype(r.width), r.size
+        )
 
     def counter(self, name: str) -> NDArray[Any]:
         """Indirect counter as a writable view with fields ``packets`` and ``bytes``."""
         if name not in self.program.counters:
             direct = self.program.definition.direct_counters
             if name in direct:
-                raise SoftSwitchError(f"counter {name!r} is direct: use "
-                                      f"table({direct[name]!r}).counter(handle)")
+                raise SoftSwitchError(
+                    f"counter {name!r} is direct: use table({direct[name]!r}).counter(handle)"
+                )
             raise unknown_name("counter", name, self.program.counters)
         c = self.program.definition.counters[name]
         return self._view(self._lib.ss_counter(self.handle, c.index), COUNT, c.size)
@@ -252,17 +290,22 @@ class Switch:
 
     # ---- packet replication ----
 
-    def set_mirror(self, session: int, port: int | None, truncate: int = 0,
-                   multicast_group: int = 0) -> None:
+    def set_mirror(
+        self, session: int, port: int | None, truncate: int = 0, multicast_group: int = 0
+    ) -> None:
         """Configure a clone session: egress ``port`` and/or a multicast group.
 
         ``truncate``: clones leave cut to this many bytes, 0 for whole.
         """
         session = number(session, 15, "mirror session")
         rc = self._lib.ss_set_session(
-            self.handle, session, 0 if port is None else number(port, 9, "port"),
-            int(port is not None), number(truncate, 31, "truncate"),
-            number(multicast_group, 16, "multicast group"))
+            self.handle,
+            session,
+            0 if port is None else number(port, 9, "port"),
+            int(port is not None),
+            number(truncate, 31, "truncate"),
+            number(multicast_group, 16, "multicast group"),
+        )
         if rc:
             raise SoftSwitchError("out of memory")
 

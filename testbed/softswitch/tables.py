@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 USED, GROUP = 1 << 32, 1 << 33
 MAX_PRIORITY = (1 << 31) - 1
 MASK64 = (1 << 64) - 1
-ERRORS = {-1: "there is an entry with the same match already",
-          -2: "the table is full", -3: "out of memory", -4: "no entry has this handle"}
+ERRORS = {
+    -1: "there is an entry with the same match already",
+    -2: "the table is full",
+    -3: "out of memory",
+    -4: "no entry has this handle",
+}
 Match = Sequence[Any]
 
 
@@ -63,10 +67,14 @@ def action_params(action: Action, params: Sequence[Any]) -> tuple[int, ...]:
         raise SoftSwitchError(f"action {action.name!r}: params must be a sequence")
     if len(params) != len(action.params):
         names = ", ".join(f"{n}: {w} bits" for n, w in action.params) or "none"
-        raise SoftSwitchError(f"action {action.name!r} takes {len(action.params)} parameters "
-                              f"({names}), not {len(params)}")
-    return tuple(number(v, w, f"action {action.name!r} parameter {n!r}")
-                 for v, (n, w) in zip(params, action.params, strict=True))
+        raise SoftSwitchError(
+            f"action {action.name!r} takes {len(action.params)} parameters "
+            f"({names}), not {len(params)}"
+        )
+    return tuple(
+        number(v, w, f"action {action.name!r} parameter {n!r}")
+        for v, (n, w) in zip(params, action.params, strict=True)
+    )
 
 
 def read_params(action: Action, row: list[int]) -> tuple[int, ...]:
@@ -96,8 +104,7 @@ class Table:
         self.name = definition.name
         program = switch.program.definition
         self._lib, self._sw, self._i = switch.program.lib, switch.handle, definition.index
-        self._actions = {program.actions[i].name: program.actions[i]
-                         for i in definition.action_ids}
+        self._actions = {program.actions[i].name: program.actions[i] for i in definition.action_ids}
         self._const = False
         self._default: tuple[str, int] | None = None
 
@@ -142,11 +149,13 @@ class Table:
             raise SoftSwitchError(f"table {self.name!r}: match must be a sequence")
         if len(match) != len(key):
             names = ", ".join(f"{k.name} ({k.match}, {k.width} bits)" for k in key) or "none"
-            raise SoftSwitchError(f"table {self.name!r} has {len(key)} keys ({names}), "
-                                  f"not {len(match)}")
+            raise SoftSwitchError(
+                f"table {self.name!r} has {len(key)} keys ({names}), not {len(match)}"
+            )
         if not key:
-            raise SoftSwitchError(f"table {self.name!r} has no key: only its default action "
-                                  "can be set")
+            raise SoftSwitchError(
+                f"table {self.name!r} has no key: only its default action can be set"
+            )
         value = mask = prefix = 0
         for i, (k, m) in enumerate(zip(key, match, strict=True)):
             v, x, plen = self._element(i, k, m)
@@ -156,18 +165,24 @@ class Table:
             mask |= self._place(i, x)
             prefix += plen
         n = self.layout.words
-        return ([value >> 64 * w & MASK64 for w in range(n)],
-                [mask >> 64 * w & MASK64 for w in range(n)], prefix)
+        return (
+            [value >> 64 * w & MASK64 for w in range(n)],
+            [mask >> 64 * w & MASK64 for w in range(n)],
+            prefix,
+        )
 
     def _priority(self, priority: int | None) -> int:
         if self.layout.kind != "ternary":
             if priority not in (None, 0):
-                raise SoftSwitchError(f"table {self.name!r} has only exact or lpm keys: "
-                                      "its entries take no priority")
+                raise SoftSwitchError(
+                    f"table {self.name!r} has only exact or lpm keys: its entries take no priority"
+                )
             return 0
         if not isinstance(priority, int) or not 1 <= priority <= MAX_PRIORITY:
-            raise SoftSwitchError(f"table {self.name!r} needs a priority of 1 or more "
-                                  f"(the larger wins), not {priority!r}")
+            raise SoftSwitchError(
+                f"table {self.name!r} needs a priority of 1 or more "
+                f"(the larger wins), not {priority!r}"
+            )
         return MAX_PRIORITY - priority
 
     # ---- actions ----
@@ -182,8 +197,10 @@ class Table:
 
     def _reference(self, action: str, params: Sequence[Any]) -> tuple[int, Any]:
         if self.definition.kind != "simple":
-            raise SoftSwitchError(f"table {self.name!r} uses action profile "
-                                  f"{self.definition.profile!r}: use add_member_entry")
+            raise SoftSwitchError(
+                f"table {self.name!r} uses action profile "
+                f"{self.definition.profile!r}: use add_member_entry"
+            )
         a = self._action(action)
         values = action_params(a, params)
         packed = pack_params(self.switch.program.definition, a.id, values)
@@ -198,20 +215,22 @@ class Table:
         self._mutable()
         value, mask, prefix = self._key(match)
         prio = self._priority(priority)
-        return self._raw_insert(value, mask, prefix if self.layout.kind == "lpm" else prio, meta,
-                                params)
+        return self._raw_insert(
+            value, mask, prefix if self.layout.kind == "lpm" else prio, meta, params
+        )
 
-    def _raw_insert(self, value: list[int], mask: list[int], prio: int, meta: int,
-                    params: Any) -> int:
-        h = self._lib.ss_table_add(self._sw, self._i, words(value), words(mask), prio, meta,
-                                   params)
+    def _raw_insert(
+        self, value: list[int], mask: list[int], prio: int, meta: int, params: Any
+    ) -> int:
+        h = self._lib.ss_table_add(self._sw, self._i, words(value), words(mask), prio, meta, params)
         if h < 0:
             full = f" ({self.definition.max_size} entries)" if h == -2 else ""
             raise SoftSwitchError(f"table {self.name!r}: {ERRORS[h]}{full}")
         return h
 
-    def add(self, match: Match, action: str, params: Sequence[Any] = (),
-            priority: int | None = None) -> int:
+    def add(
+        self, match: Match, action: str, params: Sequence[Any] = (), priority: int | None = None
+    ) -> int:
         """Add an entry; gives its handle. Errors: duplicate, full, wrong widths or names."""
         meta, packed = self._reference(action, params)
         return self._insert(match, meta, packed, priority)
@@ -220,8 +239,9 @@ class Table:
         """Give an entry another action or other parameters."""
         self._mutable()
         meta, packed = self._reference(action, params)
-        self._check(self._lib.ss_table_modify(self._sw, self._i, self._handle(handle), meta,
-                                              packed), handle)
+        self._check(
+            self._lib.ss_table_modify(self._sw, self._i, self._handle(handle), meta, packed), handle
+        )
 
     def delete(self, handle: int) -> None:
         """Remove an entry; its handle may be given out again."""
@@ -239,8 +259,9 @@ class Table:
         if d and (d.entry_const or d.action_const):
             name = self.switch.program.definition.actions[d.action_id].name
             if d.entry_const or self._action(action).id != d.action_id:
-                raise SoftSwitchError(f"the default action {name!r} of table {self.name!r} "
-                                      "is const")
+                raise SoftSwitchError(
+                    f"the default action {name!r} of table {self.name!r} is const"
+                )
         meta, packed = self._reference(action, params)
         self._lib.ss_table_default(self._sw, self._i, meta | USED, packed)
 
@@ -277,14 +298,13 @@ class Table:
 
     def entries(self) -> list[Entry]:
         """All entries, by handle."""
-        rows = ((h, self._row(h))
-                for h in range(self._lib.ss_table_capacity(self._sw, self._i)))
+        rows = ((h, self._row(h)) for h in range(self._lib.ss_table_capacity(self._sw, self._i)))
         return [self._entry(h, row) for h, row in rows if row is not None]
 
     def _entry(self, handle: int, row: list[int]) -> Entry:
         n = self.layout.words
-        value = sum(w << 64 * i for i, w in enumerate(row[4:4 + n]))
-        mask = sum(w << 64 * i for i, w in enumerate(row[4 + n:4 + 2 * n]))
+        value = sum(w << 64 * i for i, w in enumerate(row[4 : 4 + n]))
+        mask = sum(w << 64 * i for i, w in enumerate(row[4 + n : 4 + 2 * n]))
         match: list[Any] = []
         for i, k in enumerate(self.definition.key):
             p = self.layout.places[i]
@@ -300,11 +320,19 @@ class Table:
         ref = row[0] & 0xFFFFFFFF
         if self.definition.kind != "simple":
             group = bool(row[0] & GROUP)
-            return Entry(handle, tuple(match), "", (), priority, None if group else ref,
-                         ref if group else None)
+            return Entry(
+                handle,
+                tuple(match),
+                "",
+                (),
+                priority,
+                None if group else ref,
+                ref if group else None,
+            )
         action = self.switch.program.definition.actions[ref]
-        return Entry(handle, tuple(match), action.name, read_params(action, row[4 + 2 * n:]),
-                     priority)
+        return Entry(
+            handle, tuple(match), action.name, read_params(action, row[4 + 2 * n :]), priority
+        )
 
     # ---- action profiles ----
 
@@ -328,15 +356,21 @@ class Table:
         """Let an entry run another member."""
         self._profile().check_member(member)
         self._mutable()
-        self._check(self._lib.ss_table_modify(self._sw, self._i, self._handle(handle), member,
-                                              words([])), handle)
+        self._check(
+            self._lib.ss_table_modify(self._sw, self._i, self._handle(handle), member, words([])),
+            handle,
+        )
 
     def modify_group_entry(self, handle: int, group: int) -> None:
         """Let an entry run a member of another group."""
         self._profile().check_group(group)
         self._mutable()
-        self._check(self._lib.ss_table_modify(self._sw, self._i, self._handle(handle),
-                                              group | GROUP, words([])), handle)
+        self._check(
+            self._lib.ss_table_modify(
+                self._sw, self._i, self._handle(handle), group | GROUP, words([])
+            ),
+            handle,
+        )
 
     def set_default_member(self, member: int) -> None:
         """Let a miss run a member."""
@@ -353,7 +387,8 @@ class Table:
     def references(self, what: str, number_: int) -> bool:
         """Whether an entry or the default uses a member or group."""
         return self._default == (what, number_) or any(
-            (e.member if what == "member" else e.group) == number_ for e in self.entries())
+            (e.member if what == "member" else e.group) == number_ for e in self.entries()
+        )
 
     # ---- const entries ----
 
@@ -401,8 +436,9 @@ class ActionProfile:
         program = switch.program.definition
         self._words = profile_words(program)[definition.index]
         self._tables = [t for t in program.tables if t.profile == definition.name]
-        self._actions = {program.actions[i].name: program.actions[i]
-                         for t in self._tables for i in t.action_ids}
+        self._actions = {
+            program.actions[i].name: program.actions[i] for t in self._tables for i in t.action_ids
+        }
         self._members: dict[int, tuple[str, tuple[int, ...]]] = {}
         self._groups: dict[int, list[int]] = {}
 
@@ -436,7 +472,8 @@ class ActionProfile:
         packed = pack_params(self.switch.program.definition, a.id, values)
         packed += [0] * (self._words - len(packed))
         rc = self.switch.program.lib.ss_set_member(
-            self.switch.handle, self.definition.index, member, a.id | USED, words(packed))
+            self.switch.handle, self.definition.index, member, a.id | USED, words(packed)
+        )
         if rc:
             raise SoftSwitchError("out of memory")
         self._members[member] = (a.name, values)
@@ -471,8 +508,9 @@ class ActionProfile:
         if len(set(chosen)) != len(chosen):
             raise SoftSwitchError(f"a member is twice in group {group} of {self.name!r}")
         array = (ctypes.c_uint32 * max(len(chosen), 1))(*chosen)
-        if self.switch.program.lib.ss_set_group(self.switch.handle, self.definition.index, group,
-                                                array, len(chosen)):
+        if self.switch.program.lib.ss_set_group(
+            self.switch.handle, self.definition.index, group, array, len(chosen)
+        ):
             raise SoftSwitchError("out of memory")
         self._groups[group] = chosen
 

@@ -51,8 +51,13 @@ class RegisterClient:
         """End the connection."""
         self._transport.close()
 
-    def _call(self, method: str, arguments: list[tuple[int, int, Any]],
-              result: Callable[[Any], Any] | None, what: str) -> Any:
+    def _call(
+        self,
+        method: str,
+        arguments: list[tuple[int, int, Any]],
+        result: Callable[[Any], Any] | None,
+        what: str,
+    ) -> Any:
         p = self._protocol
         self._number += 1
         try:
@@ -93,8 +98,7 @@ class RegisterClient:
                 p.skip(kind)
         p.readMessageEnd()
         if failed:
-            raise SoftSwitchError(f"{self.address}: {what}: "
-                                  f"{REASONS.get(code, f'error {code}')}")
+            raise SoftSwitchError(f"{self.address}: {what}: {REASONS.get(code, f'error {code}')}")
         return value
 
     @staticmethod
@@ -104,20 +108,32 @@ class RegisterClient:
 
     def read_all(self, name: str) -> NDArray[np.int64]:
         """All elements of a register array."""
-        return self._call("bm_register_read_all", [(1, TType.I32, 0), (2, TType.STRING, name)],
-                          self._i64s, name)
+        return self._call(
+            "bm_register_read_all", [(1, TType.I32, 0), (2, TType.STRING, name)], self._i64s, name
+        )
 
     def read(self, name: str, index: int) -> int:
         """One element of a register array."""
-        return self._call("bm_register_read", [(1, TType.I32, 0), (2, TType.STRING, name),
-                                               (3, TType.I32, index)],
-                          lambda p: p.readI64(), f"{name}[{index}]")
+        return self._call(
+            "bm_register_read",
+            [(1, TType.I32, 0), (2, TType.STRING, name), (3, TType.I32, index)],
+            lambda p: p.readI64(),
+            f"{name}[{index}]",
+        )
 
     def write(self, name: str, index: int, value: int) -> None:
         """Set one element of a register array."""
-        self._call("bm_register_write", [(1, TType.I32, 0), (2, TType.STRING, name),
-                                         (3, TType.I32, index), (4, TType.I64, value)], None,
-                   f"{name}[{index}]")
+        self._call(
+            "bm_register_write",
+            [
+                (1, TType.I32, 0),
+                (2, TType.STRING, name),
+                (3, TType.I32, index),
+                (4, TType.I64, value),
+            ],
+            None,
+            f"{name}[{index}]",
+        )
 
     def reset(self, name: str) -> None:
         """Set all elements of a register array to 0."""

@@ -39,8 +39,14 @@ class RegisterError(Exception):
 def read_struct(p: Any) -> Arguments:
     """The fields of a struct by number; numbers, booleans and strings only."""
     out: Arguments = {}
-    readers = {TType.BOOL: p.readBool, TType.BYTE: p.readByte, TType.I16: p.readI16,
-               TType.I32: p.readI32, TType.I64: p.readI64, TType.STRING: p.readBinary}
+    readers = {
+        TType.BOOL: p.readBool,
+        TType.BYTE: p.readByte,
+        TType.I16: p.readI16,
+        TType.I32: p.readI32,
+        TType.I64: p.readI64,
+        TType.STRING: p.readBinary,
+    }
     p.readStructBegin()
     while True:
         _, kind, number = p.readFieldBegin()
@@ -107,7 +113,7 @@ class Standard:
             if not 0 <= i < len(array):
                 raise RegisterError(INVALID_INDEX)
             with self.device.ports.lock():
-                value = array[i:i + 1].copy()
+                value = array[i : i + 1].copy()
         return TType.I64, min(integers(value)[0], INT64_MAX)
 
     def _read_all(self, a: Arguments) -> tuple[int, Any]:
@@ -155,8 +161,9 @@ class Standard:
             return
         p.writeMessageBegin(method, answer, number)
         if call is None:
-            TApplicationException(TApplicationException.UNKNOWN_METHOD,
-                                  f"no method {name!r}").write(p)
+            TApplicationException(
+                TApplicationException.UNKNOWN_METHOD, f"no method {name!r}"
+            ).write(p)
         else:
             self._write_result(p, result)
         p.writeMessageEnd()
@@ -215,8 +222,13 @@ class ThriftServer:
     def _serve(self, connection: socket.socket) -> None:
         s = TSocket()
         s.setHandle(connection)
-        p = TBinaryProtocol(TBufferedTransport(s, BUFFER), strictRead=False, strictWrite=True,
-                            string_length_limit=1 << 20, container_length_limit=1 << 20)
+        p = TBinaryProtocol(
+            TBufferedTransport(s, BUFFER),
+            strictRead=False,
+            strictWrite=True,
+            string_length_limit=1 << 20,
+            container_length_limit=1 << 20,
+        )
         try:
             while True:
                 self._standard.serve(p)

@@ -144,14 +144,20 @@ def test_c_interface_and_admission(sw: Switch) -> None:
     result = Result()
     sw.set_multicast_group(1, [(4, 0), (5, 0)])
     process = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_uint32,
-        ctypes.c_uint64, Admit, ctypes.c_void_p, ctypes.POINTER(Result))(
-            sw.program.process_address)
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_char_p,
+        ctypes.c_uint32,
+        ctypes.c_uint64,
+        Admit,
+        ctypes.c_void_p,
+        ctypes.POINTER(Result),
+    )(sw.program.process_address)
     data = op(3, 1)
     assert process(sw.handle, 1, data, len(data), 5, Admit(decide), None, result) == 0
     assert seen == [(4, 29), (5, 29)]
     assert (result.n, result.queue_dropped) == (1, 1)
     assert (result.packets[0].port, result.packets[0].kind) == (4, 5)
-    pending = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)(
-        sw.program.digests_pending_address)
+    pending = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p)(sw.program.digests_pending_address)
     assert pending(sw.handle) == lib.ss_digests_pending(sw.handle) == 0

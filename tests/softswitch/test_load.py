@@ -27,11 +27,20 @@ PROGRAMS = Path(__file__).parent / "programs"
 NAMES = sorted(p.stem for p in PROGRAMS.glob("*.json"))
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("", "not JSON"), ("{", "not JSON"), ("[]", "not a BMv2 JSON"), ("{}", "not a BMv2 JSON"),
-    ('{"header_types": 3, "headers": [], "parsers": [], "deparsers": [], "actions": [], '
-     '"pipelines": []}', "not a valid BMv2 JSON"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[]", "not a BMv2 JSON"),
+        ("{}", "not a BMv2 JSON"),
+        (
+            '{"header_types": 3, "headers": [], "parsers": [], "deparsers": [], "actions": [], '
+            '"pipelines": []}',
+            "not a valid BMv2 JSON",
+        ),
+    ],
+)
 def test_wrong_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
@@ -83,8 +92,9 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         build.compiler()
 
 
-def test_cache_is_used_and_keyed(load: Callable[..., Program],
-                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_used_and_keyed(
+    load: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = load("selector")
 
     def refuse(*args: object, **kwargs: object) -> None:
@@ -117,8 +127,10 @@ def test_hostile_packets(load: Callable[..., Program], name: str) -> None:
     rng = random.Random(name)
     sw.set_mirror(5, 3)
     sw.set_multicast_group(1, [(q, q) for q in range(60)])
-    packets = [bytes(rng.getrandbits(8) for _ in range(rng.choice([0, 1, 7, 20, 50, 200])))
-               for _ in range(400)]
+    packets = [
+        bytes(rng.getrandbits(8) for _ in range(rng.choice([0, 1, 7, 20, 50, 200])))
+        for _ in range(400)
+    ]
     packets += [bytes([rng.randrange(13), rng.randrange(4)]) + p for p in packets]
     packets += [bytes(12) + b"\x08\x00\x45" + p for p in packets[:200]]
     for p in packets:
@@ -160,8 +172,9 @@ def test_speed(load: Callable[..., Program], size: int) -> None:
     sw = Switch(load("speed"))
     for i in range(30):
         sw.table("I.routes").add([(0x0A000000 + (i << 16), 16)], "forward", [3])
-        sw.table("I.acl").add([(0x0B000000 + i, 0xFFFFFFFF), (0, 0), (0, 65535)], "drop",
-                              priority=i + 1)
+        sw.table("I.acl").add(
+            [(0x0B000000 + i, 0xFFFFFFFF), (0, 0), (0, 65535)], "drop", priority=i + 1
+        )
     for k in range(12):
         for i in range(200):
             sw.table(f"I.t{k}").add([i + 0x0A000000 * (k % 4 < 2), 17], "add", [i])
@@ -179,8 +192,12 @@ def test_speed(load: Callable[..., Program], size: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_committed_json_is_what_p4c_makes(tmp_path: Path, name: str) -> None:
     out = tmp_path / "out.json"
-    subprocess.run(["p4c-bm2-ss", "--std", "p4-16", "-o", str(out), f"{name}.p4"],
-                   cwd=PROGRAMS, check=True, capture_output=True)
+    subprocess.run(
+        ["p4c-bm2-ss", "--std", "p4-16", "-o", str(out), f"{name}.p4"],
+        cwd=PROGRAMS,
+        check=True,
+        capture_output=True,
+    )
     made, kept = json.loads(out.read_text()), json.loads((PROGRAMS / f"{name}.json").read_text())
     for key in ("header_types", "actions", "pipelines", "parsers", "deparsers"):
         assert made[key] == kept[key]

@@ -22,11 +22,18 @@ def csum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def packet(dst: int = 0x0A000001, tos: int = 0, dport: int = 1000, payload: bytes = b"abc",
-           good: bool = True, version: int = 4) -> bytes:
+def packet(
+    dst: int = 0x0A000001,
+    tos: int = 0,
+    dport: int = 1000,
+    payload: bytes = b"abc",
+    good: bool = True,
+    version: int = 4,
+) -> bytes:
     """Ethernet, IPv4, UDP."""
-    ip = struct.pack(">BBHHHBBHII", version << 4 | 5, tos, 28 + len(payload), 7, 0, 64, 17, 0,
-                     0x01020304, dst)
+    ip = struct.pack(
+        ">BBHHHBBHII", version << 4 | 5, tos, 28 + len(payload), 7, 0, 64, 17, 0, 0x01020304, dst
+    )
     value = csum(ip) if good else csum(ip) ^ 1
     ip = ip[:10] + struct.pack(">H", value) + ip[12:]
     udp = struct.pack(">HHHH", 5, dport, 8 + len(payload), 0)
@@ -65,13 +72,16 @@ def test_default_action_and_reset(sw: Switch) -> None:
     assert sw.process(0, packet()) == []
 
 
-@pytest.mark.parametrize(("data", "port", "verdict"), [
-    (packet()[:20], 9, 200),                 # too short: PacketTooShort
-    (b"\0" * 3, 9, 200),
-    (b"", 9, 200),
-    (packet(version=5), 9, 201),             # verify() fails
-    (bytes(12) + b"\x86\xdd" + b"xy", 8, 0),  # not IPv4
-])
+@pytest.mark.parametrize(
+    ("data", "port", "verdict"),
+    [
+        (packet()[:20], 9, 200),  # too short: PacketTooShort
+        (b"\0" * 3, 9, 200),
+        (b"", 9, 200),
+        (packet(version=5), 9, 201),  # verify() fails
+        (bytes(12) + b"\x86\xdd" + b"xy", 8, 0),  # not IPv4
+    ],
+)
 def test_parser_errors(sw: Switch, data: bytes, port: int, verdict: int) -> None:
     [(out, back)] = sw.process(1, data)
     assert (out, sw.observed) == (port, verdict)
@@ -110,8 +120,10 @@ def test_const_entries_hit_and_action_run(sw: Switch) -> None:
 
 def test_batch_equals_single(sw: Switch, load: Callable[..., Program]) -> None:
     other = Switch(load("router", "meta.verdict"))
-    packets = [packet(dst=0x0A000000 + i, dport=50 + i % 8, payload=bytes(i), good=i % 5 > 0)
-               for i in range(60)] + [packet()[:i] for i in range(40)]
+    packets = [
+        packet(dst=0x0A000000 + i, dport=50 + i % 8, payload=bytes(i), good=i % 5 > 0)
+        for i in range(60)
+    ] + [packet()[:i] for i in range(40)]
     for s in (sw, other):
         s.table("I.routes").add([(0x0A000000, 27)], "forward", [3, 1])
         s.table("I.routes").add([(0x0A000010, 28)], "forward", [4, 1])
@@ -123,9 +135,14 @@ def test_batch_equals_single(sw: Switch, load: Callable[..., Program]) -> None:
     for i, p in enumerate(packets):
         expected += [(i, q, d) for q, d in other.process(int(ports[i]), p, i)]
         observed.append(other.observed)
-    got = [(int(r.source[k]), int(r.ports[k]),
-            r.data[int(r.offsets[k]):int(r.offsets[k + 1])].tobytes())
-           for k in range(len(r.ports))]
+    got = [
+        (
+            int(r.source[k]),
+            int(r.ports[k]),
+            r.data[int(r.offsets[k]) : int(r.offsets[k + 1])].tobytes(),
+        )
+        for k in range(len(r.ports))
+    ]
     assert got == expected
     assert r.observed.tolist() == observed
     assert (sw.counter("I.ports") == other.counter("I.ports")).all()

@@ -15,8 +15,9 @@ import pytest
 
 from testbed.softswitch import Program, Switch
 
-pytestmark = pytest.mark.skipif(shutil.which("simple_switch") is None,
-                                reason="simple_switch is not on PATH")
+pytestmark = pytest.mark.skipif(
+    shutil.which("simple_switch") is None, reason="simple_switch is not on PATH"
+)
 PROGRAMS = Path(__file__).parent / "programs"
 PORTS = 10
 PACKETS = 50  # more at once and simple_switch drops some in its queues
@@ -33,7 +34,7 @@ def read_pcap(path: Path) -> list[bytes]:
     data, out, at = path.read_bytes(), [], 24
     while at < len(data):
         n = struct.unpack_from("<I", data, at + 8)[0]
-        out.append(data[at + 16:at + 16 + n])
+        out.append(data[at + 16 : at + 16 + n])
         at += 16 + n
     return out
 
@@ -45,12 +46,22 @@ def reference(program: str, packets: list[bytes], work: Path) -> list[list[bytes
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         thrift = s.getsockname()[1]
-    command = ["simple_switch", "--use-files", "0", "--thrift-port", str(thrift),
-               "--notifications-addr", f"ipc://{work}/n"]
+    command = [
+        "simple_switch",
+        "--use-files",
+        "0",
+        "--thrift-port",
+        str(thrift),
+        "--notifications-addr",
+        f"ipc://{work}/n",
+    ]
     for port in range(PORTS):
         command += ["-i", f"{port}@{work}/p{port}"]
-    process = subprocess.Popen([*command, str(PROGRAMS / f"{program}.json")],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, str(PROGRAMS / f"{program}.json")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         before, deadline = -1, time.monotonic() + 20
         while time.monotonic() < deadline:
@@ -75,13 +86,18 @@ def packets_of(program: str, rng: random.Random) -> list[bytes]:
             head = [rng.choice([0, 1, 2, 4, 5, 6, 7, 9]), rng.choice([0, 8, 16])]
             return bytes(head) + labels + noise(rng.randrange(9))
         if program == "state":
-            return bytes([rng.choice([0, 1])]) + struct.pack(">I", rng.choice([0, 1, 7, 8])) \
-                + noise(27) + noise(rng.randrange(9))
+            return (
+                bytes([rng.choice([0, 1])])
+                + struct.pack(">I", rng.choice([0, 1, 7, 8]))
+                + noise(27)
+                + noise(rng.randrange(9))
+            )
         if program == "copies":
-            return bytes([rng.choice([0, 2, 4, 5, 7, 8]), rng.randrange(4)]) \
-                + noise(6 + rng.randrange(30))
+            return bytes([rng.choice([0, 2, 4, 5, 7, 8]), rng.randrange(4)]) + noise(
+                6 + rng.randrange(30)
+            )
         ip = bytes([0x45, 0]) + noise(6) + b"\x40\x11\0\0" + noise(8)
-        return noise(12) + rng.choice([b"\x08\0", b"\x86\xdd"]) + ip[:rng.choice([20, 20, 7])]
+        return noise(12) + rng.choice([b"\x08\0", b"\x86\xdd"]) + ip[: rng.choice([20, 20, 7])]
 
     return [one() for _ in range(PACKETS)]
 

@@ -19,10 +19,15 @@ def sw(load: Callable[..., Program]) -> Switch:
     return Switch(load("state"))
 
 
-def op(code: int, index: int = 0, wide: int = 0, value: int = 0, base: int = 0,
-       top: int = 0) -> bytes:
-    return bytes([code]) + struct.pack(">I", index) + wide.to_bytes(13, "big") \
+def op(
+    code: int, index: int = 0, wide: int = 0, value: int = 0, base: int = 0, top: int = 0
+) -> bytes:
+    return (
+        bytes([code])
+        + struct.pack(">I", index)
+        + wide.to_bytes(13, "big")
         + struct.pack(">QHI", value, base, top)
+    )
 
 
 def value_of(data: bytes) -> int:
@@ -73,10 +78,13 @@ def crc16(data: bytes) -> int:
 
 
 @settings(max_examples=60, deadline=None)
-@given(wide=st.integers(0, (1 << 104) - 1), value=st.integers(0, (1 << 64) - 1),
-       base=st.integers(0, 65535), top=st.integers(0, (1 << 32) - 1))
-def test_hashes(load: Callable[..., Program], wide: int, value: int, base: int,
-                top: int) -> None:
+@given(
+    wide=st.integers(0, (1 << 104) - 1),
+    value=st.integers(0, (1 << 64) - 1),
+    base=st.integers(0, 65535),
+    top=st.integers(0, (1 << 32) - 1),
+)
+def test_hashes(load: Callable[..., Program], wide: int, value: int, base: int, top: int) -> None:
     sw = Switch(load("state"))
     [(_, data)] = sw.process(0, op(2, 0, wide, value, base, top), now_us=123456789012)
     crc32_, crc16_, csum_, xor, ident, bounded = struct.unpack(">IHHHQI", data[32:54])
@@ -124,22 +132,25 @@ def labels(*values: int) -> bytes:
     return bytes(v << 1 | (i == len(values) - 1) for i, v in enumerate(values))
 
 
-@pytest.mark.parametrize(("data", "port", "out"), [
-    (b"\0\0" + labels(1, 2, 3) + b"abcd", 3, None),
-    (b"\0\0" + labels(1, 2, 3, 4, 5) + b"abc", 100, None),         # StackOutOfBounds
-    (b"\0\0" + labels(1, 2) + b"ab", 101, None),                   # PacketTooShort
-    (b"\1\0" + labels(1, 2) + b"abc", 2, b"\1\0\xaa" + labels(1, 2) + b"abc"),
-    (b"\1\0" + labels(1, 2, 3, 4) + b"abc", 4, b"\1\0\xaa\2\4\6abc"),
-    (b"\2\0" + labels(1, 2) + b"abc", 2, b"\2\0" + labels(2) + b"abc"),
-    (b"\3\1" + labels(1, 2, 3) + b"abc", 3, b"\3\1\2\xfe\7abc"),
-    (b"\3\7" + labels(1, 2, 3) + b"abc", 3, None),                 # index out of the stack
-    (b"\4\0" + labels(1, 2, 3) + b"abc", 3, b"\4\0\4\4\7abc"),
-    (b"\5\0" + labels(1) + b"\0\0\xff", 1, b"\5\0" + labels(1) + b"\0\1\0"),
-    (b"\6\0" + labels(1, 2, 3) + b"abc", 3, b"\6\0\2\4abc"),
-    (b"\7\0" + labels(1, 2, 3, 4) + b"abc", 4, b"\7\0\x09abc"),
-    (b"\x09\x08X" + labels(1) + b"abc", 1, b"\x09\x08" + labels(1) + b"abc"),  # advance
-    (b"\x09\x03X" + labels(1) + b"abc", 102, None),                # not whole bytes
-    (b"\x09\xf8X", 101, None),
-])
+@pytest.mark.parametrize(
+    ("data", "port", "out"),
+    [
+        (b"\0\0" + labels(1, 2, 3) + b"abcd", 3, None),
+        (b"\0\0" + labels(1, 2, 3, 4, 5) + b"abc", 100, None),  # StackOutOfBounds
+        (b"\0\0" + labels(1, 2) + b"ab", 101, None),  # PacketTooShort
+        (b"\1\0" + labels(1, 2) + b"abc", 2, b"\1\0\xaa" + labels(1, 2) + b"abc"),
+        (b"\1\0" + labels(1, 2, 3, 4) + b"abc", 4, b"\1\0\xaa\2\4\6abc"),
+        (b"\2\0" + labels(1, 2) + b"abc", 2, b"\2\0" + labels(2) + b"abc"),
+        (b"\3\1" + labels(1, 2, 3) + b"abc", 3, b"\3\1\2\xfe\7abc"),
+        (b"\3\7" + labels(1, 2, 3) + b"abc", 3, None),  # index out of the stack
+        (b"\4\0" + labels(1, 2, 3) + b"abc", 3, b"\4\0\4\4\7abc"),
+        (b"\5\0" + labels(1) + b"\0\0\xff", 1, b"\5\0" + labels(1) + b"\0\1\0"),
+        (b"\6\0" + labels(1, 2, 3) + b"abc", 3, b"\6\0\2\4abc"),
+        (b"\7\0" + labels(1, 2, 3, 4) + b"abc", 4, b"\7\0\x09abc"),
+        (b"\x09\x08X" + labels(1) + b"abc", 1, b"\x09\x08" + labels(1) + b"abc"),  # advance
+        (b"\x09\x03X" + labels(1) + b"abc", 102, None),  # not whole bytes
+        (b"\x09\xf8X", 101, None),
+    ],
+)
 def test_stacks(stacks: Switch, data: bytes, port: int, out: bytes | None) -> None:
     assert stacks.process(0, data) == [(port, data if out is None else out)]

@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from testbed.softswitch import Program, SoftSwitchError, Switch, Table
 
-KINDS = {"exact_t": 0, "lpm_t": 1, "lpm12_t": 2, "ternary_t": 3, "range_t": 4, "optional_t": 5,
-         "huge_t": 6, "slice_t": 7}
+KINDS = {
+    "exact_t": 0,
+    "lpm_t": 1,
+    "lpm12_t": 2,
+    "ternary_t": 3,
+    "range_t": 4,
+    "optional_t": 5,
+    "huge_t": 6,
+    "slice_t": 7,
+}
 FULL32 = (1 << 32) - 1
 
 
@@ -23,11 +31,23 @@ def sw(load: Callable[..., Program]) -> Switch:
     return Switch(load("matching"))
 
 
-def verdict(sw: Switch, table: str, a: int = 0, b: int = 0, c: int = 0, d: int = 0,
-            wide: int = 0, huge: int = 0) -> int:
+def verdict(
+    sw: Switch,
+    table: str,
+    a: int = 0,
+    b: int = 0,
+    c: int = 0,
+    d: int = 0,
+    wide: int = 0,
+    huge: int = 0,
+) -> int:
     """Value the table's action set, or the table's number when it missed."""
-    data = struct.pack(">IIH", a, b, c << 4 | d) + wide.to_bytes(13, "big") \
-        + huge.to_bytes(20, "big") + bytes([KINDS[table]])
+    data = (
+        struct.pack(">IIH", a, b, c << 4 | d)
+        + wide.to_bytes(13, "big")
+        + huge.to_bytes(20, "big")
+        + bytes([KINDS[table]])
+    )
     [(_, out)] = sw.process(0, data)
     return out[-1]
 
@@ -100,18 +120,21 @@ def test_lpm_against_a_model(load: Callable[..., Program], data: st.DataObject) 
         t.add([d, (v, plen)] if table == "lpm_t" else [(v, plen)], "set", [10 + i])
     probes = [data.draw(value) for _ in range(5)] + [v for v, _, _ in entries]
     for probe in probes:
-        hits = [(plen, x) for (v, plen, d), x in entries.items()
-                if d == 0 and (probe ^ v) >> (width - plen) == 0]
+        hits = [
+            (plen, x)
+            for (v, plen, d), x in entries.items()
+            if d == 0 and (probe ^ v) >> (width - plen) == 0
+        ]
         expected = max(hits)[1] if hits else KINDS[table]
-        got = (verdict(sw, table, a=probe) if table == "lpm_t"
-               else verdict(sw, table, c=probe))
+        got = verdict(sw, table, a=probe) if table == "lpm_t" else verdict(sw, table, c=probe)
         assert got == expected
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
-def test_ternary_and_range_against_a_model(load: Callable[..., Program],
-                                           data: st.DataObject) -> None:
+def test_ternary_and_range_against_a_model(
+    load: Callable[..., Program], data: st.DataObject
+) -> None:
     sw = Switch(load("matching"))
     small = st.integers(0, 7)
     model: list[tuple[int, int, Any, Any, Any, int]] = []
@@ -140,10 +163,9 @@ def test_ternary_and_range_against_a_model(load: Callable[..., Program],
                 hits = []
                 for p, h, ma, mc, mx, value in model:
                     if name == "ternary_t":
-                        ok = (a & ma[1] == ma[0] and c & mc[1] == mc[0] and x == mx)
+                        ok = a & ma[1] == ma[0] and c & mc[1] == mc[0] and x == mx
                     else:
-                        ok = (ma[0] <= a <= ma[1] and mc[0] <= c <= mc[1]
-                              and x & mx[1] == mx[0])
+                        ok = ma[0] <= a <= ma[1] and mc[0] <= c <= mc[1] and x & mx[1] == mx[0]
                     if ok:
                         hits.append((p, h, value))
                 expected = min(hits)[2] if hits else KINDS[name]
