@@ -1,13 +1,31 @@
-"""What the controller needs of a switch, whatever carries it: in process today."""
+"""What the controller needs of a switch, whatever carries it: in process, or over the wire.
+
+A switch in process gives live views of its registers and needs no batches. One that is reached over
+the wire (`testbed.control.remote`) is a `RemoteControl` as well; the functions here do the right
+thing for both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy.typing as npt
 
-__all__ = ["ActionProfileControl", "SwitchControl", "TableControl"]
+__all__ = [
+    "ActionProfileControl",
+    "RemoteControl",
+    "SwitchControl",
+    "TableControl",
+    "batch",
+    "for_each",
+    "read_registers",
+    "reset_registers",
+]
+
+T = TypeVar("T")
 
 
 class TableControl(Protocol):
@@ -46,3 +64,65 @@ class SwitchControl(Protocol):
     def register(self, name: str) -> npt.NDArray[Any]: ...
 
     def digests(self, ack: bool = True) -> dict[str, npt.NDArray[Any]]: ...
+
+
+@runtime_checkable
+class RemoteControl(Protocol):
+    """What a switch over the wire has besides."""
+
+    def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]: ...
+
+    def reset_registers(
+        self, names: Sequence[str], start: int = 0, stop: int | None = None
+    ) -> None: ...
+
+    def begin_batch(self) -> None: ...
+
+    def flush_batch(self, stage: int) -> None: ...
+
+
+BATCH_STAGES = 3
+
+
+def for_each(controls: Iterable[SwitchControl], work: Callable[[Any], T]) -> list[T]:
+    """``work`` on each switch, in order; over the wire on all at once."""
+    every = list(controls)
+    if not any(isinstance(control, RemoteControl) for control in every):
+        return [work(control) for control in every]
+    with ThreadPoolExecutor(min(32, len(every))) as pool:
+        return list(pool.map(work, every))
+
+
+@contextmanager
+def batch(controls: Iterable[SwitchControl]) -> Iterator[None]:
+    """Collect writes to switches over the wire and send them together at the end.
+
+    What makes an upstream count comes last of all switches' writes, and what ends it first, so that
+    no packet is counted upstream alone; otherwise a switch's writes keep their order.
+    """
+    remote = [control for control in controls if isinstance(control, RemoteControl)]
+    for control in remote:
+        control.begin_batch()
+    try:
+        yield
+    finally:
+        for stage in range(BATCH_STAGES):
+            for_each(remote, lambda control, stage=stage: control.flush_batch(stage))  # type: ignore[arg-type]
+
+
+def read_registers(control: SwitchControl, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Whole register arrays by name; views where the switch is in this process."""
+    if isinstance(control, RemoteControl):
+        return control.read_registers(names)
+    return {name: control.register(name) for name in names}
+
+
+def reset_registers(
+    control: SwitchControl, names: Sequence[str], start: int = 0, stop: int | None = None
+) -> None:
+    """Set elements ``start`` to ``stop - 1`` of each array to zero."""
+    if isinstance(control, RemoteControl):
+        control.reset_registers(names, start, stop)
+        return
+    for name in names:
+        control.register(name)[start:stop] = 0
