@@ -11,9 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from google.rpc import status_pb2
-from p4.v1 import p4runtime_pb2
-
+from .p4messages import p4runtime_pb2, status_pb2
 from .p4values import (
     ALREADY_EXISTS,
     FAILED_PRECONDITION,

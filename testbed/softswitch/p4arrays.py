@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from p4.v1 import p4runtime_pb2
 
 from .p4config import ArrayConfig
+from .p4messages import p4runtime_pb2
 from .p4tables import fill_counter
 from .p4values import INVALID_ARGUMENT, OUT_OF_RANGE, UNIMPLEMENTED, P4Error, decode, encode
 from .ports import Ports

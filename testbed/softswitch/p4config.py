@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from p4.config.v1 import p4info_pb2
-
 from .bmv2json import TableDef
 from .errors import SoftSwitchError, UnsupportedProgram
+from .p4messages import p4info_pb2
 from .p4values import INVALID_ARGUMENT, UNIMPLEMENTED, P4Error
 from .program import Program
 
@@ -126,15 +125,16 @@ class PipelineConfig:
 
     @staticmethod
     def _compile(device_config: bytes) -> Program:
-        try:
-            with tempfile.NamedTemporaryFile(suffix=".json") as file:
-                Path(file.name).write_bytes(device_config)
-                return Program.load(file.name)
-        except UnsupportedProgram as e:
-            raise P4Error(UNIMPLEMENTED, str(e)) from None
-        except SoftSwitchError as e:
-            message = str(e).replace(file.name, "p4_device_config")
-            raise P4Error(INVALID_ARGUMENT, message) from None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "p4_device_config")
+            path.write_bytes(device_config)
+            try:
+                return Program.load(path)
+            except UnsupportedProgram as e:
+                raise P4Error(UNIMPLEMENTED, str(e)) from None
+            except SoftSwitchError as e:
+                message = str(e).replace(str(path), path.name)
+                raise P4Error(INVALID_ARGUMENT, message) from None
 
     def same_as(self, other: PipelineConfig) -> bool:
         """Whether another configuration runs the same program under the same ids."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
-from p4.v1 import p4runtime_pb2
 
 from .p4config import DigestConfig
+from .p4messages import p4runtime_pb2
 from .p4values import ALREADY_EXISTS, INVALID_ARGUMENT, NOT_FOUND, P4Error, encode
 from .ports import Ports
 from .switch import Switch

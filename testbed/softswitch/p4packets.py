@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4.v1 import p4runtime_pb2
-
+from .p4messages import p4runtime_pb2
 from .p4values import INVALID_ARGUMENT, P4Error, decode, encode
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from p4.v1 import p4runtime_pb2
-
 from .p4config import ActionConfig, PipelineConfig, ProfileConfig
+from .p4messages import p4runtime_pb2
 from .p4values import (
     ALREADY_EXISTS,
     FAILED_PRECONDITION,

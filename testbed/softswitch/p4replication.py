@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4.v1 import p4runtime_pb2
-
 from .errors import SoftSwitchError
+from .p4messages import p4runtime_pb2
 from .p4values import (
     ALREADY_EXISTS,
     INVALID_ARGUMENT,

@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 import grpc
-from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
+from p4.v1 import p4runtime_pb2_grpc
 
 from .arbitration import Arbitration, Controller
 from .errors import SoftSwitchError
 from .p4config import PipelineConfig
+from .p4messages import p4runtime_pb2
 from .p4values import (
     FAILED_PRECONDITION,
     INVALID_ARGUMENT,

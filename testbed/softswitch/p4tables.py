@@ -7,10 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from p4.config.v1 import p4info_pb2
-from p4.v1 import p4runtime_pb2
-
 from .p4config import MATCH, FieldConfig, PipelineConfig, TableConfig
+from .p4messages import p4info_pb2, p4runtime_pb2
 from .p4profiles import Member, ProfileState, program_order, read_action, write_action
 from .p4values import (
     ALREADY_EXISTS,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from google.protobuf import any_pb2
-from google.rpc import code_pb2, status_pb2
-from p4.v1 import p4runtime_pb2
+from .p4messages import any_pb2, code_pb2, p4runtime_pb2, status_pb2
 
 OK = code_pb2.OK
 ALREADY_EXISTS = code_pb2.ALREADY_EXISTS
@@ -45,7 +44,7 @@ def decode(data: bytes, width: int, what: str) -> int:
     return value
 
 
-def batch_status(errors: Sequence[P4Error | None]) -> status_pb2.Status:
+def batch_status(errors: Sequence[P4Error | None]) -> Any:
     """The status of a Write of which some updates failed: one p4.v1.Error for each update."""
     failed = sum(e is not None for e in errors)
     status = status_pb2.Status(code=UNKNOWN, message=f"{failed} of {len(errors)} updates failed")

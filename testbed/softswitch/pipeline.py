@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from p4.v1 import p4runtime_pb2
-
 from . import p4arrays
 from .errors import SoftSwitchError
 from .p4arrays import only_modify
 from .p4config import PipelineConfig
 from .p4digests import Digests
+from .p4messages import p4runtime_pb2
 from .p4packets import ControllerHeader
 from .p4profiles import ProfileState
 from .p4replication import Replication

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from ctypes import c_int, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from .build import build
 from .codegen import fragment
@@ -41,8 +40,11 @@ class PortCounters:
     tx_dropped: int
 
 
+COUNTERS = tuple(PortCounters.__dataclass_fields__)
+
+
 class _Counters(ctypes.Structure):
-    _fields_ = [(name, c_uint64) for name in PortCounters.__dataclass_fields__]
+    _fields_ = [(name, c_uint64) for name in COUNTERS]
 
 
 @lru_cache(maxsize=1)
@@ -154,8 +156,7 @@ class Ports:
         for place, port in enumerate(self.ports):
             c = _Counters()
             self._lib.pp_read(self._handle, place, ctypes.byref(c))
-            values: Any = [getattr(c, name) for name, _ in _Counters._fields_]
-            out[port.number] = PortCounters(*values)
+            out[port.number] = PortCounters(*(getattr(c, n) for n in COUNTERS))
         return out
 
     def totals(self) -> dict[str, int]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from google.protobuf import text_format
 from google.protobuf.text_format import ParseError
-from p4.config.v1 import p4info_pb2
 
 from .errors import SoftSwitchError
 from .p4config import PipelineConfig
+from .p4messages import p4info_pb2
 from .p4runtime import Device
 from .p4values import P4Error
 from .pipeline import Pipeline

@@ -11,6 +11,7 @@ import hashlib
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -244,8 +245,6 @@ class ThriftServer:
         with self._lock:
             connections = list(self._connections)
         for c in [self._socket, *connections]:
-            try:
+            with suppress(OSError):
                 c.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
         self._socket.close()
