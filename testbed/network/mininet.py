@@ -265,7 +265,8 @@ class MininetNetwork:
         if self.backend == "bmv2":
             program = ["simple_switch_grpc", "-L", "warn", "--log-console"]
         else:
-            program = [sys.executable, "-m", _SOFT_SWITCH]
+            program = [sys.executable, "-m", "testbed.network.switch_process"]
+            program += ["--seed", str(_seed(self._seed, switch))]
         command = ["mnexec", "-a", str(self._pid(name)), *program, "--no-p4"]
         for port, interface in self._nodes[name].intfs.items():
             command += ["-i", f"{port}@{interface}"]
@@ -524,6 +525,10 @@ def _connect_unix(path: Path) -> socket.socket:
         s.close()
         raise
     return s
+
+
+def _seed(seed: int, switch: int) -> int:
+    return int(np.random.SeedSequence([seed, switch]).generate_state(1, np.uint64)[0])
 
 
 def _ip(address: int | np.integer) -> str:
