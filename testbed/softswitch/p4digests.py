@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .p4config import DigestConfig
-from .p4messages import p4runtime_pb2
+from .p4messages import p4data_pb2, p4runtime_pb2
 from .p4values import ALREADY_EXISTS, INVALID_ARGUMENT, NOT_FOUND, P4Error, encode
 from .ports import Ports
 from .switch import Switch
@@ -160,7 +160,7 @@ class Digests:
 
 
 def _data(config: DigestConfig, values: list[int]) -> Any:
-    data = p4runtime_pb2.P4Data()
+    data = p4data_pb2.P4Data()
     if config.shape == "bitstring":
         data.bitstring = encode(values[0])
         return data

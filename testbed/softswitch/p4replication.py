@@ -34,8 +34,6 @@ class Replication:
     def _copies(replicas: Any, what: str) -> list[tuple[int, int]]:
         out: list[tuple[int, int]] = []
         for r in replicas:
-            if r.backup_replicas:
-                raise P4Error(UNIMPLEMENTED, f"{what}: backup replicas are not supported")
             port = int.from_bytes(r.port, "big") if r.port else r.egress_port
             if port > 511 or r.instance > 0xFFFF:
                 raise P4Error(

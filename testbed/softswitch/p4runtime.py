@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
@@ -17,6 +18,7 @@ from .p4config import PipelineConfig
 from .p4messages import p4runtime_pb2
 from .p4values import (
     FAILED_PRECONDITION,
+    INTERNAL,
     INVALID_ARGUMENT,
     NOT_FOUND,
     PERMISSION_DENIED,
@@ -25,7 +27,7 @@ from .p4values import (
     batch_status,
 )
 from .pipeline import Pipeline
-from .ports import PACKET, WAKE, Ports
+from .ports import PACKET, Ports
 
 API_VERSION = "1.4.1"
 PAUSE = 0.001  # between two looks at the digests
@@ -86,17 +88,23 @@ class Device:
         due: float | None = None
         while not self._stop.is_set():
             news = self.ports.wait(due)
-            if news & WAKE and self._stop.is_set():
+            if self._stop.is_set():
                 return
-            with self.lock:
-                if self.pipeline is None:
-                    due = None
-                    continue
-                if news & PACKET:
-                    while (data := self.ports.take()) is not None:
-                        self._send(packet=self.pipeline.packet_in.unpack(data))
-                due = self.pipeline.digests.poll(lambda m: self._send(digest=m))
+            try:
+                with self.lock:
+                    due = self._serve_news(news)
+            except Exception:  # a defect here must not end the service
+                due = None
+                traceback.print_exc()
             time.sleep(PAUSE)
+
+    def _serve_news(self, news: int) -> float | None:
+        if self.pipeline is None:
+            return None
+        if news & PACKET:
+            while (data := self.ports.take()) is not None:
+                self._send(packet=self.pipeline.packet_in.unpack(data))
+        return self.pipeline.digests.poll(lambda m: self._send(digest=m))
 
     def look(self) -> None:
         """Have the digests looked at, after their configuration may have changed."""
@@ -222,6 +230,8 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             pipeline.write(update)
         except P4Error as e:
             return e
+        except Exception as e:  # a defect here must not stop the rest of the batch
+            return P4Error(INTERNAL, f"{type(e).__name__}: {e}".splitlines()[0])
         return None
 
     def Read(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:

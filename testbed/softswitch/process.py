@@ -134,6 +134,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes; gives the exit status."""
     signals = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # before any thread is made
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
     from .errors import SoftSwitchError
     from .ports import Port
 
