@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
@@ -132,20 +133,29 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes; gives the exit status."""
-    signals = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # before any thread is made
+    ended = _signal_socket()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
     from .errors import SoftSwitchError
     from .ports import Port
 
     try:
-        return _serve(options, [Port(*i) for i in options.interface], signals)
+        return _serve(options, [Port(*i) for i in options.interface], ended)
     except SoftSwitchError as e:
         print(f"{NAME}: {e}", file=sys.stderr)
         return 1
 
 
-def _serve(options: argparse.Namespace, ports: list[Port], signals: set[signal.Signals]) -> int:
+def _signal_socket() -> socket.socket:
+    """A socket that gets a byte when SIGTERM or SIGINT comes, whatever thread it comes to."""
+    ended, written = socket.socketpair()
+    written.setblocking(False)
+    signal.set_wakeup_fd(written.detach())
+    for s in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(s, lambda *_: None)
+    return ended
+
+
+def _serve(options: argparse.Namespace, ports: list[Port], ended: socket.socket) -> int:
     from .p4runtime import Device, Server
     from .ports import Ports
     from .startup import start_program
@@ -162,7 +172,7 @@ def _serve(options: argparse.Namespace, ports: list[Port], signals: set[signal.S
         f"127.0.0.1:{server.port}, Thrift on 127.0.0.1:{thrift.port}",
         flush=True,
     )
-    signal.sigwait(signals)
+    ended.recv(1)
     thrift.stop()
     server.stop()
     device.close()

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 JSON = ROOT / "p4" / "build" / "canary.json"
 P4INFO = ROOT / "p4" / "build" / "canary.p4info.txtpb"
 PROGRAMS = ROOT / "tests" / "softswitch" / "programs"
-READY = re.compile(r"device \d+, \d+ ports, P4Runtime on (127.0.0.1:\d+), Thrift on 127.0.0.1:(\d+)")
+READY = re.compile(r"P4Runtime on (127.0.0.1:\d+), Thrift on 127.0.0.1:(\d+)")
 SET = p4runtime_pb2.SetForwardingPipelineConfigRequest
 KINDS = {"insert": 1, "modify": 2, "delete": 3}
 
@@ -36,10 +36,25 @@ class Process:
 
     def __init__(self, *arguments: str, target: tuple[str, ...] = (), prefix: tuple[str, ...] = ()):
         self.popen = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "testbed.softswitch.process", "--thrift-port", "0",
-             *arguments, "--", "--grpc-server-addr", "127.0.0.1:0", *target],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)})
+            [
+                *prefix,
+                sys.executable,
+                "-m",
+                "testbed.softswitch.process",
+                "--thrift-port",
+                "0",
+                *arguments,
+                "--",
+                "--grpc-server-addr",
+                "127.0.0.1:0",
+                *target,
+            ],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
         assert self.popen.stdout
         line = self.popen.stdout.readline()
         match = READY.search(line)
@@ -79,8 +94,9 @@ class Refused(Exception):
 class Client:
     """A controller of one device."""
 
-    def __init__(self, address: str, device: int = 0, election: int = 1, role: str = "",
-                 connect: bool = True) -> None:
+    def __init__(
+        self, address: str, device: int = 0, election: int = 1, role: str = "", connect: bool = True
+    ) -> None:
         self.channel = grpc.insecure_channel(address)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         self.device, self.election, self.role = device, election, role
@@ -145,8 +161,13 @@ class Client:
             request.election_id.low = self.election
         return request
 
-    def configure(self, action: str = "VERIFY_AND_COMMIT", info: Any = None,
-                  code: bytes | None = None, cookie: int | None = None) -> None:
+    def configure(
+        self,
+        action: str = "VERIFY_AND_COMMIT",
+        info: Any = None,
+        code: bytes | None = None,
+        cookie: int | None = None,
+    ) -> None:
         r = self._request(SET(action=SET.Action.Value(action)))
         r.config.p4info.CopyFrom(self.info if info is None else info)
         r.config.p4_device_config = JSON.read_bytes() if code is None else code
@@ -163,7 +184,8 @@ class Client:
         try:
             self.stub.Write(r)
         except grpc.RpcError as e:
-            metadata = dict(e.trailing_metadata())  # pyright: ignore[reportAttributeAccessIssue]
+            call: Any = e
+            metadata = dict(call.trailing_metadata())
             if "grpc-status-details-bin" not in metadata:
                 raise
             status = status_pb2.Status.FromString(metadata["grpc-status-details-bin"])
@@ -191,8 +213,14 @@ class Client:
             out.params.add(param_id=p.id, value=v.to_bytes((p.bitwidth + 7) // 8, "big"))
         return out
 
-    def entry(self, table: str, match: dict[str, Any], action: str = "", values: Any = (),
-              priority: int = 0) -> Any:
+    def entry(
+        self,
+        table: str,
+        match: dict[str, Any],
+        action: str = "",
+        values: Any = (),
+        priority: int = 0,
+    ) -> Any:
         """Entity of a table entry; int exact, (value, n) lpm or the pair the field takes."""
         t = next(t for t in self.info.tables if t.preamble.name == table)
         e = p4runtime_pb2.Entity()
@@ -216,10 +244,15 @@ class Client:
             out.action.action.CopyFrom(self.action(action, *values))
         return e
 
-    def route(self, address: int, n: int, port: int, mac: int = 0x020000000001,
-              action: str = "deliver") -> Any:
-        return self.entry("CanaryIngress.routing.routes", {"hdr.ipv4.dst_ip": (address, n)},
-                          f"CanaryIngress.routing.{action}", (port, mac))
+    def route(
+        self, address: int, n: int, port: int, mac: int = 0x020000000001, action: str = "deliver"
+    ) -> Any:
+        return self.entry(
+            "CanaryIngress.routing.routes",
+            {"hdr.ipv4.dst_ip": (address, n)},
+            f"CanaryIngress.routing.{action}",
+            (port, mac),
+        )
 
 
 def eventually(what: Any, timeout: float = 5) -> None:
@@ -228,5 +261,3 @@ def eventually(what: Any, timeout: float = 5) -> None:
     while not what():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)
-
-

@@ -12,8 +12,14 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def udp(dst: int = 0x0A000002, sport: int = 1000, path_bf: int | None = None, size: int = 40,
-        ttl: int = 64, src: int = 0x0A000001) -> bytes:
+def udp(
+    dst: int = 0x0A000002,
+    sport: int = 1000,
+    path_bf: int | None = None,
+    size: int = 40,
+    ttl: int = 64,
+    src: int = 0x0A000001,
+) -> bytes:
     """Ethernet, the shim when there is a pathBF, IPv4, UDP; ``size`` bytes after Ethernet."""
     head = struct.pack(">BBHHHBBHII", 0x45, 0, size, 0, 0, ttl, 17, 0, src, dst)
     ip = head[:10] + struct.pack(">H", checksum(head)) + head[12:]

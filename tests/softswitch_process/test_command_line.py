@@ -19,31 +19,40 @@ from tests.softswitch_process.frames import udp
 
 
 def run(*arguments: str) -> tuple[int, list[str]]:
-    done = subprocess.run([sys.executable, "-m", "testbed.softswitch.process", *arguments],
-                          cwd=ROOT, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed.softswitch.process", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
     assert not done.stdout
     return done.returncode, done.stderr.splitlines()
 
 
-@pytest.mark.parametrize(("arguments", "word"), [
-    (["--no-p4", "--log-console"], "--log-console"),
-    (["--no-p4", "--devic", "1"], "--devic"),
-    (["--no-p4", "-i", "eth0"], "eth0"),
-    (["--no-p4", "-i", "x@eth0"], "x@eth0"),
-    (["--no-p4", "-i", "511@eth0"], "511@eth0"),
-    (["--no-p4", "-i", "1@a", "-i", "1@b"], "port 1 is there twice"),
-    (["--no-p4", "-i", "1@a", "--", "--cpu-port", "1"], "port 1 is there twice"),
-    (["--no-p4", "--device-id", "-1"], "-1"),
-    (["--no-p4", "--thrift-port", "66000"], "66000"),
-    (["--no-p4", "--", "--grpc-server-addr", "0.0.0.0:1"], "loopback only"),
-    (["--no-p4", "--", "--grpc-server-addr", "9559"], "HOST:PORT"),
-    (["--no-p4", "--", "--cpu-port", "511"], "511"),
-    (["--no-p4", "--", "--device-id", "1"], "--device-id"),
-    (["--no-p4", "x.json"], "--no-p4"),
-    ([], "--no-p4"),
-])
-def test_bad_command_lines(arguments: list[str], word: str,
-                           capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--no-p4", "--log-console"], "--log-console"),
+        (["--no-p4", "--devic", "1"], "--devic"),
+        (["--no-p4", "-i", "eth0"], "eth0"),
+        (["--no-p4", "-i", "x@eth0"], "x@eth0"),
+        (["--no-p4", "-i", "511@eth0"], "511@eth0"),
+        (["--no-p4", "-i", "1@a", "-i", "1@b"], "port 1 is there twice"),
+        (["--no-p4", "-i", "1@a", "--", "--cpu-port", "1"], "port 1 is there twice"),
+        (["--no-p4", "--device-id", "-1"], "-1"),
+        (["--no-p4", "--thrift-port", "66000"], "66000"),
+        (["--no-p4", "--", "--grpc-server-addr", "0.0.0.0:1"], "loopback only"),
+        (["--no-p4", "--", "--grpc-server-addr", "9559"], "HOST:PORT"),
+        (["--no-p4", "--", "--cpu-port", "511"], "511"),
+        (["--no-p4", "--", "--device-id", "1"], "--device-id"),
+        (["--no-p4", "x.json"], "--no-p4"),
+        ([], "--no-p4"),
+    ],
+)
+def test_bad_command_lines(
+    arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as e:
         main(arguments)
     lines = capsys.readouterr().err.splitlines()
@@ -59,19 +68,19 @@ def test_what_cannot_be_started(tmp_path: Path) -> None:
     with Process("--no-p4") as p:
         busy = ["--", "--grpc-server-addr", p.grpc]
         for arguments, word in (
-                ([str(tmp_path / "none.json")], "none.json"),
-                ([str(P4INFO)], "not JSON"),
-                (["--no-p4", "--thrift-port", "0", *busy], p.grpc),
-                (["--no-p4", "--thrift-port", str(p.thrift)], str(p.thrift)),
-                (["--no-p4", "-i", "1@none0"], "none0")):
+            ([str(tmp_path / "none.json")], "none.json"),
+            ([str(P4INFO)], "not JSON"),
+            (["--no-p4", "--thrift-port", "0", *busy], p.grpc),
+            (["--no-p4", "--thrift-port", str(p.thrift)], str(p.thrift)),
+            (["--no-p4", "-i", "1@none0"], "none0"),
+        ):
             status, lines = run(*arguments)
             assert status == 1 and len(lines) == 1 and word in lines[0], lines
 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_quickly(which: signal.Signals) -> None:
-    with Process("--no-p4") as p, Client(p.grpc), \
-            socket.create_connection(("127.0.0.1", p.thrift)):
+    with Process("--no-p4") as p, Client(p.grpc), socket.create_connection(("127.0.0.1", p.thrift)):
         start = time.monotonic()
         p.popen.send_signal(which)
         _, errors = p.popen.communicate(timeout=5)
@@ -101,10 +110,22 @@ def test_only_loopback_is_listened_on() -> None:
 
 def test_seed_decides_the_dice() -> None:
     def drops(*arguments: str) -> int:
-        with Process(str(JSON), *arguments, target=("--cpu-port", "100")) as p, \
-                Client(p.grpc, device=int(arguments[1])) as c:
-            c.write(("insert", c.entry("CanaryIngress.fault.faults", {"port": 100},
-                                       "CanaryIngress.fault.lossy", (1 << 31,), 1)))
+        with (
+            Process(str(JSON), *arguments, target=("--cpu-port", "100")) as p,
+            Client(p.grpc, device=int(arguments[1])) as c,
+        ):
+            c.write(
+                (
+                    "insert",
+                    c.entry(
+                        "CanaryIngress.fault.faults",
+                        {"port": 100},
+                        "CanaryIngress.fault.lossy",
+                        (1 << 31,),
+                        1,
+                    ),
+                )
+            )
             c.write(("insert", c.route(0x0A000000, 8, 100)))
             for i in range(24):
                 c.send(packet=p4runtime_pb2.PacketOut(payload=udp(sport=i)))
@@ -116,6 +137,7 @@ def test_seed_decides_the_dice() -> None:
                     seen |= 1 << int.from_bytes(payload[34:36], "big")
             except queue.Empty:
                 return seen
+
     first = drops("--device-id", "1", "--seed", "7")
     assert first and first == drops("--device-id", "2", "--seed", "7")
     assert first != drops("--device-id", "2")

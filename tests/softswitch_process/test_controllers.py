@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
@@ -14,15 +15,12 @@ Connect = Callable[..., Client]
 ROUTES = "CanaryIngress.routing.routes"
 
 
-def code_of(e: pytest.ExceptionInfo[grpc.RpcError]) -> grpc.StatusCode:
-    return e.value.code()  # pyright: ignore[reportAttributeAccessIssue]
-
-
 def refused(code: grpc.StatusCode, call: Callable[[], object]) -> str:
     with pytest.raises(grpc.RpcError) as e:
         call()
-    assert code_of(e) == code
-    return e.value.details()  # pyright: ignore[reportAttributeAccessIssue]
+    error: Any = e.value
+    assert error.code() == code
+    return error.details()
 
 
 def test_highest_election_id_is_primary(connect: Connect) -> None:
@@ -33,8 +31,10 @@ def test_highest_election_id_is_primary(connect: Connect) -> None:
     assert (news.status.code, news.election_id.low) == (code_pb2.ALREADY_EXISTS, 9)
     high.configure()
     assert "not primary" in refused(grpc.StatusCode.PERMISSION_DENIED, low.configure)
-    refused(grpc.StatusCode.PERMISSION_DENIED,
-            lambda: low.write(("insert", low.route(0x0A000000, 8, 1))))
+    refused(
+        grpc.StatusCode.PERMISSION_DENIED,
+        lambda: low.write(("insert", low.route(0x0A000000, 8, 1))),
+    )
     high.write(("insert", high.route(0x0A000000, 8, 1)))
     assert len(low.read(table_entry=p4runtime_pb2.TableEntry())) == 1  # a backup may read
     high.close()
@@ -51,8 +51,11 @@ def test_election_ids_change_and_collide(connect: Connect) -> None:
     assert a.receive("arbitration").status.code == code_pb2.ALREADY_EXISTS
     c = connect(connect=False, election=6)
     c.stream()
-    c.send(arbitration=p4runtime_pb2.MasterArbitrationUpdate(
-        device_id=0, election_id=p4runtime_pb2.Uint128(low=6)))
+    c.send(
+        arbitration=p4runtime_pb2.MasterArbitrationUpdate(
+            device_id=0, election_id=p4runtime_pb2.Uint128(low=6)
+        )
+    )
     assert c.receive().code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -65,8 +68,11 @@ def test_roles_have_their_own_primary(connect: Connect) -> None:
     assert (a.place, b.place) == (code_pb2.OK, code_pb2.OK)
     b.device = 0
     b.role = "other"
-    b.send(arbitration=p4runtime_pb2.MasterArbitrationUpdate(
-        device_id=0, role=p4runtime_pb2.Role(name="other")))
+    b.send(
+        arbitration=p4runtime_pb2.MasterArbitrationUpdate(
+            device_id=0, role=p4runtime_pb2.Role(name="other")
+        )
+    )
     assert b.receive("arbitration").code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
@@ -87,10 +93,13 @@ def test_wrong_device_and_order(connect: Connect) -> None:
 
 def test_before_a_pipeline_is_set() -> None:
     with Process("--no-p4", "--device-id", "4") as p, Client(p.grpc, device=4) as c:
-        for call in (lambda: c.read(table_entry=p4runtime_pb2.TableEntry()),
-                     lambda: c.write(("insert", c.route(0, 8, 1))),
-                     lambda: c.stub.GetForwardingPipelineConfig(
-                         p4runtime_pb2.GetForwardingPipelineConfigRequest(device_id=4))):
+        for call in (
+            lambda: c.read(table_entry=p4runtime_pb2.TableEntry()),
+            lambda: c.write(("insert", c.route(0, 8, 1))),
+            lambda: c.stub.GetForwardingPipelineConfig(
+                p4runtime_pb2.GetForwardingPipelineConfigRequest(device_id=4)
+            ),
+        ):
             assert "pipeline" in refused(grpc.StatusCode.FAILED_PRECONDITION, call)
 
 
@@ -132,8 +141,10 @@ def test_reconcile_keeps_entries(client: Client) -> None:
     del without.tables[:]
     without.tables.extend(kept)
     info = client.info
-    assert "reconcile" in refused(grpc.StatusCode.INVALID_ARGUMENT, lambda: client.configure(
-        "RECONCILE_AND_COMMIT", info=without))
+    assert "reconcile" in refused(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        lambda: client.configure("RECONCILE_AND_COMMIT", info=without),
+    )
     client.info = info
     assert len(client.read(table_entry=p4runtime_pb2.TableEntry())) == 1
 
@@ -155,8 +166,9 @@ def test_bad_configurations_change_nothing(client: Client) -> None:
 
 
 def test_unsupported_program(client: Client) -> None:
-    code = JSON.read_bytes().replace(b'"meter_arrays" : []',
-                                     b'"meter_arrays" : [{"name": "m", "id": 0}]')
+    code = JSON.read_bytes().replace(
+        b'"meter_arrays" : []', b'"meter_arrays" : [{"name": "m", "id": 0}]'
+    )
     message = refused(grpc.StatusCode.UNIMPLEMENTED, lambda: client.configure(code=code))
     assert "meter" in message and "\n" not in message
 

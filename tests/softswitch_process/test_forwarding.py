@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,8 +52,20 @@ class Wire:
         self.port, self.host = name + "s", name + "h"
         self.socket: socket.socket | None = None
         try:
-            ip("link", "add", self.port, "mtu", "1600", "type", "veth", "peer", "name", self.host,
-               "mtu", "1600")
+            ip(
+                "link",
+                "add",
+                self.port,
+                "mtu",
+                "1600",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                self.host,
+                "mtu",
+                "1600",
+            )
         except (OSError, subprocess.CalledProcessError) as e:
             pytest.skip(f"veth pairs cannot be made: {e}")
         for end in (self.port, self.host):
@@ -107,7 +120,7 @@ def test_forwarding_and_counting(wires: Callable[[int], list[Wire]]) -> None:
         frame = udp(size=1500)
         source.send(frame)
         out = sink.recv(2000)
-        assert out[:14] == bytes.fromhex("020000000002" "020000000009" "0800")
+        assert out[:14] == bytes.fromhex("0200000000020200000000090800")
         assert out[22] == 63 and out[26:] == frame[26:] and len(out) == 1514
         c.write(("modify", c.route(0x0A000000, 8, 1)))  # tables change under traffic
         source.send(frame)
@@ -126,8 +139,14 @@ def test_nothing_is_lost_at_a_moderate_rate(wires: Callable[[int], list[Wire]]) 
     with Process("--no-p4", *attach([a, b])) as p, Client(p.grpc) as c:
         c.configure()
         c.write(("insert", c.route(0x0A000000, 8, 2)))
-        c.write(("insert", c.entry("CanaryEgress.fault.faults", {"port": 2},
-                                   "CanaryEgress.fault.healthy", (), 1)))
+        c.write(
+            (
+                "insert",
+                c.entry(
+                    "CanaryEgress.fault.faults", {"port": 2}, "CanaryEgress.fault.healthy", (), 1
+                ),
+            )
+        )
         sink.settimeout(1)
         got = []
         frame = udp(size=100)
@@ -142,9 +161,13 @@ def test_nothing_is_lost_at_a_moderate_rate(wires: Callable[[int], list[Wire]]) 
         except TimeoutError:
             pass
         assert got == list(range(n))  # all of them, in order
-        (counter,) = c.read(direct_counter_entry=p4runtime_pb2.DirectCounterEntry(
-            table_entry=p4runtime_pb2.TableEntry(
-                table_id=c.id("tables", "CanaryEgress.fault.faults"))))
+        (counter,) = c.read(
+            direct_counter_entry=p4runtime_pb2.DirectCounterEntry(
+                table_entry=p4runtime_pb2.TableEntry(
+                    table_id=c.id("tables", "CanaryEgress.fault.faults")
+                )
+            )
+        )
         assert counter.direct_counter_entry.data.packet_count == n
 
 
@@ -175,15 +198,31 @@ def test_clones_and_multicast(wires: Callable[[int], list[Wire]]) -> None:
     w = wires(4)
     sockets = [x.open() for x in w]
     with Process("--no-p4", *attach(w)) as p, copies(p) as c:
-        def entry(**what: object) -> object:
-            return p4runtime_pb2.Entity(packet_replication_engine_entry=(
-                p4runtime_pb2.PacketReplicationEngineEntry(**what)))
-        replicas = [p4runtime_pb2.Replica(egress_port=port, instance=port + 10)
-                    for port in (3, 4)]
-        c.write(("insert", entry(clone_session_entry=p4runtime_pb2.CloneSessionEntry(
-            session_id=5, replicas=replicas, packet_length_bytes=20))),
-            ("insert", entry(multicast_group_entry=p4runtime_pb2.MulticastGroupEntry(
-                multicast_group_id=9, replicas=replicas))))
+
+        def entry(**what: Any) -> Any:
+            return p4runtime_pb2.Entity(
+                packet_replication_engine_entry=(p4runtime_pb2.PacketReplicationEngineEntry(**what))
+            )
+
+        replicas = [p4runtime_pb2.Replica(egress_port=port, instance=port + 10) for port in (3, 4)]
+        c.write(
+            (
+                "insert",
+                entry(
+                    clone_session_entry=p4runtime_pb2.CloneSessionEntry(
+                        session_id=5, replicas=replicas, packet_length_bytes=20
+                    )
+                ),
+            ),
+            (
+                "insert",
+                entry(
+                    multicast_group_entry=p4runtime_pb2.MulticastGroupEntry(
+                        multicast_group_id=9, replicas=replicas
+                    )
+                ),
+            ),
+        )
         sockets[0].send(bytes([1, 0]) + bytes(40))
         assert len(sockets[1].recv(100)) == 42
         for s in sockets[2:]:
@@ -206,8 +245,14 @@ def test_an_interface_that_goes_away(wires: Callable[[int], list[Wire]]) -> None
         source.send(udp())
         assert len(sink.recv(200)) == 54
         ip("link", "set", gone.port, "up")
-        eventually(lambda: "LOWER_UP" in subprocess.run(
-            ["ip", "link", "show", gone.host], capture_output=True, text=True).stdout)
+        eventually(
+            lambda: (
+                "LOWER_UP"
+                in subprocess.run(
+                    ["ip", "link", "show", gone.host], capture_output=True, text=True
+                ).stdout
+            )
+        )
         source.send(udp(dst=0x0B000001))
         assert len(gone.open().recv(200)) == 54
 
@@ -236,21 +281,37 @@ def test_tcp_between_namespaces(wires: Callable[[int], list[Wire]]) -> None:
             except subprocess.CalledProcessError as e:
                 pytest.skip(f"network namespaces cannot be made: {e}")
             ip("link", "set", w.host, "netns", name, "address", f"02:00:00:00:00:0{i}")
-            for words in (["address", "add", f"10.0.0.{i}/24", "dev", w.host],
-                          ["link", "set", w.host, "up", "mtu", "1500"],
-                          ["neighbor", "add", f"10.0.0.{3 - i}", "lladdr",
-                           f"02:00:00:00:00:0{3 - i}", "dev", w.host]):
+            for words in (
+                ["address", "add", f"10.0.0.{i}/24", "dev", w.host],
+                ["link", "set", w.host, "up", "mtu", "1500"],
+                [
+                    "neighbor",
+                    "add",
+                    f"10.0.0.{3 - i}",
+                    "lladdr",
+                    f"02:00:00:00:00:0{3 - i}",
+                    "dev",
+                    w.host,
+                ],
+            ):
                 ip("-n", name, *words)
         with Process("--no-p4", *attach(pair)) as p, Client(p.grpc) as c:
             c.configure()
-            c.write(*[("insert", c.route(0x0A000000 + i, 32, i, 0x020000000000 + i))
-                      for i in (1, 2)])
-            server = subprocess.Popen(["ip", "netns", "exec", names[1], sys.executable, "-c",
-                                       SERVER], stdout=subprocess.PIPE, text=True)
+            c.write(
+                *[("insert", c.route(0x0A000000 + i, 32, i, 0x020000000000 + i)) for i in (1, 2)]
+            )
+            server = subprocess.Popen(
+                ["ip", "netns", "exec", names[1], sys.executable, "-c", SERVER],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             try:
                 assert server.stdout and server.stdout.readline() == "ready\n"
-                subprocess.run(["ip", "netns", "exec", names[0], sys.executable, "-c", SENDER],
-                               check=True, timeout=20)
+                subprocess.run(
+                    ["ip", "netns", "exec", names[0], sys.executable, "-c", SENDER],
+                    check=True,
+                    timeout=20,
+                )
                 assert server.communicate(timeout=10)[0] == "10000000\n"
             finally:
                 server.kill()
@@ -270,14 +331,26 @@ class Bmv2:
         self.thrift, port = free_port(), free_port()
         self.grpc = f"127.0.0.1:{port}"
         self.popen = subprocess.Popen(
-            ["simple_switch_grpc", "--no-p4", "--thrift-port", str(self.thrift),
-             "--notifications-addr", f"ipc:///tmp/softswitch-test-{os.getpid()}g", *arguments,
-             "--", "--grpc-server-addr", self.grpc],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                "simple_switch_grpc",
+                "--no-p4",
+                "--thrift-port",
+                str(self.thrift),
+                "--notifications-addr",
+                f"ipc:///tmp/softswitch-test-{os.getpid()}g",
+                *arguments,
+                "--",
+                "--grpc-server-addr",
+                self.grpc,
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
         def listens() -> bool:
             with socket.socket() as s:
                 return not s.connect_ex(("127.0.0.1", port))
+
         eventually(listens, 15)
 
     def __enter__(self) -> Bmv2:
@@ -288,58 +361,98 @@ class Bmv2:
         self.popen.wait()
 
 
-def entries(c: Client) -> list[tuple[str, object]]:
-    identity = c.entry("CanaryIngress.identity.identity", {}, "CanaryIngress.identity.identify",
-                       (1, 0, 0x00400201, 0x0A0000FE))
+def entries(c: Client) -> list[tuple[str, Any]]:
+    identity = c.entry(
+        "CanaryIngress.identity.identity",
+        {},
+        "CanaryIngress.identity.identify",
+        (1, 0, 0x00400201, 0x0A0000FE),
+    )
     identity.table_entry.is_default_action = True
     ap = c.id("action_profiles", "CanaryIngress.routing.uplink_selector")
-    out: list[tuple[str, object]] = [("modify", identity)]
+    out: list[tuple[str, Any]] = [("modify", identity)]
     for i in (1, 2, 3):
-        out.append(("insert", p4runtime_pb2.Entity(
-            action_profile_member=p4runtime_pb2.ActionProfileMember(
-                action_profile_id=ap, member_id=10 - i,
-                action=c.action("CanaryIngress.routing.forward", i, i)))))
+        out.append(
+            (
+                "insert",
+                p4runtime_pb2.Entity(
+                    action_profile_member=p4runtime_pb2.ActionProfileMember(
+                        action_profile_id=ap,
+                        member_id=10 - i,
+                        action=c.action("CanaryIngress.routing.forward", i, i),
+                    )
+                ),
+            )
+        )
     group = p4runtime_pb2.ActionProfileGroup(action_profile_id=ap, group_id=4)
     for i, weight in ((8, 1), (7, 3), (9, 2)):
         group.members.add(member_id=i, weight=weight)
     uplink = c.entry("CanaryIngress.routing.uplinks", {"upward": 1})
     uplink.table_entry.action.action_profile_group_id = 4
-    out += [("insert", p4runtime_pb2.Entity(action_profile_group=group)), ("insert", uplink),
-            ("insert", c.route(0x0A000000, 24, 3)),
-            ("insert", c.route(0x0A000100, 24, 1, action="forward")),
-            ("insert", c.entry("CanaryIngress.routing.routes", {},
-                               "CanaryIngress.routing.up")),
-            ("insert", c.entry("CanaryIngress.fault.faults", {"port": 1, "src_port": (7, 0xFF)},
-                               "CanaryIngress.fault.blackhole", (), 5))]
+    out += [
+        ("insert", p4runtime_pb2.Entity(action_profile_group=group)),
+        ("insert", uplink),
+        ("insert", c.route(0x0A000000, 24, 3)),
+        ("insert", c.route(0x0A000100, 24, 1, action="forward")),
+        ("insert", c.entry("CanaryIngress.routing.routes", {}, "CanaryIngress.routing.up")),
+        (
+            "insert",
+            c.entry(
+                "CanaryIngress.fault.faults",
+                {"port": 1, "src_port": (7, 0xFF)},
+                "CanaryIngress.fault.blackhole",
+                (),
+                5,
+            ),
+        ),
+    ]
     for sport in range(0, 64, 2):
         flow = 0x0A000001 << 72 | 0x0B000001 << 40 | sport << 24 | 2000 << 8 | 17
-        out.append(("insert", c.entry("CanaryEgress.usm.rules", {"meta.flow_id": flow},
-                                      "CanaryEgress.usm.monitor")))
-        out.append(("insert", c.entry(
-            "CanaryIngress.dsm.rules", {"meta.flow_id": flow, "hdr.shim.path_bf": 5},
-            "CanaryIngress.dsm.monitor")))
+        out.append(
+            (
+                "insert",
+                c.entry(
+                    "CanaryEgress.usm.rules", {"meta.flow_id": flow}, "CanaryEgress.usm.monitor"
+                ),
+            )
+        )
+        out.append(
+            (
+                "insert",
+                c.entry(
+                    "CanaryIngress.dsm.rules",
+                    {"meta.flow_id": flow, "hdr.shim.path_bf": 5},
+                    "CanaryIngress.dsm.monitor",
+                ),
+            )
+        )
     return out
 
 
-def drive(kind: Callable[..., Process | Bmv2], w: list[Wire]) -> tuple[object, object, object]:
+def drive(kind: Callable[..., Process | Bmv2], w: list[Wire]) -> tuple[Any, Any, Any]:
     """What leaves, the registers and the counters after the same packets."""
     sockets = [x.open() for x in w]
     rng = random.Random(5)
-    with kind(*([] if kind is Bmv2 else ["--no-p4"]), *attach(w)) as p, Client(p.grpc) as c, \
-            RegisterClient(p.thrift) as r:
+    with (
+        kind(*([] if kind is Bmv2 else ["--no-p4"]), *attach(w)) as p,
+        Client(p.grpc) as c,
+        RegisterClient(p.thrift) as r,
+    ):
         c.configure()
         c.write(*entries(c))
         seen: list[list[bytes]] = [[], [], []]
         for s in sockets:
             s.settimeout(0.5)
-        sent = 0
-        for _ in range(400):
-            frame = udp(dst=rng.choice([0x0A000005, 0x0A000105, 0x0B000001]),
-                        sport=rng.randrange(64), ttl=rng.choice([64, 17, 16]),
-                        path_bf=rng.choice([None, 5, 6]), size=rng.choice([60, 200]))
+        for n in range(400):
+            frame = udp(
+                dst=rng.choice([0x0A000005, 0x0A000105, 0x0B000001]),
+                sport=rng.randrange(64),
+                ttl=rng.choice([64, 17, 16]),
+                path_bf=rng.choice([None, 5, 6]),
+                size=rng.choice([60, 200]),
+            )
             sockets[0].send(frame)
-            sent += 1
-            if sent % 20 == 0:
+            if n % 20 == 19:
                 time.sleep(0.005)  # BMv2 drops in its queues otherwise
         for s, out in zip(sockets, seen, strict=True):
             try:
@@ -347,27 +460,36 @@ def drive(kind: Callable[..., Process | Bmv2], w: list[Wire]) -> tuple[object, o
                     out.append(s.recv(2000))
             except TimeoutError:
                 pass
-        registers = {x.preamble.name: r.read_all(x.preamble.name).tolist()
-                     for x in c.info.registers if "icmp_window" not in x.preamble.name}
-        counters = [(e.direct_counter_entry.table_entry.table_id,
-                     e.direct_counter_entry.data.packet_count)
-                    for name in ("CanaryIngress.fault.faults", "CanaryEgress.usm.rules",
-                                 "CanaryIngress.dsm.rules")
-                    for e in c.read(direct_counter_entry=p4runtime_pb2.DirectCounterEntry(
-                        table_entry=p4runtime_pb2.TableEntry(table_id=c.id("tables", name))))]
+        registers = {
+            x.preamble.name: r.read_all(x.preamble.name).tolist()
+            for x in c.info.registers
+            if "icmp_window" not in x.preamble.name
+        }
+        counters = [
+            (e.direct_counter_entry.table_entry.table_id, e.direct_counter_entry.data.packet_count)
+            for name in (
+                "CanaryIngress.fault.faults",
+                "CanaryEgress.usm.rules",
+                "CanaryIngress.dsm.rules",
+            )
+            for e in c.read(
+                direct_counter_entry=p4runtime_pb2.DirectCounterEntry(
+                    table_entry=p4runtime_pb2.TableEntry(table_id=c.id("tables", name))
+                )
+            )
+        ]
     return [sorted(x) for x in seen], registers, sorted(counters)
 
 
-@pytest.mark.skipif(not shutil.which("simple_switch_grpc"),
-                    reason="simple_switch_grpc is not on PATH")
+@pytest.mark.skipif(
+    not shutil.which("simple_switch_grpc"), reason="simple_switch_grpc is not on PATH"
+)
 def test_same_as_bmv2(wires: Callable[[int], list[Wire]]) -> None:
     w = wires(3)
     mine, theirs = drive(Process, w), drive(Bmv2, w)
-    assert [len(x) for x in mine[0]] == [len(x) for x in theirs[0]]  # pyright: ignore
+    assert [len(x) for x in mine[0]] == [len(x) for x in theirs[0]]
     assert mine[0] == theirs[0]
-    for name, values in theirs[1].items():  # pyright: ignore
-        assert mine[1][name] == values, name  # pyright: ignore
+    for name, values in theirs[1].items():
+        assert mine[1][name] == values, name
     assert mine[2] == theirs[2]
-    assert max(theirs[1]["CanaryIngress.hashpipe.stage0.flow_id"]) == 2**63 - 1  # pyright: ignore
-
-
+    assert max(theirs[1]["CanaryIngress.hashpipe.stage0.flow_id"]) == 2**63 - 1

@@ -101,12 +101,31 @@ sh.teardown()
 def test_p4runtime_sh() -> None:
     pytest.importorskip("p4runtime_sh")
     from tests.softswitch_process.frames import udp
+
     script = SCRIPT.replace("FRAME", repr(udp(path_bf=5).hex()))
     with Process("--no-p4", "--device-id", "3", target=("--cpu-port", "100")) as p:
-        run = subprocess.run([sys.executable, "-c", script, p.grpc, str(P4INFO), str(JSON)],
-                             capture_output=True, text=True, timeout=40, cwd=ROOT)
+        run = subprocess.run(
+            [sys.executable, "-c", script, p.grpc, str(P4INFO), str(JSON)],
+            capture_output=True,
+            text=True,
+            timeout=40,
+            cwd=ROOT,
+        )
     assert run.returncode == 0, run.stderr[-2000:]
-    got = [line for line in run.stdout.splitlines() if line.split(" ")[0] in (
-        "refused", "entries", "digest", "packets", "counted", "counter", "clone", "version")]
-    assert got == ["refused True", "entries 1", "digest 1", "packets 54", "counted 1", "counter 12",
-                   "clone 1 multicast 1", "entries 0", "version 1.4.1"], run.stdout
+    got = [
+        line
+        for line in run.stdout.splitlines()
+        if line.split(" ")[0]
+        in ("refused", "entries", "digest", "packets", "counted", "counter", "clone", "version")
+    ]
+    assert got == [
+        "refused True",
+        "entries 1",
+        "digest 1",
+        "packets 54",
+        "counted 1",
+        "counter 12",
+        "clone 1 multicast 1",
+        "entries 0",
+        "version 1.4.1",
+    ], run.stdout

@@ -24,21 +24,39 @@ def packet_out(client: Client, frame: bytes) -> None:
 
 
 def digest(client: Client, size: int = 1, timeout_ms: int = 0, ack_ms: int = 60000) -> Any:
-    return p4runtime_pb2.Entity(digest_entry=p4runtime_pb2.DigestEntry(
-        digest_id=client.id("digests", HEAVY), config=p4runtime_pb2.DigestEntry.Config(
-            max_timeout_ns=timeout_ms * 10**6, max_list_size=size, ack_timeout_ns=ack_ms * 10**6)))
+    return p4runtime_pb2.Entity(
+        digest_entry=p4runtime_pb2.DigestEntry(
+            digest_id=client.id("digests", HEAVY),
+            config=p4runtime_pb2.DigestEntry.Config(
+                max_timeout_ns=timeout_ms * 10**6, max_list_size=size, ack_timeout_ns=ack_ms * 10**6
+            ),
+        )
+    )
 
 
 @pytest.fixture
 def monitor(client: Client) -> Client:
     """A switch that reports every packet of the segment 5."""
-    identity = client.entry("CanaryIngress.identity.identity", {},
-                            "CanaryIngress.identity.identify", (1, 0, 0, 0x0A0000FE))
+    identity = client.entry(
+        "CanaryIngress.identity.identity",
+        {},
+        "CanaryIngress.identity.identify",
+        (1, 0, 0, 0x0A0000FE),
+    )
     identity.table_entry.is_default_action = True
-    client.write(("modify", identity), ("insert", client.entry(
-        "CanaryIngress.heavy_hitter.segments",
-        {"hdr.shim.path_bf": 5, "meta.hashpipe_count": (1, 0xFFFFFFFF)},
-        "CanaryIngress.heavy_hitter.report", (), 1)))
+    client.write(
+        ("modify", identity),
+        (
+            "insert",
+            client.entry(
+                "CanaryIngress.heavy_hitter.segments",
+                {"hdr.shim.path_bf": 5, "meta.hashpipe_count": (1, 0xFFFFFFFF)},
+                "CanaryIngress.heavy_hitter.report",
+                (),
+                1,
+            ),
+        ),
+    )
     return client
 
 
@@ -56,8 +74,9 @@ def test_digest_lists_and_their_acknowledgement(monitor: Client) -> None:
     packet_out(monitor, udp(path_bf=5, sport=1001))
     second = monitor.receive("digest")
     assert samples(second)[0][2] == 1001 and second.list_id != first.list_id
-    monitor.send(digest_ack=p4runtime_pb2.DigestListAck(digest_id=first.digest_id,
-                                                        list_id=first.list_id))
+    monitor.send(
+        digest_ack=p4runtime_pb2.DigestListAck(digest_id=first.digest_id, list_id=first.list_id)
+    )
     packet_out(monitor, udp(path_bf=5))
     packet_out(monitor, udp(path_bf=5, sport=1001))
     assert samples(monitor.receive("digest")) == samples(first)
@@ -148,13 +167,18 @@ def test_controller_headers() -> None:
     for i, (name, width) in enumerate((("port", 9), ("reason", 7), ("wide", 12)), 1):
         message.metadata.add(id=i, name=name, bitwidth=width)
     header = ControllerHeader(message)
-    metadata = [p4runtime_pb2.PacketMetadata(metadata_id=i, value=v)
-                for i, v in ((3, b"\x0a\xbc"), (1, b"\x01\x05"), (2, b"\x03"))]
+    metadata = [
+        p4runtime_pb2.PacketMetadata(metadata_id=i, value=v)
+        for i, v in ((3, b"\x0a\xbc"), (1, b"\x01\x05"), (2, b"\x03"))
+    ]
     packed = header.pack(metadata)
     assert packed == bytes.fromhex("8283abc0")
     packet = header.unpack(packed + b"payload")
     assert packet.payload == b"payload"
     assert [(m.metadata_id, m.value) for m in packet.metadata] == [
-        (1, b"\x01\x05"), (2, b"\x03"), (3, b"\x0a\xbc")]
+        (1, b"\x01\x05"),
+        (2, b"\x03"),
+        (3, b"\x0a\xbc"),
+    ]
     with pytest.raises(P4Error, match="must be"):
         header.pack(metadata[:2])

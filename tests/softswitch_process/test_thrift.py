@@ -34,9 +34,18 @@ def free_port() -> int:
 def bmv2() -> Iterator[int]:
     """The Thrift port of a simple_switch without interfaces."""
     port = free_port()
-    p = subprocess.Popen(["simple_switch", "--thrift-port", str(port), "--notifications-addr",
-                          f"ipc:///tmp/softswitch-test-{os.getpid()}", str(JSON)],
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    p = subprocess.Popen(
+        [
+            "simple_switch",
+            "--thrift-port",
+            str(port),
+            "--notifications-addr",
+            f"ipc:///tmp/softswitch-test-{os.getpid()}",
+            str(JSON),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         deadline = time.monotonic() + 10
         while socket.socket().connect_ex(("127.0.0.1", port)):
@@ -72,8 +81,11 @@ def test_read_write_reset(registers: RegisterClient) -> None:
 
 
 def test_errors(registers: RegisterClient) -> None:
-    for call in (lambda: registers.read_all("nothing"), lambda: registers.read("nothing", 0),
-                 lambda: registers.reset("nothing")):
+    for call in (
+        lambda: registers.read_all("nothing"),
+        lambda: registers.read("nothing", 0),
+        lambda: registers.reset("nothing"),
+    ):
         with pytest.raises(SoftSwitchError, match="no such register"):
             call()
     with pytest.raises(SoftSwitchError, match="out of range"):
@@ -121,14 +133,21 @@ def test_before_a_pipeline_is_set_and_unknown_calls() -> None:
 @pytest.mark.skipif(not shutil.which("simple_switch_CLI"), reason="no simple_switch_CLI on PATH")
 def test_simple_switch_cli() -> None:
     with Process(str(JSON)) as p:
+
         def cli(commands: str) -> str:
             path = os.pathsep.join([get_path("purelib"), os.environ.get("PYTHONPATH", "")])
-            run = subprocess.run([shutil.which("simple_switch_CLI") or "", "--thrift-port",
-                                  str(p.thrift)], input=commands, capture_output=True, text=True,
-                                 timeout=20, env={**os.environ, "PYTHONPATH": path})
+            run = subprocess.run(
+                [shutil.which("simple_switch_CLI") or "", "--thrift-port", str(p.thrift)],
+                input=commands,
+                capture_output=True,
+                text=True,
+                timeout=20,
+                env={**os.environ, "PYTHONPATH": path},
+            )
             if "ModuleNotFoundError" in run.stderr:
                 pytest.skip("simple_switch_CLI misses Python modules")
             return run.stdout
+
         out = cli(f"register_write {COUNT} 3 77\nregister_read {COUNT} 3\n")
         assert f"{COUNT}[3]= 77" in out
         cli(f"register_reset {COUNT}\n")
