@@ -8,12 +8,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 # Settings that `make scenario` passes on when they are given.
-SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND RUN
+SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND INJECTOR RUN
 lower = $(shell echo '$(1)' | tr 'A-Z_' 'a-z-')
 GIVEN = $(foreach s,$(SETTINGS),$(if $($(s)),--$(call lower,$(s)) '$($(s))'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario analyze show test lint bench p4 lock clean
+.PHONY: help setup scenario analyze show net shell clean-net test lint bench p4 lock clean
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
@@ -27,10 +27,14 @@ help:
 	@echo '                  MONITORS=tor+core or tor'
 	@echo '                  ALPHA=1000 BETA=20 DELTA=20 ETA=16    flow selection (Canary, section III-D)'
 	@echo '                  NOISE=0           loss rate of healthy links'
-	@echo '                  BACKEND=auto      virtual'
+	@echo '                  BACKEND=auto      virtual; as root under Mininet: softswitch, bmv2'
+	@echo '                  INJECTOR=auto     p4; on real links also nft, netem'
 	@echo '                  RUN=DIR           where the run goes [runs/<time>-<scenario>]'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
 	@echo 'make show RUN=DIR      print the comparison of a finished run'
+	@echo 'make net K=4 [BACKEND=bmv2]   the network under Mininet, with its prompt (root)'
+	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
+	@echo 'make clean-net  remove what a crashed run left of its network (root)'
 	@echo 'make test       the test suite'
 	@echo 'make lint       ruff and the type checker'
 	@echo 'make bench      speed of the soft switch, the network and the methods'
@@ -57,6 +61,16 @@ scenario: $(READY)
 analyze show: $(READY)
 	@test -n '$(RUN)' || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
 	@$(BIN)/canary $@ '$(RUN)'
+
+net: $(READY)
+	@$(BIN)/canary net $(if $(K),--k '$(K)') $(if $(BACKEND),--backend '$(BACKEND)')
+
+shell: $(READY)
+	@test -n '$(SWITCH)' || { echo 'say which switch: make shell SWITCH=agg0_1'; exit 2; }
+	@$(BIN)/canary shell '$(SWITCH)'
+
+clean-net: $(READY)
+	@$(BIN)/canary clean-net
 
 test: $(READY)
 	@$(BIN)/pytest -q -n auto

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,7 +51,10 @@ def run(
     delta: Annotated[int | None, typer.Option(help="Flows selected at a time.")] = None,
     eta: Annotated[int | None, typer.Option(help="Packets that make a heavy hitter.")] = None,
     noise: Annotated[float | None, typer.Option(help="Loss rate of healthy links.")] = None,
-    backend: Annotated[str | None, typer.Option(help="virtual, or auto for it.")] = None,
+    backend: Annotated[
+        str | None, typer.Option(help="virtual (auto); as root with Mininet: bmv2, softswitch.")
+    ] = None,
+    injector: Annotated[str | None, typer.Option(help="p4 (auto), netem, nft.")] = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run", help="Directory of the run [runs/<time>-<scenario>].")
     ] = None,
@@ -63,10 +67,10 @@ def run(
         from analysis.report import render
         from scenarios.experiment import default_directory, run_experiment
         from scenarios.scenario import load_scenario
-        from scenarios.settings import Settings
+        from scenarios.settings import make_settings
 
         found = load_scenario(name)
-        settings = replace(Settings(), **(dict(found.defaults) | given))
+        settings = make_settings(dict(found.defaults) | given)
         path = path or default_directory(name)
         with _progress() as progress:
             summary = run_experiment(name, found, settings, path, progress)
@@ -97,6 +101,44 @@ def show(run_dir: RunArgument) -> None:
         render(RunDirectory(run_dir).json("summary.json"), Console())
 
 
+@app.command()
+def net(
+    k: Annotated[int, typer.Option(help="Ports of a switch: the fat-tree's K.")] = 4,
+    backend: Annotated[str, typer.Option(help="softswitch or bmv2.")] = "softswitch",
+) -> None:
+    """Bring the network up under Mininet and open Mininet's prompt (needs root)."""
+    with _errors():
+        from scenarios.backends import bring_up
+        from scenarios.settings import make_settings
+
+        settings = make_settings({"k": k, "backend": backend})
+        with tempfile.TemporaryDirectory() as logs:
+            bring_up(settings, Path(logs))
+
+
+@app.command()
+def shell(
+    switch: Annotated[str, typer.Argument(help="A switch of the running network: agg0_1.")],
+) -> None:
+    """Open p4runtime-sh on a switch of the running network."""
+    with _errors():
+        from testbed.network.mininet import running_switch
+
+        arguments = running_switch(switch)
+    command = str(Path(sys.executable).with_name("p4runtime-sh"))
+    os.execv(command, [command, *arguments])
+
+
+@app.command("clean-net")
+def clean_net() -> None:
+    """Remove what a crashed run left of its network, and nothing else."""
+    with _errors():
+        from testbed.network.mininet import STATE, clean
+
+        ended = clean(STATE)
+        print(f"ended {', '.join(ended)}" if ended else "nothing was left")
+
+
 class _Bar:
     """One line of progress; silent where the output is no terminal."""
 
@@ -125,11 +167,13 @@ def _progress() -> Iterator[Any]:
 @contextmanager
 def _errors() -> Iterator[None]:
     """A user's mistake is one line and exit code 2."""
+    from testbed.network.mininet import NetworkError
+    from testbed.network.processes import ProcessError
     from testbed.softswitch import SoftSwitchError
 
     try:
         yield
-    except (ValueError, OSError, SoftSwitchError) as error:
+    except (ValueError, OSError, SoftSwitchError, NetworkError, ProcessError) as error:
         text = " ".join(str(error).split())
         print(f"canary: {text}", file=sys.stderr)
         raise typer.Exit(2) from None

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.canary.meters import MeterDump, Rules, minus_meter, segment_counts
+from scenarios.backends import Backend, make_injector
 from scenarios.settings import Settings, SettingsError
 from testbed.control.collection import clear_hashpipe, collect, upload_bytes
 from testbed.control.epochs import EpochClock, set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.control.selection import FlowSelector, SelectionParameters
-from testbed.faults.injector import FaultInjector
+from testbed.control.switch import batch
 from testbed.faults.specification import FaultPlan
-from testbed.network.virtual import DROP_CAUSES, LinkModel, Source, VirtualNetwork
+from testbed.network.virtual import DROP_CAUSES, Source
 from testbed.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.run import RunWriter
-from testbed.softswitch import Program, Switch
 from testbed.topology import FatTree
 from testbed.traffic.flows import Traffic
 from testbed.traffic.packets import headers
@@ -36,12 +35,6 @@ from testbed.traffic.traceroute import assemble_paths, parse_time_exceeded
 
 __all__ = ["Emulation"]
 
-PROGRAM = Path(__file__).parent.parent / "p4" / "build" / "canary.json"
-
-TICK_NS = 2_000_000  # how often the controller polls
-SKEW_NS = 1_000_000  # a switch's epoch begins up to this early or late
-TRACE_NS = 12_000_000  # after the last packet, time for the last traceroutes
-SEGMENT_LINKS = 4  # at most, without core monitors
 PROBE_PACKETS = 100  # a path (NetBouncer, section 6.1)
 
 
@@ -53,13 +46,13 @@ class Emulation:
         settings: What to emulate.
         plan: The faults.
         traffic: The hosts' packets.
-        links: Delay, rate and queues of the links.
+        backend: The network, up and idle.
     """
 
     settings: Settings
     plan: FaultPlan
     traffic: Traffic
-    links: LinkModel = LinkModel()
+    backend: Backend
     _agenda: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _rules: list[tuple[int, Any, Any, Any]] = field(default_factory=list)
 
@@ -69,30 +62,27 @@ class Emulation:
         self.segments = topology.segments(settings.monitors)
         self.ids = switch_ids(topology, self.segments, settings.seed)
         self.decoder = SegmentDecoder(topology, self.segments, self.ids)
-        program = Program.load(PROGRAM, observe="meta.verdict")
-        self.switches = [
-            Switch(program, seed=_seed(settings.seed, index))
-            for index in range(topology.n_switches)
-        ]
+        self.network = self.backend.network
         self.monitors = np.unique(self.segments.downstream).tolist()
+        every = self.backend.controls
         masks = bloom_mask(self.ids).tolist()
-        for index, switch in enumerate(self.switches):
-            install_forwarding(topology, index, switch, masks[index], index in set(self.monitors))
-        self.network = VirtualNetwork(topology, program, self.switches, self.links)
-        self.clock = EpochClock(settings.epoch_ns, SKEW_NS, settings.seed)
-        self.injector = FaultInjector(topology, list(self.switches), self.plan, settings.noise)
-        controls = {index: self.switches[index] for index in self.monitors}
+        with batch(every):
+            for index, control in enumerate(every):
+                monitor = index in set(self.monitors)
+                install_forwarding(topology, index, control, masks[index], monitor)
+        self.clock = EpochClock(settings.epoch_ns, self.backend.skew_ns, settings.seed)
+        self.injector = make_injector(settings, self.backend, self.plan)
+        self._controls = {index: every[index] for index in self.monitors}
         parameters = SelectionParameters(
             settings.alpha, settings.beta, settings.delta, settings.eta
         )
-        self.selector = FlowSelector(self.segments, self.decoder, dict(controls), parameters)
-        self._controls = controls
-        # Packets of an epoch have arrived by then: every switch has changed, every queue was full.
-        self._drain_ns = max(2 * TICK_NS, 2 * SKEW_NS + SEGMENT_LINKS * self.links.transit_ns)
-        if self._drain_ns + SKEW_NS > settings.epoch_ns // 2:
+        self.selector = FlowSelector(self.segments, self.decoder, self._controls, parameters)
+        self._tick_ns = settings.epoch_ns // 50
+        if self.backend.drain_ns + self.backend.skew_ns > settings.epoch_ns // 2:
             raise SettingsError(
                 f"EPOCH_MS={settings.epoch_ms} is too short: packets need up to "
-                f"{self._drain_ns / 1e6:.0f} ms to leave a segment; use {self._drain_ns // 400_000}"
+                f"{self.backend.drain_ns / 1e6:.0f} ms to leave a segment; use "
+                f"{self.backend.drain_ns // 400_000}"
             )
         self._add_sources()
 
@@ -136,9 +126,11 @@ class Emulation:
             writer: Gets the registers after every epoch and everything else at the end.
             progress: Called with the share of virtual time that has passed.
         """
-        self.injector.start()
-        self.selector.plan(*(np.zeros(len(self.segments), np.int64) for _ in range(2)))
+        with batch(self.backend.controls):
+            self.injector.start()
+            self.selector.plan(*(np.zeros(len(self.segments), np.int64) for _ in range(2)))
         self._schedule(writer)
+        self.network.start()
         end = self._agenda[-1][0]
         for at, _, action in self._agenda:
             self.network.run_until(at)
@@ -155,35 +147,38 @@ class Emulation:
         for seconds in self.injector.times():
             if 0 < seconds * 1e9 < end:
                 agenda.append((round(seconds * 1e9), lambda s=seconds: self.injector.apply(s)))
-        for at in range(TICK_NS, end + TRACE_NS, TICK_NS):
+        for at in range(self._tick_ns, end + 6 * self._tick_ns, self._tick_ns):
             agenda.append((at, lambda at=at: self._tick(at)))
         for epoch in range(settings.epochs):
             for at, switch in self.clock.flips(epoch, self.monitors):
-                control, parity = self.switches[switch], (epoch + 1) % 2
+                control, parity = self._controls[switch], (epoch + 1) % 2
                 agenda.append((at, lambda c=control, p=parity: set_parity(c, p)))
-            collected = (epoch + 1) * period + self._drain_ns
+            collected = (epoch + 1) * period + self.backend.drain_ns
             agenda.append((collected, lambda e=epoch: self._end_epoch(e, writer)))
         agenda.sort(key=lambda item: item[0])
         self._agenda = [(at, order, action) for order, (at, action) in enumerate(agenda)]
 
     def _tick(self, now_ns: int) -> None:
-        self.selector.poll(now_ns)
+        with batch(self._controls.values()):
+            self.selector.poll(now_ns)
         self.agents.poll(now_ns)
 
     def _end_epoch(self, epoch: int, writer: RunWriter) -> None:
-        dump = collect(dict(self._controls), epoch % 2)
+        dump = collect(self._controls, epoch % 2)
         hi, lo, segment = self.selector.in_force()
         self._rules.append((epoch, hi, lo, segment))
         writer.table(f"registers/epoch-{epoch:03d}", dump)
-        self.selector.finish_retiring()
+        with batch(self._controls.values()):
+            self.selector.finish_retiring()
         meter = minus_meter(
             MeterDump(**dump), self.decoder.decode, self.segments, Rules(hi, lo, segment)
         )
         sent, _ = segment_counts(meter, len(self.segments))
         flows = np.bincount(meter.segment, minlength=len(self.segments))
-        self.selector.plan(sent, flows)
-        self.selector.retire_quiet()
-        clear_hashpipe(dict(self._controls))
+        with batch(self._controls.values()):
+            self.selector.plan(sent, flows)
+            self.selector.retire_quiet()
+        clear_hashpipe(self._controls)
 
     # ---- the run directory -------------------------------------------------------------------
 
@@ -194,7 +189,7 @@ class Emulation:
         data = drops[drops["source"] == self._data]
         writer.text("truth.yaml", self.plan.to_yaml(topology))
         writer.table("switches", self._switch_columns())
-        writer.table("links", self._link_columns(drops))
+        writer.table("links", self._link_columns())
         writer.table("rules", self._rule_columns())
         sent = self.network.sent(self._data).astype(np.int64)
         lost = sent - self.network.delivered(self._data)
@@ -238,6 +233,7 @@ class Emulation:
                 "other_drops": statistics.other_drops,
                 "misdelivered": statistics.misdelivered,
                 "in_flight": statistics.in_flight,
+                "degraded": self.network.degraded,
                 "rules_installed": self.selector.installed,
                 "rules_removed": self.selector.removed,
                 "canary_bytes": upload_bytes(len(self.monitors)) * self.settings.epochs,
@@ -255,20 +251,18 @@ class Emulation:
             "monitor": np.isin(np.arange(topology.n_switches), self.monitors),
         }
 
-    def _link_columns(self, drops: npt.NDArray[Any]) -> dict[str, Any]:
+    def _link_columns(self) -> dict[str, Any]:
         n = self.topology.n_links
         rate = np.zeros(n)
         for fault in self.plan.faults:
             rate[fault.link] = max(rate[fault.link], fault.rate)
-        on_link = drops[(drops["link"] >= 0) & (drops["link"] < n)]
-        queue = on_link["cause"] == _QUEUE
         return {
             "name": self.topology.link_names,
             "faulty": np.isin(np.arange(n), self.plan.links),
             "rate": rate,
             "packets": self.network.link_packets(),
-            "fault_drops": np.bincount(on_link["link"][~queue], minlength=n),
-            "queue_drops": np.bincount(on_link["link"][queue], minlength=n),
+            "fault_drops": self.network.fault_drops(),
+            "queue_drops": self.network.queue_drops(),
         }
 
     def _rule_columns(self) -> dict[str, Any]:
@@ -306,10 +300,3 @@ class Emulation:
             "path": paths,
             "complete": np.diff(paths.ptr) == length,
         }
-
-
-_QUEUE = next(code for code, name in DROP_CAUSES.items() if name == "queue")
-
-
-def _seed(seed: int, switch: int) -> int:
-    return int(np.random.SeedSequence([seed, switch]).generate_state(1, np.uint64)[0])

@@ -15,7 +15,8 @@ import numpy as np
 from analysis.methods import METHODS
 from analysis.observations import read_telemetry
 from analysis.report import diagnosis_columns, figures, run_methods
-from scenarios.emulation import PROGRAM, Emulation
+from scenarios.backends import PROGRAM, open_backend
+from scenarios.emulation import Emulation
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
@@ -56,9 +57,10 @@ def run_experiment(
         progress("traffic", 0.0)
         traffic = make_traffic(settings, topology)
         progress("switches", 0.0)
-        emulation = Emulation(settings, plan, traffic, scenario.links)
         writer.json("config.json", _config(name, settings))
-        emulation.run(writer, lambda share: progress("emulation", share))
+        with open_backend(settings, scenario.links, writer.partial / "logs") as backend:
+            emulation = Emulation(settings, plan, traffic, backend)
+            emulation.run(writer, lambda share: progress("emulation", share))
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, progress)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
@@ -131,7 +133,7 @@ def _segment_columns(sent: np.ndarray, lost: np.ndarray) -> Mapping[str, Any]:
 
 
 def _config(name: str, settings: Settings) -> dict[str, Any]:
-    config = settings.as_dict() | {"scenario": Path(name).stem, "backend": "virtual"}
+    config = settings.as_dict() | {"scenario": Path(name).stem}
     packages = ("canary-testbed", "numpy", "numba", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}

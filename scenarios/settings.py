@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from testbed.topology import FatTree, Monitors
 
-__all__ = ["Settings", "SettingsError"]
+__all__ = ["Settings", "SettingsError", "make_settings"]
+
+
+LINE_RATE = {"virtual": 1e9, "softswitch": 40e6, "bmv2": 3e6}
+
+# Real switches are slower than virtual time: longer epochs of slower traffic hold as many packets.
+REAL_TIME_DEFAULTS: dict[str, dict[str, Any]] = {
+    "softswitch": {"epochs": 8, "epoch_ms": 3_000},
+    "bmv2": {"epochs": 8, "epoch_ms": 12_000},
+}
 
 
 class SettingsError(ValueError):
@@ -36,7 +46,8 @@ class Settings:
     delta: int = 20
     eta: int = 16
     noise: float = 0.0
-    backend: str = "auto"
+    backend: str = "virtual"
+    injector: str = "auto"
 
     def __post_init__(self) -> None:
         FatTree(self.k)
@@ -51,13 +62,25 @@ class Settings:
         self._bounds("noise", 0.0, 1.0)
         if self.monitors not in ("tor", "tor+core"):
             raise SettingsError(f"MONITORS={self.monitors} is unknown: use tor or tor+core")
-        if self.backend not in ("auto", "virtual"):
-            raise SettingsError(f"BACKEND={self.backend} is unknown: use virtual, or auto for it")
+        if self.backend not in LINE_RATE:
+            known = ", ".join(LINE_RATE)
+            raise SettingsError(f"BACKEND={self.backend} is unknown: use {known}, or auto")
+        if self.injector not in ("auto", "p4", "netem", "nft"):
+            raise SettingsError(f"INJECTOR={self.injector} is unknown: use p4, netem, nft or auto")
+        if self.injector in ("netem", "nft") and self.backend == "virtual":
+            raise SettingsError(
+                f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
+            )
 
     def _bounds(self, name: str, low: float, high: float) -> None:
         value = getattr(self, name)
         if not low <= value <= high:
             raise SettingsError(f"{name.upper()}={value} is out of range: use {low} to {high}")
+
+    @property
+    def line_rate_bps(self) -> float:
+        """What the hosts' links carry: what the backend's switches can process."""
+        return LINE_RATE[self.backend]
 
     @property
     def epoch_ns(self) -> int:
@@ -73,3 +96,15 @@ class Settings:
     @classmethod
     def names(cls) -> list[str]:
         return [field.name for field in fields(cls)]
+
+
+def make_settings(given: Mapping[str, Any]) -> Settings:
+    """The settings of a run: what is given, for the rest the backend's defaults.
+
+    ``backend`` may be ``auto``: the virtual network, which every machine has.
+    """
+    given = dict(given)
+    if given.get("backend") == "auto":
+        given["backend"] = "virtual"
+    defaults = REAL_TIME_DEFAULTS.get(given.get("backend", "virtual"), {})
+    return Settings(**(defaults | given))

@@ -29,7 +29,15 @@ def make_traffic(settings: Settings, topology: FatTree) -> Traffic:
     kind, _, option = settings.traffic.partition(":")
     if kind in WORKLOADS and option in ("", "uniform", "skewed"):
         pattern = "skewed" if option == "skewed" else "uniform"
-        return generate(topology, kind, settings.load, settings.duration_s, settings.seed, pattern)
+        return generate(
+            topology,
+            kind,
+            settings.load,
+            settings.duration_s,
+            settings.seed,
+            pattern,
+            settings.line_rate_bps,
+        )
     if kind.lower().endswith(_CAPTURES) and option in ("", "fit"):
         return _replay(Path(kind), option == "fit", settings, topology)
     raise SettingsError(

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from analysis.methods import METHODS
 from analysis.observations import read_telemetry
-from scenarios.emulation import PROGRAM
+from scenarios.backends import PROGRAM
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings

@@ -252,6 +252,14 @@ class VirtualNetwork:
         structure = self._fed[number].structure(source)
         self._library.net_feed_source(self._net, number, ctypes.byref(structure))
 
+    @property
+    def degraded(self) -> list[str]:
+        """Switches that died: none does."""
+        return []
+
+    def start(self) -> None:
+        """Begin; virtual time stands still until `run_until`."""
+
     def drain(self) -> None:
         """Send everything the sources still have and run until no packet is under way."""
         self.run_until(2**64 - 1)
@@ -289,6 +297,20 @@ class VirtualNetwork:
     def replies(self) -> npt.NDArray[Any]:
         """ICMP messages that hosts received: time, host, length and the first 96 bytes. A copy."""
         return _copy(self._library.net_replies, self._net, _REPLY)
+
+    def fault_drops(self) -> npt.NDArray[np.uint64]:
+        """Packets lost to faults of each directed fabric link so far: uint64[n_links]."""
+        drops = self.drops()
+        return self._per_link(drops["link"][(drops["cause"] == 1) | (drops["cause"] == 2)])
+
+    def queue_drops(self) -> npt.NDArray[np.uint64]:
+        """Packets that full queues of each directed fabric link dropped: uint64[n_links]."""
+        drops = self.drops()
+        return self._per_link(drops["link"][drops["cause"] == 100])
+
+    def _per_link(self, link: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
+        n = self.topology.n_links
+        return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
         """Packets put on each directed fabric link so far: uint64[n_links]."""

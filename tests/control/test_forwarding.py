@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scenarios.emulation import PROGRAM
+from scenarios.backends import PROGRAM
 from testbed.control.forwarding import install_forwarding
 from testbed.network.virtual import Source, VirtualNetwork
 from testbed.softswitch import Program, Switch

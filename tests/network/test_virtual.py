@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scenarios.emulation import PROGRAM
+from scenarios.backends import PROGRAM
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
 from testbed.faults.injector import FaultInjector

@@ -12,6 +12,7 @@ import pytest
 
 from analysis.methods import METHODS
 from analysis.observations import read_minus_meters, read_telemetry
+from scenarios.backends import open_backend
 from scenarios.emulation import Emulation
 from scenarios.experiment import analyze, run_experiment
 from scenarios.scenario import load_scenario, scenario_names
@@ -118,15 +119,12 @@ def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path
     topology = FatTree(4)
     settings = replace(SMALL, epochs=2)
     plan = parse_faults("none", topology, 1)
-    emulation = Emulation(
-        settings,
-        plan,
-        make_traffic(settings, topology),
-        LinkModel(rate_bps=500_000_000, queue_bytes=60_000),
-    )
+    links = LinkModel(rate_bps=500_000_000, queue_bytes=60_000)
     writer = RunWriter(tmp_path / "run")
     writer.json("config.json", settings.as_dict())
-    emulation.run(writer, lambda share: None)
+    with open_backend(settings, links, tmp_path) as backend:
+        emulation = Emulation(settings, plan, make_traffic(settings, topology), backend)
+        emulation.run(writer, lambda share: None)
     run = RunDirectory(writer.partial, finished=False)
     parts = run.json("network.json")["conservation"]
     drops = run.table("drops")
@@ -260,12 +258,14 @@ def test_every_shipped_scenario_runs_and_says_what_it_shows(name: str, tmp_path:
     assert bool(summary["faulty_links"]) == (name != "healthy")
 
 
-def test_packets_under_way_really_cross_the_epoch_boundary() -> None:
+def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> None:
     # Switches change epochs further apart in time than a packet needs between them, so many a
     # packet meets a downstream that is in another epoch than the upstream that counted it.
     settings = replace(SMALL, faults="none")
     topology = FatTree(4)
     plan = parse_faults("none", topology, 1)
-    emulation = Emulation(settings, plan, make_traffic(settings, topology))
-    times = [at for at, _ in emulation.clock.flips(0, emulation.monitors)]
-    assert max(times) - min(times) > 10 * emulation.links.delay_ns
+    links = LinkModel()
+    with open_backend(settings, links, tmp_path) as backend:
+        emulation = Emulation(settings, plan, make_traffic(settings, topology), backend)
+        times = [at for at, _ in emulation.clock.flips(0, emulation.monitors)]
+    assert max(times) - min(times) > 10 * links.delay_ns

@@ -1,0 +1,130 @@
+"""The networks a scenario can run on: in process and virtual time, or Mininet and real time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from scenarios.settings import Settings
+from testbed.control.forwarding import install_forwarding
+from testbed.control.switch import SwitchControl, batch
+from testbed.faults.injector import FaultInjector
+from testbed.faults.links import LinkInjector
+from testbed.faults.netem import NetemInjector
+from testbed.faults.nft import NftInjector
+from testbed.faults.specification import FaultPlan
+from testbed.network.virtual import LinkModel, Source, Statistics, VirtualNetwork
+from testbed.softswitch import Program, Switch
+from testbed.topology import FatTree
+
+__all__ = ["P4INFO", "PROGRAM", "Backend", "Network", "bring_up", "make_injector", "open_backend"]
+
+PROGRAM = Path(__file__).parent.parent / "p4" / "build" / "canary.json"
+P4INFO = PROGRAM.with_name("canary.p4info.txtpb")
+
+REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that long
+
+
+class Network(Protocol):
+    """What every network does; see `testbed.network.virtual.VirtualNetwork`."""
+
+    @property
+    def topology(self) -> FatTree: ...
+    @property
+    def statistics(self) -> Statistics: ...
+    @property
+    def degraded(self) -> list[str]: ...
+    def start(self) -> None: ...
+    def add_source(self, source: Source) -> int: ...
+    def feed(self, number: int, source: Source) -> None: ...
+    def run_until(self, time_ns: int) -> None: ...
+    def drain(self) -> None: ...
+    def sent(self, number: int) -> npt.NDArray[np.uint32]: ...
+    def delivered(self, number: int) -> npt.NDArray[np.uint32]: ...
+    def replies(self) -> npt.NDArray[Any]: ...
+    def drops(self) -> npt.NDArray[Any]: ...
+    def link_packets(self) -> npt.NDArray[np.uint64]: ...
+    def fault_drops(self) -> npt.NDArray[np.uint64]: ...
+    def queue_drops(self) -> npt.NDArray[np.uint64]: ...
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A network that is up, its switches' controls in the topology's order, and its pace.
+
+    ``drain_ns``: so long after an epoch all its packets have arrived. ``skew_ns``: so far apart the
+    switches change epochs.
+    """
+
+    network: Network
+    controls: Sequence[SwitchControl]
+    drain_ns: int
+    skew_ns: int
+
+
+@contextmanager
+def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[Backend]:
+    """Bring up the network of ``settings.backend``, and take it down again.
+
+    Raises:
+        testbed.network.mininet.NetworkError: Mininet or its switches cannot run here (one line).
+        testbed.softswitch.SoftSwitchError: There is no C compiler.
+    """
+    topology = FatTree(settings.k)
+    if settings.backend == "virtual":
+        program = Program.load(PROGRAM, observe="meta.verdict")
+        switches = [
+            Switch(program, seed=_seed(settings.seed, index))
+            for index in range(topology.n_switches)
+        ]
+        network = VirtualNetwork(topology, program, switches, links)
+        skew = settings.epoch_ns // 100
+        # Every switch has changed its epoch, and every queue on a segment was full.
+        drain = max(settings.epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
+        yield Backend(network, switches, drain, skew)
+        return
+    from testbed.network.mininet import MininetNetwork
+
+    kind = cast(Literal["bmv2", "softswitch"], settings.backend)
+    with MininetNetwork(topology, kind, PROGRAM, P4INFO, logs, settings.seed) as network:
+        yield Backend(network, network.controls, REAL_DRAIN_NS, settings.epoch_ns // 100)
+
+
+def bring_up(settings: Settings, logs: Path) -> None:
+    """A network with its forwarding in place, under Mininet's prompt until the user leaves it."""
+    from testbed.network.mininet import MininetNetwork
+
+    with open_backend(settings, LinkModel(), logs) as backend:
+        topology = backend.network.topology
+        with batch(backend.controls):
+            for index, control in enumerate(backend.controls):
+                install_forwarding(topology, index, control, mask=0, monitor=False)
+        assert isinstance(backend.network, MininetNetwork)
+        backend.network.prompt()
+
+
+Injector = FaultInjector | LinkInjector
+
+
+def make_injector(settings: Settings, backend: Backend, plan: FaultPlan) -> Injector:
+    """The injector of ``settings.injector``: P4 fault tables, netem or nftables.
+
+    Raises:
+        testbed.faults.links.InjectorError: The kernel cannot do what is asked (one line).
+    """
+    topology = backend.network.topology
+    if settings.injector in ("auto", "p4"):
+        return FaultInjector(topology, list(backend.controls), plan, settings.noise)
+    kind = {"netem": NetemInjector, "nft": NftInjector}[settings.injector]
+    egress = cast("Callable[[int], tuple[int, str]]", getattr(backend.network, "egress", None))
+    return kind(topology, egress, plan, settings.noise)
+
+
+def _seed(seed: int, switch: int) -> int:
+    return int(np.random.SeedSequence([seed, switch]).generate_state(1, np.uint64)[0])
