@@ -125,8 +125,8 @@ def shell(
         from testbed.network.mininet import running_switch
 
         arguments = running_switch(switch)
-    command = str(Path(sys.executable).with_name("p4runtime-sh"))
-    os.execv(command, [command, *arguments])
+    main = "from p4runtime_sh.shell import main; main()"  # the package installs no command
+    os.execv(sys.executable, [sys.executable, "-c", main, *arguments])
 
 
 @app.command("clean-net")
