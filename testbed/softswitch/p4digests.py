@@ -20,6 +20,7 @@ from .ports import Ports
 from .switch import Switch
 
 UNLIMITED = 1024  # samples in a list when max_list_size is 0
+LISTS = 16  # lists of a digest in one go: others want the switch as well
 Send = Callable[[Any], bool]
 
 
@@ -117,7 +118,7 @@ class Digests:
             self._forget(d, s.first, s.end)
         size = c.max_list_size or UNLIMITED
         wait = None
-        while True:
+        for left in range(LISTS - 1, -1, -1):
             with self.ports.lock():
                 samples = self.switch.digest_since(d.config.name, d.next, size)
             if not len(samples):
@@ -129,7 +130,7 @@ class Digests:
             if len(samples) < size and wait > 0:
                 break
             self._send(d, samples, send, now)
-            d.waiting_since, wait = None, None
+            d.waiting_since, wait = None, None if left else 0.0
         expiry = min((s.expires for s in d.sent.values()), default=None)
         times = [wait, None if expiry is None else max(0.0, expiry - now)]
         return min((t for t in times if t is not None), default=None)

@@ -33,6 +33,7 @@ API_VERSION = "1.4.1"
 PAUSE = 0.001  # between two looks at the digests
 CHUNK = 500  # entities in one ReadResponse
 WORKERS = 64
+BACKLOG = 10000  # messages that wait for a slow controller; later ones are dropped
 STATUS = {code.value[0]: code for code in grpc.StatusCode}
 ACTIONS = p4runtime_pb2.SetForwardingPipelineConfigRequest
 CONFIG = p4runtime_pb2.GetForwardingPipelineConfigRequest
@@ -80,9 +81,10 @@ class Device:
 
     def _send(self, **what: Any) -> bool:
         primary = self.arbitration.primary()
-        if primary is not None:
-            primary.out.put(p4runtime_pb2.StreamMessageResponse(**what))
-        return primary is not None
+        if primary is None or primary.out.qsize() >= BACKLOG:
+            return False
+        primary.out.put(p4runtime_pb2.StreamMessageResponse(**what))
+        return True
 
     def _news(self) -> None:
         due: float | None = None
@@ -296,7 +298,7 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
                 raise P4Error(UNIMPLEMENTED, f"{which or 'an empty message'} is not supported")
             if c is not self.device.arbitration.primary(c.role):
                 raise P4Error(PERMISSION_DENIED, "not primary")
-            handlers[which](getattr(request, which))
+            self._handle(handlers[which], getattr(request, which))
         except P4Error as e:
             error = p4runtime_pb2.StreamError(canonical_code=e.code, message=e.message)
             if which == "packet":
@@ -306,6 +308,15 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             else:
                 error.other.SetInParent()
             c.out.put(p4runtime_pb2.StreamMessageResponse(error=error))
+
+    @staticmethod
+    def _handle(handler: Callable[[Any], None], message: Any) -> None:
+        try:
+            handler(message)
+        except P4Error:
+            raise
+        except Exception as e:  # a defect here must not end the stream
+            raise P4Error(INTERNAL, f"{type(e).__name__}: {e}".splitlines()[0]) from None
 
     def _packet_out(self, packet: Any) -> None:
         ports = self.device.ports

@@ -4,7 +4,8 @@
         -i 1@s3-eth1 -i 2@s3-eth2 -- --grpc-server-addr 127.0.0.1:50003 --cpu-port 255
 
 It attaches to its interfaces, serves P4Runtime and BMv2's Thrift calls for registers on
-loopback, prints one line when it is ready, and ends with status 0 on SIGTERM and SIGINT.
+loopback, prints one line when it is ready, and ends with status 0 on SIGTERM and SIGINT, after a
+line for each port that says what passed it.
 """
 
 from __future__ import annotations
@@ -176,6 +177,14 @@ def _serve(options: argparse.Namespace, ports: list[Port], ended: socket.socket)
     thrift.stop()
     server.stop()
     device.close()
+    for port, n in zip(ports, attached.counters().values(), strict=True):
+        print(
+            f"{NAME}: port {port.number} {port.interface}: received {n.rx_packets}, sent "
+            f"{n.tx_packets}, dropped {n.rx_dropped} on receiving and {n.tx_dropped} on sending"
+        )
+    for what, count in attached.totals().items():
+        if count:
+            print(f"{NAME}: {what}: {count} packets")
     attached.close()
     return 0
 

@@ -61,12 +61,13 @@ class Process:
         if not match:
             raise RuntimeError(f"{line}{self.popen.communicate()[1]}")
         self.grpc, self.thrift = match[1], int(match[2])
+        self.said = ""  # after the first line; set at the end
 
     def stop(self) -> int:
         if self.popen.poll() is None:
             self.popen.terminate()
         try:
-            self.popen.communicate(timeout=10)
+            self.said = self.popen.communicate(timeout=10)[0]
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.communicate()

@@ -68,6 +68,13 @@ class Wire:
             )
         except (OSError, subprocess.CalledProcessError) as e:
             pytest.skip(f"veth pairs cannot be made: {e}")
+        try:
+            self._set_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(self) -> None:
         for end in (self.port, self.host):
             with open(f"/proc/sys/net/ipv6/conf/{end}/disable_ipv6", "w") as f:
                 f.write("1")
@@ -130,6 +137,9 @@ def test_forwarding_and_counting(wires: Callable[[int], list[Wire]]) -> None:
         source.settimeout(0.2)
         with pytest.raises(TimeoutError):
             source.recv(2000)
+    lines = p.said.splitlines()
+    assert f"port 1 {a.port}: received 4, sent 1, dropped 1 on receiving and 0 on" in lines[0]
+    assert f"port 2 {b.port}: received 0, sent 1, dropped 0 on receiving and 0 on" in lines[1]
 
 
 def test_nothing_is_lost_at_a_moderate_rate(wires: Callable[[int], list[Wire]]) -> None:
