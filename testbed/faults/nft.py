@@ -2,6 +2,10 @@
 
 Behind the Ethernet header come the 7 bytes of the shim and then IPv4, so flow matches are raw
 offsets. Needs Linux 5.16 and nft 1.0.1 for the egress hook.
+
+A verdict of ``drop`` would come back to the switch as an error of its send, and a switch may try
+again; a link that loses a frame tells nobody. So lost frames are forwarded to ``lo``, where nothing
+takes them: the shim's EtherType has no receiver.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ __all__ = ["NftInjector"]
 
 _TABLE = "canary"
 _SHIM_BITS = 7 * 8
+_LOSE = 'fwd to "lo"'
 _STEPS = 10**9  # a rate's resolution; numgen's 32 bits have room for it
 # name: bit offset in the IPv4 header (without options, ports behind it), bits
 _FIELDS = {
@@ -39,7 +44,7 @@ class NftInjector(LinkInjector):
             return "INJECTOR=nft needs nft (apt install nftables); use INJECTOR=p4 or netem"
         if complaint := in_new_namespace(["nft", "-f", "-"], ruleset("lo", [], 0.5)):
             return (
-                "INJECTOR=nft needs the netdev egress hook and numgen of Linux 5.16 "
+                "INJECTOR=nft needs the netdev egress hook, numgen and fwd of Linux 5.16 "
                 f"({complaint}); use INJECTOR=p4 or netem"
             )
         return ""
@@ -59,10 +64,10 @@ def ruleset(interface: str, faults: Sequence[Fault], noise: float) -> str:
     lines = []
     for fault in faults:
         match = "" if fault.match is None else _match(fault.match)
-        lines.append(match + _drop(1.0 if fault.kind == "blackhole" else fault.rate))
+        lines.append(match + _lose(1.0 if fault.kind == "blackhole" else fault.rate))
         lines.append(match + "accept")
     if noise:
-        lines.append(_drop(noise))
+        lines.append(_lose(noise))
     # nft's names cannot hold every character of an interface's
     chain = "".join(c if c.isalnum() else "_" for c in interface)
     return "\n".join(
@@ -77,10 +82,10 @@ def ruleset(interface: str, faults: Sequence[Fault], noise: float) -> str:
     )
 
 
-def _drop(rate: float) -> str:
+def _lose(rate: float) -> str:
     if rate >= 1:
-        return "drop"
-    return f"numgen random mod {_STEPS} < {round(rate * _STEPS)} drop"
+        return _LOSE
+    return f"numgen random mod {_STEPS} < {round(rate * _STEPS)} {_LOSE}"
 
 
 def _match(match: FlowMatch) -> str:

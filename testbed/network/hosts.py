@@ -84,6 +84,11 @@ class _Fed:
             raise ValueError("a source's packets must be sorted by time")
         size = None if source.size is None else np.ascontiguousarray(source.size, np.uint16)
         ttl = None if source.ttl is None else np.ascontiguousarray(source.ttl, np.uint8)
+        for array in (flow, size, ttl):
+            if array is not None and len(array) != len(time_ns):
+                raise ValueError("a source's columns must be equally long")
+        if len(flow) and flow.max() >= len(self.src_host):
+            raise ValueError("a source's packets must be of its flows")
         if ttl is not None and not len(ttl):
             ttl = np.zeros(1, np.uint8)  # says that this source sends traceroutes
         structure = _Source(

@@ -13,6 +13,7 @@ since `MininetNetwork.start`.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import socket
@@ -44,7 +45,15 @@ from testbed.topology import FatTree
 if TYPE_CHECKING:
     from testbed.control.remote import RemoteSwitch
 
-__all__ = ["STATE", "Backend", "MininetNetwork", "NetworkError", "clean", "missing"]
+__all__ = [
+    "STATE",
+    "Backend",
+    "MininetNetwork",
+    "NetworkError",
+    "clean",
+    "missing",
+    "running_switch",
+]
 
 Backend = Literal["bmv2", "softswitch"]
 
@@ -92,6 +101,25 @@ def missing(backend: Backend | None = None) -> str:
 
 
 _SOFT_SWITCH = "testbed.softswitch.process"
+
+
+def running_switch(name: str, state: Path = STATE) -> list[str]:
+    """Arguments with which p4runtime-sh reaches a switch of the network that is up.
+
+    Raises:
+        NetworkError: None is up, or it has no switch of that name.
+    """
+    try:
+        sockets = Path(json.loads(state.read_text())["sockets"])
+    except (OSError, ValueError, KeyError):
+        raise NetworkError("no network is up: start one with `sudo make net`") from None
+    found = sorted(path.stem for path in sockets.glob("*.grpc"))
+    address = sockets / f"{name}.grpc"
+    if name not in found:
+        raise NetworkError(f"no switch {name!r} is up: there are {', '.join(found[:6])}, ...")
+    k = next(k for k in range(4, 129, 2) if FatTree(k).n_switches == len(found))
+    device = FatTree(k).switch(name) + 1
+    return ["--grpc-addr", f"unix:{address}", "--device-id", str(device)]
 
 
 class MininetNetwork:
@@ -436,6 +464,10 @@ class MininetNetwork:
         counts = for_each(self.controls, lambda c: c.counter("CanaryEgress.fault.dropped"))
         ports = zip(self.topology.link_src, self.topology.link_src_port, strict=True)
         return np.array([counts[s]["packets"][p] for s, p in ports], np.uint64)
+
+    def queue_drops(self) -> npt.NDArray[np.uint64]:
+        """Not known of real switches: zeros, uint64[n_links]."""
+        return np.zeros(self.topology.n_links, np.uint64)
 
     @property
     def degraded(self) -> list[str]:
