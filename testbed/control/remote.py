@@ -23,8 +23,8 @@ import google.protobuf.text_format
 import grpc
 import numpy as np
 import numpy.typing as npt
-from p4.config.v1 import p4info_pb2
-from p4.v1 import p4runtime_pb2
+from p4.config.v1 import p4info_pb2 as _p4info_pb2
+from p4.v1 import p4runtime_pb2 as _p4runtime_pb2
 from p4runtime_sh.p4runtime import (
     P4RuntimeClient,
     P4RuntimeException,
@@ -35,6 +35,10 @@ from testbed.control.switch import BATCH_STAGES
 from testbed.control.thrift import CARRIED_BITS, RegisterClient, ThriftError
 
 __all__ = ["RemoteError", "RemoteSwitch"]
+
+# Their classes are made at run time: a type checker sees nothing of them.
+p4info_pb2: Any = _p4info_pb2
+p4runtime_pb2: Any = _p4runtime_pb2
 
 _MAX_UPDATES = 500  # a write request stays well below gRPC's 4 MB
 _COUNTERS_FRESH_S = 0.05
@@ -345,7 +349,7 @@ class RemoteSwitch:
             _, first = next(iter(e.errors), (0, None))
             raise RemoteError(f"{self.name}: {getattr(first, 'message', e)}") from None
         except (P4RuntimeException, grpc.RpcError) as e:
-            error: Any = e.grpc_error if isinstance(e, P4RuntimeException) else e
+            error: Any = getattr(e, "grpc_error", e)
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
                 self.give_up("its P4Runtime channel was cut")
                 return None

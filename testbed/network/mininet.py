@@ -251,8 +251,9 @@ class MininetNetwork:
         from mininet.link import Intf, Link
 
         class Made(Intf):
-            def config(self, *_: Any, **__: Any) -> None:
+            def config(self, *_: Any, **__: Any) -> dict[str, Any]:
                 """It is configured already."""
+                return {}
 
         here, there = (
             Made(f"{node}-eth{port}", self._nodes[node], port, moveIntfFn=lambda *_: None)
