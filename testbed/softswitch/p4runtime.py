@@ -353,6 +353,10 @@ class Server:
             self.port = 0
         if not self.port:
             raise SoftSwitchError(f"cannot listen on {address}")
+        #: Where it listens, with the port that was chosen when 0 was asked for.
+        self.address = address
+        if not address.startswith("unix:"):
+            self.address = f"{address.rpartition(':')[0]}:{self.port}"
         self._server.start()
 
     def stop(self) -> None:

@@ -55,10 +55,12 @@ def interface(text: str) -> tuple[int, str]:
 
 
 def address(text: str) -> str:
-    """HOST:PORT on loopback."""
+    """HOST:PORT on loopback, or unix:PATH."""
+    if text.startswith("unix:") and len(text) > len("unix:"):
+        return text
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT or unix:PATH")
     if host not in ("127.0.0.1", "localhost"):
         raise argparse.ArgumentTypeError(
             f"{host!r} is not 127.0.0.1: the switch listens on loopback only"
@@ -169,8 +171,8 @@ def _serve(options: argparse.Namespace, ports: list[Port], ended: socket.socket)
     thrift = ThriftServer(device, options.thrift_port)
     server = Server(device, options.grpc_server_addr)
     print(
-        f"{NAME}: device {options.device_id}, {len(ports)} ports, P4Runtime on "
-        f"127.0.0.1:{server.port}, Thrift on 127.0.0.1:{thrift.port}",
+        f"{NAME}: device {options.device_id}, {len(ports)} ports, P4Runtime on {server.address}, "
+        f"Thrift on 127.0.0.1:{thrift.port}",
         flush=True,
     )
     ended.recv(1)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 JSON = ROOT / "p4" / "build" / "canary.json"
 P4INFO = ROOT / "p4" / "build" / "canary.p4info.txtpb"
 PROGRAMS = ROOT / "tests" / "softswitch" / "programs"
-READY = re.compile(r"P4Runtime on (127.0.0.1:\d+), Thrift on 127.0.0.1:(\d+)")
+READY = re.compile(r"P4Runtime on (\S+), Thrift on 127.0.0.1:(\d+)")
 SET = p4runtime_pb2.SetForwardingPipelineConfigRequest
 KINDS = {"insert": 1, "modify": 2, "delete": 3}
 
@@ -34,10 +34,9 @@ def p4info(path: Path = P4INFO) -> Any:
 class Process:
     """A running switch process; ``grpc`` and ``thrift`` say where it listens."""
 
-    def __init__(self, *arguments: str, target: tuple[str, ...] = (), prefix: tuple[str, ...] = ()):
+    def __init__(self, *arguments: str, target: tuple[str, ...] = (), address: str = "127.0.0.1:0"):
         self.popen = subprocess.Popen(
             [
-                *prefix,
                 sys.executable,
                 "-m",
                 "testbed.softswitch.process",
@@ -46,7 +45,7 @@ class Process:
                 *arguments,
                 "--",
                 "--grpc-server-addr",
-                "127.0.0.1:0",
+                address,
                 *target,
             ],
             cwd=ROOT,

@@ -108,6 +108,14 @@ def test_only_loopback_is_listened_on() -> None:
         assert len(sockets) == 2 and set(sockets) <= loopback
 
 
+def test_unix_socket(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/p4runtime"
+    with Process(str(JSON), address=address) as p, Client(address) as c:
+        assert p.grpc == address
+        assert listening(p.popen.pid) == ["0100007F"]  # Thrift
+        c.configure()
+
+
 def test_seed_decides_the_dice() -> None:
     def drops(*arguments: str) -> int:
         with (

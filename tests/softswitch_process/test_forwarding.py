@@ -246,7 +246,7 @@ def test_clones_and_multicast(wires: Callable[[int], list[Wire]]) -> None:
 
 def test_an_interface_that_goes_away(wires: Callable[[int], list[Wire]]) -> None:
     a, b, gone = wires(3)
-    source, sink = a.open(), b.open()
+    source, sink, far = a.open(), b.open(), gone.open()
     with Process("--no-p4", *attach([a, b, gone])) as p, Client(p.grpc) as c:
         c.configure()
         c.write(("insert", c.route(0x0A000000, 8, 2)), ("insert", c.route(0x0B000000, 8, 3)))
@@ -264,7 +264,7 @@ def test_an_interface_that_goes_away(wires: Callable[[int], list[Wire]]) -> None
             )
         )
         source.send(udp(dst=0x0B000001))
-        assert len(gone.open().recv(200)) == 54
+        assert len(far.recv(200)) == 54
 
 
 SERVER = """
