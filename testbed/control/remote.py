@@ -27,6 +27,7 @@ from p4.config.v1 import p4info_pb2 as _p4info_pb2
 from p4.v1 import p4runtime_pb2 as _p4runtime_pb2
 from p4runtime_sh.p4runtime import (
     P4RuntimeClient,
+    P4RuntimeErrorFormatException,
     P4RuntimeException,
     P4RuntimeWriteException,
 )
@@ -42,6 +43,12 @@ p4runtime_pb2: Any = _p4runtime_pb2
 
 _MAX_UPDATES = 500  # a write request stays well below gRPC's 4 MB
 _COUNTERS_FRESH_S = 0.05
+_PATIENCE_S = 30
+_GONE = {
+    grpc.StatusCode.UNAVAILABLE: "its P4Runtime channel was cut",
+    grpc.StatusCode.CANCELLED: "its P4Runtime channel was cut",
+    grpc.StatusCode.DEADLINE_EXCEEDED: f"it did not answer in {_PATIENCE_S} s",
+}
 _WIDE = np.dtype([("lo", "<u8"), ("hi", "<u8")])
 _UPSTREAM = "CanaryEgress.usm.rules"
 
@@ -321,15 +328,22 @@ class RemoteSwitch:
 
     def _send(self, updates: list[Any]) -> None:
         for at in range(0, len(updates), _MAX_UPDATES):
-            request = p4runtime_pb2.WriteRequest()
+            request = p4runtime_pb2.WriteRequest(device_id=self._client.device_id)
+            request.election_id.high, request.election_id.low = self._client.election_id
             request.updates.extend(updates[at : at + _MAX_UPDATES])
-            self._safely(lambda request=request: self._client.write(request))
+            self._safely(
+                lambda request=request: self._client.stub.Write(request, timeout=_PATIENCE_S)
+            )
 
     def _read(self, entity: Any) -> list[Any]:
         def read() -> list[Any]:
             request = p4runtime_pb2.ReadRequest(device_id=self._client.device_id)
             request.entities.append(entity)
-            return [e for answer in self._client.stub.Read(request) for e in answer.entities]
+            return [
+                e
+                for answer in self._client.stub.Read(request, timeout=_PATIENCE_S)
+                for e in answer.entities
+            ]
 
         return self._safely(read) or []
 
@@ -345,15 +359,12 @@ class RemoteSwitch:
             return None
         try:
             return call()
-        except P4RuntimeWriteException as e:
-            _, first = next(iter(e.errors), (0, None))
-            raise RemoteError(f"{self.name}: {getattr(first, 'message', e)}") from None
         except (P4RuntimeException, grpc.RpcError) as e:
             error: Any = getattr(e, "grpc_error", e)
-            if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-                self.give_up("its P4Runtime channel was cut")
+            if error.code() in _GONE:
+                self.give_up(_GONE[error.code()])
                 return None
-            raise RemoteError(f"{self.name}: {error.details() or error.code().name}") from None
+            raise RemoteError(f"{self.name}: {_reason(error)}") from None
         except (ConnectionError, TimeoutError):
             self.give_up("its Thrift connection was cut")
             return None
@@ -437,6 +448,17 @@ class RemoteSwitch:
         return {
             name: np.array(rows[digest], dtype) for digest, (name, dtype) in self._digests.items()
         }
+
+
+def _reason(error: Any) -> str:
+    """Why a call was refused; of a refused batch the first update's reason."""
+    if error.code() == grpc.StatusCode.UNKNOWN:
+        try:
+            for index, one in P4RuntimeWriteException(error).errors:
+                return f"update {index}: {one.message or one.canonical_code}"
+        except P4RuntimeErrorFormatException:
+            pass
+    return error.details() or error.code().name
 
 
 def _known(things: dict[str, Any], kind: str, name: str) -> Any:

@@ -294,7 +294,7 @@ class MininetNetwork:
         if self.backend == "bmv2":
             program = ["simple_switch_grpc", "-L", "warn", "--log-console"]
         else:
-            program = [sys.executable, "-m", "testbed.network.switch_process"]
+            program = [sys.executable, "-m", _SOFT_SWITCH]
             program += ["--seed", str(_seed(self._seed, switch))]
         command = ["mnexec", "-a", str(self._pid(name)), *program, "--no-p4"]
         for port, interface in self._nodes[name].intfs.items():

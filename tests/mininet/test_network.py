@@ -19,6 +19,7 @@ from scipy.stats import binom
 from analysis.canary.meters import MeterDump, Rules, minus_meter
 from testbed.control.collection import clear_hashpipe, collect
 from testbed.control.epochs import set_parity
+from testbed.control.remote import RemoteError
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import batch
 from testbed.faults.injector import FaultInjector
@@ -333,6 +334,25 @@ def test_interfaces_are_named_after_their_nodes_and_have_no_offloads(net: Minine
     assert net.egress(link)[1] == "tor0_0-eth4"
     names = re.findall(r"\d+: (\S+)@", net.host("tor0_0").cmd("ip -o link"))
     assert sorted(names) == [f"tor0_0-eth{port}" for port in (1, 2, 3, 4)]
+
+
+def test_what_a_switch_refuses_is_one_line(net: MininetNetwork) -> None:
+    control = net.controls[0]
+    routes = control.table("CanaryIngress.routing.routes")
+    with pytest.raises(RemoteError, match=r"^tor0_0: update 0: [^\n]+$"):
+        routes.add([(0, 0)], "CanaryIngress.routing.up")  # it is there already
+    with pytest.raises(RemoteError, match="no table 'nowhere'"):
+        control.table("nowhere")
+    assert net.degraded == []
+
+
+def test_a_channel_that_is_cut_is_named(net: MininetNetwork) -> None:
+    control = net.controls[TOPOLOGY.switch("agg3_1")]
+    control._client.stream.cancel()
+    wait_until(lambda: control.digests() == {} or bool(control.lost))
+    assert net.degraded == ["agg3_1: its P4Runtime channel was cut"]
+    control.table("CanaryIngress.routing.routes").add([(1, 32)], "CanaryIngress.routing.up")
+    control.lost = ""  # the switch itself is well, and the next test wants it
 
 
 @pytest.fixture(scope="module")
