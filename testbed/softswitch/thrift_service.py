@@ -1,6 +1,6 @@
 """BMv2's Thrift service "standard", as far as registers and connecting clients need it.
 
-Clients of BMv2 (simple_switch_CLI, ``thrift_client``) work against it: strict binary
+Clients of BMv2 (such as simple_switch_CLI) work against it: strict binary
 protocol, buffered transport, multiplexed services. A call it does not have is answered with
 Thrift's "unknown method".
 """

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from testbed.softswitch.p4messages import p4info_pb2, p4runtime_pb2
-from testbed.softswitch.thrift_client import RegisterClient
 from tests.softswitch_process.client import PROGRAMS, Client, Process, eventually
 from tests.softswitch_process.frames import udp
 from tests.softswitch_process.test_thrift import free_port
+from tests.softswitch_process.thrift_client import RegisterClient
 
 pytestmark = pytest.mark.root
 NUMBERS = itertools.count()

@@ -17,8 +17,8 @@ import pytest
 
 from testbed.softswitch import SoftSwitchError
 from testbed.softswitch.p4messages import p4runtime_pb2
-from testbed.softswitch.thrift_client import RegisterClient
 from tests.softswitch_process.client import JSON, Client, Process
+from tests.softswitch_process.thrift_client import RegisterClient
 
 COUNT = "CanaryEgress.usm.row0.count"
 HASHPIPE = "CanaryIngress.hashpipe.stage0.flow_id"

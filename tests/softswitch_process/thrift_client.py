@@ -21,7 +21,7 @@ from thrift.Thrift import TApplicationException, TException, TMessageType, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from .errors import SoftSwitchError
+from testbed.softswitch.errors import SoftSwitchError
 
 REASONS = {1: "there is no such register", 2: "the index is out of range"}
 
