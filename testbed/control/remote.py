@@ -246,6 +246,7 @@ class RemoteSwitch:
         self.name = name
         self.clock = clock
         self.lost = ""
+        self.closed = False
         self._p4info_path = p4info
         self._info = google.protobuf.text_format.Parse(p4info.read_text(), p4info_pb2.P4Info())
         self._client = _connect(name, address, device_id, election_id)
@@ -266,6 +267,7 @@ class RemoteSwitch:
 
     def close(self) -> None:
         """Cut the connections."""
+        self.closed = True
         self.lost = self.lost or "closed"
         self._client.stream.cancel()
         self._client.tear_down()

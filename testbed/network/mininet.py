@@ -473,11 +473,13 @@ class MininetNetwork:
     @property
     def degraded(self) -> list[str]:
         """Switches that died or cannot be reached, and how: ``"agg0_1: signal SIGKILL"``."""
-        return [
-            f"{control.name}: {self._deaths.get(switch, control.lost)}"
+        lost = {
+            switch: control.lost
             for switch, control in enumerate(self.controls)
-            if switch in self._deaths or control.lost
-        ]
+            if control.lost and not control.closed
+        }
+        found = sorted((lost | self._deaths).items())
+        return [f"{self._switch_names[switch]}: {how}" for switch, how in found]
 
     def _died(self, name: str, how: str) -> None:
         switch = self.topology.switch(name)
@@ -514,11 +516,10 @@ class MininetNetwork:
         if self._agents is not None:
             self._agents.close()
             self._agents = None
-        deaths, self._deaths = dict(self._deaths), {}
         self._watched.stop()
-        self._deaths = deaths | {
-            switch: how for switch, how in self._deaths.items() if switch not in deaths
-        }
+        for switch, control in enumerate(self.controls):
+            if control.lost:
+                self._deaths.setdefault(switch, control.lost)
         for control in self.controls:
             control.close()
         self._state.remove()

@@ -119,10 +119,13 @@ def test_killed_while_it_starts_and_the_next_run_works(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
     with bring_up(tmp_path, some_backend()) as net:
-        assert net.degraded == []
+        os.kill(net.process("core0"), signal.SIGSEGV)
+        while not net.degraded:
+            time.sleep(0.02)
+    assert net.degraded == ["core0: signal SIGSEGV"]
     assert namespaces() - before == set()
     codes = json.loads((tmp_path / "logs" / "exit-codes.json").read_text())
-    assert codes["by_itself"] == {}
+    assert codes["by_itself"] == {"core0": -signal.SIGSEGV}
     assert set(codes["exit_code"]) == set(TOPOLOGY.switch_names)
 
 
