@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
@@ -19,39 +18,17 @@ from testbed.faults.links import LinkInjector
 from testbed.faults.netem import NetemInjector
 from testbed.faults.nft import NftInjector
 from testbed.faults.specification import FaultPlan
-from testbed.network.virtual import LinkModel, Source, Statistics, VirtualNetwork
+from testbed.network.network import Network
+from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
 from testbed.topology import FatTree
 
-__all__ = ["P4INFO", "PROGRAM", "Backend", "Network", "bring_up", "make_injector", "open_backend"]
+__all__ = ["P4INFO", "PROGRAM", "Backend", "bring_up", "make_injector", "open_backend"]
 
 PROGRAM = Path(__file__).parent.parent / "p4" / "build" / "canary.json"
 P4INFO = PROGRAM.with_name("canary.p4info.txtpb")
 
 REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that long
-
-
-class Network(Protocol):
-    """What every network does; see `testbed.network.virtual.VirtualNetwork`."""
-
-    @property
-    def topology(self) -> FatTree: ...
-    @property
-    def statistics(self) -> Statistics: ...
-    @property
-    def degraded(self) -> list[str]: ...
-    def start(self) -> None: ...
-    def add_source(self, source: Source) -> int: ...
-    def feed(self, number: int, source: Source) -> None: ...
-    def run_until(self, time_ns: int) -> None: ...
-    def drain(self) -> None: ...
-    def sent(self, number: int) -> npt.NDArray[np.uint32]: ...
-    def delivered(self, number: int) -> npt.NDArray[np.uint32]: ...
-    def replies(self) -> npt.NDArray[Any]: ...
-    def drops(self) -> npt.NDArray[Any]: ...
-    def link_packets(self) -> npt.NDArray[np.uint64]: ...
-    def fault_drops(self) -> npt.NDArray[np.uint64]: ...
-    def queue_drops(self) -> npt.NDArray[np.uint64]: ...
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from testbed.network.virtual import Source, VirtualNetwork
+from testbed.network.network import Network
+from testbed.network.virtual import Source
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.traceroute import MAX_HOPS, host_rate_limit, traceroute_frames
 
@@ -28,7 +29,7 @@ class PathDiscovery:
     the network sets TTL and IP ID of each frame.
     """
 
-    network: VirtualNetwork
+    network: Network
     traffic: Traffic
     traffic_source: int
     epoch_ns: int
