@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -47,6 +50,20 @@ def some_backend() -> Backend:
     pytest.skip(missing("softswitch"))
 
 
+@contextmanager
+def turn() -> Iterator[None]:
+    """One at a time, whatever test processes there are: these tests are about real time."""
+    with open(Path(tempfile.gettempdir()) / "canary-mininet-tests.lock", "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    with turn():
+        yield
+
+
 @pytest.fixture(scope="module", params=["bmv2", "softswitch"])
 def net(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -54,7 +71,8 @@ def net(
     backend = cast(Backend, request.param)
     if reason := missing(backend):
         pytest.skip(reason)
-    made = bring_up(tmp_path_factory.mktemp(backend), backend)
+    with turn():
+        made = bring_up(tmp_path_factory.mktemp(backend), backend)
     with made:
         made.start()
         yield made

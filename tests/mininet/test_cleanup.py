@@ -29,15 +29,15 @@ def run(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def namespaces() -> set[str]:
-    """Network namespaces that a process is in."""
+def namespaces(token: str = "") -> set[str]:
+    """Network namespaces that a process is in, or a process with a run's token."""
     found = set()
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
+        try:
+            if entry.name.isdigit() and token.encode() in (entry / "environ").read_bytes():
                 found.add(os.readlink(entry / "ns" / "net"))
-            except OSError:
-                continue
+        except OSError:
+            continue
     return found
 
 
@@ -85,12 +85,12 @@ def runner(path: Path) -> subprocess.Popen[str]:
 
 def test_a_killed_run_is_cleaned_up_and_nothing_else(tmp_path: Path, foreign: None) -> None:
     links = run("ip", "-o", "link")
-    before = namespaces()
     process = runner(tmp_path)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     state = json.loads((tmp_path / "state.json").read_text())
-    assert len(namespaces() - before) >= TOPOLOGY.n_switches
+    own = namespaces(state["token"])
+    assert len(own) == TOPOLOGY.n_switches + TOPOLOGY.n_hosts
     with pytest.raises(ProcessError, match="still runs a network"):
         clean(tmp_path / "state.json")
     with pytest.raises(NetworkError, match="still runs a network"):
@@ -102,9 +102,9 @@ def test_a_killed_run_is_cleaned_up_and_nothing_else(tmp_path: Path, foreign: No
 
     assert len(ended) >= TOPOLOGY.n_switches
     deadline = time.monotonic() + 5
-    while namespaces() - before and time.monotonic() < deadline:
+    while namespaces() & own and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert namespaces() - before == set()
+    assert namespaces() & own == set()
     assert run("ip", "-o", "link") == links
     assert not Path(state["sockets"]).exists()
     assert not (tmp_path / "state.json").exists()
@@ -112,18 +112,21 @@ def test_a_killed_run_is_cleaned_up_and_nothing_else(tmp_path: Path, foreign: No
 
 
 def test_killed_while_it_starts_and_the_next_run_works(tmp_path: Path) -> None:
-    before = namespaces()
-    for seconds in (0.9, 1.5):
+    tokens = []
+    for seconds in (0.9, 1.5, 2.0):
         process = runner(tmp_path)
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
         process.wait()
+        if (tmp_path / "state.json").exists():
+            tokens.append(json.loads((tmp_path / "state.json").read_text())["token"])
+    assert tokens
     with bring_up(tmp_path, some_backend()) as net:
         os.kill(net.process("core0"), signal.SIGSEGV)
         while not net.degraded:
             time.sleep(0.02)
     assert net.degraded == ["core0: signal SIGSEGV"]
-    assert namespaces() - before == set()
+    assert not any(namespaces(token) for token in tokens)
     codes = json.loads((tmp_path / "logs" / "exit-codes.json").read_text())
     assert codes["by_itself"] == {"core0": -signal.SIGSEGV}
     assert set(codes["exit_code"]) == set(TOPOLOGY.switch_names)
@@ -132,12 +135,10 @@ def test_killed_while_it_starts_and_the_next_run_works(tmp_path: Path) -> None:
 def test_a_switch_that_does_not_start_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = namespaces()
     broken = tmp_path / "simple_switch_grpc"
     broken.write_text("#!/bin/sh\necho out of ports >&2; exit 3\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(NetworkError, match=r"switch \w+ ended with exit code 3: out of ports"):
         bring_up(tmp_path, "bmv2")
-    assert namespaces() - before == set()
     assert not (tmp_path / "state.json").exists()
