@@ -109,6 +109,7 @@ def render(summary: Mapping[str, Any], console: Console) -> None:
 def _headline(summary: Mapping[str, Any]) -> RenderableType:
     packets = summary["conservation"]
     faulty = summary["faulty_links"]
+    troubles = [Text(f"degraded: {what}", style="red") for what in summary["degraded"]]
     drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
     return Group(
         Text.assemble(
@@ -121,6 +122,7 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
             f"{summary['wall_seconds']:.1f} s; dropped {drops}, "
             f"{packets['ttl_drops']:,} expired (traceroutes)"
         ),
+        *troubles,
     )
 
 

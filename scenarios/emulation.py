@@ -55,6 +55,7 @@ class Emulation:
     backend: Backend
     _agenda: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _rules: list[tuple[int, Any, Any, Any]] = field(default_factory=list)
+    _late_ns: int = 0
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -134,6 +135,7 @@ class Emulation:
         end = self._agenda[-1][0]
         for at, _, action in self._agenda:
             self.network.run_until(at)
+            self._late_ns = max(self._late_ns, self.network.now_ns - at)
             action()
             progress(at / end)
         self.network.drain()
@@ -233,13 +235,22 @@ class Emulation:
                 "other_drops": statistics.other_drops,
                 "misdelivered": statistics.misdelivered,
                 "in_flight": statistics.in_flight,
-                "degraded": self.network.degraded,
+                "degraded": self._degraded(),
+                "controller_late_ms": self._late_ns // 1_000_000,
                 "rules_installed": self.selector.installed,
                 "rules_removed": self.selector.removed,
                 "canary_bytes": upload_bytes(len(self.monitors)) * self.settings.epochs,
                 "traceroute_packets": self.agents.packets,
             },
         )
+
+    def _degraded(self) -> list[str]:
+        """What makes this run's measurements incomplete, in words."""
+        found = list(self.network.degraded)
+        if self._late_ns > self.settings.epoch_ns // 3:
+            late = self._late_ns / 1e9
+            found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
+        return found
 
     def _switch_columns(self) -> dict[str, Any]:
         topology = self.topology

@@ -115,6 +115,7 @@ def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[
         "backend": config["backend"],
         "faulty_links": [links["name"][link] for link in truth],
         "wall_seconds": 0.0,
+        "degraded": network["degraded"],
         "packet_hops": network["packet_hops"],
         "conservation": network["conservation"],
         "methods": figures(diagnoses, telemetry, truth),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.switch import SwitchControl
+from testbed.control.switch import SwitchControl, for_each
 from testbed.pathbf import SegmentDecoder
 from testbed.topology import Segments
 
@@ -23,6 +23,7 @@ __all__ = ["FlowKey", "FlowSelector", "Rule", "SelectionParameters"]
 FlowKey = int  # the 104-bit flow ID
 
 _U32_MAX = 0xFFFFFFFF
+_USM = "CanaryEgress.usm.rules"
 
 
 @dataclass(frozen=True)
@@ -161,18 +162,35 @@ class FlowSelector:
         The USM entry goes first; `finish_retiring` removes the DSM entry after the drain, so no
         packet is counted upstream alone.
         """
-        for key, rule in list(self.rules.items()):
-            upstream = int(self.segments.upstream[rule.segment])
-            table = self.controls[upstream].table("CanaryEgress.usm.rules")
-            packets, _ = table.counter(rule.usm_handle)
+        for key, packets in self._counted().items():
+            rule = self.rules[key]
             if packets > rule.packets:
                 rule.packets = packets
                 continue
             del self.rules[key]
-            table.delete(rule.usm_handle)
+            upstream = int(self.segments.upstream[rule.segment])
+            self.controls[upstream].table(_USM).delete(rule.usm_handle)
             self._load[upstream] -= 1
             self._leaving[key] = rule
             self.removed += 1
+
+    def _counted(self) -> dict[tuple[FlowKey, int], int]:
+        """Packets that each rule's USM entry has counted; every switch is asked at once."""
+        by_switch: dict[int, list[tuple[FlowKey, int]]] = {}
+        for key, rule in self.rules.items():
+            by_switch.setdefault(int(self.segments.upstream[rule.segment]), []).append(key)
+        keys = {id(self.controls[switch]): keys for switch, keys in by_switch.items()}
+
+        def ask(control: SwitchControl) -> list[int]:
+            table = control.table(_USM)
+            return [table.counter(self.rules[key].usm_handle)[0] for key in keys[id(control)]]
+
+        answers = for_each([self.controls[switch] for switch in by_switch], ask)
+        return {
+            key: packets
+            for found, counts in zip(by_switch.values(), answers, strict=True)
+            for key, packets in zip(found, counts, strict=True)
+        }
 
     def finish_retiring(self) -> None:
         """Remove the DSM rules of retired flows, once their packets have left the network."""

@@ -221,6 +221,7 @@ class VirtualNetwork:
         handles = (ctypes.c_void_p * len(switches))(*(s.handle for s in switches))
         ports = _port_links(topology)
         self._fed: list[_Fed] = []
+        self._now_ns = 0
         self._net = self._library.net_new(
             len(switches),
             handles,
@@ -264,8 +265,14 @@ class VirtualNetwork:
         """Send everything the sources still have and run until no packet is under way."""
         self.run_until(2**64 - 1)
 
+    @property
+    def now_ns(self) -> int:
+        """Virtual time: where the last `run_until` stopped."""
+        return self._now_ns
+
     def run_until(self, time_ns: int) -> None:
         """Run every event before a time."""
+        self._now_ns = time_ns
         if self._library.net_run(self._net, time_ns):
             raise MemoryError("the virtual network ran out of memory")
 

@@ -189,6 +189,7 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
         "backend",
         "faulty_links",
         "wall_seconds",
+        "degraded",
         "packet_hops",
         "conservation",
         "methods",
