@@ -176,9 +176,7 @@ class FatTree:
     @cached_property
     def tier(self) -> npt.NDArray[np.int8]:
         """0 for ToR, 1 for aggregation, 2 for core: int8[n_switches]."""
-        return np.repeat(
-            np.array([0, 1, 2], np.int8), [self.n_tors, self.n_aggs, self.n_cores]
-        )
+        return np.repeat(np.array([0, 1, 2], np.int8), [self.n_tors, self.n_aggs, self.n_cores])
 
     @cached_property
     def switch_pod(self) -> IntArray:
