@@ -181,7 +181,9 @@ def _errors() -> Iterator[None]:
 
 def main() -> None:
     """Run the command line; whatever is wrong with it is one line, too."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # tidy up as after Ctrl-C
+    # A termination tidies up as Ctrl-C does; a shell's background jobs begin with SIGINT ignored.
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, signal.default_int_handler)
     try:
         code = app(standalone_mode=False)
     except typer.Exit as exit_:
