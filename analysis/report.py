@@ -16,7 +16,7 @@ from analysis.diagnosis import Diagnosis
 from analysis.methods import METHODS
 from analysis.metrics import score
 from analysis.telemetry import Telemetry
-from testbed.topology import FatTree, Paths
+from testbed.topology import FatTree
 
 __all__ = ["diagnosis_columns", "figures", "render", "run_methods"]
 
@@ -63,12 +63,6 @@ def diagnosis_columns(diagnosis: Diagnosis, topology: FatTree) -> Mapping[str, A
         "rank": rank,
         "stage": stage,
     }
-
-
-def cause_columns(diagnosis: Diagnosis, connections: Paths) -> Mapping[str, Any]:
-    """The link blamed for each connection's loss (007), -1 for noise."""
-    assert diagnosis.connection_cause is not None
-    return {"path": connections, "cause": diagnosis.connection_cause}
 
 
 def figures(
