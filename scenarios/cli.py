@@ -174,7 +174,7 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, SoftSwitchError, NetworkError, ProcessError) as error:
-        text = " ".join(str(error).split())
+        text = " ".join("; ".join([str(error), *getattr(error, "__notes__", [])]).split())
         print(f"canary: {text}", file=sys.stderr)
         raise typer.Exit(2) from None
 
@@ -192,8 +192,9 @@ def main() -> None:
         text = " ".join(error.format_message().split())
         print(f"canary: {text}", file=sys.stderr)
         code = 2
-    except (typer.Abort, KeyboardInterrupt):
-        print("canary: interrupted, nothing was kept", file=sys.stderr)
+    except (typer.Abort, KeyboardInterrupt) as stop:
+        kept = " ".join(getattr(stop, "__notes__", ["nothing was kept"]))
+        print(f"canary: interrupted: {kept}", file=sys.stderr)
         code = 130
     sys.exit(code or 0)
 

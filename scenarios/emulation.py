@@ -7,6 +7,7 @@ drained and are read.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,6 +57,8 @@ class Emulation:
     _agenda: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _rules: list[tuple[int, Any, Any, Any]] = field(default_factory=list)
     _late_ns: int = 0
+    _collection_s: list[float] = field(default_factory=list)
+    _sent: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -124,7 +127,8 @@ class Emulation:
         """Run all epochs and write what was seen.
 
         Args:
-            writer: Gets the registers after every epoch and everything else at the end.
+            writer: Gets the registers after every epoch and everything else at the end; in real
+                time everything after every epoch, for an interruption loses only what follows.
             progress: Called with the share of virtual time that has passed.
         """
         with batch(self.backend.controls):
@@ -139,6 +143,7 @@ class Emulation:
             action()
             progress(at / end)
         self.network.drain()
+        self._note_sent()
         self._write(writer)
 
     def _schedule(self, writer: RunWriter) -> None:
@@ -166,7 +171,11 @@ class Emulation:
         self.agents.poll(now_ns)
 
     def _end_epoch(self, epoch: int, writer: RunWriter) -> None:
+        self._note_sent()
+        begin = time.perf_counter()
         dump = collect(self._controls, epoch % 2)
+        if self.settings.real_time:
+            self._collection_s.append(round(time.perf_counter() - begin, 3))
         hi, lo, segment = self.selector.in_force()
         self._rules.append((epoch, hi, lo, segment))
         writer.table(f"registers/epoch-{epoch:03d}", dump)
@@ -181,6 +190,8 @@ class Emulation:
             self.selector.plan(sent, flows)
             self.selector.retire_quiet()
         clear_hashpipe(self._controls)
+        if self.settings.real_time:
+            self._write(writer)
 
     # ---- the run directory -------------------------------------------------------------------
 
@@ -193,8 +204,7 @@ class Emulation:
         writer.table("switches", self._switch_columns())
         writer.table("links", self._link_columns())
         writer.table("rules", self._rule_columns())
-        sent = self.network.sent(self._data).astype(np.int64)
-        lost = sent - self.network.delivered(self._data)
+        sent, lost = self._sent_and_lost(self._data)
         writer.table(
             "flows",
             {
@@ -209,14 +219,14 @@ class Emulation:
                 "lost": lost,
             },
         )
-        probes_sent = self.network.sent(self._probe_source).astype(np.int64)
+        probes_sent, probes_lost = self._sent_and_lost(self._probe_source)
         writer.table(
             "probes",
             {
                 "host": self.probes.host,
                 "core": self.probes.core,
                 "sent": probes_sent,
-                "lost": probes_sent - self.network.delivered(self._probe_source),
+                "lost": probes_lost,
             },
         )
         writer.table("connections", self._connection_columns(lost))
@@ -224,6 +234,7 @@ class Emulation:
         writer.json(
             "network.json",
             {
+                "epochs": len(self._rules),
                 "packet_hops": statistics.packet_hops,
                 "conservation": {
                     "sent": statistics.sent,
@@ -237,12 +248,22 @@ class Emulation:
                 "in_flight": statistics.in_flight,
                 "degraded": self._degraded(),
                 "controller_late_ms": self._late_ns // 1_000_000,
+                "collection_seconds": self._collection_s,
                 "rules_installed": self.selector.installed,
                 "rules_removed": self.selector.removed,
                 "canary_bytes": upload_bytes(len(self.monitors)) * self.settings.epochs,
                 "traceroute_packets": self.agents.packets,
             },
         )
+
+    def _note_sent(self) -> None:
+        """What is lost is told of packets sent by now, which arrive while the meters are read."""
+        sources = (self._data, self._probe_source)
+        self._sent = {source: self.network.sent(source).astype(np.int64) for source in sources}
+
+    def _sent_and_lost(self, source: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        sent = self._sent[source]
+        return sent, sent - np.minimum(self.network.delivered(source), sent)
 
     def _degraded(self) -> list[str]:
         """What makes this run's measurements incomplete, in words."""

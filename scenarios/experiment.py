@@ -42,6 +42,9 @@ def run_experiment(
 ) -> dict[str, Any]:
     """Emulate and diagnose; the run directory appears at ``path`` when all is done.
 
+    A run that ends early leaves nothing, unless it took real time: then its finished epochs stay in
+    ``path`` with the suffix ``.partial``, and a note on the exception says so.
+
     Returns:
         The content of ``summary.json``.
 
@@ -66,23 +69,31 @@ def run_experiment(
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         writer.finish()
-    except BaseException:
-        writer.abandon()
+    except BaseException as error:
+        if settings.real_time and writer.kept:
+            error.add_note(
+                f"{writer.kept} of {settings.epochs} epochs were finished: diagnose them with "
+                f"make analyze RUN={writer.partial}"
+            )
+        else:
+            writer.abandon()
         raise
     return summary
 
 
 def analyze(path: Path, progress: Progress) -> dict[str, Any]:
-    """Diagnose a finished run again and replace its diagnoses and summary.
+    """Diagnose a run again and replace its diagnoses and summary.
+
+    Of an interrupted run that left its ``.partial`` directory the finished epochs are diagnosed.
 
     Raises:
         testbed.run.RunError: ``path`` is no complete run, or cannot be written.
     """
-    run = RunDirectory(path)
-    seconds = run.json("summary.json")["wall_seconds"]
+    run = RunDirectory(path, finished=not path.name.endswith(".partial"))
     with RunWriter.again(run) as writer:
         summary = _diagnose(run, writer, progress)
-        summary["wall_seconds"] = seconds
+        if (path / "summary.json").is_file():
+            summary["wall_seconds"] = run.json("summary.json")["wall_seconds"]
         writer.json("summary.json", summary)
     return summary
 
@@ -115,11 +126,17 @@ def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[
         "backend": config["backend"],
         "faulty_links": [links["name"][link] for link in truth],
         "wall_seconds": 0.0,
-        "degraded": network["degraded"],
+        "degraded": network["degraded"] + _early(run),
+        "collection_seconds": network["collection_seconds"],
         "packet_hops": network["packet_hops"],
         "conservation": network["conservation"],
         "methods": figures(diagnoses, telemetry, truth),
     }
+
+
+def _early(run: RunDirectory) -> list[str]:
+    asked = run.config["epochs"]
+    return [f"it ended after {run.epochs} of {asked} epochs"] if run.epochs < asked else []
 
 
 def _segment_columns(sent: np.ndarray, lost: np.ndarray) -> Mapping[str, Any]:

@@ -83,6 +83,11 @@ class Settings:
         return LINE_RATE[self.backend]
 
     @property
+    def real_time(self) -> bool:
+        """Whether the backend's clock is the wall's."""
+        return self.backend in REAL_TIME_DEFAULTS
+
+    @property
     def epoch_ns(self) -> int:
         return self.epoch_ms * 1_000_000
 

@@ -16,8 +16,10 @@
     summary.json           the figures
 
 A run is written beside its final place and moved there when it is complete, so a directory without
-the suffix ``.partial`` is a finished run. Tables are Parquet, link and segment columns are indices
-of `testbed.topology`; equal runs give equal bytes.
+the suffix ``.partial`` is a finished run. A run in real time writes its tables after every epoch:
+if it is interrupted, its ``.partial`` directory holds the epochs it finished and can be diagnosed
+(`network.json` says how many). Tables are Parquet, link and segment columns are indices of
+`testbed.topology`; equal runs give equal bytes.
 """
 
 from __future__ import annotations
@@ -103,7 +105,8 @@ class RunWriter:
     """Writes a run; nothing appears at ``path`` before `finish`.
 
     Raises:
-        RunError: ``path`` exists and is not empty, or cannot be written.
+        RunError: ``path`` exists and is not empty, holds finished epochs of an interrupted run, or
+            cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,6 +114,12 @@ class RunWriter:
         self.partial = path.with_name(path.name + ".partial")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise RunError(f"{path} exists already: choose another RUN or remove it")
+        if self.kept:
+            raise RunError(
+                f"{self.partial} holds {self.kept} finished epochs of an interrupted run: diagnose "
+                f"them (make analyze RUN={self.partial}) and move or remove it, or choose another "
+                "RUN"
+            )
         try:
             if self.partial.exists():
                 shutil.rmtree(self.partial)
@@ -140,19 +149,33 @@ class RunWriter:
 
     def table(self, name: str, columns: Columns) -> None:
         """Write ``name`` (without suffix, may hold a folder) as Parquet."""
-        try:
-            write_table(self.partial / f"{name}.parquet", columns)
-        except OSError as error:
-            raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
+        with self._replacing(f"{name}.parquet") as new:
+            write_table(new, columns)
 
     def text(self, name: str, content: str) -> None:
+        with self._replacing(name) as new:
+            new.write_text(content)
+
+    @contextmanager
+    def _replacing(self, name: str) -> Iterator[Path]:
+        """A file is there whole or not at all, also when it is written once more."""
         try:
-            (self.partial / name).write_text(content)
+            new = self.partial / f"{name}.new"
+            yield new
+            new.replace(self.partial / name)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
 
     def json(self, name: str, content: Any) -> None:
         self.text(name, json.dumps(content, indent=2) + "\n")
+
+    @property
+    def kept(self) -> int:
+        """How many finished epochs could be diagnosed if the run ended here."""
+        try:
+            return int(RunDirectory(self.partial, finished=False).epochs)
+        except RunError:
+            return 0
 
     def finish(self) -> None:
         """Move the run to its place."""
@@ -173,7 +196,11 @@ class RunDirectory:
 
     Args:
         path: The directory.
-        finished: False to read a run while it is still being written.
+        finished: False to read a run that is still being written, or was interrupted.
+
+    Attributes:
+        config: What is in ``config.json``.
+        epochs: How many epochs were measured.
 
     Raises:
         RunError: ``path`` is not a complete run directory.
@@ -184,13 +211,13 @@ class RunDirectory:
         if not path.is_dir():
             raise RunError(f"{path} is not a directory: give the directory of a finished run")
         if finished and path.name.endswith(".partial"):
-            raise RunError(f"{path} is a run that did not finish: make it again")
+            raise RunError(f"{path} is a run that did not finish: make it again, or analyze it")
         required = (*REQUIRED, "summary.json") if finished else REQUIRED
         missing = [name for name in required if not (path / name).is_file()]
         if missing:
             raise RunError(f"{path} is not a complete run, it lacks {', '.join(missing)}")
         self.config: dict[str, Any] = self.json("config.json")
-        self.epochs = int(self.config.get("epochs", -1))
+        self.epochs = int(self.json("network.json").get("epochs", -1))
         lacking = [e for e in range(self.epochs) if not self._registers(e).is_file()]
         if self.epochs < 1 or lacking:
             raise RunError(f"{path} is not a complete run, it lacks registers of its epochs")

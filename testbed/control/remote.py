@@ -311,14 +311,18 @@ class RemoteSwitch:
         """Hold writes back until `flush_batch`."""
         self._queue = [[] for _ in range(BATCH_STAGES)]
 
+    def waiting(self, stage: int) -> bool:
+        """Whether writes of a stage are held back."""
+        return self._queue is not None and bool(self._queue[stage])
+
     def flush_batch(self, stage: int) -> None:
-        """Send what was held back for a stage; the last stage ends the batch."""
-        if self._queue is None:
-            return
-        updates = self._queue[stage]
-        if stage == BATCH_STAGES - 1:
-            self._queue = None
-        self._send(updates)
+        """Send what was held back for a stage."""
+        if self._queue is not None:
+            self._send(self._queue[stage])
+
+    def end_batch(self) -> None:
+        """Hold nothing back any more."""
+        self._queue = None
 
     def _write(self, kind: str, what: str, message: Any, stage: int) -> None:
         update = p4runtime_pb2.Update(type=p4runtime_pb2.Update.Type.Value(kind))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy.typing as npt
@@ -78,7 +79,11 @@ class RemoteControl(Protocol):
 
     def begin_batch(self) -> None: ...
 
+    def waiting(self, stage: int) -> bool: ...
+
     def flush_batch(self, stage: int) -> None: ...
+
+    def end_batch(self) -> None: ...
 
 
 BATCH_STAGES = 3
@@ -89,8 +94,13 @@ def for_each(controls: Iterable[SwitchControl], work: Callable[[Any], T]) -> lis
     every = list(controls)
     if not any(isinstance(control, RemoteControl) for control in every):
         return [work(control) for control in every]
-    with ThreadPoolExecutor(min(32, len(every))) as pool:
-        return list(pool.map(work, every))
+    return list(_threads().map(work, every))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """One pool for all calls: the controller makes several a second."""
+    return ThreadPoolExecutor(32, "switch")
 
 
 @contextmanager
@@ -107,7 +117,10 @@ def batch(controls: Iterable[SwitchControl]) -> Iterator[None]:
         yield
     finally:
         for stage in range(BATCH_STAGES):
-            for_each(remote, lambda control, stage=stage: control.flush_batch(stage))  # type: ignore[arg-type]
+            due = [control for control in remote if control.waiting(stage)]
+            for_each(due, lambda control, stage=stage: control.flush_batch(stage))  # type: ignore[arg-type]
+        for control in remote:
+            control.end_batch()
 
 
 def read_registers(control: SwitchControl, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
