@@ -296,13 +296,19 @@ class RemoteSwitch:
     def action_profile(self, name: str) -> RemoteProfile:
         return _known(self._profiles, "action profile", name)
 
-    def counter(self, name: str) -> npt.NDArray[Any]:
-        """An indirect counter: fields ``packets`` and ``bytes``. A copy."""
+    def counter(self, name: str, indices: Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """An indirect counter: fields ``packets`` and ``bytes``. A copy.
+
+        Only ``indices`` are read where they are given, which is quicker; the others are 0.
+        """
         info = _known(self._counters, "counter", name)
         counts = np.zeros(info.size, [("packets", "<u8"), ("bytes", "<u8")])
-        entity = p4runtime_pb2.Entity()
-        entity.counter_entry.counter_id = info.preamble.id
-        for found in self._read(entity):
+        entities = [p4runtime_pb2.Entity() for _ in (indices or (0,))]
+        for position, entity in enumerate(entities):
+            entity.counter_entry.counter_id = info.preamble.id
+            if indices:
+                entity.counter_entry.index.index = indices[position]
+        for found in self._read(*entities):
             entry = found.counter_entry
             counts[entry.index.index] = (entry.data.packet_count, entry.data.byte_count)
         return counts
@@ -341,10 +347,10 @@ class RemoteSwitch:
                 lambda request=request: self._client.stub.Write(request, timeout=_PATIENCE_S)
             )
 
-    def _read(self, entity: Any) -> list[Any]:
+    def _read(self, *entities: Any) -> list[Any]:
         def read() -> list[Any]:
             request = p4runtime_pb2.ReadRequest(device_id=self._client.device_id)
-            request.entities.append(entity)
+            request.entities.extend(entities)
             return [
                 e
                 for answer in self._client.stub.Read(request, timeout=_PATIENCE_S)

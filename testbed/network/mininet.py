@@ -462,7 +462,10 @@ class MininetNetwork:
         """Packets that the P4 fault tables dropped at each directed link: uint64[n_links]."""
         from testbed.control.switch import for_each
 
-        counts = for_each(self.controls, lambda c: c.counter("CanaryEgress.fault.dropped"))
+        every_port = range(1, self.topology.k + 1)
+        counts = for_each(
+            self.controls, lambda c: c.counter("CanaryEgress.fault.dropped", every_port)
+        )
         ports = zip(self.topology.link_src, self.topology.link_src_port, strict=True)
         return np.array([counts[s]["packets"][p] for s, p in ports], np.uint64)
 
