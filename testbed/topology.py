@@ -351,12 +351,11 @@ class FatTree:
         is one problem.
         """
         half = self.half
-        tor = np.arange(self.n_tors, dtype=np.int32)
-        src, dst, nth = (
-            a.ravel() for a in np.meshgrid(tor, tor, np.arange(half, dtype=np.int32), indexing="ij")
-        )
-        local = (src // half == dst // half) & (src != dst)
-        src, dst, nth = src[local], dst[local], nth[local]
+        each = np.arange(half, dtype=np.int32)
+        pods = np.arange(0, self.n_tors, half, dtype=np.int32)
+        pod, src, dst, nth = (a.ravel() for a in np.meshgrid(pods, each, each, each, indexing="ij"))
+        apart = src != dst
+        src, dst, nth = (pod + src)[apart], (pod + dst)[apart], nth[apart]
         agg = self.n_tors + src // half * half + nth
         within = (
             src,
