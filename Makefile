@@ -27,7 +27,7 @@ help:
 	@echo '                  MONITORS=tor+core or tor'
 	@echo '                  ALPHA=1000 BETA=20 DELTA=20 ETA=16    flow selection (Canary, section III-D)'
 	@echo '                  NOISE=0           loss rate of healthy links'
-	@echo '                  BACKEND=auto      virtual; as root under Mininet: softswitch, bmv2'
+	@echo '                  BACKEND=auto      virtual; as root under Mininet: softswitch, bmv2 (auto: if installed)'
 	@echo '                  INJECTOR=auto     p4; on real links also nft, netem'
 	@echo '                  RUN=DIR           where the run goes [runs/<time>-<scenario>]'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,10 +25,21 @@ from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
 from testbed.topology import FatTree
 
-__all__ = ["P4INFO", "PROGRAM", "Backend", "bring_up", "make_injector", "open_backend"]
+__all__ = [
+    "P4INFO",
+    "PROGRAM",
+    "Backend",
+    "Choice",
+    "bring_up",
+    "choose_backend",
+    "make_injector",
+    "open_backend",
+]
 
 PROGRAM = Path(__file__).parent.parent / "p4" / "build" / "canary.json"
 P4INFO = PROGRAM.with_name("canary.p4info.txtpb")
+
+BMV2_PER_CORE = 10  # switches; more than that fall behind the default traffic
 
 REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that long
 
@@ -43,6 +56,39 @@ class Backend:
     controls: Sequence[SwitchControl]
     drain_ns: int
     skew_ns: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What ``BACKEND=auto`` stands for here, why, and whether sudo has to make it root's."""
+
+    backend: Literal["bmv2", "virtual"]
+    reason: str
+    sudo: bool = False
+
+
+def choose_backend(k: int) -> Choice:
+    """BMv2, the reference, where somebody installed it and it can keep up; else virtual time."""
+    from testbed.network.mininet import not_installed
+
+    if reason := not_installed("bmv2"):
+        return Choice("virtual", reason.partition(":")[0])
+    switches, cores = FatTree(k).n_switches, os.cpu_count() or 1
+    if switches > BMV2_PER_CORE * cores:
+        return Choice("virtual", f"{switches} BMv2 switches are too many for {cores} cores")
+    installed = "Mininet and BMv2 are installed"
+    if os.geteuid() == 0:
+        return Choice("bmv2", installed)
+    if _sudo_asks_nothing():
+        return Choice("bmv2", f"{installed}, sudo makes us root", sudo=True)
+    return Choice("virtual", f"{installed}, but this is not root: use sudo")
+
+
+def _sudo_asks_nothing() -> bool:
+    try:
+        return subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 @contextmanager

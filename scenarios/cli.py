@@ -52,8 +52,8 @@ def run(
     eta: Annotated[int | None, typer.Option(help="Packets that make a heavy hitter.")] = None,
     noise: Annotated[float | None, typer.Option(help="Loss rate of healthy links.")] = None,
     backend: Annotated[
-        str | None, typer.Option(help="virtual (auto); as root with Mininet: bmv2, softswitch.")
-    ] = None,
+        str, typer.Option(help="auto, virtual; as root with Mininet: bmv2, softswitch.")
+    ] = "auto",
     injector: Annotated[str | None, typer.Option(help="p4 (auto), netem, nft.")] = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run", help="Directory of the run [runs/<time>-<scenario>].")
@@ -70,9 +70,12 @@ def run(
         from scenarios.settings import make_settings
 
         found = load_scenario(name)
-        settings = make_settings(dict(found.defaults) | given)
+        asked = dict(found.defaults) | given
+        if asked["backend"] == "auto":
+            asked["backend"] = _choose_backend(asked)
+        settings = make_settings(asked)
         path = path or default_directory(name)
-        with _progress() as progress:
+        with _progress() as progress, _for_the_caller(path):
             summary = run_experiment(name, found, settings, path, progress)
         console = Console()
         render(summary, console)
@@ -137,6 +140,35 @@ def clean_net() -> None:
 
         ended = clean(STATE)
         print(f"ended {', '.join(ended)}" if ended else "nothing was left")
+
+
+def _choose_backend(asked: dict[str, Any]) -> str:
+    """What BACKEND=auto means here; where it takes root, this process goes on as root."""
+    from scenarios.backends import choose_backend
+    from scenarios.settings import make_settings
+
+    choice = choose_backend(make_settings(asked | {"backend": "virtual"}).k)
+    print(f"BACKEND=auto: {choice.backend} ({choice.reason})", flush=True)
+    if choice.sudo:
+        program = [sys.executable, "-m", "scenarios.cli", *sys.argv[1:]]
+        os.execvp("sudo", ["sudo", "-n", *program, "--backend", choice.backend])
+    return choice.backend
+
+
+@contextmanager
+def _for_the_caller(path: Path) -> Iterator[None]:
+    """What sudo's root writes at ``path`` belongs to the user who called sudo."""
+    new = [place for place in (path, *path.parents) if not place.exists()]
+    try:
+        yield
+    finally:
+        user, group = (int(os.environ.get(f"SUDO_{what}", "0")) for what in ("UID", "GID"))
+        if os.geteuid() == 0 and user:
+            here = [path, path.with_name(f"{path.name}.partial")]
+            below = [file for place in here for file in place.rglob("*")]
+            for place in {*new, *here, *below}:
+                if place.exists():
+                    os.chown(place, user, group)
 
 
 class _Bar:

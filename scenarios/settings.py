@@ -104,12 +104,6 @@ class Settings:
 
 
 def make_settings(given: Mapping[str, Any]) -> Settings:
-    """The settings of a run: what is given, for the rest the backend's defaults.
-
-    ``backend`` may be ``auto``: the virtual network, which every machine has.
-    """
-    given = dict(given)
-    if given.get("backend") == "auto":
-        given["backend"] = "virtual"
+    """The settings of a run: what is given, for the rest the backend's defaults."""
     defaults = REAL_TIME_DEFAULTS.get(given.get("backend", "virtual"), {})
-    return Settings(**(defaults | given))
+    return Settings(**(defaults | dict(given)))

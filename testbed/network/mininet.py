@@ -52,6 +52,7 @@ __all__ = [
     "NetworkError",
     "clean",
     "missing",
+    "not_installed",
     "running_switch",
 ]
 
@@ -87,6 +88,11 @@ def missing(backend: Backend | None = None) -> str:
     """Why no network can be brought up here, with this backend or at all; "" if one can."""
     if os.geteuid():
         return "a network of namespaces needs root: use sudo"
+    return not_installed(backend)
+
+
+def not_installed(backend: Backend | None = None) -> str:
+    """What `missing` finds besides root."""
     for command, package in (("mnexec", "mininet"), ("ip", "iproute2")):
         if shutil.which(command) is None:
             return f"{command} is not on the PATH: apt install {package}"

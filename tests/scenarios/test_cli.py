@@ -17,7 +17,8 @@ from scapy.utils import wrpcap
 
 from testbed.run import RunDirectory
 
-QUICK = ["--epochs", "1", "--load", "0.05"]
+VIRTUAL = ["--backend", "virtual"]
+QUICK = ["--epochs", "1", "--load", "0.05", *VIRTUAL]
 
 
 def canary(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -108,7 +109,17 @@ def test_a_capture_is_replayed_kept_or_fitted(tmp_path: Path) -> None:
     wrpcap(str(tmp_path / "trace.pcap.gz"), packets, gz=True)
     for traffic, expected in (("trace.pcap.gz", 100), ("trace.pcap.gz:fit", 3000)):
         path = tmp_path / ("run-" + traffic.replace(":", "-"))
-        options = ["--epochs", "2", "--traffic", traffic, "--faults", "none", "--run", str(path)]
+        options = [
+            *VIRTUAL,
+            "--epochs",
+            "2",
+            "--traffic",
+            traffic,
+            "--faults",
+            "none",
+            "--run",
+            str(path),
+        ]
         result = canary("run", *options, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
         flows = RunDirectory(path).table("flows")
@@ -148,7 +159,17 @@ def test_an_interrupted_run_leaves_nothing_behind(
     tmp_path: Path, delay: float, kind: signal.Signals
 ) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "scenarios.cli", "run", "--epochs", "200", "--run", "here"],
+        [
+            sys.executable,
+            "-m",
+            "scenarios.cli",
+            "run",
+            *VIRTUAL,
+            "--epochs",
+            "200",
+            "--run",
+            "here",
+        ],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
