@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
@@ -30,6 +30,9 @@ class Diagnosis:
         seconds: Wall-clock time of the inference.
         stages: The links blamed after each stage (cumulative), of a method that has stages.
         connection_cause: 007's verdict on each connection: a link id, or -1 for noise; int32[C].
+        devices: Blamed switches, ascending, int32[].
+        equivalent: Class number of each link, int32[n_links], of a method that says which links its
+            telemetry cannot tell apart; None = all distinct.
     """
 
     method: str
@@ -40,6 +43,8 @@ class Diagnosis:
     seconds: float
     stages: tuple[IntArray, ...] = ()
     connection_cause: IntArray | None = None
+    devices: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
+    equivalent: IntArray | None = None
 
 
 class Localizer(Protocol):

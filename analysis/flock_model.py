@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.telemetry import Flows, Probes
-from testbed.topology import FatTree
+from testbed.fabric import Fabric
+from testbed.paths import Paths, PathSets
 
 __all__ = ["FlockModel", "build_model", "flow_table"]
 
@@ -118,7 +119,7 @@ def flow_table(
 
 
 def build_model(
-    topology: FatTree,
+    topology: Fabric,
     flows: Flows | None,
     probes: Probes | None,
     *,
@@ -131,73 +132,54 @@ def build_model(
     """The model of passive flows and probes together.
 
     Components are the directed links (or, ``undirected``, the links), then the switches. A
-    passive flow's path set is its ECMP paths; a probe's is its one path. ``passive_loss`` and
+    passive flow has its path set; a probe's is its one path. ``passive_loss`` and
     ``probe_loss`` are the pairs (p_bad, p_good) of either kind.
     """
     shift = 1 if undirected else 0
     n_links = topology.n_links >> shift
-    path_rows: list[npt.NDArray[np.int32]] = []
-    widths: list[LongArray] = []
+    parts: list[PathSets] = []
     groups: list[LongArray] = []
     columns: list[tuple[LongArray, LongArray]] = []
     loss: list[npt.NDArray[np.float64]] = []
     n_groups = 0
     if flows is not None:
-        fabric = np.flatnonzero((flows.sent > 0) & (flows.src_tor != flows.dst_tor))
-        pair = flows.src_tor[fabric].astype(np.int64) * topology.n_tors + flows.dst_tor[fabric]
-        distinct, group = np.unique(pair, return_inverse=True)
-        pairs = distinct.astype(np.int32)
-        paths = topology.ecmp_paths(pairs // topology.n_tors, pairs % topology.n_tors)
-        real = paths[:, :, 0] >= 0
-        path_rows.append(paths[real])
-        widths.append(real.sum(axis=1))
+        on_fabric = flows.sets.n_entries > 0
+        used = np.flatnonzero((flows.sent > 0) & on_fabric[flows.path_set])
+        distinct, group = np.unique(flows.path_set[used], return_inverse=True)
+        parts.append(flows.sets.take(distinct))
         groups.append(group)
-        columns.append((flows.sent[fabric], flows.lost[fabric]))
+        columns.append((flows.sent[used], flows.lost[used]))
         n_groups = len(distinct)
         loss.append(np.tile(passive_loss, (n_groups, 1)))
     if probes is not None:
-        length = np.diff(probes.paths.ptr)
-        usable = np.flatnonzero((probes.sent > 0) & (length > 0))
-        rows = np.full((len(probes), max(int(length.max(initial=0)), 1)), -1, np.int32)
-        entry = np.arange(len(probes.paths.links)) - probes.paths.ptr[probes.paths.owner]
-        rows[probes.paths.owner, entry] = probes.paths.links
-        distinct, group = np.unique(rows[usable], axis=0, return_inverse=True)
-        path_rows.append(distinct)
+        usable = np.flatnonzero((probes.sent > 0) & (probes.paths.length > 0))
+        rows = probes.paths.take(usable).padded()
+        distinct, group = np.unique(rows, axis=0, return_inverse=True)
+        parts.append(PathSets.known(Paths.from_padded(distinct)))
         loss.append(np.tile(probe_loss, (len(distinct), 1)))
-        widths.append(np.ones(len(distinct), np.int64))
         groups.append(n_groups + group.reshape(-1))
         columns.append((probes.sent[usable], probes.lost[usable]))
-    width = _join(widths)
-    components, path_ptr = _components(path_rows, topology, n_links, shift)
+    sets = PathSets.join(parts)
+    components, path_ptr = _components(sets.paths, topology, n_links, shift)
     p_bad, p_good = np.concatenate([np.zeros((0, 2)), *loss]).T
     sent, lost = _join([c[0] for c in columns]), _join([c[1] for c in columns])
-    table_ptr, table = flow_table(_join(groups), width, sent, lost, p_bad, p_good)
+    table_ptr, table = flow_table(_join(groups), sets.width, sent, lost, p_bad, p_good)
     prior = np.concatenate(
         (np.full(n_links, link_prior), np.full(topology.n_switches, device_prior))
     )
-    group_ptr = np.concatenate(([0], np.cumsum(width))).astype(np.int64)
-    return FlockModel.of(group_ptr, path_ptr, components, table_ptr, table, prior)
+    return FlockModel.of(sets.ptr, path_ptr, components, table_ptr, table, prior)
 
 
 def _components(
-    path_rows: list[IntArray], topology: FatTree, n_links: int, shift: int
+    paths: Paths, topology: Fabric, n_links: int, shift: int
 ) -> tuple[IntArray, LongArray]:
     """Links and switches of every path, each once: the CSR arrays ``components``, ``path_ptr``."""
-    flat, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for rows in path_rows:
-        link = np.maximum(rows, 0)
-        ends = np.concatenate((topology.link_src[link[:, :1]], topology.link_dst[link]), axis=1)
-        there = rows >= 0
-        switch = np.where(np.concatenate((there[:, :1], there), axis=1), n_links + ends, -1)
-        both = np.concatenate((np.where(there, rows >> shift, -1), switch), axis=1)
-        both = np.sort(both.astype(np.int64), axis=1)
-        first = np.ones(both.shape, np.bool_)
-        first[:, 1:] = both[:, 1:] != both[:, :-1]
-        keep = first & (both >= 0)
-        flat.append(both[keep])
-        counts.append(keep.sum(axis=1))
-    path_ptr = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
-    return np.concatenate(flat).astype(np.int32), path_ptr
+    n = n_links + topology.n_switches
+    owner = paths.owner.astype(np.int64) * n
+    both = (n_links + topology.link_src[paths.links], n_links + topology.link_dst[paths.links])
+    pair = np.unique(np.concatenate([owner + c for c in (paths.links >> shift, *both)]))
+    path_ptr = np.searchsorted(pair // n, np.arange(len(paths) + 1)).astype(np.int64)
+    return (pair % n).astype(np.int32), path_ptr
 
 
 def _join(parts: list[LongArray]) -> LongArray:

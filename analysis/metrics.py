@@ -13,15 +13,15 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from testbed.topology import FatTree
+from testbed.fabric import Fabric
 
-__all__ = ["Score", "score"]
+__all__ = ["Score", "device_score", "score"]
 
 
 @dataclass(frozen=True)
 class Score:
-    """Detection quality. ``missed`` and ``wrong`` are ascending link ids: directed ids in a
-    directed score, undirected ids (``link >> 1``) in an undirected one."""
+    """Detection quality. ``missed`` and ``wrong`` are ascending ids: of directed links, of
+    undirected links (``link >> 1``) or of switches, as what was scored."""
 
     precision: float
     recall: float
@@ -35,7 +35,7 @@ class Score:
 
 
 def score(
-    flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], topology: FatTree
+    flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], topology: Fabric
 ) -> dict[Literal["directed", "undirected"], Score]:
     """Compare flagged with truly faulty directed links (ids, any order, repeats allowed).
 
@@ -44,11 +44,25 @@ def score(
     """
     for name, links in (("flagged", flagged), ("truth", truth)):
         if len(links) and (links.min() < 0 or links.max() >= topology.n_links):
-            raise ValueError(f"{name} has ids that are no link of a K={topology.k} fat-tree")
+            raise ValueError(f"{name} has ids that are no link of {topology.title}")
     return {
         "directed": _score(np.unique(flagged), np.unique(truth), topology.n_links),
         "undirected": _score(np.unique(flagged >> 1), np.unique(truth >> 1), topology.n_edges),
     }
+
+
+def device_score(
+    blamed: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], topology: Fabric
+) -> Score:
+    """Compare blamed with truly faulty switches (ids, any order, repeats allowed).
+
+    Raises:
+        ValueError: An id is no switch of the topology.
+    """
+    for name, switches in (("blamed", blamed), ("truth", truth)):
+        if len(switches) and (switches.min() < 0 or switches.max() >= topology.n_switches):
+            raise ValueError(f"{name} has ids that are no switch of {topology.title}")
+    return _score(np.unique(blamed), np.unique(truth), topology.n_switches)
 
 
 def _score(flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], n_links: int) -> Score:

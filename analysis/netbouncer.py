@@ -22,7 +22,8 @@ from analysis.canary.multistage import GROUPS, solve_stages
 from analysis.diagnosis import Diagnosis, both_directions
 from analysis.incidence import Incidence
 from analysis.telemetry import Probes, Telemetry
-from testbed.topology import FatTree, Paths
+from testbed.fabric import Fabric
+from testbed.paths import Paths
 
 __all__ = ["PROBE_RECORD_BYTES", "NetBouncer", "NetBouncerStage", "bad_devices"]
 
@@ -166,7 +167,7 @@ class NetBouncerStage(NetBouncer):
         return solve_stages(incidence, rates, penalty=self.penalty)
 
 
-def bad_devices(probes: Probes, topology: FatTree) -> BoolArray:
+def bad_devices(probes: Probes, topology: Fabric) -> BoolArray:
     """Switches that probes cross without one of their paths being loss-free (figure 3).
 
     Returns bool[n_switches]. A switch that no path crosses is not suspected.

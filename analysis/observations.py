@@ -50,18 +50,21 @@ def read_telemetry(run: RunDirectory) -> Telemetry:
             np.stack([sent for sent, _ in counts]),
             np.stack([lost for _, lost in counts]),
         ),
-        flows=_flows(run),
+        flows=_flows(run, topology),
         probes=_probes(run, topology),
         connections=_connections(run, network["traceroute_packets"]),
         canary_bytes=network["canary_bytes"],
     )
 
 
-def _flows(run: RunDirectory) -> Flows:
+def _flows(run: RunDirectory, topology: FatTree) -> Flows:
+    """The hosts' flows; their paths are unknown, so each has all those of its ToRs."""
     table = run.table("flows")
     used = table["sent"] > 0
-    columns = (table[name][used] for name in ("src_tor", "dst_tor", "sent", "lost"))
-    return Flows(*columns)
+    src, dst, sent, lost = (table[c][used] for c in ("src_tor", "dst_tor", "sent", "lost"))
+    pair, path_set = np.unique(src.astype(np.int64) * topology.n_tors + dst, return_inverse=True)
+    sets = topology.path_sets(pair // topology.n_tors, pair % topology.n_tors)
+    return Flows(sets, path_set.astype(np.int32), sent, lost)
 
 
 def _probes(run: RunDirectory, topology: FatTree) -> Probes:

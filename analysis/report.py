@@ -16,7 +16,7 @@ from analysis.diagnosis import Diagnosis
 from analysis.methods import METHODS
 from analysis.metrics import score
 from analysis.telemetry import Telemetry
-from testbed.topology import FatTree
+from testbed.fabric import Fabric
 
 __all__ = ["diagnosis_columns", "figures", "render", "run_methods"]
 
@@ -47,7 +47,7 @@ def run_methods(
     return found
 
 
-def diagnosis_columns(diagnosis: Diagnosis, topology: FatTree) -> Mapping[str, Any]:
+def diagnosis_columns(diagnosis: Diagnosis, topology: Fabric) -> Mapping[str, Any]:
     """A diagnosis as a table, one row a directed link, the most suspicious ranked 1."""
     links = np.arange(topology.n_links)
     rank = np.empty(len(links), np.int32)

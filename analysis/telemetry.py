@@ -14,7 +14,9 @@ from typing import Literal, overload
 import numpy as np
 import numpy.typing as npt
 
-from testbed.topology import FatTree, Paths, Segments
+from testbed.fabric import Fabric
+from testbed.paths import Paths, PathSets
+from testbed.topology import Segments
 
 __all__ = [
     "Connections",
@@ -57,19 +59,25 @@ class SegmentCounts:
 class Flows:
     """Passive flow records of the end hosts (Flock, section 3.1).
 
-    ``src_tor`` and ``dst_tor`` are int32[F] ToR switches, ``sent`` and ``lost`` int64[F] packets,
-    ``lost`` as seen by retransmissions. The path taken is one of ``topology.ecmp_paths(src, dst)``.
+    Flow f took one of the paths of set ``path_set[f]`` (int32[F]) of ``sets``: all equal-cost paths
+    of its ToRs, or a set of one where its path is known (INT, traced flows). Many flows may share a
+    set; a flow within a rack has the path of no link. ``sent`` and ``lost`` are int64[F] packets,
+    ``lost`` as seen by retransmissions.
     """
 
-    src_tor: IntArray
-    dst_tor: IntArray
+    sets: PathSets
+    path_set: IntArray
     sent: CountArray
     lost: CountArray
 
     def __post_init__(self) -> None:
         _check_counts("flows", self.sent, self.lost)
-        _check_column("flows", "src_tor", self.src_tor, len(self.sent))
-        _check_column("flows", "dst_tor", self.dst_tor, len(self.sent))
+        _check_column("flows", "path_set", self.path_set, len(self.sent))
+        _check_paths("flows' path sets", self.sets.paths, len(self.sets.paths))
+        _check_pointers("flows' path sets", self.sets.ptr, len(self.sets.paths))
+        outside = (self.path_set < 0) | (self.path_set >= len(self.sets))
+        _refuse("flows", outside, f"path_set is none of the {len(self.sets)} sets")
+        _refuse("flows", self.sets.width[self.path_set] == 0, "its set has no path")
 
     def __len__(self) -> int:
         return len(self.sent)
@@ -134,7 +142,7 @@ class Telemetry:
     meter and digest bytes Canary uploaded.
     """
 
-    topology: FatTree
+    topology: Fabric
     monitors: str
     segments: SegmentCounts | None = None
     flows: Flows | None = None
@@ -143,12 +151,13 @@ class Telemetry:
     canary_bytes: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("flows", "connections"):
-            part = getattr(self, name)
-            if part is not None:
-                for column in ("src_tor", "dst_tor"):
-                    tor = getattr(part, column)
-                    _refuse(name, (tor < 0) | (tor >= self.topology.n_tors), f"{column} is no ToR")
+        if self.connections is not None:
+            for column in ("src_tor", "dst_tor"):
+                tor = getattr(self.connections, column)
+                outside = (tor < 0) | (tor >= self.topology.n_tors)
+                _refuse("connections", outside, f"{column} is no ToR")
+        if self.flows is not None:
+            self._check_links("flows' path sets", self.flows.sets.paths)
         for name in ("probes", "connections"):
             part = getattr(self, name)
             if part is not None:
@@ -163,8 +172,8 @@ class Telemetry:
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
             raise ValueError(
-                f"{name}: row {int(paths.owner[at])} uses link {int(paths.links[at])}, but a "
-                f"K={self.topology.k} fat-tree has links 0 to {self.topology.n_links - 1}"
+                f"{name}: row {int(paths.owner[at])} uses link {int(paths.links[at])}, but "
+                f"{self.topology.title} has links 0 to {self.topology.n_links - 1}"
             )
 
     @overload
@@ -211,6 +220,10 @@ def _check_counts(name: str, sent: CountArray, lost: CountArray, ndim: int = 1) 
 def _check_paths(name: str, paths: Paths, n: int) -> None:
     if len(paths) != n:
         raise ValueError(f"{name}: {len(paths)} paths for {n} rows")
-    if n and (paths.ptr[0] != 0 or paths.ptr[-1] != len(paths.links)):
+    _check_pointers(name, paths.ptr, len(paths.links))
+
+
+def _check_pointers(name: str, ptr: CountArray, n: int) -> None:
+    if ptr[0] != 0 or ptr[-1] != n:
         raise ValueError(f"{name}: the path pointers do not match the links")
-    _refuse(name, np.diff(paths.ptr) < 0, "the path pointers fall")
+    _refuse(name, np.diff(ptr) < 0, "the path pointers fall")

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from analysis.diagnosis import Diagnosis, sorted_links
 from analysis.ecmp import continuations, shared_votes
 from analysis.telemetry import Connections, Telemetry
-from testbed.topology import FatTree
+from testbed.fabric import Fabric
 
 __all__ = ["CONNECTION_RECORD_BYTES", "Ballot", "Vigil", "ballot"]
 
@@ -119,7 +119,7 @@ class Vigil:
     def probe_packets(self, telemetry: Telemetry) -> int:
         return int(telemetry.need("connections", self.name).traceroute_packets)
 
-    def _blame(self, tally: FloatArray, topology: FatTree) -> list[int]:
+    def _blame(self, tally: FloatArray, topology: Fabric) -> list[int]:
         """Algorithm 1: the blamed links, in the order they were picked."""
         cast = tally.sum()
         threshold = self.threshold
@@ -140,7 +140,7 @@ class Vigil:
         return blamed
 
 
-def ballot(connections: Connections, topology: FatTree, break_weight: float = 0.0) -> Ballot:
+def ballot(connections: Connections, topology: Fabric, break_weight: float = 0.0) -> Ballot:
     """Every connection's votes. A connection that lost nothing or has no path casts none."""
     length = np.diff(connections.paths.ptr)
     voting = (connections.lost > 0) & (connections.src_tor != connections.dst_tor)
@@ -175,7 +175,7 @@ def ballot(connections: Connections, topology: FatTree, break_weight: float = 0.
     )
 
 
-def _last_switch(topology: FatTree, src_tor: int, traced: IntArray) -> int:
+def _last_switch(topology: Fabric, src_tor: int, traced: IntArray) -> int:
     return int(topology.link_dst[traced[-1]]) if len(traced) else src_tor
 
 

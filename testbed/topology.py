@@ -21,50 +21,13 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric import Fabric, TopologyError
+from testbed.paths import Paths, PathSets
+
 __all__ = ["FatTree", "Monitors", "Paths", "Segments", "TopologyError"]
 
 IntArray = npt.NDArray[np.int32]
 Monitors = Literal["tor", "tor+core"]
-
-
-class TopologyError(ValueError):
-    """The topology asked for cannot exist, or a name in it is unknown."""
-
-
-@dataclass(frozen=True)
-class Paths:
-    """Paths as a CSR array of directed link ids, in the order a packet takes them.
-
-    Path ``p`` is ``links[ptr[p]:ptr[p + 1]]``; ``ptr`` is int64[P + 1], ``links`` int32[ptr[-1]].
-    """
-
-    ptr: npt.NDArray[np.int64]
-    links: IntArray
-
-    @classmethod
-    def from_padded(cls, padded: npt.NDArray[np.integer]) -> Paths:
-        """Build from int[P, H] rows where -1 marks "no link"."""
-        keep = padded >= 0
-        ptr = np.concatenate(([0], np.cumsum(keep.sum(axis=1)))).astype(np.int64)
-        return cls(ptr, padded[keep].astype(np.int32))
-
-    def __len__(self) -> int:
-        return len(self.ptr) - 1
-
-    def __getitem__(self, path: int) -> IntArray:
-        return self.links[self.ptr[path] : self.ptr[path + 1]]
-
-    @cached_property
-    def owner(self) -> IntArray:
-        """The path of each entry of ``links``: int32[len(links)]."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.ptr))
-
-    def take(self, rows: npt.NDArray[np.integer]) -> Paths:
-        """The paths ``rows`` (int[R]), in that order, repeats allowed."""
-        length = (self.ptr[1:] - self.ptr[:-1])[rows]
-        ptr = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
-        position = np.arange(ptr[-1]) + np.repeat(self.ptr[:-1][rows] - ptr[:-1], length)
-        return Paths(ptr, self.links[position])
 
 
 @dataclass(frozen=True)
@@ -86,7 +49,7 @@ class Segments:
         return len(self.upstream)
 
 
-class FatTree:
+class FatTree(Fabric):
     """A k-ary fat-tree (Al-Fares et al., SIGCOMM 2008) with its names, ports and addresses.
 
     Switches are numbered ToRs first, then aggregation, then core. A directed fabric link is
@@ -108,19 +71,21 @@ class FatTree:
         self.n_pods = k
         self.n_tors = self.n_aggs = k * half
         self.n_cores = half * half
-        self.n_switches = self.n_tors + self.n_aggs + self.n_cores
         self.n_hosts = self.n_tors * half
-        self.n_edges = 2 * self.n_tors * half
-        self.n_links = 2 * self.n_edges
+        tors = [f"tor{p}_{i}" for p in range(k) for i in range(half)]
+        aggs = [f"agg{p}_{i}" for p in range(k) for i in range(half)]
+        cores = [f"core{c}" for c in range(self.n_cores)]
+        lower, upper, _, _ = self._edges
+        super().__init__(
+            tors + aggs + cores,
+            np.repeat([0, 1, 2], [self.n_tors, self.n_aggs, self.n_cores]),
+            lower,
+            upper,
+            hosts_per_tor=half,
+            title=f"a K={k} fat-tree",
+        )
 
     # ---- names -------------------------------------------------------------------------------
-
-    @cached_property
-    def switch_names(self) -> list[str]:
-        pods = range(self.n_pods)
-        tors = [f"tor{p}_{i}" for p in pods for i in range(self.half)]
-        aggs = [f"agg{p}_{i}" for p in pods for i in range(self.half)]
-        return tors + aggs + [f"core{c}" for c in range(self.n_cores)]
 
     @cached_property
     def host_names(self) -> list[str]:
@@ -130,37 +95,6 @@ class FatTree:
             for t in range(self.half)
             for h in range(self.half)
         ]
-
-    @cached_property
-    def link_names(self) -> list[str]:
-        """``"tor0_0->agg0_1"`` for every directed fabric link."""
-        name = self.switch_names
-        pairs = zip(self.link_src.tolist(), self.link_dst.tolist(), strict=True)
-        return [f"{name[s]}->{name[d]}" for s, d in pairs]
-
-    @cached_property
-    def _switch_index(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(self.switch_names)}
-
-    @cached_property
-    def _link_index(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(self.link_names)}
-
-    def switch(self, name: str) -> int:
-        """Index of a switch by name. Raises TopologyError for an unknown name."""
-        if name not in self._switch_index:
-            raise TopologyError(
-                f"no switch {name!r} in a K={self.k} fat-tree (names: tor0_0, agg0_0, core0, ...)"
-            )
-        return self._switch_index[name]
-
-    def link(self, name: str) -> int:
-        """Index of a directed fabric link by name, ``src->dst``. Raises TopologyError."""
-        if name in self._link_index:
-            return self._link_index[name]
-        for end in name.split("->"):
-            self.switch(end.strip())
-        raise TopologyError(f"no link {name!r} in a K={self.k} fat-tree: they are not neighbours")
 
     # ---- switches and hosts ------------------------------------------------------------------
 
@@ -172,11 +106,6 @@ class FatTree:
 
     def core(self, i: int) -> int:
         return self.n_tors + self.n_aggs + i
-
-    @cached_property
-    def tier(self) -> npt.NDArray[np.int8]:
-        """0 for ToR, 1 for aggregation, 2 for core: int8[n_switches]."""
-        return np.repeat(np.array([0, 1, 2], np.int8), [self.n_tors, self.n_aggs, self.n_cores])
 
     @cached_property
     def switch_pod(self) -> IntArray:
@@ -250,16 +179,6 @@ class FatTree:
         return np.stack((up, down), axis=1).reshape(-1).astype(np.int32)
 
     @cached_property
-    def link_src(self) -> IntArray:
-        lower, upper, _, _ = self._edges
-        return self._both(lower, upper)
-
-    @cached_property
-    def link_dst(self) -> IntArray:
-        lower, upper, _, _ = self._edges
-        return self._both(upper, lower)
-
-    @cached_property
     def link_src_port(self) -> IntArray:
         _, _, lower, upper = self._edges
         return self._both(lower, upper)
@@ -282,11 +201,6 @@ class FatTree:
         """The pod each directed link belongs to (Canary, section III-E): int32[n_links]."""
         lower, _, _, _ = self._edges
         return np.repeat(self.switch_pod[lower], 2)
-
-    def links_of(self, switch: int) -> IntArray:
-        """All directed fabric links that begin or end at a switch."""
-        at = (self.link_src == switch) | (self.link_dst == switch)
-        return np.flatnonzero(at).astype(np.int32)
 
     # ---- paths -------------------------------------------------------------------------------
 
@@ -328,6 +242,30 @@ class FatTree:
             paths[same_tor, 0, :] = -1
             paths[same_tor, 1:, :] = -2
         return paths
+
+    def path_sets(
+        self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
+    ) -> PathSets:
+        src, dst = self._checked_pairs(src_tor, dst_tor)
+        within, rack = src // self.half == dst // self.half, src == dst
+        width = np.where(rack, 1, np.where(within, self.half, self.n_cores)).astype(np.int64)
+        hops = np.where(rack, 0, np.where(within, 2, 4)).astype(np.int64)
+        ptr = np.concatenate(([0], np.cumsum(width)))
+        path_ptr = np.concatenate(([0], np.cumsum(np.repeat(hops, width))))
+        pair = np.repeat(np.arange(len(src)), width)
+        turn = (np.arange(ptr[-1]) - ptr[pair]).astype(np.int32)  # aggregation or core switch
+        links = np.empty(path_ptr[-1], np.int32)
+        near = hops[pair] == 2
+        at, nth = path_ptr[:-1][near], turn[near]
+        links[at] = self._tor_agg(src[pair[near]], nth)
+        links[at + 1] = self._tor_agg(dst[pair[near]], nth) + 1
+        far = hops[pair] == 4
+        at, core, pair = path_ptr[:-1][far], turn[far], pair[far]
+        links[at] = self._tor_agg(src[pair], core // self.half)
+        links[at + 1] = self._agg_core(src[pair] // self.half, core)
+        links[at + 2] = self._agg_core(dst[pair] // self.half, core) + 1
+        links[at + 3] = self._tor_agg(dst[pair], core // self.half) + 1
+        return PathSets(ptr, Paths(path_ptr, links))
 
     def bounce_paths(self) -> IntArray:
         """NetBouncer's probe of each (ToR, core) pair, up and back (its section 4.3).

@@ -102,7 +102,14 @@ def passive(topology, loss, rng, flows=4000, partial=0.0):
     connections = Connections(
         src[bad], dst[bad], lost[bad], Paths.from_padded(traced), complete, 15 * len(bad)
     )
-    return Flows(src, dst, sent, lost), connections
+    return ecmp_flows(topology, src, dst, sent, lost), connections
+
+
+def ecmp_flows(topology, src, dst, sent, lost):
+    """Flow records that may have taken any equal-cost path."""
+    pair, path_set = np.unique(src * topology.n_tors + dst, return_inverse=True)
+    sets = topology.path_sets(pair // topology.n_tors, pair % topology.n_tors)
+    return Flows(sets, path_set.astype(np.int32), sent, lost)
 
 
 def make_world(
@@ -146,6 +153,7 @@ def synthetic() -> SimpleNamespace:
     return SimpleNamespace(
         make_world=make_world,
         bounce_probes=bounce_probes,
+        ecmp_flows=ecmp_flows,
         passive=passive,
         segment_counts=segment_counts,
         path_success=path_success,

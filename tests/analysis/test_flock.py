@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from analysis.flock import Flock, Search
 from analysis.flock_model import FlockModel, flow_table
 from analysis.metrics import score
-from analysis.telemetry import Flows, Probes, Telemetry
+from analysis.telemetry import Probes, Telemetry
 from testbed.topology import FatTree, Paths
 
 
@@ -180,7 +180,7 @@ def test_faulty_device_is_blamed_whole():
     assert len(Flock().localize(telemetry).flagged) == 8
 
 
-def test_flows_tell_directions_apart():
+def test_flows_tell_directions_apart(synthetic):
     topology = FatTree(4)
     link = topology.link("tor0_0->agg0_1")
     loss = np.zeros(topology.n_links)
@@ -190,7 +190,7 @@ def test_flows_tell_directions_apart():
     probes = Probes(paths, sent, np.where([link in paths[p] for p in range(len(paths))], 10, 0))
     src, dst = (a.ravel().astype(np.int32) for a in np.indices((8, 8)))
     lost = np.where((src == 0) & (dst != 0), 10, 0)
-    flows = Flows(src, dst, np.full(64, 200, np.int64), lost)
+    flows = synthetic.ecmp_flows(topology, src, dst, np.full(64, 200, np.int64), lost)
     result = Flock().localize(Telemetry(topology, "tor+core", flows=flows, probes=probes))
     assert result.flagged.tolist() == [link] and result.native == "directed"
 

@@ -17,6 +17,7 @@ from analysis.telemetry import (
     SegmentCounts,
     Telemetry,
 )
+from testbed.paths import PathSets
 from testbed.topology import FatTree, Paths
 
 NEEDS = {
@@ -107,7 +108,7 @@ def empty_telemetry(k=4):
         SegmentCounts(
             segments, np.zeros((0, len(segments)), np.int64), np.zeros((0, len(segments)), np.int64)
         ),
-        Flows(i32, i32, i64, i64),
+        Flows(PathSets.known(none), i32, i64, i64),
         Probes(none, i64, i64),
         Connections(i32, i32, i64, none, np.zeros(0, np.bool_), 0),
     )
@@ -131,7 +132,7 @@ def test_silence_is_no_evidence(name):
     telemetry = replace(
         telemetry,
         segments=SegmentCounts(segments, zero, zero),
-        flows=Flows(n.astype(np.int32), np.array([1, 5], np.int32), n, n),
+        flows=Flows(topology.path_sets([0, 0], [1, 5]), np.array([0, 1], np.int32), n, n),
         probes=Probes(Paths.from_padded(topology.bounce_paths()[0, :2]), n, n),
         connections=Connections(
             n.astype(np.int32),

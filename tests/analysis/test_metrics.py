@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.metrics import score
+from analysis.metrics import device_score, score
 from testbed.topology import FatTree
 
 TOPOLOGY = FatTree(4)
@@ -35,6 +35,15 @@ def test_conventions():
     assert (blind.precision, blind.recall, blind.f1) == (1, 0, 0)
     alarm = score(links(3), links(), TOPOLOGY)["directed"]
     assert (alarm.precision, alarm.recall, alarm.f1) == (0, 1, 0)
+
+
+def test_devices():
+    result = device_score(links(2, 2, 9), links(9, 3), TOPOLOGY)
+    assert (result.precision, result.recall) == (0.5, 0.5)
+    assert result.wrong == (2,) and result.missed == (3,)
+    assert result.accuracy == pytest.approx(1 - 2 / TOPOLOGY.n_switches)
+    with pytest.raises(ValueError, match="no switch of a K=4 fat-tree"):
+        device_score(links(20), links(), TOPOLOGY)
 
 
 def test_unknown_links():

@@ -1,0 +1,124 @@
+"""Paths as arrays: many paths of directed links, and many sets of possible paths."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["PathSets", "Paths"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Paths as a CSR array of directed link ids, in the order a packet takes them.
+
+    Path ``p`` is ``links[ptr[p]:ptr[p + 1]]``; ``ptr`` is int64[P + 1], ``links`` int32[ptr[-1]].
+    """
+
+    ptr: LongArray
+    links: IntArray
+
+    @classmethod
+    def from_padded(cls, padded: npt.NDArray[np.integer]) -> Paths:
+        """Build from int[P, H] rows where -1 marks "no link"."""
+        keep = padded >= 0
+        return cls(_pointers(keep.sum(axis=1)), padded[keep].astype(np.int32))
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    def __getitem__(self, path: int) -> IntArray:
+        return self.links[self.ptr[path] : self.ptr[path + 1]]
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """The path of each entry of ``links``: int32[len(links)]."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.length)
+
+    @property
+    def length(self) -> LongArray:
+        """Links of each path: int64[P]."""
+        return np.diff(self.ptr)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> Paths:
+        """The paths ``rows`` (int[R]), in that order, repeats allowed."""
+        ptr, entry = _taken(self.ptr, rows)
+        return Paths(ptr, self.links[entry])
+
+    def padded(self) -> IntArray:
+        """Rows as long as the longest path, -1 behind the shorter ones: int32[P, H]."""
+        rows = np.full((len(self), int(self.length.max(initial=0))), -1, np.int32)
+        rows[self.owner, np.arange(len(self.links)) - self.ptr[self.owner]] = self.links
+        return rows
+
+
+@dataclass(frozen=True)
+class PathSets:
+    """Sets of possible paths: set ``s`` is the paths ``ptr[s]`` to ``ptr[s + 1]`` of ``paths``.
+
+    ``ptr`` is int64[S + 1]. A known path is a set of one; a pair of switches that no path joins has
+    a set of none; a path within a rack has no link.
+    """
+
+    ptr: LongArray
+    paths: Paths
+
+    @classmethod
+    def known(cls, paths: Paths) -> PathSets:
+        """A set of one for each of the paths."""
+        return cls(np.arange(len(paths) + 1, dtype=np.int64), paths)
+
+    @classmethod
+    def join(cls, parts: Sequence[PathSets]) -> PathSets:
+        """The sets of all parts, in order."""
+        width = [np.zeros(0, np.int64), *(part.width for part in parts)]
+        length = [np.zeros(0, np.int64), *(part.paths.length for part in parts)]
+        links = [np.zeros(0, np.int32), *(part.paths.links for part in parts)]
+        return cls(
+            _pointers(np.concatenate(width)),
+            Paths(_pointers(np.concatenate(length)), np.concatenate(links)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ptr) - 1
+
+    def __getitem__(self, path_set: int) -> Paths:
+        return self.paths.take(np.arange(self.ptr[path_set], self.ptr[path_set + 1]))
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """The set of each path: int32[len(paths)]."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.width)
+
+    @property
+    def width(self) -> LongArray:
+        """Paths of each set: int64[S]."""
+        return np.diff(self.ptr)
+
+    @property
+    def n_entries(self) -> LongArray:
+        """Links of all paths of each set: int64[S]."""
+        return np.diff(self.paths.ptr[self.ptr])
+
+    def take(self, rows: npt.NDArray[np.integer]) -> PathSets:
+        """The sets ``rows`` (int[R]), in that order, repeats allowed."""
+        ptr, path = _taken(self.ptr, rows)
+        return PathSets(ptr, self.paths.take(path))
+
+
+def _pointers(length: npt.NDArray[np.integer]) -> LongArray:
+    return np.concatenate(([0], np.cumsum(length))).astype(np.int64)
+
+
+def _taken(ptr: LongArray, rows: npt.NDArray[np.integer]) -> tuple[LongArray, LongArray]:
+    """The pointers of the rows taken, and where their entries were."""
+    length = np.diff(ptr)[rows]
+    new = _pointers(length)
+    return new, np.arange(new[-1]) + np.repeat(ptr[:-1][rows] - new[:-1], length)
