@@ -180,7 +180,8 @@ class Fabric:
     # ---- paths -------------------------------------------------------------------------------
 
     @cached_property
-    def _ascents(self) -> Ascents:
+    def ascents(self) -> Ascents:
+        """All ways up from the ToRs."""
         from testbed.ascents import Ascents  # Numba, which a switch's process does without
 
         return Ascents.of(self.n_tors, self.n_switches, self.link_src, self.link_dst)
@@ -202,7 +203,7 @@ class Fabric:
             TopologyError: An index is no ToR.
         """
         src, dst = self._checked_pairs(src_tor, dst_tor)
-        return self._ascents.path_sets(src, dst)
+        return self.ascents.path_sets(src, dst)
 
     def _checked_pairs(
         self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]

@@ -8,9 +8,11 @@ The text is a comma list of ``SELECTOR[:RATE]``:
     tor0_0->agg0_1        this link
     devices:1             all links of that many switches, drawn at random
     device:agg0_1         all links of this switch
+    devices:2@50pct       half of the links of each, drawn at random; also device:agg0_1@50pct
 
 A YAML file holds ``faults``, a list of entries with one selector (``percent``, ``links``, ``link``,
-``devices`` or ``device``) and optionally ``rate``, ``kind``, ``match`` and ``schedule``:
+``devices`` or ``device``) and optionally ``rate``, ``kind``, ``match`` and ``schedule``, with a
+device also ``share``, the percentage of its links:
 
     faults:
       - link: tor0_0->agg0_1
@@ -38,7 +40,7 @@ import numpy.typing as npt
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from testbed.topology import FatTree, TopologyError
+from testbed.fabric import Fabric, TopologyError
 
 __all__ = [
     "LOW_RATES",
@@ -147,7 +149,7 @@ class FaultPlan:
             for fault in self.faults
         ]
 
-    def to_yaml(self, topology: FatTree) -> str:
+    def to_yaml(self, topology: Fabric) -> str:
         """A fault file that ``parse_faults`` reads as this very plan, whatever the seed."""
         entries = []
         for record in self.to_records():
@@ -158,13 +160,13 @@ class FaultPlan:
 
 
 def parse_faults(
-    text: str, topology: FatTree, seed: int, rates: tuple[RateRange, ...] = PAPER_RATES
+    text: str, topology: Fabric, seed: int, rates: tuple[RateRange, ...] = PAPER_RATES
 ) -> FaultPlan:
     """Read FAULTS.
 
     Args:
         text: A comma list, or the path of a ``.yaml`` or ``.yml`` file; see the module.
-        topology: The fat-tree that breaks.
+        topology: The fabric that breaks.
         seed: Draws links, devices and rates. Same seed, same plan.
         rates: Where rates that are not given are drawn from. N links fall into the ranges in
             proportion to the weights, each count rounded up or down by the draw.
@@ -212,6 +214,7 @@ class _Entry(_Strict):
     link: str | None = None
     devices: int | None = Field(None, strict=True)
     device: str | None = None
+    share: float | None = None
     rate: float | None = None
     kind: Kind = "drop"
     match: _Match | None = None
@@ -247,6 +250,11 @@ class _Entry(_Strict):
             value = getattr(self, count)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"{count} must be above 0, not {value:g}")
+        if self.share is not None:
+            if self.devices is None and self.device is None:
+                raise ValueError("share is of a device's links: leave it out")
+            if not 0 < self.share <= 100:
+                raise ValueError(f"share must be a percentage up to 100, not {self.share:g}")
         if self.kind == "blackhole" and self.rate not in (None, 1.0):
             raise ValueError("a blackhole drops everything: leave the rate out, or use kind drop")
         return self
@@ -321,11 +329,12 @@ def _read_text(text: str) -> tuple[_Entry, ...]:
 
 def _read_item(item: str, text: str) -> _Entry:
     number = r"\d+(?:\.\d+)?"
+    share = rf"(?:@(?P<share>{number})\s*(?:pct|%))?"
     patterns = (
         rf"(?P<percent>{number})\s*(?:pct|%)",
         r"(?P<links>\d+)\s*links?",
-        r"devices:(?P<devices>\d+)",
-        r"device:(?P<device>[^:]+)",
+        rf"devices:(?P<devices>\d+){share}",
+        rf"device:(?P<device>[^:@]+){share}",
         r"(?P<link>[^:]*->[^:]*)",
     )
     for pattern in patterns:
@@ -391,7 +400,7 @@ def _one_line(error: ValidationError) -> str:
 
 def _resolve(
     document: _Document,
-    topology: FatTree,
+    topology: Fabric,
     rng: np.random.Generator,
     rates: tuple[RateRange, ...],
 ) -> FaultPlan:
@@ -430,7 +439,11 @@ def _resolve(
             devices.update(dict.fromkeys(drawn, entry))
     for device, entry in devices.items():
         assert entry is not None
-        links = [link for link in topology.links_of(device).tolist() if link not in taken]
+        every = topology.links_of(device)
+        if entry.share is not None and len(every):
+            count = max(1, int(len(every) * entry.share / 100 + 0.5))
+            every = np.sort(rng.choice(every, count, replace=False))
+        links = [link for link in every.tolist() if link not in taken]
         taken.update(links)
         chosen.extend((link, entry) for link in links)
 
@@ -489,29 +502,27 @@ def _draw(
     rng: np.random.Generator,
     free: npt.NDArray[np.integer],
     count: int,
-    topology: FatTree,
+    topology: Fabric,
     what: str,
 ) -> list[int]:
     if count > len(free):
         raise FaultError(
-            f"FAULTS asks for {count} random {what}, but a K={topology.k} fat-tree has "
+            f"FAULTS asks for {count} random {what}, but {topology.title} has "
             f"{len(free)} to choose from"
         )
     return rng.choice(free, count, replace=False).tolist()
 
 
-def _switch(topology: FatTree, name: str) -> int:
+def _switch(topology: Fabric, name: str) -> int:
     name = name.strip()
     try:
         return topology.switch(name)
     except TopologyError:
         near = _closest(name, topology.switch_names)
-        raise FaultError(
-            f"no switch {name!r} in a K={topology.k} fat-tree: the nearest is {near}"
-        ) from None
+        raise FaultError(f"no switch {name!r} in {topology.title}: the nearest is {near}") from None
 
 
-def _link(topology: FatTree, name: str) -> int:
+def _link(topology: Fabric, name: str) -> int:
     src, _, dst = (part.strip() for part in name.partition("->"))
     try:
         return topology.link(f"{src}->{dst}")
@@ -520,7 +531,7 @@ def _link(topology: FatTree, name: str) -> int:
         leaving = topology.link_dst[topology.link_src == topology.switch(near_src)]
         near_dst = _closest(dst, [topology.switch_names[i] for i in leaving])
         raise FaultError(
-            f"no link {name!r} in a K={topology.k} fat-tree: the nearest is {near_src}->{near_dst}"
+            f"no link {name!r} in {topology.title}: the nearest is {near_src}->{near_dst}"
         ) from None
 
 

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.fabric import leaf_spine
 from testbed.faults.specification import (
     LOW_RATES,
     PAPER_RATES,
@@ -91,6 +92,26 @@ def test_lists_mix_everything():
     assert len(rates) == 6 + 1 + 8 + 4
 
 
+def test_share_of_a_devices_links():
+    plan = parse_faults("device:agg0_1@50pct:0.2,devices:2@25pct", K8, 4)
+    agg, *others = sorted(plan.devices, key=lambda d: d != K8.switch("agg0_1"))
+    assert len(others) == 2
+    named = np.isin(K8.links_of(agg), [f.link for f in plan.faults if f.rate == 0.2])
+    assert named.sum() == len(named) // 2
+    for device in others:
+        broken = np.isin(K8.links_of(device), plan.links)
+        assert len(broken) // 4 <= broken.sum() < len(broken)
+    assert plan != parse_faults("device:agg0_1@50pct:0.2,devices:2@25pct", K8, 5)
+
+
+def test_faults_of_a_fabric_that_is_no_fat_tree():
+    fabric = leaf_spine(4, 3)
+    plan = parse_faults("25pct,leaf0->spine2:0.5", fabric, 1)
+    assert len(plan.links) == 7 and fabric.link("leaf0->spine2") in plan.links
+    with pytest.raises(FaultError, match="leaf-spine of 4 leaves .* nearest is spine2"):
+        parse_faults("device:spine3", fabric, 1)
+
+
 def test_named_link_overrules_its_device():
     plan = parse_faults("device:agg0_1,agg0_1->core2:0.25", K4, 2)
     assert len(plan.faults) == 8
@@ -118,6 +139,8 @@ def test_named_link_overrules_its_device():
         ("65links", "asks for 65 random links, .* has 64"),
         ("60links,10pct", "asks for 6 random links, .* has 4"),
         ("101pct", "asks for 65 random links"),
+        ("devices:1@0pct", "share must be a percentage"),
+        ("devices:1@half", "unknown: use"),
         ("devices:21", "asks for 21 random switches, .* has 20"),
         ("0links", "links must be above 0"),
         ("0pct", "percent must be above 0"),
@@ -235,6 +258,7 @@ def test_records_are_plain(tmp_path):
         ("fault: []", "unknown key 'fault'; allowed are faults|faults: Field required"),
         ("faults: [{links: 1, match: {ip: 1.2.3.4}}]", "unknown key 'ip'; allowed are src_ip"),
         ("faults: [{links: 1, kind: melt}]", r"faults\[0\].kind: must be 'drop', 'blackhole'"),
+        ("faults: [{links: 1, share: 50}]", "share is of a device's links"),
         ("faults: [{links: 1, device: core0}]", "one of .*; it has links and device"),
         ("faults: [{rate: 0.1}]", "it has none"),
         ("faults: [{links: many}]", r"faults\[0\].links: must be a valid integer"),
