@@ -44,6 +44,9 @@ def run(
     traffic: Annotated[
         str | None, typer.Option(help="hadoop, websearch, storage, pareto[:skewed], or a capture.")
     ] = None,
+    tcp: Annotated[
+        float | None, typer.Option(help="Share of the larger flows that real TCP carries.")
+    ] = None,
     load: Annotated[float | None, typer.Option(help="Share of the hosts' line rate.")] = None,
     monitors: Annotated[str | None, typer.Option(help="tor+core or tor.")] = None,
     alpha: Annotated[int | None, typer.Option(help="Packets wanted a segment and epoch.")] = None,
@@ -209,6 +212,10 @@ def _errors() -> Iterator[None]:
         text = " ".join("; ".join([str(error), *getattr(error, "__notes__", [])]).split())
         print(f"canary: {text}", file=sys.stderr)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt as stop:
+        kept = " ".join(getattr(stop, "__notes__", ["nothing was kept"]))
+        print(f"canary: interrupted: {kept}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def main() -> None:
@@ -224,9 +231,8 @@ def main() -> None:
         text = " ".join(error.format_message().split())
         print(f"canary: {text}", file=sys.stderr)
         code = 2
-    except (typer.Abort, KeyboardInterrupt) as stop:
-        kept = " ".join(getattr(stop, "__notes__", ["nothing was kept"]))
-        print(f"canary: interrupted: {kept}", file=sys.stderr)
+    except (typer.Abort, KeyboardInterrupt):
+        print("canary: interrupted: nothing was kept", file=sys.stderr)
         code = 130
     sys.exit(code or 0)
 
