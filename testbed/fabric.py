@@ -39,7 +39,8 @@ class Fabric:
         tier: int8[n_switches].
         link_src, link_dst: The switches of each directed link, int32[n_links].
         n_switches, n_tors, n_edges, n_links: Counts; ``n_links = 2 * n_edges`` is directed.
-        hosts_per_tor: How many hosts share a ToR; their links are not part of the fabric.
+        hosts_per_tor, n_hosts: How many hosts share a ToR, and how many there are, host ``h`` at
+            ToR ``h // hosts_per_tor``; their links are not part of the fabric.
         title: What it is, for messages: ``"a K=4 fat-tree"``.
 
     Args:
@@ -68,6 +69,7 @@ class Fabric:
         self.n_edges = len(lower)
         self.n_links = 2 * self.n_edges
         self.hosts_per_tor = hosts_per_tor
+        self.n_hosts = self.n_tors * hosts_per_tor
         self.title = title or f"a fabric of {self.n_switches} switches and {self.n_edges} links"
         self.link_src = _interleave(lower, upper)
         self.link_dst = _interleave(upper, lower)

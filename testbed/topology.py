@@ -71,7 +71,6 @@ class FatTree(Fabric):
         self.n_pods = k
         self.n_tors = self.n_aggs = k * half
         self.n_cores = half * half
-        self.n_hosts = self.n_tors * half
         tors = [f"tor{p}_{i}" for p in range(k) for i in range(half)]
         aggs = [f"agg{p}_{i}" for p in range(k) for i in range(half)]
         cores = [f"core{c}" for c in range(self.n_cores)]

@@ -18,11 +18,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric import Fabric
 from testbed.topology import FatTree
-from testbed.traffic.distributions import WORKLOADS, Workload, flow_sizes
+from testbed.traffic.distributions import WORKLOADS, FlowSizes, Workload, flow_sizes
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_distinct
 
-__all__ = ["Pattern", "TrafficError", "generate"]
+__all__ = ["FlowArrivals", "FlowProcess", "Pattern", "TrafficError", "flow_process", "generate"]
 
 Pattern = Literal["uniform", "skewed"]
 
@@ -43,7 +44,7 @@ class TrafficError(ValueError):
 
 
 @dataclass(frozen=True)
-class _Flows:
+class FlowArrivals:
     """Flows before packets: source and destination, first second, bytes, bits a second. [F]."""
 
     src: npt.NDArray[np.int32]
@@ -51,6 +52,80 @@ class _Flows:
     start_s: npt.NDArray[np.float64]
     payload: npt.NDArray[np.float64]
     rate_bps: npt.NDArray[np.float64]
+
+    @property
+    def frames(self) -> npt.NDArray[np.float64]:
+        """Frames it takes to send each flow whole, float64[F]: some are longer than an int64."""
+        return np.ceil(self.payload / _PAYLOAD)
+
+
+@dataclass(frozen=True)
+class FlowProcess:
+    """Poisson arrivals of flows between the racks of a fabric, in steady state.
+
+    Attributes:
+        topology: Its hosts send.
+        sizes: Flow sizes in payload bytes.
+        arrivals: New flows a second.
+        rate_bps: Least and greatest payload rate of a flow, log-uniform between.
+        hot: The racks that share half of the traffic among them, or none.
+    """
+
+    topology: Fabric
+    sizes: FlowSizes
+    arrivals: float
+    rate_bps: tuple[float, float]
+    hot: npt.NDArray[np.int64]
+
+    @property
+    def mean_duration_s(self) -> float:
+        """E[duration] = 8 E[size] E[1/rate]."""
+        low, high = self.rate_bps
+        return 8 * self.sizes.mean * (1 / low - 1 / high) / np.log(high / low)
+
+    def rates(self, n: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+        """Rates of ``n`` flows that arrive: float64[n]."""
+        low, high = self.rate_bps
+        return low * (high / low) ** rng.random(n)
+
+    def ongoing(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Rate and payload left of ``n`` flows met at a random instant: float64[n] each."""
+        low, high = self.rate_bps
+        # a flow is seen in proportion to its size and to 1/rate
+        rate = 1 / (1 / high + (1 / low - 1 / high) * rng.random(n))
+        return rate, self.sizes.quantile_by_bytes(rng.random(n)) * rng.random(n)
+
+    def draw(
+        self, duration_s: float, rng: np.random.Generator, most: float = float("inf")
+    ) -> FlowArrivals:
+        """The flows of a run; a uniform sample where more than ``most`` are expected."""
+        arrivals = self.arrivals
+        arrivals *= min(1.0, most / (arrivals * (duration_s + self.mean_duration_s)))
+        new = rng.poisson(arrivals * duration_s)
+        rate = self.rates(new, rng)
+        start = rng.random(new) * duration_s
+        payload = self.sizes.quantile(rng.random(new))
+        old = rng.poisson(arrivals * self.mean_duration_s)
+        old_rate, left = self.ongoing(old, rng)
+        src, dst = _end_points(self.topology, new + old, self.hot, rng)
+        return FlowArrivals(
+            src,
+            dst,
+            np.concatenate((np.zeros(old), start)),
+            np.concatenate((left, payload)),
+            np.concatenate((old_rate, rate)),
+        )
+
+    def pair_share(self) -> npt.NDArray[np.float64]:
+        """The share of the flows that go from ToR to ToR: float64[n_tors, n_tors], sum 1."""
+        n, hot = self.topology.n_tors, self.hot
+        share = np.full((n, n), (1 - _HOT_TRAFFIC * bool(len(hot))) / (n * (n - 1)))
+        if len(hot):
+            share[np.ix_(hot, hot)] += _HOT_TRAFFIC / (len(hot) * (len(hot) - 1))
+        np.fill_diagonal(share, 0.0)
+        return share
 
 
 def generate(
@@ -77,22 +152,46 @@ def generate(
     Raises:
         TrafficError: An argument is out of range, or skewed traffic exceeds the hot hosts' links.
     """
-    if workload not in WORKLOADS:
-        raise TrafficError(f"TRAFFIC={workload} is unknown: use {', '.join(WORKLOADS)}")
-    if not 0 < load <= _MAX_UTILISATION:
-        raise TrafficError(f"LOAD={load:g} is out of range: use 0 to {_MAX_UTILISATION}, as 0.5")
     if not 0 < duration_s < 3600:
         raise TrafficError(
             f"a run of {duration_s:g} s is out of range: use more than 0 s, under 1 h"
         )
     rng = np.random.default_rng([seed, 0x7AF1C])
-    hot = _hot_hosts(topology, load, rng) if pattern == "skewed" else None
-    flows = _draw_flows(topology, workload, load, duration_s, host_rate_bps, hot, rng)
-    return _send(flows, duration_s, host_rate_bps, rng)
+    process = flow_process(topology, workload, load, rng, pattern, host_rate_bps)
+    return _send(process.draw(duration_s, rng), duration_s, host_rate_bps, rng)
 
 
-def _hot_hosts(topology: FatTree, load: float, rng: np.random.Generator) -> npt.NDArray[np.int32]:
-    """Hosts of the hot racks, in rack order."""
+def flow_process(
+    topology: Fabric,
+    workload: Workload,
+    load: float,
+    rng: np.random.Generator,
+    pattern: Pattern = "uniform",
+    host_rate_bps: float = 1e9,
+) -> FlowProcess:
+    """What `generate` draws flows from; arguments and errors as there."""
+    if workload not in WORKLOADS:
+        raise TrafficError(f"TRAFFIC={workload} is unknown: use {', '.join(WORKLOADS)}")
+    if not 0 < load <= _MAX_UTILISATION:
+        raise TrafficError(f"LOAD={load:g} is out of range: use 0 to {_MAX_UTILISATION}, as 0.5")
+    if topology.n_tors < 2:
+        raise TrafficError(f"{topology.title} has no two racks to send between")
+    sizes = flow_sizes(workload)
+    # headers and gaps count as load: what a link carries, not what applications hand over
+    wire_bytes = sizes.mean * (MAX_FRAME + _WIRE_EXTRA) / _PAYLOAD
+    low, high = (
+        share * host_rate_bps * _PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE
+    )
+    return FlowProcess(
+        topology,
+        sizes,
+        arrivals=topology.n_hosts * load * host_rate_bps / 8 / wire_bytes,
+        rate_bps=(low, high),
+        hot=_hot_racks(topology, load, rng) if pattern == "skewed" else np.empty(0, np.int64),
+    )
+
+
+def _hot_racks(topology: Fabric, load: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     racks = max(2, round(_HOT_RACKS * topology.n_tors))
     share = racks / topology.n_tors
     busiest = load * ((1 - _HOT_TRAFFIC) + _HOT_TRAFFIC / share)
@@ -102,69 +201,32 @@ def _hot_hosts(topology: FatTree, load: float, rng: np.random.Generator) -> npt.
             f"LOAD={load:g} with skewed traffic makes the {racks} hot racks' hosts send "
             f"{busiest:.2f} of their line rate: use at most {most:g}"
         )
-    hot = np.sort(rng.choice(topology.n_tors, racks, replace=False))
-    return (hot[:, None] * topology.half + np.arange(topology.half)).ravel().astype(np.int32)
-
-
-def _draw_flows(
-    topology: FatTree,
-    workload: Workload,
-    load: float,
-    duration_s: float,
-    host_rate_bps: float,
-    hot: npt.NDArray[np.int32] | None,
-    rng: np.random.Generator,
-) -> _Flows:
-    sizes = flow_sizes(workload)
-    # headers and gaps count as load: what a link carries, not what applications hand over
-    wire_bytes = sizes.mean * (MAX_FRAME + _WIRE_EXTRA) / _PAYLOAD
-    arrivals = topology.n_hosts * load * host_rate_bps / 8 / wire_bytes
-    low, high = (
-        share * host_rate_bps * _PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE
-    )
-
-    new = rng.poisson(arrivals * duration_s)
-    rate = low * (high / low) ** rng.random(new)
-    start = rng.random(new) * duration_s
-    payload = sizes.quantile(rng.random(new))
-
-    # E[duration] = 8 E[size] E[1/rate]; a flow is seen in proportion to its size and to 1/rate
-    mean_duration = 8 * sizes.mean * (1 / low - 1 / high) / np.log(high / low)
-    old = rng.poisson(arrivals * mean_duration)
-    old_rate = 1 / (1 / high + (1 / low - 1 / high) * rng.random(old))
-    left = sizes.quantile_by_bytes(rng.random(old)) * rng.random(old)
-
-    src, dst = _end_points(topology, new + old, hot, rng)
-    return _Flows(
-        src,
-        dst,
-        np.concatenate((np.zeros(old), start)),
-        np.concatenate((left, payload)),
-        np.concatenate((old_rate, rate)),
-    )
+    return np.sort(rng.choice(topology.n_tors, racks, replace=False))
 
 
 def _end_points(
-    topology: FatTree, n: int, hot: npt.NDArray[np.int32] | None, rng: np.random.Generator
+    topology: Fabric, n: int, hot: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Uniform over hosts of different racks: int32[n] each."""
+    rack = topology.hosts_per_tor
 
     def among(hosts: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         src = rng.integers(hosts, size=count)
-        dst = rng.integers(hosts - topology.half, size=count)
-        rack_start = src // topology.half * topology.half
-        return src, np.where(dst >= rack_start, dst + topology.half, dst)
+        dst = rng.integers(hosts - rack, size=count)
+        rack_start = src // rack * rack
+        return src, np.where(dst >= rack_start, dst + rack, dst)
 
     src, dst = among(topology.n_hosts, n)
-    if hot is not None:
+    if len(hot):
+        hosts = (hot[:, None] * rack + np.arange(rack)).ravel()
         chosen = np.flatnonzero(rng.random(n) < _HOT_TRAFFIC)
-        hot_src, hot_dst = among(len(hot), len(chosen))
-        src[chosen], dst[chosen] = hot[hot_src], hot[hot_dst]
+        hot_src, hot_dst = among(len(hosts), len(chosen))
+        src[chosen], dst[chosen] = hosts[hot_src], hosts[hot_dst]
     return src.astype(np.int32), dst.astype(np.int32)
 
 
 def _send(
-    flows: _Flows, duration_s: float, host_rate_bps: float, rng: np.random.Generator
+    flows: FlowArrivals, duration_s: float, host_rate_bps: float, rng: np.random.Generator
 ) -> Traffic:
     """Cut flows into trains, serialise those on the NICs, and cut them into frames."""
     n_flows = len(flows.src)
@@ -172,7 +234,7 @@ def _send(
     interval_s = full * _PAYLOAD * 8 / flows.rate_bps
     # what does not fit into the run is never made: some flows are longer than memory
     fitting = np.ceil((duration_s - flows.start_s) / interval_s) * full
-    wanted = np.ceil(flows.payload / _PAYLOAD)
+    wanted = flows.frames
     frames = np.minimum(wanted, fitting).astype(np.int64)
     whole = wanted <= fitting
     tail = np.where(whole, flows.payload - (frames - 1) * _PAYLOAD, _PAYLOAD)
