@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 # Settings that `make scenario` passes on when they are given.
-SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND INJECTOR RUN
+SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC TCP LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND INJECTOR RUN
 lower = $(shell echo '$(1)' | tr 'A-Z_' 'a-z-')
 GIVEN = $(foreach s,$(SETTINGS),$(if $($(s)),--$(call lower,$(s)) '$($(s))'))
 
@@ -23,6 +23,7 @@ help:
 	@echo '                  SEED=1            same seed, same run'
 	@echo '                  EPOCHS=10         EPOCH_MS=100'
 	@echo '                  TRAFFIC=hadoop    websearch, storage, pareto (with :skewed), FILE.pcap[.gz] (with :fit)'
+	@echo '                  TCP=0.25          share of the larger flows carried by real TCP (real links only)'
 	@echo '                  LOAD=0.6          share of the hosts'"'"' line rate'
 	@echo '                  MONITORS=tor+core or tor'
 	@echo '                  ALPHA=1000 BETA=20 DELTA=20 ETA=16    flow selection (Canary, section III-D)'

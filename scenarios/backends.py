@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
@@ -24,6 +24,11 @@ from testbed.network.network import Network
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
 from testbed.topology import FatTree
+from testbed.traffic.flows import Traffic
+from testbed.traffic.transfers import Transfers
+
+if TYPE_CHECKING:
+    from testbed.traffic.iperf import Iperf
 
 __all__ = [
     "P4INFO",
@@ -33,6 +38,7 @@ __all__ = [
     "bring_up",
     "choose_backend",
     "make_injector",
+    "make_tcp",
     "open_backend",
 ]
 
@@ -147,6 +153,23 @@ def make_injector(settings: Settings, backend: Backend, plan: FaultPlan) -> Inje
     kind = {"netem": NetemInjector, "nft": NftInjector}[settings.injector]
     egress = cast("Callable[[int], tuple[int, str]]", getattr(backend.network, "egress", None))
     return kind(topology, egress, plan, settings.noise)
+
+
+def make_tcp(
+    settings: Settings, backend: Backend, traffic: Traffic, transfers: Transfers
+) -> Iperf | None:
+    """What carries the transfers with real TCP, if there are any.
+
+    Raises:
+        testbed.network.mininet.NetworkError: There is no iperf3 (one line).
+    """
+    if not settings.tcp:
+        return None
+    from testbed.network.mininet import MininetNetwork
+    from testbed.traffic.iperf import Iperf
+
+    assert isinstance(backend.network, MininetNetwork)
+    return Iperf(backend.network, traffic, transfers, settings.duration_s)
 
 
 def _seed(seed: int, switch: int) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.canary.meters import MeterDump, Rules, minus_meter, segment_counts
-from scenarios.backends import Backend, make_injector
+from scenarios.backends import Backend, make_injector, make_tcp
 from scenarios.settings import Settings, SettingsError
 from testbed.control.collection import clear_hashpipe, collect, upload_bytes
 from testbed.control.epochs import EpochClock, set_parity
@@ -33,6 +33,7 @@ from testbed.traffic.packets import headers
 from testbed.traffic.path_discovery import PathDiscovery
 from testbed.traffic.probes import ProbePlan, probe_plan
 from testbed.traffic.traceroute import assemble_paths, parse_time_exceeded
+from testbed.traffic.transfers import take_transfers
 
 __all__ = ["Emulation"]
 
@@ -91,7 +92,11 @@ class Emulation:
         self._add_sources()
 
     def _add_sources(self) -> None:
-        traffic, settings = self.traffic, self.settings
+        settings = self.settings
+        self.traffic, self._transfers = take_transfers(
+            self.traffic, settings.tcp, settings.seed, settings.line_rate_bps
+        )
+        traffic = self.traffic
         templates, lengths = headers(traffic, self.topology)
         lengths = lengths.astype(np.uint16)
         self._data = self.network.add_source(
@@ -120,6 +125,7 @@ class Emulation:
             )
         )
         self.agents = PathDiscovery(self.network, traffic, self._data, settings.epoch_ns)
+        self.tcp = make_tcp(settings, self.backend, traffic, self._transfers)
 
     # ---- the loop ----------------------------------------------------------------------------
 
@@ -135,13 +141,19 @@ class Emulation:
             self.injector.start()
             self.selector.plan(*(np.zeros(len(self.segments), np.int64) for _ in range(2)))
         self._schedule(writer)
+        if self.tcp is not None:
+            self.tcp.prepare()
         self.network.start()
+        if self.tcp is not None:
+            self.tcp.start()
         end = self._agenda[-1][0]
         for at, _, action in self._agenda:
             self.network.run_until(at)
             self._late_ns = max(self._late_ns, self.network.now_ns - at)
             action()
             progress(at / end)
+        if self.tcp is not None:
+            self.tcp.stop()
         self.network.drain()
         self._note_sent()
         self._write(writer)
@@ -168,7 +180,7 @@ class Emulation:
     def _tick(self, now_ns: int) -> None:
         with batch(self._controls.values()):
             self.selector.poll(now_ns)
-        self.agents.poll(now_ns)
+        self.agents.poll(now_ns, None if self.tcp is None else self.tcp.retransmitted())
 
     def _end_epoch(self, epoch: int, writer: RunWriter) -> None:
         self._note_sent()
@@ -205,6 +217,9 @@ class Emulation:
         writer.table("links", self._link_columns())
         writer.table("rules", self._rule_columns())
         sent, lost = self._sent_and_lost(self._data)
+        if self.tcp is not None:
+            carried = self._transfers.flow
+            sent[carried], lost[carried] = self.tcp.counts()
         writer.table(
             "flows",
             {
@@ -253,6 +268,7 @@ class Emulation:
                 "rules_removed": self.selector.removed,
                 "canary_bytes": upload_bytes(len(self.monitors)) * self.settings.epochs,
                 "traceroute_packets": self.agents.packets,
+                "tcp": None if self.tcp is None else self.tcp.report(),
             },
         )
 

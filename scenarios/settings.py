@@ -15,8 +15,8 @@ LINE_RATE = {"virtual": 1e9, "softswitch": 12e6, "bmv2": 3e6}
 
 # Real switches are slower than virtual time: longer epochs of slower traffic hold as many packets.
 REAL_TIME_DEFAULTS: dict[str, dict[str, Any]] = {
-    "softswitch": {"epochs": 8, "epoch_ms": 6_000},
-    "bmv2": {"epochs": 8, "epoch_ms": 12_000},
+    "softswitch": {"epochs": 8, "epoch_ms": 6_000, "tcp": 0.25},
+    "bmv2": {"epochs": 8, "epoch_ms": 12_000, "tcp": 0.25},
 }
 
 
@@ -28,9 +28,10 @@ class SettingsError(ValueError):
 class Settings:
     """Everything a run depends on, besides the code.
 
-    ``load`` is a share of the hosts' line rate; ``alpha`` packets, ``beta`` and ``delta`` flows and
-    ``eta`` packets steer Canary's flow selection (section III-D); ``noise`` is the loss rate of
-    healthy links.
+    ``tcp`` is the share of the larger flows that hosts carry with their kernels' TCP; ``load`` is a
+    share of the hosts' line rate; ``alpha`` packets, ``beta`` and ``delta`` flows and ``eta``
+    packets steer Canary's flow selection (section III-D); ``noise`` is the loss rate of healthy
+    links.
     """
 
     k: int = 4
@@ -39,6 +40,7 @@ class Settings:
     epochs: int = 10
     epoch_ms: int = 100
     traffic: str = "hadoop"
+    tcp: float = 0.0
     load: float = 0.6
     monitors: Monitors = "tor+core"
     alpha: int = 1000
@@ -54,6 +56,7 @@ class Settings:
         self._bounds("epochs", 1, 1000)
         self._bounds("epoch_ms", 20, 60_000)
         self._bounds("seed", 0, 2**32 - 1)
+        self._bounds("tcp", 0.0, 1.0)
         self._bounds("load", 0.001, 1.0)
         self._bounds("alpha", 0, 10**9)
         self._bounds("beta", 0, 4096)
@@ -71,6 +74,9 @@ class Settings:
             raise SettingsError(
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
             )
+
+        if self.tcp and not self.real_time:
+            raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
 
     def _bounds(self, name: str, low: float, high: float) -> None:
         value = getattr(self, name)

@@ -17,9 +17,11 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -169,6 +171,8 @@ class MininetNetwork:
         self._agents: HostAgents | None = None
         self.controls: list[RemoteSwitch] = []
         self._deaths: dict[int, str] = {}
+        self._spawning = threading.Lock()
+        self._stopped = False
         try:
             self._state = RunState(state)
         except ProcessError as e:
@@ -425,13 +429,15 @@ class MininetNetwork:
     def statistics(self) -> Statistics:
         """What can be known.
 
-        ``fault_drops`` are those of the P4 fault tables and ``ttl_drops`` the answered ones; what
-        an overloaded switch or another injector drops is seen as sent but not delivered.
+        ``sent`` is what left the hosts, ``delivered`` what they got but for ICMP messages, the
+        packets of their kernels' own connections included. ``fault_drops`` are those of the P4
+        fault tables and ``ttl_drops`` the answered ones; what an overloaded switch or another
+        injector drops is seen as sent but not delivered.
         """
         agents = self._hosts.statistics()
         return Statistics(
-            sent=agents["sent"],
-            delivered=agents["delivered"],
+            sent=sum(sum(self._transmitted(name).values()) for name in self.topology.host_names),
+            delivered=agents["delivered"] + agents["strangers"],
             fault_drops=int(self.fault_drops().sum()),
             queue_drops=0,
             ttl_drops=agents["replies"],
@@ -509,6 +515,32 @@ class MininetNetwork:
         """A Mininet host, for commands of its own: ``host("h0_0_0").cmd("ping ...")``."""
         return self._nodes[name]
 
+    def host_pids(self) -> list[int]:
+        """For each host, the id of a process in its namespace."""
+        return [self._pid(name) for name in self.topology.host_names]
+
+    def spawn(self, host: int, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        """Start a process on a host, its output appended to a log. It ends with the network.
+
+        Raises:
+            NetworkError: The network is down, or there is no such command.
+        """
+        with self._spawning, open(log, "ab") as output:
+            if self._stopped:
+                raise NetworkError("the network is down")
+            with inside(self._pid(self.topology.host_names[host])):
+                try:
+                    return subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        env=self._state.environment(),
+                        start_new_session=True,
+                    )
+                except OSError as e:
+                    raise NetworkError(f"cannot start {command[0]}: {e.strerror}") from None
+
     def prompt(self) -> None:
         """Mininet's prompt, until the user leaves it."""
         from mininet.cli import CLI
@@ -522,6 +554,8 @@ class MininetNetwork:
 
     def stop(self) -> None:
         """Take everything down. What `sent` and `delivered` gave stays readable."""
+        with self._spawning:
+            self._stopped = True
         if self._agents is not None:
             self._agents.close()
             self._agents = None

@@ -1,9 +1,11 @@
 """007's agents: traceroutes for the connections that lose packets (007, section 4).
 
-An agent notices a loss when the connection retransmits; here that is when a packet has been under
-way for longer than any packet takes and has not arrived. It then sends one traceroute with the
-connection's own 5-tuple, at most once an epoch and connection and C_t times a second and host. The
-switches' data plane answers, at no more than T_max messages a second (section 4.1).
+An agent notices a loss when the connection retransmits. Of real connections the hosts' kernels tell
+that (`testbed.traffic.retransmissions`); flows of given packets do not retransmit, so there it is
+when a packet has been under way for longer than any packet takes and has not arrived. The agent
+then sends one traceroute with the connection's own 5-tuple, at most once an epoch and connection
+and C_t times a second and host. The switches' data plane answers, at no more than T_max messages a
+second (section 4.1).
 """
 
 from __future__ import annotations
@@ -54,16 +56,22 @@ class PathDiscovery:
         self._spent = np.zeros(self.network.topology.n_hosts, np.int64)
         self.source = self.network.add_source(self._frames(np.empty(0, np.int64), 0))
 
-    def poll(self, now_ns: int) -> None:
+    def poll(self, now_ns: int, retransmitted: npt.NDArray[np.int64] | None = None) -> None:
         """Trace the connections whose packets of before the last poll have not all arrived.
 
         To be called at intervals longer than a packet's life in the network.
+
+        Args:
+            now_ns: The time.
+            retransmitted: Flows whose hosts' kernels have retransmitted since the last poll.
         """
         sent = self._sent_before
         lost = sent - np.minimum(self.network.delivered(self.traffic_source), sent)
         self._sent_before = self.network.sent(self.traffic_source).astype(np.int64)
         fresh = (lost > self._known) & (self.traffic.protocol == TCP)
         self._known = np.maximum(self._known, lost)
+        if retransmitted is not None:
+            fresh[retransmitted] = True
         fresh &= self._traced_epoch < now_ns // self.epoch_ns
         chosen = self._within_budget(np.flatnonzero(fresh), now_ns)
         if len(chosen):

@@ -1,0 +1,221 @@
+"""Real TCP between the hosts of a real network: iperf3 carries transfers on their schedule.
+
+A transfer is one run of iperf3, a server that ends with it and a client, so a connection that a
+lossy link stalls keeps no other waiting. The client offers the data at the transfer's rate, like
+the frames it stands for, and TCP slows it down where packets are lost. What each transfer sent and
+sent again is what the sender's kernel counted (`testbed.traffic.sockets`), which does not need the
+client to end well.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.network.mininet import MininetNetwork, NetworkError
+from testbed.traffic.flows import Traffic
+from testbed.traffic.retransmissions import FlowKey, watch_retransmissions
+from testbed.traffic.sockets import Connection, TcpSockets
+from testbed.traffic.transfers import Transfers
+
+__all__ = ["Iperf", "missing"]
+
+SEGMENT = (
+    1448  # what fits into 1500 bytes with timestamps; the fabric's links leave room for the shim
+)
+BUFFER = 64 << 10  # iperf3 is done when the last byte is in it, and what is in it then is lost
+PACING_US = 50_000  # a client sends what is due by now, as segmentation offload would
+LEAD_NS = 1_000_000_000  # a server is up that long before its client
+AT_ONCE = 256  # clients; a transfer waits while there are as many
+
+
+def missing() -> str:
+    """Why iperf3 cannot be run here; "" if it can."""
+    if shutil.which("iperf3") is None:
+        return "iperf3 is not on the PATH: apt install iperf3, or use TCP=0"
+    return ""
+
+
+class Iperf:
+    """Runs the transfers of a run.
+
+    Args:
+        network: Up, and not started.
+        traffic: The run's flows.
+        transfers: Which of them to carry.
+        duration_s: All end then.
+
+    Raises:
+        NetworkError: There is no iperf3.
+        testbed.traffic.sockets.SocketError: The kernel has no sock_diag.
+    """
+
+    def __init__(
+        self, network: MininetNetwork, traffic: Traffic, transfers: Transfers, duration_s: float
+    ) -> None:
+        if reason := missing():
+            raise NetworkError(reason)
+        self._network = network
+        self._transfers = transfers
+        self._end_ns = int(duration_s * 1e9)
+        topology, flow = network.topology, transfers.flow
+        self._src, self._dst = traffic.src_host[flow].tolist(), traffic.dst_host[flow].tolist()
+        columns = (
+            topology.host_ip[traffic.src_host[flow]],
+            topology.host_ip[traffic.dst_host[flow]],
+            traffic.src_port[flow],
+            traffic.dst_port[flow],
+        )
+        self._keys: list[FlowKey] = list(zip(*(column.tolist() for column in columns), strict=True))
+        self._number = {key: number for number, key in enumerate(self._keys)}
+        self._last: dict[int, Connection] = {}
+        self._sockets = TcpSockets(network.host_pids())
+        self._retransmissions = watch_retransmissions(self._sockets)
+        self._servers: dict[int, subprocess.Popen[bytes]] = {}
+        self._clients: dict[int, subprocess.Popen[bytes]] = {}
+        self._next_server = self._next_client = 0
+        self._finished = self._failed = self._ended_early = 0
+        self._worst_delay_ns = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="iperf3", daemon=True)
+
+    # ---- the run -----------------------------------------------------------------------------
+
+    def prepare(self, patience_s: float = 20.0) -> None:
+        """Start the servers of the first transfers and wait until they listen.
+
+        Raises:
+            NetworkError: They do not.
+        """
+        self._start_servers(LEAD_NS)
+        wanted = [(self._dst[n], self._keys[n][3]) for n in self._servers]
+        deadline = time.monotonic() + patience_s
+        while wanted:
+            listening = {host: self._sockets.listening(host) for host, _ in wanted}
+            wanted = [(host, port) for host, port in wanted if port not in listening[host]]
+            if wanted and time.monotonic() > deadline:
+                raise NetworkError(f"iperf3 does not start: see {self._log(wanted[0][0])}")
+            if wanted:
+                time.sleep(0.02)
+
+    def start(self) -> None:
+        """The network has started: begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End what still runs. The counts stay."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def close(self) -> None:
+        """Stop, and let go of the kernel."""
+        self.stop()
+        self._retransmissions.close()
+        self._sockets.close()
+
+    def _run(self) -> None:
+        network, start_ns = self._network, self._transfers.start_ns
+        try:
+            while not self._stop.is_set() and (now := network.now_ns) < self._end_ns:
+                self._start_servers(now + LEAD_NS)
+                self._start_clients(now)
+                self._reap()
+                due = self._end_ns
+                if self._next_client < len(start_ns) and len(self._clients) < AT_ONCE:
+                    due = min(due, int(start_ns[self._next_client]))
+                if self._next_server < len(start_ns):
+                    due = min(due, int(start_ns[self._next_server]) - LEAD_NS)
+                self._stop.wait(min(max(due - network.now_ns, 0) / 1e9, 0.1))
+        except NetworkError:
+            return  # taken down meanwhile; its processes end with it
+        self._reap()
+        self._ended_early = len(self._clients)
+        for process in (*self._clients.values(), *self._servers.values()):
+            process.kill()
+        for process in (*self._clients.values(), *self._servers.values()):
+            process.wait()
+
+    def _start_servers(self, until_ns: int) -> None:
+        start_ns = self._transfers.start_ns
+        while self._next_server < len(start_ns) and start_ns[self._next_server] <= until_ns:
+            number = self._next_server
+            port = str(self._keys[number][3])
+            command = ["iperf3", "-4", "-s", "-1", "-i", "0", "-p", port]
+            self._servers[number] = self._spawn(self._dst[number], command)
+            self._next_server += 1
+
+    def _start_clients(self, now_ns: int) -> None:
+        transfers = self._transfers
+        while self._next_client < len(transfers) and len(self._clients) < AT_ONCE:
+            number = self._next_client
+            late = now_ns - int(transfers.start_ns[number])
+            if late < 0:
+                return
+            self._worst_delay_ns = max(self._worst_delay_ns, late)
+            _, dst_ip, src_port, dst_port = self._keys[number]
+            segments = -(-int(transfers.payload[number]) // SEGMENT)
+            command = ["iperf3", "-4", "-c", _dotted(dst_ip), "-p", str(dst_port)]
+            command += ["--cport", str(src_port), "-i", "0", "-w", str(BUFFER)]
+            command += ["-n", str(segments * SEGMENT), "-l", str(SEGMENT)]
+            command += ["-b", str(max(int(transfers.rate_bps[number]), 1))]
+            command += ["--pacing-timer", str(PACING_US)]
+            self._clients[number] = self._spawn(self._src[number], command)
+            self._next_client += 1
+
+    def _spawn(self, host: int, command: list[str]) -> subprocess.Popen[bytes]:
+        return self._network.spawn(host, command, self._log(host))
+
+    def _log(self, host: int) -> Path:
+        return self._network.logs / f"iperf3-{self._network.topology.host_names[host]}.log"
+
+    def _reap(self) -> None:
+        for number, process in list(self._clients.items()):
+            if process.poll() is not None:
+                self._finished += process.returncode == 0
+                self._failed += process.returncode != 0
+                del self._clients[number]
+        for number, process in list(self._servers.items()):
+            if process.poll() is not None:
+                del self._servers[number]
+
+    # ---- what the hosts saw ------------------------------------------------------------------
+
+    def retransmitted(self) -> npt.NDArray[np.int64]:
+        """Flows of the traffic that have retransmitted since the last call, sorted."""
+        keys = self._retransmissions.read()
+        numbers = sorted(self._number[key] for key in keys if key in self._number)
+        return self._transfers.flow[numbers].astype(np.int64)
+
+    def counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Packets each transfer has sent so far and, of those, sent again: int64[N] each."""
+        for one in (*self._sockets.ended(), *self._sockets.open()):
+            number = self._number.get((one.src_ip, one.dst_ip, one.src_port, one.dst_port))
+            if number is not None:
+                self._last[number] = one
+        sent, again = np.zeros((2, len(self._transfers)), np.int64)
+        for number, one in self._last.items():
+            sent[number], again[number] = one.sent, one.retransmitted
+        return sent, again
+
+    def report(self) -> dict[str, Any]:
+        """What became of the transfers, and who told of retransmissions."""
+        return {
+            "transfers": len(self._transfers),
+            "finished": self._finished,
+            "failed": self._failed,
+            "ended_with_the_run": self._ended_early,
+            "worst_delay_ms": self._worst_delay_ns // 1_000_000,
+            "retransmissions_from": self._retransmissions.source,
+        }
+
+
+def _dotted(address: int) -> str:
+    return ".".join(str(address >> shift & 255) for shift in (24, 16, 8, 0))
