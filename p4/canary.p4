@@ -5,6 +5,7 @@
 
 #include "include/sizes.p4"
 #include "include/headers.p4"
+#include "include/metadata.p4"
 #include "include/parser.p4"
 #include "include/checksum.p4"
 #include "include/identity.p4"

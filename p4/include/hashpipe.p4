@@ -1,10 +1,21 @@
 // HashPipe (Sivaraman et al., SOSR 2017): three stages which keep the largest flows. The first
 // always takes the packet's flow and pushes out what it finds; a later stage keeps the larger of
-// what it holds and what is pushed to it.
+// what it holds and what is pushed to it. With TOFINO_CHOICES an entry holds the CRC32 of a flow ID,
+// as on Tofino, in place of the ID.
 
-control HashPipeFirst(in flow_id_t id, in bit<32> entry, out flow_id_t carried,
+#ifdef TOFINO_CHOICES
+typedef bit<32> pipe_id_t;
+#define PIPE_ID(meta) meta.flow_hash
+#define PIPE_HASH(result, id) result = id
+#else
+typedef flow_id_t pipe_id_t;
+#define PIPE_ID(meta) meta.flow_id
+#define PIPE_HASH(result, id) hash(result, HashAlgorithm.crc32, 32w0, { id }, 64w0x100000000)
+#endif
+
+control HashPipeFirst(in pipe_id_t id, in bit<32> entry, out pipe_id_t carried,
                       out bit<32> carried_count, out bit<32> count) {
-    register<flow_id_t>(STAGE_ENTRIES) flow_id;
+    register<pipe_id_t>(STAGE_ENTRIES) flow_id;
     register<bit<32>>(STAGE_ENTRIES) counts;
 
     apply {
@@ -20,10 +31,10 @@ control HashPipeFirst(in flow_id_t id, in bit<32> entry, out flow_id_t carried,
     }
 }
 
-control HashPipeLater(inout flow_id_t carried, inout bit<32> carried_count, in bit<32> entry) {
-    register<flow_id_t>(STAGE_ENTRIES) flow_id;
+control HashPipeLater(inout pipe_id_t carried, inout bit<32> carried_count, in bit<32> entry) {
+    register<pipe_id_t>(STAGE_ENTRIES) flow_id;
     register<bit<32>>(STAGE_ENTRIES) counts;
-    flow_id_t held;
+    pipe_id_t held;
     bit<32> held_count;
 
     apply {
@@ -45,19 +56,19 @@ control HashPipe(inout metadata_t meta) {
     HashPipeFirst() stage0;
     HashPipeLater() stage1;
     HashPipeLater() stage2;
-    flow_id_t carried;
+    pipe_id_t carried;
     bit<32> carried_count;
     bit<32> carried_hash;
 
     apply {
-        stage0.apply(meta.flow_id, 27w0 ++ meta.flow_hash[4:0], carried, carried_count,
+        stage0.apply(PIPE_ID(meta), 27w0 ++ meta.flow_hash[4:0], carried, carried_count,
                      meta.hashpipe_count);
         if (carried_count != 0) {
-            hash(carried_hash, HashAlgorithm.crc32, 32w0, { carried }, 64w0x100000000);
+            PIPE_HASH(carried_hash, carried);
             stage1.apply(carried, carried_count, 27w0 ++ carried_hash[9:5]);
         }
         if (carried_count != 0) {
-            hash(carried_hash, HashAlgorithm.crc32, 32w0, { carried }, 64w0x100000000);
+            PIPE_HASH(carried_hash, carried);
             stage2.apply(carried, carried_count, 27w0 ++ carried_hash[14:10]);
         }
     }

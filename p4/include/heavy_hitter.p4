@@ -1,5 +1,6 @@
 // Reports flows of a path segment that the DSM does not monitor and that HashPipe finds large
-// enough (Canary, section III-D). A range from eta on is the table's way of saying >= eta.
+// enough (Canary, section III-D). A range from eta on is the table's way of saying >= eta. Tofino's
+// ranges are narrow, so with TOFINO_CHOICES the count stops at 65,535.
 
 control HeavyHitter(inout headers_t hdr, inout metadata_t meta) {
     action report() {
@@ -19,6 +20,11 @@ control HeavyHitter(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
+#ifdef TOFINO_CHOICES
+        if (meta.hashpipe_count > 0xFFFF) {
+            meta.hashpipe_count = 0xFFFF;
+        }
+#endif
         segments.apply();
     }
 }

@@ -2,7 +2,8 @@
 // windows of the hash, or all flows of one uplink would take the same next uplink; its polynomial
 // is not the meters', or the flows of one segment would crowd into a part of the buckets. A CRC is
 // linear, so flows with consecutive ports would see two windows that follow each other and leave
-// paths unused: the multiplication mixes it.
+// paths unused: the multiplication mixes it. With TOFINO_CHOICES the mixing is Tofino's, which has
+// no multiplication: the carries of two additions.
 
 control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t std) {
     action_selector(HashAlgorithm.identity, 512, 8) uplink_selector;
@@ -61,7 +62,12 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             hash(ecmp, HashAlgorithm.crc16, 16w0,
                  { hdr.ipv4.src_ip, hdr.ipv4.dst_ip, src_port, dst_port, hdr.ipv4.protocol },
                  32w0x10000);
+#ifdef TOFINO_CHOICES
+            ecmp = ecmp + meta.flow_hash[31:16];
+            mixed = (ecmp + (ecmp[4:0] ++ ecmp[15:5])) ++ 16w0;
+#else
             mixed = (bit<32>)ecmp * 0x9E3779B1;
+#endif
             if (meta.upper_tier == 1) {
                 meta.ecmp_hash = mixed[23:16];
             } else {
