@@ -38,6 +38,7 @@ from testbed.network.namespaces import (
     ip_batch,
     no_ipv6,
     no_offloads,
+    no_tail_loss_probes,
     transmitted,
 )
 from testbed.network.processes import TOKEN, ProcessError, RunState, Watched, clean
@@ -288,6 +289,7 @@ class MininetNetwork:
             no_offloads(interfaces)
             commands = [f"link set {interface} up" for interface in ["lo", *interfaces]]
             if node >= topology.n_switches:
+                no_tail_loss_probes()
                 host = node - topology.n_switches
                 tor = int(topology.host_tor[host])
                 gateway, mac = _ip(topology.switch_ip[tor]), _mac(int(topology.switch_mac[tor]))

@@ -13,7 +13,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["NamespaceError", "inside", "ip_batch", "no_ipv6", "no_offloads", "transmitted"]
+__all__ = [
+    "NamespaceError",
+    "inside",
+    "ip_batch",
+    "no_ipv6",
+    "no_offloads",
+    "no_tail_loss_probes",
+    "transmitted",
+]
 
 _CLONE_NEWNET = 0x40000000
 _SIOCETHTOOL = 0x8946
@@ -71,6 +79,15 @@ def no_ipv6() -> None:
         setting = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
         if setting.exists():
             setting.write_text("1")
+
+
+def no_tail_loss_probes() -> None:
+    """TCP in this namespace retransmits what is lost, and nothing else.
+
+    A tail loss probe follows two round-trip times of silence; software switches hold packets back
+    for longer than that, and every such probe would pass for a loss.
+    """
+    Path("/proc/sys/net/ipv4/tcp_early_retrans").write_text("0")
 
 
 def no_offloads(interfaces: Sequence[str]) -> None:
