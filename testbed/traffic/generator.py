@@ -23,12 +23,20 @@ from testbed.topology import FatTree
 from testbed.traffic.distributions import WORKLOADS, FlowSizes, Workload, flow_sizes
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_distinct
 
-__all__ = ["FlowArrivals", "FlowProcess", "Pattern", "TrafficError", "flow_process", "generate"]
+__all__ = [
+    "PAYLOAD",
+    "FlowArrivals",
+    "FlowProcess",
+    "Pattern",
+    "TrafficError",
+    "flow_process",
+    "generate",
+]
 
 Pattern = Literal["uniform", "skewed"]
 
-_PAYLOAD = 1460
-_HEADERS = MAX_FRAME - _PAYLOAD
+PAYLOAD = 1460  # bytes of a full frame
+_HEADERS = MAX_FRAME - PAYLOAD
 _WIRE_EXTRA = 24  # preamble, FCS and inter-frame gap
 _TRAIN_FRAMES = (16, 44)  # 44 * 1460 is the 64 KB that TSO takes
 _FLOW_RATE = (0.02, 0.08)  # of the line rate, log-uniform: 20 to 80 Mb/s at 1 Gb/s
@@ -56,7 +64,7 @@ class FlowArrivals:
     @property
     def frames(self) -> npt.NDArray[np.float64]:
         """Frames it takes to send each flow whole, float64[F]: some are longer than an int64."""
-        return np.ceil(self.payload / _PAYLOAD)
+        return np.ceil(self.payload / PAYLOAD)
 
 
 @dataclass(frozen=True)
@@ -178,9 +186,9 @@ def flow_process(
         raise TrafficError(f"{topology.title} has no two racks to send between")
     sizes = flow_sizes(workload)
     # headers and gaps count as load: what a link carries, not what applications hand over
-    wire_bytes = sizes.mean * (MAX_FRAME + _WIRE_EXTRA) / _PAYLOAD
+    wire_bytes = sizes.mean * (MAX_FRAME + _WIRE_EXTRA) / PAYLOAD
     low, high = (
-        share * host_rate_bps * _PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE
+        share * host_rate_bps * PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE
     )
     return FlowProcess(
         topology,
@@ -231,13 +239,13 @@ def _send(
     """Cut flows into trains, serialise those on the NICs, and cut them into frames."""
     n_flows = len(flows.src)
     full = rng.integers(_TRAIN_FRAMES[0], _TRAIN_FRAMES[1] + 1, n_flows)
-    interval_s = full * _PAYLOAD * 8 / flows.rate_bps
+    interval_s = full * PAYLOAD * 8 / flows.rate_bps
     # what does not fit into the run is never made: some flows are longer than memory
     fitting = np.ceil((duration_s - flows.start_s) / interval_s) * full
     wanted = flows.frames
     frames = np.minimum(wanted, fitting).astype(np.int64)
     whole = wanted <= fitting
-    tail = np.where(whole, flows.payload - (frames - 1) * _PAYLOAD, _PAYLOAD)
+    tail = np.where(whole, flows.payload - (frames - 1) * PAYLOAD, PAYLOAD)
     tail_size = np.maximum(np.ceil(tail) + _HEADERS, MIN_FRAME).astype(np.uint16)
 
     train_flow, nth = _expand(-(-frames // full))

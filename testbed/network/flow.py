@@ -1,0 +1,120 @@
+"""A network without packets: a fabric whose links lose a share of what crosses them.
+
+What is sent is counted in packets over a path. On each link of it a binomial share is lost, and
+what is lost does not reach the next link. There are no queues, no congestion and no clock but
+epochs: a packet sees the loss rates of the epoch it is sent in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric import Fabric
+from testbed.faults.specification import FaultError, FaultPlan
+from testbed.paths import Paths
+
+__all__ = ["Carried", "link_loss", "send"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What became of packets: ``lost`` int64[N] of each row's; ``packets`` and ``drops``
+    int64[n_links], how many began to cross each link and how many it lost."""
+
+    lost: LongArray
+    packets: LongArray
+    drops: LongArray
+
+
+def link_loss(
+    fabric: Fabric,
+    plan: FaultPlan,
+    epochs: int,
+    epoch_s: float,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> FloatArray:
+    """The loss rate of each link in each epoch: float64[E, n_links], E = 1 if it never changes.
+
+    Args:
+        plan: Faults. One that is active for part of an epoch counts for that part of it.
+        noise: Healthy links lose at rates drawn uniformly from 0 to this (Flock, section 6.3).
+        seed: Draws them.
+
+    Raises:
+        FaultError: A fault hits some flows only, and here no packet has a header to tell.
+    """
+    rng = np.random.default_rng([seed, 0x2015E])
+    healthy = rng.uniform(0.0, noise, fabric.n_links) if noise else np.zeros(fabric.n_links)
+    scheduled = any(fault.schedule for fault in plan.faults)
+    loss = np.tile(healthy, (epochs if scheduled else 1, 1))
+    edges = np.arange(len(loss) + 1) * epoch_s
+    for fault in plan.faults:
+        if fault.match is not None:
+            raise FaultError(
+                f"the fault of {fabric.link_names[fault.link]} matches some flows only: "
+                "BACKEND=flow has no packet headers, use BACKEND=virtual"
+            )
+        active = np.zeros(len(loss)) if fault.schedule else np.ones(len(loss))
+        for start, end in fault.schedule:
+            active += np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], start), 0, None)
+        share = active / epoch_s if fault.schedule else active
+        link = fault.link
+        loss[:, link] = share * fault.rate + (1 - share) * healthy[link]
+    return loss
+
+
+def send(
+    loss: FloatArray,
+    paths: Paths,
+    sent: npt.NDArray[np.integer],
+    rng: np.random.Generator,
+    path: npt.NDArray[np.integer] | None = None,
+    epoch: npt.NDArray[np.integer] | None = None,
+) -> Carried:
+    """Send ``sent[i]`` packets along a path, for every row i.
+
+    Args:
+        loss: As of `link_loss`.
+        paths: The paths.
+        sent: Packets of each row, int[N].
+        path: The path of each row, int[N]; without it row i takes path i.
+        epoch: The epoch of each row, int[N]; without it, the first.
+    """
+    n = len(sent)
+    path = np.arange(len(paths), dtype=np.int32) if path is None else path.astype(np.int32)
+    epoch = np.zeros(n, np.int32) if epoch is None else epoch.astype(np.int32)
+    epoch = np.minimum(epoch, len(loss) - 1)
+    if not (len(path) == len(epoch) == n):
+        raise ValueError(f"{n} rows, but {len(path)} paths and {len(epoch)} epochs")
+    lost = np.zeros(n, np.int64)
+    packets, drops = np.zeros(loss.shape[1], np.int64), np.zeros(loss.shape[1], np.int64)
+    _send(
+        rng, loss, paths.ptr, paths.links, path, epoch, sent.astype(np.int64), lost, packets, drops
+    )
+    return Carried(lost, packets, drops)
+
+
+@nb.njit(cache=True, nogil=True)
+def _send(
+    rng, loss, ptr, links, path, epoch, sent, lost, packets, drops
+):  # pragma: no cover - compiled
+    for i in range(len(sent)):
+        left = sent[i]
+        for e in range(ptr[path[i]], ptr[path[i] + 1]):
+            link = links[e]
+            packets[link] += left
+            rate = loss[epoch[i], link]
+            if rate > 0 and left > 0:
+                gone = left if rate >= 1 else rng.binomial(left, rate)
+                drops[link] += gone
+                left -= gone
+        lost[i] = sent[i] - left
