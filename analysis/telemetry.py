@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric import Fabric
+from testbed.pair_sets import PairSets
 from testbed.paths import Paths, PathSets
 from testbed.topology import Segments
 
@@ -62,25 +63,39 @@ class Flows:
     Flow f took one of the paths of set ``path_set[f]`` (int32[F]) of ``sets``: all equal-cost paths
     of its ToRs, or a set of one where its path is known (INT, traced flows). Many flows may share a
     set; a flow within a rack has the path of no link. ``sent`` and ``lost`` are int64[F] packets,
-    ``lost`` as seen by retransmissions.
+    ``lost`` as seen by retransmissions; ``rtt_ms`` float64[F] is each flow's round-trip time, where
+    it was measured.
     """
 
-    sets: PathSets
+    sets: PathSets | PairSets
     path_set: IntArray
     sent: CountArray
     lost: CountArray
+    rtt_ms: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         _check_counts("flows", self.sent, self.lost)
         _check_column("flows", "path_set", self.path_set, len(self.sent))
-        _check_paths("flows' path sets", self.sets.paths, len(self.sets.paths))
-        _check_pointers("flows' path sets", self.sets.ptr, len(self.sets.paths))
         outside = (self.path_set < 0) | (self.path_set >= len(self.sets))
         _refuse("flows", outside, f"path_set is none of the {len(self.sets)} sets")
-        _refuse("flows", self.sets.width[self.path_set] == 0, "its set has no path")
+        sets = self.listed
+        _check_paths("flows' path sets", sets.paths, len(sets.paths))
+        _check_pointers("flows' path sets", sets.ptr, len(sets.paths))
+        nth = self.path_set - (len(self.sets) - len(sets))
+        width = np.append(sets.width, 1)
+        _refuse("flows", width[np.where(nth >= 0, nth, -1)] == 0, "its set has no path")
+        if self.rtt_ms is not None:
+            if self.rtt_ms.shape != self.sent.shape or self.rtt_ms.dtype != np.float64:
+                raise ValueError(f"flows: rtt_ms must be float64[{len(self)}]")
+            _refuse("flows", ~(self.rtt_ms >= 0) | np.isinf(self.rtt_ms), "rtt_ms is no time")
 
     def __len__(self) -> int:
         return len(self.sent)
+
+    @property
+    def listed(self) -> PathSets:
+        """The sets that are listed: all, or those after the pairs of ToRs."""
+        return self.sets.listed if isinstance(self.sets, PairSets) else self.sets
 
 
 @dataclass(frozen=True)
@@ -157,7 +172,7 @@ class Telemetry:
                 outside = (tor < 0) | (tor >= self.topology.n_tors)
                 _refuse("connections", outside, f"{column} is no ToR")
         if self.flows is not None:
-            self._check_links("flows' path sets", self.flows.sets.paths)
+            self._check_links("flows' path sets", self.flows.listed.paths)
         for name in ("probes", "connections"):
             part = getattr(self, name)
             if part is not None:

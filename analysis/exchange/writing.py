@@ -14,6 +14,7 @@ from analysis.exchange.schemas import OBSERVATIONS
 from analysis.exchange.tables import write_table
 from analysis.telemetry import Flows, SegmentCounts, Telemetry
 from testbed.fabric import Fabric
+from testbed.pair_sets import PairSets
 from testbed.paths import Paths, PathSets
 
 __all__ = ["write_observations"]
@@ -78,16 +79,20 @@ def _segment_rows(counts: SegmentCounts) -> Mapping[str, Any]:
 
 def _flow_rows(flows: Flows, fabric: Fabric) -> list[Mapping[str, Any]]:
     """Flows by their ToRs, and flows by their paths."""
-    sets = flows.sets
-    on_fabric = (sets.n_entries > 0)[flows.path_set]
-    src, dst = _ecmp_pairs(sets, fabric)
-    by_pair = (src >= 0)[flows.path_set]
+    sets = flows.listed
+    on_fabric, (src, dst) = sets.n_entries > 0, _ecmp_pairs(sets, fabric)
+    pairs = len(flows.sets) - len(sets)
+    if isinstance(flows.sets, PairSets):
+        src = np.concatenate((flows.sets.src_tor, src))
+        dst = np.concatenate((flows.sets.dst_tor, dst))
+        on_fabric = np.concatenate((src[:pairs] != dst[:pairs], on_fabric))
+    on_fabric, by_pair = on_fabric[flows.path_set], (src >= 0)[flows.path_set]
     rows = []
     for chosen, pair in ((on_fabric & by_pair, True), (on_fabric & ~by_pair, False)):
         flow = np.flatnonzero(chosen)
         path_set = flows.path_set[flow]
         where = {"src": src[path_set], "dst": dst[path_set]} if pair else {}
-        paths = {} if pair else {"paths": sets.take(path_set)}
+        paths = {} if pair else {"paths": sets.take(path_set - pairs)}
         counts = {"sent": flows.sent[flow], "retransmissions": flows.lost[flow]}
         rows.append({"kind": "passive"} | where | paths | counts)
     return rows
