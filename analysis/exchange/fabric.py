@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,8 @@ def read_fabric(path: Path) -> NumberedFabric:
     table.refuse(src == dst, "the link leads back to its own switch")
     tier = _tiers(table, src, dst, names)
 
-    # Switches in order of tier, then of appearance.
-    order = np.argsort(tier, kind="stable")
+    # Switches by tier, then by name, numbers in names by their value.
+    order = np.array(sorted(range(len(names)), key=lambda i: (tier[i], _natural(names[i]))))
     index = np.empty(len(order), np.int64)
     index[order] = np.arange(len(order))
     src, dst = index[src], index[dst]
@@ -77,19 +78,18 @@ def read_fabric(path: Path) -> NumberedFabric:
 
 
 def _ends(table: Table) -> tuple[tuple[LongArray, LongArray], list[str]]:
-    """Both columns as indices of one list of names, in order of appearance row by row."""
+    """Both columns as indices of one list of names."""
     (src, src_names), (dst, dst_names) = table.texts("src"), table.texts("dst")
     known: dict[str, int] = {}
     for name in (*src_names, *dst_names):
         known.setdefault(name, len(known))
-    lookup = [np.array([known[n] for n in names] + [-1]) for names in (src_names, dst_names)]
-    both = np.stack((lookup[0][src], lookup[1][dst]), axis=1)
-    used, first = np.unique(both[both >= 0], return_index=True)
-    rank = np.full(len(known) + 1, -1, np.int64)
-    rank[used[np.argsort(first)]] = np.arange(len(used))
-    every = list(known)
-    src, dst = rank[both].T
-    return (src, dst), [every[i] for i in used[np.argsort(first)]]
+    to_common = [np.array([known[n] for n in names] + [-1]) for names in (src_names, dst_names)]
+    return (to_common[0][src], to_common[1][dst]), list(known)
+
+
+def _natural(name: str) -> list[str | int]:
+    """``tor2`` before ``tor10``."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]
 
 
 def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> LongArray:

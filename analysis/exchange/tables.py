@@ -142,7 +142,7 @@ class Table:
         if self._csv:
             column = pc.split_pattern(column, "|")
         elif pa.types.is_null(column.type):
-            column = column.cast(pa.list_(pa.list_(pa.int64())))
+            column = column.cast(pa.list_(pa.list_(pa.null())))
         if not _is_list(column.type):
             raise self._wrong_type(name, column.type)
         width = _numpy(pc.list_value_length(column).fill_null(0)).astype(np.int64)
@@ -151,7 +151,7 @@ class Table:
         if self._csv:
             lists = pc.split_pattern(lists, " ")
         elif pa.types.is_null(lists.type):
-            lists = lists.cast(pa.list_(pa.int64()))
+            lists = lists.cast(pa.list_(pa.null()))
         if not _is_list(lists.type):
             raise self._wrong_type(name, column.type)
         self._no_nulls(lists, name, row)
@@ -192,7 +192,7 @@ class Table:
         if not pa.types.is_integer(column.type):
             raise self._wrong_type(name, column.type)
         if pa.types.is_uint64(column.type):
-            bad = _numpy(pc.greater(column, 2**63 - 1).fill_null(False))
+            bad = _numpy(pc.greater(column, pa.scalar(2**63 - 1, pa.uint64())).fill_null(False))
             if bad.any():
                 raise self.fail(int(row[np.argmax(bad)]), f"{name} is too large")
         return column.cast(pa.int64())
