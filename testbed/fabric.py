@@ -147,6 +147,25 @@ class Fabric:
         at = (self.link_src == switch) | (self.link_dst == switch)
         return np.flatnonzero(at).astype(np.int32)
 
+    @cached_property
+    def pod(self) -> IntArray:
+        """What hangs together without the highest tier, in the order of ToRs: int32[n_switches].
+
+        -1 for the highest tier, and for switches below it that no ToR is linked with.
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        inside = self.tier[self.link_dst] < self.tier.max()
+        inside &= self.tier[self.link_src] < self.tier.max()
+        ends = self.link_src[inside], self.link_dst[inside]
+        joined = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(self.n_switches,) * 2)
+        _, label = connected_components(joined, directed=False)
+        found, first = np.unique(label[: self.n_tors], return_index=True)
+        number = np.full(int(label.max()) + 1, -1, np.int32)
+        number[found[np.argsort(first)]] = np.arange(len(found))
+        return np.where(self.tier < self.tier.max(), number[label], -1).astype(np.int32)
+
     def tors_below(self, switch: int) -> IntArray:
         """The ToRs that a packet can reach from a switch going down only, ascending."""
         below = np.zeros(self.n_switches, np.bool_)
@@ -206,6 +225,17 @@ class Fabric:
         """
         src, dst = self._checked_pairs(src_tor, dst_tor)
         return self.ascents.path_sets(src, dst)
+
+    def path_counts(
+        self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.int64]:
+        """How many equal-cost paths each pair of ToRs has, without listing them: int64[N].
+
+        Raises:
+            TopologyError: An index is no ToR.
+        """
+        src, dst = self._checked_pairs(src_tor, dst_tor)
+        return self.ascents.path_counts(src, dst)
 
     def _checked_pairs(
         self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]

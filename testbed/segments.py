@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from testbed.fabric import TopologyError
 from testbed.ecmp import Ecmp
+from testbed.fabric import TopologyError
 from testbed.paths import Paths
 from testbed.topology import Monitors, Segments
 
@@ -25,7 +23,7 @@ def segments(ecmp: Ecmp, monitors: Monitors = "tor+core") -> Segments:
 
     With ``"tor+core"`` the ToRs and the switches of the highest tier are monitors: first come the
     paths that turn below it, then the climbs to it, then those downwards. A sub-problem (section
-    III-E) is what hangs together below the highest tier, with its links up there. With ``"tor"``
+    III-E) is a pod with its links to the highest tier. With ``"tor"``
     a segment is a whole path and there is one sub-problem. Of a fat-tree they are
     `FatTree.segments`, in the same order.
 
@@ -52,8 +50,7 @@ def segments(ecmp: Ecmp, monitors: Monitors = "tor+core") -> Segments:
     links = np.concatenate((local.paths.links, up.links, _reversed(up)))
     upstream = np.concatenate((src, tor, end))
     downstream = np.concatenate((dst, end, tor))
-    below = _below_the_top(ecmp)
-    pod = below[np.concatenate((src, tor, tor))]
+    pod = ecmp.fabric.pod[np.concatenate((src, tor, tor))]
     return _of(ecmp, upstream, downstream, Paths(ptr, links), pod)
 
 
@@ -101,22 +98,6 @@ def _reversed(climbs: Paths) -> IntArray:
     position = np.arange(len(climbs.links)) - climbs.ptr[climbs.owner]
     last = climbs.ptr[1:][climbs.owner] - 1
     return climbs.links[last - position] ^ 1
-
-
-def _below_the_top(ecmp: Ecmp) -> IntArray:
-    """What hangs together without the highest tier, numbered in the order of ToRs."""
-    fabric = ecmp.fabric
-    lower, upper = fabric.link_src[::2], fabric.link_dst[::2]
-    inside = fabric.tier[upper] < ecmp.top
-    joined = coo_array(
-        (np.ones(int(inside.sum()), np.int8), (lower[inside], upper[inside])),
-        shape=(fabric.n_switches, fabric.n_switches),
-    )
-    _, label = connected_components(joined, directed=False)
-    _, first = np.unique(label[: fabric.n_tors], return_index=True)
-    number = np.full(int(label.max()) + 1, -1, np.int32)
-    number[label[np.sort(first)]] = np.arange(len(first), dtype=np.int32)
-    return number[label]
 
 
 def _of(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric import Fabric
 from testbed.topology import FatTree, Paths
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.packets import (
@@ -200,16 +201,21 @@ def assemble_paths(
     return Paths.from_padded(_links(topology, walk[:, :-1], walk[:, 1:]))
 
 
-def host_rate_limit(topology: FatTree, t_max: float = 100.0) -> float:
+def host_rate_limit(topology: Fabric, t_max: float = 100.0) -> float:
     """C_t: how many traceroutes a second a host may start (007, theorem 1).
 
-    With the theorem's n0 = n1 = H = K/2 ToRs, aggregation switches a pod and hosts a ToR, n2 =
-    K^2/4 core switches and K pods. It is a bound for the way up to uniformly drawn destinations;
-    the switches' own limit of ``t_max`` ICMP messages a second holds in any case.
+    With the theorem's n0 ToRs and n1 aggregation switches a pod, n2 core switches, pods and H hosts
+    a ToR; where there are two tiers, all are one pod and n1 alone counts. It is a bound for the way
+    up to uniformly drawn destinations; the switches' own limit of ``t_max`` ICMP messages a second
+    holds in any case.
     """
-    n0 = n1 = hosts = topology.half
-    n2, pods = topology.n_cores, topology.n_pods
-    return t_max / (n0 * hosts) * min(n1, n2 * (n0 * pods - 1) / (n0 * (pods - 1)))
+    tiers = np.bincount(topology.tier).tolist()
+    if len(tiers) < 3:
+        return t_max / (tiers[0] * topology.hosts_per_tor) * tiers[1]
+    pods = len(np.unique(topology.pod[: topology.n_tors]))
+    n0, n1, n2 = tiers[0] / pods, tiers[1] / pods, tiers[2]
+    upper = n2 * (n0 * pods - 1) / (n0 * (pods - 1)) if pods > 1 else n1
+    return t_max / (n0 * topology.hosts_per_tor) * min(n1, upper)
 
 
 def _integer(data: npt.NDArray[np.uint8], at: int, width: int) -> npt.NDArray[np.int64]:
