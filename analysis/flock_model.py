@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from analysis.telemetry import Flows, Probes
 from testbed.fabric import Fabric
+from testbed.pair_sets import PairSets
 from testbed.paths import Paths, PathSets
 
 __all__ = ["FlockModel", "build_model", "flow_table"]
@@ -143,10 +144,11 @@ def build_model(
     loss: list[npt.NDArray[np.float64]] = []
     n_groups = 0
     if flows is not None:
-        on_fabric = flows.sets.n_entries > 0
+        listed = flows.sets.expanded() if isinstance(flows.sets, PairSets) else flows.sets
+        on_fabric = listed.n_entries > 0
         used = np.flatnonzero((flows.sent > 0) & on_fabric[flows.path_set])
         distinct, group = np.unique(flows.path_set[used], return_inverse=True)
-        parts.append(flows.sets.take(distinct))
+        parts.append(listed.take(distinct))
         groups.append(group)
         columns.append((flows.sent[used], flows.lost[used]))
         n_groups = len(distinct)

@@ -61,6 +61,13 @@ class Ascents:
         ptr = np.searchsorted(tor[order], np.arange(n_tors + 1)).astype(np.int64)
         return cls(ptr, end[order], Paths.from_padded(padded[order]))
 
+    def path_counts(self, src_tor: IntArray, dst_tor: IntArray) -> LongArray:
+        """See `testbed.fabric.Fabric.path_counts`."""
+        width = np.zeros(len(src_tor), np.int64)
+        hops = np.zeros(len(src_tor), np.int64)
+        _count(src_tor, dst_tor, self.ptr, self.end, self.links.ptr, width, hops)
+        return width
+
     def path_sets(self, src_tor: IntArray, dst_tor: IntArray) -> PathSets:
         """See `testbed.fabric.Fabric.path_sets`."""
         width = np.zeros(len(src_tor), np.int64)

@@ -67,6 +67,7 @@ def test_path_sets_are_the_shortest_up_down_paths(fabric):
     src, dst = every_pair(fabric)
     sets = fabric.path_sets(src, dst)
     assert len(sets) == len(src)
+    assert fabric.path_counts(src, dst).tolist() == sets.width.tolist()
     for s in range(len(sets)):
         paths = sets[s]
         found = [tuple(paths[p].tolist()) for p in range(len(paths))]

@@ -14,6 +14,7 @@ from analysis.exchange.schemas import COUNT_LIMIT, KINDS, OBSERVATIONS
 from analysis.exchange.tables import Nested, Table, TableError, read_table
 from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.fabric import Fabric
+from testbed.pair_sets import PairSets
 from testbed.paths import Paths, PathSets
 from testbed.topology import Segments
 
@@ -255,17 +256,37 @@ def _flows(
     own = set_of[rows] >= 0
     by_pair = rows[~own]
     pair, number = np.unique(src[by_pair] * fabric.n_tors + dst[by_pair], return_inverse=True)
-    shared = fabric.path_sets(pair // fabric.n_tors, pair % fabric.n_tors)
-    nowhere = (shared.width == 0)[number]
+    first, second = np.divmod(pair, fabric.n_tors)
+    nowhere = (fabric.path_counts(first, second) == 0)[number]
     if nowhere.any():
         row = int(by_pair[np.argmax(nowhere)])
         a, b = fabric.switch_names[src[row]], fabric.switch_names[dst[row]]
         raise table.fail(row, f"no path goes up and down from {a} to {b}")
     path_set = np.empty(len(rows), np.int32)
     path_set[~own] = number
-    path_set[own] = len(shared) + np.arange(own.sum())
-    every = PathSets.join([shared, sets.take(set_of[rows[own]])])
-    return Flows(every, path_set, sent[rows], lost[rows])
+    path_set[own] = len(pair) + np.arange(own.sum())
+    listed = sets.take(set_of[rows[own]])
+    every = (
+        PairSets(fabric, first.astype(np.int32), second.astype(np.int32), listed)
+        if len(pair)
+        else listed
+    )
+    return Flows(every, path_set, sent[rows], lost[rows], _round_trips(table, rows))
+
+
+def _round_trips(table: Table, passive: LongArray) -> npt.NDArray[np.float64] | None:
+    """The round-trip times of passive rows, of all or of none."""
+    times, given = table.numbers("rtt_ms"), table.given("rtt_ms")
+    table.refuse(times < 0, "rtt_ms is negative")
+    other = given.copy()
+    other[passive] = False
+    table.refuse(other, "only passive rows have an rtt_ms")
+    if not given.any():
+        return None
+    missing = np.zeros(len(table), np.bool_)
+    missing[passive] = ~given[passive]
+    table.refuse(missing, "rtt_ms is missing, though other passive rows have it")
+    return times[passive]
 
 
 def _connections(

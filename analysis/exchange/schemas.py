@@ -36,6 +36,7 @@ OBSERVATIONS = Schema(
         Column("sent", "integer"),
         Column("lost", "integer"),
         Column("retransmissions", "integer"),
+        Column("rtt_ms", "number"),
     ),
 )
 

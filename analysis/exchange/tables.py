@@ -23,11 +23,12 @@ __all__ = ["Column", "Nested", "Schema", "Table", "TableError", "read_table", "w
 
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-ColumnKind = Literal["integer", "text", "integer lists", "text lists"]
+ColumnKind = Literal["integer", "number", "text", "integer lists", "text lists"]
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 
 _INTEGER = r"^-?[0-9]{1,18}$"
+_NUMBER = r"^-?[0-9]+([.][0-9]*)?([eE][-+]?[0-9]{1,3})?$"
 
 
 class TableError(ValueError):
@@ -126,6 +127,24 @@ class Table:
         every = np.arange(len(self))
         return _numpy(self._whole(column, name, every).fill_null(0)).astype(np.int64)
 
+    def numbers(self, name: str) -> npt.NDArray[np.float64]:
+        """A column of finite numbers, nan where not given: float64[n]."""
+        if name not in self._data.column_names:
+            return np.full(len(self), np.nan)
+        column = self._data.column(name)
+        kind = column.type
+        if self._csv:
+            self._match(column, _NUMBER, name, "a number", np.arange(len(self)))
+        elif not (
+            pa.types.is_null(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind)
+        ):
+            raise self._wrong_type(name, kind)
+        values = _numpy(column.cast(pa.float64(), safe=False).fill_null(np.nan))
+        bad = self.given(name) & ~np.isfinite(values)
+        if bad.any():
+            raise self.fail(int(np.argmax(bad)), f"{name} is {values[bad][0]}: a number is needed")
+        return values
+
     def texts(self, name: str) -> tuple[LongArray, list[str]]:
         """A column of texts as int64[n] indices of distinct texts, -1 where not given."""
         if name not in self._data.column_names:
@@ -172,12 +191,7 @@ class Table:
     def _whole(self, column: Any, name: str, row: LongArray) -> Any:
         """The column as int64; ``row`` is the row of each value."""
         if self._csv:
-            good = pc.match_substring_regex(column, _INTEGER).fill_null(True)
-            bad = ~_numpy(good)
-            if bad.any():
-                at = int(np.argmax(bad))
-                reason = f"{name} is {column[at].as_py()!r}: a whole number is needed"
-                raise self.fail(int(row[at]), reason)
+            self._match(column, _INTEGER, name, "a whole number", row)
             return column.cast(pa.int64())
         if pa.types.is_null(column.type):
             return column.cast(pa.int64())
@@ -197,6 +211,13 @@ class Table:
                 raise self.fail(int(row[np.argmax(bad)]), f"{name} is too large")
         return column.cast(pa.int64())
 
+    def _match(self, column: Any, pattern: str, name: str, needed: str, row: LongArray) -> None:
+        bad = ~_numpy(pc.match_substring_regex(column, pattern).fill_null(True))
+        if bad.any():
+            at = int(np.argmax(bad))
+            reason = f"{name} is {column[at].as_py()!r}: {needed} is needed"
+            raise self.fail(int(row[at]), reason)
+
     def _codes(self, column: Any, name: str) -> tuple[LongArray, list[str]]:
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
@@ -215,6 +236,7 @@ class Table:
     def _wrong_type(self, name: str, found: Any) -> TableError:
         needed = {
             "integer": "whole numbers",
+            "number": "numbers",
             "text": "texts",
             "integer lists": "lists of lists of whole numbers",
             "text lists": "lists of lists of texts",

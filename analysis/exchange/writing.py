@@ -94,7 +94,8 @@ def _flow_rows(flows: Flows, fabric: Fabric) -> list[Mapping[str, Any]]:
         where = {"src": src[path_set], "dst": dst[path_set]} if pair else {}
         paths = {} if pair else {"paths": sets.take(path_set - pairs)}
         counts = {"sent": flows.sent[flow], "retransmissions": flows.lost[flow]}
-        rows.append({"kind": "passive"} | where | paths | counts)
+        times = {} if flows.rtt_ms is None else {"rtt_ms": flows.rtt_ms[flow]}
+        rows.append({"kind": "passive"} | where | paths | counts | times)
     return rows
 
 
@@ -142,23 +143,22 @@ def _arrow(part: Mapping[str, Any], names: list[str]) -> pa.Table:
     n = next((len(value) for value in part.values() if not isinstance(value, str)), 0)
     text = pa.dictionary(pa.int32(), pa.string())
     lists = pa.list_(pa.list_(pa.int32()))
+    types = {"integer": pa.int64(), "number": pa.float64(), "text": text, "integer lists": lists}
     columns: dict[str, Any] = {}
-    for name in ("kind", "epoch", "src", "dst", "paths", "sent", "lost", "retransmissions"):
-        value = part.get(name)
-        if name in ("src", "dst"):
-            columns[name] = (
-                pa.nulls(n, text)
-                if value is None
-                else pa.DictionaryArray.from_arrays(value.astype(np.int32), names)
-            )
+    for column in OBSERVATIONS.columns:
+        name, value = column.name, part.get(column.name)
+        if name in ("id", "nodes"):  # ids are given at the end, and paths say what nodes would
+            continue
+        if value is None:
+            columns[name] = pa.nulls(n, types[column.kind])
         elif name == "kind":
             columns[name] = pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), [value])
+        elif name in ("src", "dst"):
+            columns[name] = pa.DictionaryArray.from_arrays(value.astype(np.int32), names)
         elif name == "paths":
-            columns[name] = pa.nulls(n, lists) if value is None else _lists(value)
+            columns[name] = _lists(value)
         else:
-            columns[name] = (
-                pa.nulls(n, pa.int64()) if value is None else pa.array(value, pa.int64())
-            )
+            columns[name] = pa.array(value, types[column.kind])
     return pa.table(columns)
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import analysis.exchange
 from analysis.exchange import TableError, read_fabric, read_observations
+from analysis.telemetry import Telemetry
+from testbed.pair_sets import PairSets
 from tests.exchange.conftest import FABRIC, OBSERVATIONS, Files
 
 META = {"format": "localization-telemetry", "table": "observations", "version": "1"}
@@ -29,7 +31,9 @@ def test_every_kind_of_row_is_read(files: Files) -> None:
     assert names(t, probes.paths[3]) == ["leaf1->spine1", "spine1->leaf1"]
     assert probes.sent.tolist() == [100] * 4 and probes.lost.tolist() == [40, 0, 0, 0]
 
-    chosen = [flows.sets[s] for s in flows.path_set]
+    assert isinstance(flows.sets, PairSets)
+    sets = flows.sets.expanded()
+    chosen = [sets[s] for s in flows.path_set]
     as_names = [sorted(names(t, paths[p])[0] for p in range(len(paths))) for paths in chosen[:3]]
     both = ["leaf0->spine0", "leaf0->spine1"]
     assert as_names == [both, both, ["leaf1->spine1"]]
@@ -87,6 +91,30 @@ def test_parallel_links_are_told_apart(files: Files) -> None:
     files.observations.write_text(OBSERVATIONS + "15,active,,,,,leaf0 spine0 leaf0,10,0,\n")
     with pytest.raises(TableError, match="row 14 .id 15.: several links lead from leaf0 to spine0"):
         files.read()
+
+
+def test_round_trip_times_are_of_all_passive_rows(files: Files) -> None:
+    lines = OBSERVATIONS.splitlines()
+    lines[1] += ",rtt_ms"
+
+    def read(times: dict[int, str]) -> Telemetry:
+        rows = [f"{line},{times.get(i, '')}" for i, line in enumerate(lines[2:])]
+        files.observations.write_text("\n".join([*lines[:2], *rows]) + "\n")
+        return files.read()
+
+    flows = read({4: "1.5", 5: "2", 6: "1e-3", 7: "0"}).flows
+    assert flows and flows.rtt_ms is not None and flows.rtt_ms.tolist() == [1.5, 2, 0.001, 0]
+    no_times = read({}).flows
+    assert no_times and no_times.rtt_ms is None
+    for times, reason in (
+        ({4: "1.5"}, "row 5 .id 6.: rtt_ms is missing"),
+        ({4: "1", 5: "1", 6: "1", 7: "-1"}, "row 7 .id 8.: rtt_ms is negative"),
+        ({4: "nan"}, "row 4 .id 5.: rtt_ms is 'nan': a number is needed"),
+        ({4: "1e999"}, "row 4 .id 5.: rtt_ms is inf: a number is needed"),
+        ({0: "1.5"}, "row 0 .id 1.: only passive rows"),
+    ):
+        with pytest.raises(TableError, match=reason):
+            read(times)
 
 
 def row(number: int, text: str) -> str:

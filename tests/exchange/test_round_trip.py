@@ -20,6 +20,7 @@ from analysis.methods import METHODS
 from analysis.observations import read_telemetry
 from analysis.telemetry import Connections, Flows, MissingTelemetry, Probes, Telemetry
 from testbed.fabric import Fabric, clos, leaf_spine
+from testbed.pair_sets import PairSets
 from testbed.paths import Paths, PathSets
 from testbed.run import RunDirectory
 from testbed.topology import FatTree
@@ -128,7 +129,8 @@ def test_everything_comes_back(fabric: Fabric, seed: int, suffix: str, tmp_path:
     assert np.array_equal(here.connections.lost, there.connections.lost)
 
     def told(flows: Flows) -> list[tuple]:
-        sets = as_lists(flows.sets, flows.path_set)
+        every = flows.sets.expanded() if isinstance(flows.sets, PairSets) else flows.sets
+        sets = as_lists(every, flows.path_set)
         return sorted(zip(sets, flows.sent.tolist(), flows.lost.tolist(), strict=True))
 
     assert told(here.flows) == told(there.flows)
@@ -143,6 +145,19 @@ def test_flows_of_all_equal_cost_paths_are_written_by_their_tors(tmp_path: Path)
     there = there_and_back(Telemetry(topology, "given", flows=flows), tmp_path, ".parquet")
     assert (tmp_path / "observations.parquet").stat().st_size < 40_000
     assert there.flows and len(there.flows) == 5000 and len(there.flows.sets) == 1
+    assert isinstance(there.flows.sets, PairSets)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_round_trip_times_come_back(tmp_path: Path, suffix: str) -> None:
+    fabric = leaf_spine(3, 2)
+    nothing = PathSets.known(Paths(np.zeros(1, np.int64), np.zeros(0, np.int32)))
+    sets = PairSets(fabric, np.array([0, 1, 2], np.int32), np.array([1, 2, 2], np.int32), nothing)
+    sent, times = np.array([5, 6, 7]), np.array([0.1, 1e-9, 12.5])
+    flows = Flows(sets, np.array([1, 0, 2], np.int32), sent, sent - 5, times)
+    there = there_and_back(Telemetry(fabric, "given", flows=flows), tmp_path, suffix).flows
+    assert there and there.sent.tolist() == [5, 6]  # the flow within a rack is left out
+    assert there.rtt_ms is not None and there.rtt_ms.tolist() == [0.1, 1e-9]
 
 
 def test_a_switch_without_links_cannot_be_written(tmp_path: Path) -> None:
