@@ -37,9 +37,9 @@ COLUMNS = (
 )
 
 
-def upload_bytes(n_switches: int) -> int:
+def upload_bytes(n_switches: int, buckets: int = BUCKETS) -> int:
     """Bytes of one epoch's upload from ``n_switches`` monitors, empty buckets included."""
-    return n_switches * ROWS * BUCKETS * (USM_BUCKET_BITS + DSM_BUCKET_BITS) // 8
+    return n_switches * ROWS * buckets * (USM_BUCKET_BITS + DSM_BUCKET_BITS) // 8
 
 
 _PREFIX = {USM: "CanaryEgress.usm", DSM: "CanaryIngress.dsm"}

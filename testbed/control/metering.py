@@ -8,12 +8,13 @@ on is counted until they end. So a segment that lets nothing through selects no 
 unobserved, as in the packet networks.
 
 What it leaves out: a flow over two segments is drawn for each by itself; losses before a segment
-do not thin its flows; HashPipe misses no flow; tables have room for every rule and the meters'
-buckets are shared by no flows.
+do not thin its flows; HashPipe misses no flow; the tables have room for every rule, and the
+meters are as large as that takes (`meter_upload`).
 """
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,15 +23,18 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from testbed.control.collection import BUCKETS, ROWS, upload_bytes
 from testbed.control.selection import SelectionParameters
+from testbed.topology import Segments
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
-__all__ = ["Metered", "meter"]
+__all__ = ["Metered", "meter", "meter_upload"]
 
 FloatArray = npt.NDArray[np.float64]
 
 _POOL = 1 << 16  # flows drawn beforehand, of which the segments draw theirs
 _CHUNK = 1 << 15  # segments
+_CLEAN = 0.99
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,19 @@ def meter(
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(run, range(len(seeds))))
     return Metered(sent, flows)
+
+
+def meter_upload(metered: Metered, segments: Segments) -> int:
+    """Bytes of one epoch's upload of all meters, with as many buckets as the flows need.
+
+    The rows of every meter are so wide that a flow of the busiest switch has a clean bucket with
+    probability 0.99 by theorem 2, and at least as wide as the packet networks'.
+    """
+    ends = (segments.upstream, segments.downstream)
+    busiest = max(np.bincount(end, metered.flows).max(initial=0.0) for end in ends)
+    collide = (1 - _CLEAN) ** (1 / ROWS)
+    buckets = max(BUCKETS, math.ceil((busiest - 1) / -math.log(1 - collide)))
+    return upload_bytes(len(np.unique(np.concatenate(ends))), buckets)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -13,11 +13,13 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from testbed.ecmp import Ecmp
 from testbed.fabric import Fabric
 from testbed.faults.specification import FaultError, FaultPlan
 from testbed.paths import Paths
+from testbed.topology import Segments
 
-__all__ = ["Carried", "link_loss", "send"]
+__all__ = ["Carried", "FlowRecords", "Observation", "bounces", "link_loss", "send"]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -32,6 +34,61 @@ class Carried:
     lost: LongArray
     packets: LongArray
     drops: LongArray
+
+
+@dataclass(frozen=True)
+class FlowRecords:
+    """Flows as end hosts and a tracing fabric see them, [F]: ToRs int32, packets int64, path."""
+
+    src_tor: IntArray
+    dst_tor: IntArray
+    sent: LongArray
+    lost: LongArray
+    paths: Paths
+
+    def __len__(self) -> int:
+        return len(self.sent)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> FlowRecords:
+        columns = (self.src_tor, self.dst_tor, self.sent, self.lost)
+        return FlowRecords(*(column[rows] for column in columns), self.paths.take(rows))
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All that was seen of a run without packets.
+
+    Attributes:
+        fabric: Where.
+        segments: The path segments between monitor switches.
+        metered_sent, metered_lost: Packets counted on each, and lost, int32[E, S].
+        flows: A sample of the traffic.
+        bounces: The paths of probes, as of `bounces`.
+        probed_sent, probed_lost: Probes over each path by each host of its ToR, int32[P, hosts].
+        traced: Which flows were traced, int64[C].
+        trace_paths, trace_complete: What that found of their paths, and if it is all, bool[C].
+    """
+
+    fabric: Fabric
+    segments: Segments
+    metered_sent: IntArray
+    metered_lost: IntArray
+    flows: FlowRecords
+    bounces: Paths
+    probed_sent: IntArray
+    probed_lost: IntArray
+    traced: LongArray
+    trace_paths: Paths
+    trace_complete: npt.NDArray[np.bool_]
+
+
+def bounces(ecmp: Ecmp) -> Paths:
+    """NetBouncer's probes (its section 4.3) in any Clos: every way from a ToR to the highest tier,
+    and back the same way."""
+    up = ecmp.climbs.take(np.flatnonzero(ecmp.fabric.tier[ecmp.end] == ecmp.top))
+    rows = up.links.reshape(len(up), ecmp.top)
+    rows = np.concatenate((rows, rows[:, ::-1] ^ 1), axis=1)
+    return Paths(np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1], rows.reshape(-1))
 
 
 def link_loss(
