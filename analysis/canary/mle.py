@@ -147,72 +147,88 @@ def explain(
 
 
 # Compiled core. u is ln(success) per link, total the U_j per segment; DEAD stands for total loss.
+# Segments without loss say only how many packets arrived over their links, so that sum is taken
+# once for each link and ``lossy`` lists the other segments of link i at ptr[i]:ptr[i + 1].
 
 DEAD = -60.0
 
 
 @nb.njit(cache=True, nogil=True)
-def _gain(i, new, u, total, link_ptr, paths, sent, lost):  # pragma: no cover - compiled
+def _gain(i, new, u, total, ptr, lossy, lost, arrived):  # pragma: no cover - compiled
     """Log-likelihood gained by setting u_i to ``new`` with the other links held."""
     change = new - u[i]
-    gain = 0.0
-    for e in range(link_ptr[i], link_ptr[i + 1]):
-        j = paths[e]
-        gain += (sent[j] - lost[j]) * change
-        if lost[j] > 0:
-            gain += lost[j] * np.log(np.expm1(total[j] + change) / np.expm1(total[j]))
+    gain = arrived[i] * change
+    for e in range(ptr[i], ptr[i + 1]):
+        j = lossy[e]
+        gain += lost[j] * np.log(np.expm1(total[j] + change) / np.expm1(total[j]))
     return gain
 
 
 @nb.njit(cache=True, nogil=True)
-def _best(i, u, total, link_ptr, paths, sent, lost, high):  # pragma: no cover - compiled
-    """The best u_i <= ``high`` with the others held.
-
-    The slope, sum_j arrived_j - lost_j e^U / (1 - e^U), falls as u_i rises, so bisecting ln(-u_i)
-    is safe at every rate. Without a single arrival the link is DEAD.
-    """
-    arrived = 0.0
-    for e in range(link_ptr[i], link_ptr[i + 1]):
-        arrived += sent[paths[e]] - lost[paths[e]]
-    if arrived == 0:
-        return DEAD
-    left, right = np.log(-high), np.log(-DEAD)
-    for _ in range(44):
-        middle = 0.5 * (left + right)
-        change = -np.exp(middle) - u[i]
-        slope = arrived
-        for e in range(link_ptr[i], link_ptr[i + 1]):
-            j = paths[e]
-            if lost[j] > 0:
-                odds = np.exp(total[j] + change)
-                slope -= lost[j] * odds / -np.expm1(total[j] + change)
-        if slope > 0:
-            right = middle
-        else:
-            left = middle
-    return min(-np.exp(0.5 * (left + right)), high)
+def _losses(i, change, total, ptr, lossy, lost):  # pragma: no cover - compiled
+    """sum_j lost_j o_j and its slope in u_i, o = e^U / (1 - e^U), after u_i moves by ``change``."""
+    value = slope = 0.0
+    for e in range(ptr[i], ptr[i + 1]):
+        j = lossy[e]
+        failing = -np.expm1(total[j] + change)
+        odds = (1.0 - failing) / failing
+        value += lost[j] * odds
+        slope += lost[j] * odds / failing
+    return value, slope
 
 
 @nb.njit(cache=True, nogil=True)
-def _move(i, new, u, total, link_ptr, paths):  # pragma: no cover - compiled
-    for e in range(link_ptr[i], link_ptr[i + 1]):
-        total[paths[e]] += new - u[i]
+def _best(i, u, total, ptr, lossy, lost, arrived, high):  # pragma: no cover - compiled
+    """The best u_i <= ``high`` with the others held.
+
+    The slope of the likelihood, arrived_i - sum_j lost_j o_j, falls as u_i rises. In w = ln(-u_i)
+    the logarithm of the losses' sum is nearly a line, so Newton's steps, kept inside the bracket of
+    a bisection, take a few rounds at every rate. Without a single arrival the link is DEAD.
+    """
+    if arrived[i] == 0:
+        return DEAD
+    value, slope = _losses(i, high - u[i], total, ptr, lossy, lost)
+    if value <= arrived[i]:
+        return high
+    left, right = np.log(-high), np.log(-DEAD)
+    w = left
+    for _ in range(60):
+        after = 0.5 * (left + right)
+        if value > 0.0 and slope > 0.0:
+            step = np.log(value / arrived[i]) * value / (np.exp(w) * slope)
+            if abs(step) < 1e-12:
+                break
+            if left < w + step < right:
+                after = w + step
+        w = after
+        value, slope = _losses(i, -np.exp(w) - u[i], total, ptr, lossy, lost)
+        if value > arrived[i]:
+            left = w
+        else:
+            right = w
+    return min(-np.exp(w), high)
+
+
+@nb.njit(cache=True, nogil=True)
+def _move(i, new, u, total, ptr, lossy):  # pragma: no cover - compiled
+    for e in range(ptr[i], ptr[i + 1]):
+        total[lossy[e]] += new - u[i]
     u[i] = new
 
 
 @nb.njit(cache=True, nogil=True)
-def _refit(blamed, u, total, link_ptr, paths, sent, lost, high):  # pragma: no cover - compiled
+def _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high):  # pragma: no cover
     """Cyclic exact maximisation over the blamed links; returns what it gained."""
     gained = 0.0
     for _ in range(200):
         sweep = 0.0
-        for i in range(len(u)):
+        for i in links:
             if blamed[i]:
-                new = _best(i, u, total, link_ptr, paths, sent, lost, high)
-                gain = _gain(i, new, u, total, link_ptr, paths, sent, lost)
+                new = _best(i, u, total, ptr, lossy, lost, arrived, high)
+                gain = _gain(i, new, u, total, ptr, lossy, lost, arrived)
                 if gain > 0:
                     sweep += gain
-                    _move(i, new, u, total, link_ptr, paths)
+                    _move(i, new, u, total, ptr, lossy)
         gained += sweep
         if sweep < 1e-6:
             break
@@ -221,18 +237,43 @@ def _refit(blamed, u, total, link_ptr, paths, sent, lost, high):  # pragma: no c
 
 @nb.njit(cache=True, nogil=True)
 def _candidate(
-    blamed, hopeful, skip, u, total, link_ptr, paths, sent, lost, high, gains
+    links, blamed, skip, u, total, ptr, lossy, lost, arrived, high, gains
 ):  # pragma: no cover - compiled
     """The link, not blamed and not ``skip``, that gains most; fills ``gains``. -1 if none gains."""
     pick, most = -1, 0.0
-    for i in range(len(u)):
-        if blamed[i] or not hopeful[i] or i == skip:
+    for i in links:
+        if blamed[i] or ptr[i] == ptr[i + 1] or i == skip:
             continue
-        new = _best(i, u, total, link_ptr, paths, sent, lost, high)
-        gains[i] = _gain(i, new, u, total, link_ptr, paths, sent, lost)
+        new = _best(i, u, total, ptr, lossy, lost, arrived, high)
+        gains[i] = _gain(i, new, u, total, ptr, lossy, lost, arrived)
         if gains[i] > most:
             pick, most = i, gains[i]
     return pick
+
+
+@nb.njit(cache=True, nogil=True)
+def _components(path_ptr, links, n_links):  # pragma: no cover - compiled
+    """The connected component of each link, numbered by their lowest links: int32[n_links]."""
+    parent = np.arange(n_links).astype(np.int32)
+    for j in range(len(path_ptr) - 1):
+        for e in range(path_ptr[j] + 1, path_ptr[j + 1]):
+            a, b = links[e - 1], links[e]
+            while parent[a] != a:
+                parent[a] = parent[parent[a]]
+                a = parent[a]
+            while parent[b] != b:
+                parent[b] = parent[parent[b]]
+                b = parent[b]
+            parent[max(a, b)] = min(a, b)
+    n = 0
+    component = np.empty(n_links, np.int32)
+    for i in range(n_links):
+        if parent[i] == i:
+            component[i] = n
+            n += 1
+        else:
+            component[i] = component[parent[i]]
+    return component
 
 
 @nb.njit(cache=True, nogil=True)
@@ -242,59 +283,86 @@ def _explain(
     n_links, n_paths = len(link_ptr) - 1, len(path_ptr) - 1
     good, high = np.log1p(-noise), np.log1p(-min_loss)
     u, total = np.full(n_links, good), np.zeros(n_paths)
-    blamed, hopeful = np.zeros(n_links, np.bool_), np.zeros(n_links, np.bool_)
-    gains = np.zeros(n_links)
+    blamed, gains = np.zeros(n_links, np.bool_), np.zeros(n_links)
     for j in range(n_paths):
         total[j] = good * (path_ptr[j + 1] - path_ptr[j])
-        if lost[j] > 0:
-            for e in range(path_ptr[j], path_ptr[j + 1]):
-                hopeful[links[e]] = True
-    swapping = False
-    while True:
-        pick = _candidate(blamed, hopeful, -1, u, total, link_ptr, paths, sent, lost, high, gains)
-        if pick >= 0 and gains[pick] > penalty:
-            blamed[pick] = True
-            new = _best(pick, u, total, link_ptr, paths, sent, lost, high)
-            _move(pick, new, u, total, link_ptr, paths)
-            _refit(blamed, u, total, link_ptr, paths, sent, lost, high)
-        elif swapping:
-            break
-        # Release what no longer earns its penalty; once nothing can be added, also try to hand
-        # each blamed link's losses to another link.
-        swapping = True
-        i = 0
-        while i < n_links:
-            if blamed[i]:
-                kept_u, kept_total = u.copy(), total.copy()
-                cost = -_gain(i, good, u, total, link_ptr, paths, sent, lost)
-                _move(i, good, u, total, link_ptr, paths)
-                blamed[i] = False
-                cost -= _refit(blamed, u, total, link_ptr, paths, sent, lost, high)
-                if cost < penalty:
-                    i = 0
-                    swapping = False
-                    continue
-                other = _candidate(
-                    blamed, hopeful, i, u, total, link_ptr, paths, sent, lost, high, gains
-                )
-                if other >= 0 and gains[other] > cost - 1.0:
-                    blamed[other] = True
-                    new = _best(other, u, total, link_ptr, paths, sent, lost, high)
-                    better = _gain(other, new, u, total, link_ptr, paths, sent, lost)
-                    _move(other, new, u, total, link_ptr, paths)
-                    better += _refit(blamed, u, total, link_ptr, paths, sent, lost, high)
-                    if better > cost + 1e-3:
-                        i = 0
-                        swapping = False
-                        continue
-                    blamed[other] = False
-                blamed[i] = True
-                u[:] = kept_u
-                total[:] = kept_total
-                gains[i] = cost
-            i += 1
+    arrived = np.zeros(n_links)
+    ptr = np.zeros(n_links + 1, np.int64)
+    lossy = np.empty(len(paths), np.int32)
+    for i in range(n_links):
+        ptr[i + 1] = ptr[i]
+        for e in range(link_ptr[i], link_ptr[i + 1]):
+            j = paths[e]
+            arrived[i] += sent[j] - lost[j]
+            if lost[j] > 0:
+                lossy[ptr[i + 1]] = j
+                ptr[i + 1] += 1
+    component = _components(path_ptr, links, n_links)
+    order = np.argsort(component, kind="mergesort")
+    begin = 0
+    while begin < n_links:
+        end = begin + 1
+        while end < n_links and component[order[end]] == component[order[begin]]:
+            end += 1
+        _explain_component(
+            order[begin:end], blamed, u, total, ptr, lossy, lost, arrived,
+            good, high, penalty, gains,
+        )  # fmt: skip
+        begin = end
     loss = np.full(n_links, noise)
     for i in range(n_links):
         if blamed[i]:
             loss[i] = -np.expm1(u[i])
     return loss, gains
+
+
+@nb.njit(cache=True, nogil=True)
+def _explain_component(
+    links, blamed, u, total, ptr, lossy, lost, arrived, good, high, penalty, gains
+):  # pragma: no cover - compiled
+    swapping = False
+    while True:
+        pick = _candidate(links, blamed, -1, u, total, ptr, lossy, lost, arrived, high, gains)
+        if pick >= 0 and gains[pick] > penalty:
+            blamed[pick] = True
+            new = _best(pick, u, total, ptr, lossy, lost, arrived, high)
+            _move(pick, new, u, total, ptr, lossy)
+            _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high)
+        elif swapping:
+            break
+        # Release what no longer earns its penalty; once nothing can be added, also try to hand
+        # each blamed link's losses to another link.
+        swapping = True
+        at = 0
+        while at < len(links):
+            i = links[at]
+            if blamed[i]:
+                kept = u[links]
+                cost = -_gain(i, good, u, total, ptr, lossy, lost, arrived)
+                _move(i, good, u, total, ptr, lossy)
+                blamed[i] = False
+                cost -= _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high)
+                if cost < penalty:
+                    at = 0
+                    swapping = False
+                    continue
+                other = _candidate(
+                    links, blamed, i, u, total, ptr, lossy, lost, arrived, high, gains
+                )
+                if other >= 0 and gains[other] > cost - 1.0:
+                    blamed[other] = True
+                    new = _best(other, u, total, ptr, lossy, lost, arrived, high)
+                    better = _gain(other, new, u, total, ptr, lossy, lost, arrived)
+                    _move(other, new, u, total, ptr, lossy)
+                    better += _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high)
+                    if better > cost + 1e-3:
+                        at = 0
+                        swapping = False
+                        continue
+                    blamed[other] = False
+                blamed[i] = True
+                for n in range(len(links)):
+                    if u[links[n]] != kept[n]:
+                        _move(links[n], kept[n], u, total, ptr, lossy)
+                gains[i] = cost
+            at += 1
