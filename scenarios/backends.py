@@ -102,7 +102,8 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
     """Bring up the network of ``settings.backend``, and take it down again.
 
     Raises:
-        testbed.network.mininet.NetworkError: Mininet or its switches cannot run here (one line).
+        testbed.network.mininet.NetworkError: Mininet, its switches or iperf3 cannot run here (one
+            line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
     topology = FatTree(settings.k)
@@ -119,7 +120,10 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
         yield Backend(network, switches, drain, skew)
         return
     from testbed.network.mininet import MininetNetwork
+    from testbed.traffic.iperf import need_iperf
 
+    if settings.tcp:
+        need_iperf()
     kind = cast(Literal["bmv2", "softswitch"], settings.backend)
     with MininetNetwork(topology, kind, PROGRAM, P4INFO, logs, settings.seed) as network:
         yield Backend(network, network.controls, REAL_DRAIN_NS, settings.epoch_ns // 100)
@@ -158,11 +162,7 @@ def make_injector(settings: Settings, backend: Backend, plan: FaultPlan) -> Inje
 def make_tcp(
     settings: Settings, backend: Backend, traffic: Traffic, transfers: Transfers
 ) -> Iperf | None:
-    """What carries the transfers with real TCP, if there are any.
-
-    Raises:
-        testbed.network.mininet.NetworkError: There is no iperf3 (one line).
-    """
+    """What carries the transfers with real TCP, if there are any."""
     if not settings.tcp:
         return None
     from testbed.network.mininet import MininetNetwork

@@ -25,7 +25,7 @@ from testbed.traffic.retransmissions import FlowKey, watch_retransmissions
 from testbed.traffic.sockets import Connection, TcpSockets
 from testbed.traffic.transfers import Transfers
 
-__all__ = ["Iperf", "missing"]
+__all__ = ["Iperf", "need_iperf"]
 
 SEGMENT = (
     1448  # what fits into 1500 bytes with timestamps; the fabric's links leave room for the shim
@@ -36,11 +36,10 @@ LEAD_NS = 1_000_000_000  # a server is up that long before its client
 AT_ONCE = 256  # clients; a transfer waits while there are as many
 
 
-def missing() -> str:
-    """Why iperf3 cannot be run here; "" if it can."""
+def need_iperf() -> None:
+    """Raises NetworkError where there is no iperf3."""
     if shutil.which("iperf3") is None:
-        return "iperf3 is not on the PATH: apt install iperf3, or use TCP=0"
-    return ""
+        raise NetworkError("iperf3 is not on the PATH: apt install iperf3, or use TCP=0")
 
 
 class Iperf:
@@ -53,15 +52,12 @@ class Iperf:
         duration_s: All end then.
 
     Raises:
-        NetworkError: There is no iperf3.
         testbed.traffic.sockets.SocketError: The kernel has no sock_diag.
     """
 
     def __init__(
         self, network: MininetNetwork, traffic: Traffic, transfers: Transfers, duration_s: float
     ) -> None:
-        if reason := missing():
-            raise NetworkError(reason)
         self._network = network
         self._transfers = transfers
         self._end_ns = int(duration_s * 1e9)

@@ -195,7 +195,9 @@ def _records(ring: mmap.mmap) -> Iterator[bytes]:
     """The raw samples that a ring holds, taken out of it."""
     (head,) = struct.unpack_from("=Q", ring, _HEAD)
     (tail,) = struct.unpack_from("=Q", ring, _TAIL)
-    size = _PAGES * mmap.PAGESIZE
+    if tail == head:
+        return
+    size = len(ring) - mmap.PAGESIZE
     data = bytes(ring[mmap.PAGESIZE :])
     while tail < head:
         at = tail % size

@@ -35,7 +35,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 _TOTAL_RETRANS, _SEGS_OUT = 100, 136
 
 
-class SocketError(RuntimeError):
+class SocketError(OSError):
     """The kernel does not tell about its sockets. One line."""
 
 

@@ -57,6 +57,8 @@ def take_transfers(
     Raises:
         ValueError: More than 10,000 transfers at one host.
     """
+    if not share:
+        return traffic, Transfers(*(np.zeros(0, t) for t in (np.int32, np.int64, np.int64, float)))
     flow, time = traffic.flow, traffic.time_ns.astype(np.int64)
     payload = np.bincount(
         flow, traffic.size.astype(np.int64) - TCP_FRAME, minlength=traffic.n_flows
