@@ -100,9 +100,10 @@ class Flows:
 
 @dataclass(frozen=True)
 class Probes:
-    """Source-routed probes over known paths, such as NetBouncer's host-core bounces (section 4.3).
+    """Source-routed probes over known paths: NetBouncer's host-core bounces (section 4.3), up and
+    back, or deTector's one-way probes of its matrix.
 
-    ``paths`` are directed fabric links, up and back; ``sent`` and ``lost`` int64[P] packets.
+    ``paths`` are directed fabric links in order; ``sent`` and ``lost`` int64[P] packets.
     """
 
     paths: Paths
@@ -153,8 +154,9 @@ class Connections:
 class Telemetry:
     """Everything a run measured, for any method.
 
-    ``monitors`` is the placement of Canary's meters ("tor" or "tor+core"); ``canary_bytes`` the
-    meter and digest bytes Canary uploaded.
+    ``monitors`` is the placement of Canary's meters ("tor" or "tor+core"); ``probes`` are
+    NetBouncer's and ``detector`` deTector's; ``canary_bytes`` the meter and digest bytes Canary
+    uploaded.
     """
 
     topology: Fabric
@@ -162,6 +164,7 @@ class Telemetry:
     segments: SegmentCounts | None = None
     flows: Flows | None = None
     probes: Probes | None = None
+    detector: Probes | None = None
     connections: Connections | None = None
     canary_bytes: int = 0
 
@@ -173,7 +176,7 @@ class Telemetry:
                 _refuse("connections", outside, f"{column} is no ToR")
         if self.flows is not None:
             self._check_links("flows' path sets", self.flows.listed.paths)
-        for name in ("probes", "connections"):
+        for name in ("probes", "detector", "connections"):
             part = getattr(self, name)
             if part is not None:
                 self._check_links(name, part.paths)
@@ -196,7 +199,7 @@ class Telemetry:
     @overload
     def need(self, part: Literal["flows"], method: str) -> Flows: ...
     @overload
-    def need(self, part: Literal["probes"], method: str) -> Probes: ...
+    def need(self, part: Literal["probes", "detector"], method: str) -> Probes: ...
     @overload
     def need(self, part: Literal["connections"], method: str) -> Connections: ...
 
