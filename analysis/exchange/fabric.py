@@ -87,9 +87,10 @@ def _ends(table: Table) -> tuple[tuple[LongArray, LongArray], list[str]]:
     return (to_common[0][src], to_common[1][dst]), list(known)
 
 
-def _natural(name: str) -> list[str | int]:
-    """``tor2`` before ``tor10``."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]
+def _natural(name: str) -> list[object]:
+    """``tor2`` before ``tor10``: texts and numbers in turn, a number by its digits and length."""
+    parts = re.split("0*([0-9]+)", name)
+    return [(len(part), part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> LongArray:

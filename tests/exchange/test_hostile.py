@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +30,8 @@ hostile = settings(
 CELLS = st.sampled_from(
     ["", "0", "-1", "1", "10", "11", "30 41", "10 21|30 41", "10 11 10 11", "|", " ", "nan", "1e9",
      "999999999999999", "1000000000000000", "9223372036854775807", "99999999999999999999", "0x10",
-     "leaf0", "leaf1", "spine0", "leaf0 spine1 leaf1", "leaf0 leaf1", "active", "passive", "segment",
-     "connection", "Ä\u0000\"", '"', "'; drop", "1.5", "true", "\ufeff", "+5", "٣"]
+     "leaf0", "leaf1", "spine0", "leaf0 spine1 leaf1", "leaf0 leaf1", "active", "passive",
+     "segment", "connection", "Ä\u0000\"", '"', "'; drop", "1.5", "true", "\ufeff", "+5", "٣"]
 )  # fmt: skip
 
 
@@ -148,9 +147,10 @@ def test_bytes_of_parquet_replaced(
 
 
 VALUES = st.one_of(
-    st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-2, 50), st.floats(), st.text(max_size=5),
+    st.none(), st.integers(-(2**63), 2**63 - 1), st.integers(-2, 50), st.floats(),
+    st.text(max_size=5), st.booleans(), st.binary(max_size=3),
     st.sampled_from(["active", "passive", "segment", "connection", "leaf0", "leaf1"]),
-    st.lists(st.lists(st.integers(-1, 50), max_size=3), max_size=3), st.booleans(), st.binary(max_size=3),
+    st.lists(st.lists(st.integers(-1, 50), max_size=3), max_size=3),
     st.lists(st.lists(st.sampled_from(["leaf0", "spine0", "leaf1", "x"]), max_size=4), max_size=2),
 )  # fmt: skip
 
@@ -191,5 +191,4 @@ def test_the_check_itself_notices(files: Files) -> None:
         check(lambda: {}["nothing"])
     with pytest.raises(AssertionError):
         check(lambda: (_ for _ in ()).throw(TableError("two\nlines")))
-    assert re.search("passive", OBSERVATIONS)
     check(files.read)
