@@ -8,12 +8,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 # Settings that `make scenario` passes on when they are given.
-SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC TCP LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND INJECTOR RUN
+SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC TCP LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND INJECTOR TOPOLOGY TELEMETRY RUN
 lower = $(shell echo '$(1)' | tr 'A-Z_' 'a-z-')
 GIVEN = $(foreach s,$(SETTINGS),$(if $($(s)),--$(call lower,$(s)) '$($(s))'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario analyze show net shell clean-net test lint bench p4 lock clean
+.PHONY: help setup scenario analyze show net shell clean-net test lint bench bench-net p4 lock clean
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
@@ -30,6 +30,8 @@ help:
 	@echo '                  NOISE=0           loss rate of healthy links'
 	@echo '                  BACKEND=auto      virtual; as root under Mininet: softswitch, bmv2 (auto: if installed)'
 	@echo '                  INJECTOR=auto     p4; on real links also nft, netem'
+	@echo '                  TOPOLOGY=fat-tree with BACKEND=flow: leaf-spine:8:4:3, clos:4:8:4:16:3, :irregular=5pct'
+	@echo '                  TELEMETRY=A1+P    with BACKEND=flow: kinds A1, A2, P, INT, joined by +'
 	@echo '                  RUN=DIR           where the run goes [runs/<time>-<scenario>]'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
 	@echo 'make show RUN=DIR      print the comparison of a finished run'
@@ -39,6 +41,7 @@ help:
 	@echo 'make test       the test suite'
 	@echo 'make lint       ruff and the type checker'
 	@echo 'make bench      speed of the soft switch, the network and the methods'
+	@echo 'make bench-net  TCP through the soft switch and BMv2, side by side (root)'
 	@echo 'make -C p4      compile the P4 program (needs p4c)'
 	@echo 'make clean      remove .venv and caches; runs/ stays'
 
@@ -85,6 +88,9 @@ lint: $(READY)
 
 bench: $(READY)
 	@$(BIN)/python -m tests.bench
+
+bench-net: $(READY)
+	@$(BIN)/python -m tests.bench_net
 
 p4:
 	@$(MAKE) -C p4
