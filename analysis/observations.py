@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.canary.meters import MeterDump, MinusMeter, Rules, minus_meter, segment_counts
+from analysis.flow_observations import flow_telemetry
 from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.pathbf import SegmentDecoder
 from testbed.run import RunDirectory
@@ -38,6 +39,8 @@ def read_telemetry(run: RunDirectory) -> Telemetry:
     Raises:
         testbed.run.RunError: The run is incomplete.
     """
+    if run.config["backend"] == "flow":
+        return flow_telemetry(run)
     topology = FatTree(run.config["k"])
     segments = topology.segments(run.config["monitors"])
     counts = [segment_counts(meter, len(segments)) for meter in read_minus_meters(run)]

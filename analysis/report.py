@@ -108,7 +108,7 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
     return Group(
         Text.assemble(
             (summary["scenario"], "bold"),
-            f"  K={summary['k']} seed {summary['seed']} backend {summary['backend']}: ",
+            f"  {_fabric(summary)} seed {summary['seed']} backend {summary['backend']}: ",
             (f"{len(faulty)} faulty directed links", "bold"),
         ),
         Text(
@@ -118,6 +118,11 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
         ),
         *troubles,
     )
+
+
+def _fabric(summary: Mapping[str, Any]) -> str:
+    title = summary.get("topology", "")
+    return title if title and not title.endswith(" fat-tree") else f"K={summary['k']}"
 
 
 def _table(summary: Mapping[str, Any]) -> Table:
@@ -158,6 +163,7 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
         parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]
         if parts:
             lines.append(Text(f"{name}: " + "; ".join(parts)))
+    lines += [Text(why, style="dim") for why in summary.get("missing", ())]
     return Group(*lines)
 
 

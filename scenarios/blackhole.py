@@ -12,11 +12,11 @@ import numpy as np
 
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
+from testbed.fabric import Fabric
 from testbed.faults.specification import FaultPlan, FlowMatch, Ternary, parse_faults
-from testbed.topology import FatTree
 
 
-def black_holes(topology: FatTree, settings: Settings) -> FaultPlan:
+def black_holes(topology: Fabric, settings: Settings) -> FaultPlan:
     plan = parse_faults(settings.faults, topology, settings.seed)
     rng = np.random.default_rng([settings.seed, 0xB1AC])
     opens = settings.duration_s / 4

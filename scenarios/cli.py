@@ -55,9 +55,16 @@ def run(
     eta: Annotated[int | None, typer.Option(help="Packets that make a heavy hitter.")] = None,
     noise: Annotated[float | None, typer.Option(help="Loss rate of healthy links.")] = None,
     backend: Annotated[
-        str, typer.Option(help="auto, virtual; as root with Mininet: bmv2, softswitch.")
+        str, typer.Option(help="auto, virtual, flow; as root with Mininet: bmv2, softswitch.")
     ] = "auto",
     injector: Annotated[str | None, typer.Option(help="p4 (auto), netem, nft.")] = None,
+    topology: Annotated[
+        str | None,
+        typer.Option(help="With flow: leaf-spine:8:4, clos:4:8:4:16, :irregular=5pct."),
+    ] = None,
+    telemetry: Annotated[
+        str | None, typer.Option(help="With flow: kinds of Flock's section 6.2, A1+A2+P, INT.")
+    ] = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run", help="Directory of the run [runs/<time>-<scenario>].")
     ] = None,

@@ -12,15 +12,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from analysis.diagnosis import Diagnosis
 from analysis.methods import METHODS
 from analysis.observations import read_telemetry
 from analysis.report import diagnosis_columns, figures, run_methods
+from analysis.telemetry import MissingTelemetry
 from scenarios.backends import PROGRAM, open_backend
 from scenarios.emulation import Emulation
+from scenarios.flow import simulate, write_run
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
+from testbed.faults.specification import FaultPlan
 from testbed.run import RunDirectory, RunWriter
+from testbed.topologies import make_fabric
 from testbed.topology import FatTree
 
 __all__ = ["Progress", "analyze", "default_directory", "run_experiment"]
@@ -53,17 +58,15 @@ def run_experiment(
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
     begin = time.perf_counter()
-    topology = FatTree(settings.k)
+    topology = make_fabric(settings.topology, settings.k, settings.seed)
     plan = scenario.make_faults(topology, settings)
     writer = RunWriter(path)
     try:
-        progress("traffic", 0.0)
-        traffic = make_traffic(settings, topology)
-        progress("switches", 0.0)
         writer.json("config.json", _config(name, settings))
-        with open_backend(settings, scenario.links, writer.partial / "logs") as backend:
-            emulation = Emulation(settings, plan, traffic, backend)
-            emulation.run(writer, lambda share: progress("emulation", share))
+        if settings.backend == "flow":
+            write_run(simulate(settings, plan, topology, progress=progress), writer)
+        else:
+            _emulate(scenario, settings, plan, writer, progress)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, progress)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
@@ -79,6 +82,17 @@ def run_experiment(
             writer.abandon()
         raise
     return summary
+
+
+def _emulate(
+    scenario: Scenario, settings: Settings, plan: FaultPlan, writer: RunWriter, progress: Progress
+) -> None:
+    progress("traffic", 0.0)
+    traffic = make_traffic(settings, FatTree(settings.k))
+    progress("switches", 0.0)
+    with open_backend(settings, scenario.links, writer.partial / "logs") as backend:
+        emulation = Emulation(settings, plan, traffic, backend)
+        emulation.run(writer, lambda share: progress("emulation", share))
 
 
 def analyze(path: Path, progress: Progress) -> dict[str, Any]:
@@ -101,7 +115,7 @@ def analyze(path: Path, progress: Progress) -> dict[str, Any]:
 def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[str, Any]:
     config, network = run.config, run.json("network.json")
     telemetry = read_telemetry(run)
-    if telemetry.segments is not None:
+    if telemetry.segments is not None and config["backend"] != "flow":
         writer.table("segments", _segment_columns(telemetry.segments.sent, telemetry.segments.lost))
     done = 0
 
@@ -110,7 +124,13 @@ def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[
         progress(f"diagnosis: {method}", done / len(METHODS))
         done += 1
 
-    diagnoses = run_methods(telemetry, list(METHODS), tell)
+    diagnoses: dict[str, Diagnosis] = {}
+    missing = []
+    for name in METHODS:
+        try:
+            diagnoses |= run_methods(telemetry, [name], tell)
+        except MissingTelemetry as error:
+            missing.append(str(error))
     for name, diagnosis in diagnoses.items():
         columns = diagnosis_columns(diagnosis, telemetry.topology)
         writer.table(f"diagnoses/{name}", columns)
@@ -123,6 +143,7 @@ def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[
         "scenario": config["scenario"],
         "k": config["k"],
         "seed": config["seed"],
+        "topology": telemetry.topology.title,
         "backend": config["backend"],
         "faulty_links": [links["name"][link] for link in truth],
         "wall_seconds": 0.0,
@@ -130,6 +151,7 @@ def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[
         "collection_seconds": network["collection_seconds"],
         "packet_hops": network["packet_hops"],
         "conservation": network["conservation"],
+        "missing": missing,
         "methods": figures(diagnoses, telemetry, truth),
     }
 

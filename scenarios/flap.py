@@ -9,13 +9,13 @@ import numpy as np
 
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
+from testbed.fabric import Fabric
 from testbed.faults.specification import FaultPlan, parse_faults
-from testbed.topology import FatTree
 
 PERIOD_S = 0.09
 
 
-def flapping(topology: FatTree, settings: Settings) -> FaultPlan:
+def flapping(topology: Fabric, settings: Settings) -> FaultPlan:
     plan = parse_faults(settings.faults, topology, settings.seed)
     rng = np.random.default_rng([settings.seed, 0xF1A9])
     faults = []

@@ -5,11 +5,11 @@ The links that single-stage methods overlook (Canary, section III-F).
 
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
+from testbed.fabric import Fabric
 from testbed.faults.specification import LOW_RATES, FaultPlan, parse_faults
-from testbed.topology import FatTree
 
 
-def low_rates(topology: FatTree, settings: Settings) -> FaultPlan:
+def low_rates(topology: Fabric, settings: Settings) -> FaultPlan:
     return parse_faults(settings.faults, topology, settings.seed, rates=LOW_RATES)
 
 

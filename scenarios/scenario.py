@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scenarios.settings import Settings, SettingsError
+from testbed.fabric import Fabric
 from testbed.faults.specification import FaultPlan, parse_faults
 from testbed.network.virtual import LinkModel
-from testbed.topology import FatTree
 
 __all__ = ["Scenario", "load_scenario", "scenario_names"]
 
-FaultMaker = Callable[[FatTree, Settings], FaultPlan]
+FaultMaker = Callable[[Fabric, Settings], FaultPlan]
 
 
-def _from_text(topology: FatTree, settings: Settings) -> FaultPlan:
+def _from_text(topology: Fabric, settings: Settings) -> FaultPlan:
     return parse_faults(settings.faults, topology, settings.seed)
 
 

@@ -6,18 +6,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from analysis.flow_observations import KINDS
 from testbed.topology import FatTree, Monitors
 
 __all__ = ["Settings", "SettingsError", "make_settings"]
 
 
-LINE_RATE = {"virtual": 1e9, "softswitch": 12e6, "bmv2": 3e6}
+LINE_RATE = {"virtual": 1e9, "flow": 1e9, "softswitch": 12e6, "bmv2": 3e6}
 
 # Real switches are slower than virtual time: longer epochs of slower traffic hold as many packets.
 REAL_TIME_DEFAULTS: dict[str, dict[str, Any]] = {
     "softswitch": {"epochs": 8, "epoch_ms": 6_000, "tcp": 0.25},
     "bmv2": {"epochs": 8, "epoch_ms": 12_000, "tcp": 0.25},
 }
+
+# Without packets time costs little, and segments of a large fabric need it: there are more of them.
+FLOW_DEFAULTS: dict[str, Any] = {"epoch_ms": 1000}
 
 
 class SettingsError(ValueError):
@@ -31,7 +35,8 @@ class Settings:
     ``tcp`` is the share of the larger flows that hosts carry with their kernels' TCP; ``load`` is a
     share of the hosts' line rate; ``alpha`` packets, ``beta`` and ``delta`` flows and ``eta``
     packets steer Canary's flow selection (section III-D); ``noise`` is the loss rate of healthy
-    links.
+    links. ``topology`` and ``telemetry`` (`testbed.topologies`, `analysis.flow_observations`) are
+    for ``backend`` ``flow``; the others have fat-trees and ``A1+P``.
     """
 
     k: int = 4
@@ -50,6 +55,8 @@ class Settings:
     noise: float = 0.0
     backend: str = "virtual"
     injector: str = "auto"
+    topology: str = "fat-tree"
+    telemetry: str = "A1+P"
 
     def __post_init__(self) -> None:
         FatTree(self.k)
@@ -70,6 +77,8 @@ class Settings:
             raise SettingsError(f"BACKEND={self.backend} is unknown: use {known}, or auto")
         if self.injector not in ("auto", "p4", "netem", "nft"):
             raise SettingsError(f"INJECTOR={self.injector} is unknown: use p4, netem, nft or auto")
+        if self.injector != "auto" and self.backend == "flow":
+            raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
         if self.injector in ("netem", "nft") and self.backend == "virtual":
             raise SettingsError(
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
@@ -77,6 +86,15 @@ class Settings:
 
         if self.tcp and not self.real_time:
             raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
+        kinds = self.telemetry.split("+")
+        if len(set(kinds)) < len(kinds) or not set(kinds) <= set(KINDS):
+            raise SettingsError(
+                f"TELEMETRY={self.telemetry} is unknown: use {', '.join(KINDS)}, joined by +"
+            )
+        for name in ("topology", "telemetry"):
+            value = getattr(self, name)
+            if self.backend != "flow" and value != getattr(Settings, name):
+                raise SettingsError(f"{name.upper()}={value} needs BACKEND=flow")
 
     def _bounds(self, name: str, low: float, high: float) -> None:
         value = getattr(self, name)
@@ -111,5 +129,5 @@ class Settings:
 
 def make_settings(given: Mapping[str, Any]) -> Settings:
     """The settings of a run: what is given, for the rest the backend's defaults."""
-    defaults = REAL_TIME_DEFAULTS.get(given.get("backend", "virtual"), {})
+    defaults = (REAL_TIME_DEFAULTS | {"flow": FLOW_DEFAULTS}).get(given.get("backend", ""), {})
     return Settings(**(defaults | dict(given)))

@@ -15,6 +15,10 @@
     diagnoses/*.parquet    per method: flagged links, estimated rates, ranking
     summary.json           the figures
 
+A run without packets (BACKEND=flow) has no switches, registers, rules and drops. Its probes are
+over the paths of `testbed.network.flow.bounces`, by each host of a ToR; its flows have their path
+instead of a 5-tuple and host, and its connections refer to them; its segments are measured.
+
 A run is written beside its final place and moved there when it is complete, so a directory without
 the suffix ``.partial`` is a finished run. A run in real time writes its tables after every epoch:
 if it is interrupted, its ``.partial`` directory holds the epochs it finished and can be diagnosed
@@ -27,7 +31,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,14 +48,14 @@ __all__ = ["REQUIRED", "RunDirectory", "RunError", "RunWriter"]
 REQUIRED = (
     "config.json",
     "truth.yaml",
-    "switches.parquet",
     "links.parquet",
-    "rules.parquet",
     "flows.parquet",
     "probes.parquet",
     "connections.parquet",
     "network.json",
 )
+OF_PACKETS = ("switches.parquet", "rules.parquet")
+OF_FLOWS = ("segments.parquet",)
 
 Columns = Mapping[str, "npt.NDArray[Any] | list[str] | Paths"]
 
@@ -213,14 +217,19 @@ class RunDirectory:
         if finished and path.name.endswith(".partial"):
             raise RunError(f"{path} is a run that did not finish: make it again, or analyze it")
         required = (*REQUIRED, "summary.json") if finished else REQUIRED
-        missing = [name for name in required if not (path / name).is_file()]
-        if missing:
-            raise RunError(f"{path} is not a complete run, it lacks {', '.join(missing)}")
+        self._need(required)
         self.config: dict[str, Any] = self.json("config.json")
         self.epochs = int(self.json("network.json").get("epochs", -1))
-        lacking = [e for e in range(self.epochs) if not self._registers(e).is_file()]
+        packets = self.config.get("backend") != "flow"
+        self._need(OF_PACKETS if packets else OF_FLOWS)
+        lacking = [e for e in range(self.epochs) if packets and not self._registers(e).is_file()]
         if self.epochs < 1 or lacking:
             raise RunError(f"{path} is not a complete run, it lacks registers of its epochs")
+
+    def _need(self, names: Sequence[str]) -> None:
+        missing = [name for name in names if not (self.path / name).is_file()]
+        if missing:
+            raise RunError(f"{self.path} is not a complete run, it lacks {', '.join(missing)}")
 
     def _registers(self, epoch: int) -> Path:
         return self.path / "registers" / f"epoch-{epoch:03d}.parquet"

@@ -50,8 +50,13 @@ class FlowRecords:
         return len(self.sent)
 
     def take(self, rows: npt.NDArray[np.integer]) -> FlowRecords:
-        columns = (self.src_tor, self.dst_tor, self.sent, self.lost)
-        return FlowRecords(*(column[rows] for column in columns), self.paths.take(rows))
+        return FlowRecords(
+            self.src_tor[rows],
+            self.dst_tor[rows],
+            self.sent[rows],
+            self.lost[rows],
+            self.paths.take(rows),
+        )
 
 
 @dataclass(frozen=True)

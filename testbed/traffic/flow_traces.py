@@ -113,6 +113,8 @@ def _found(ecmp: Ecmp, links: IntArray, answered: npt.NDArray[np.bool_]) -> npt.
     The link behind the last switch that answered is known too if it is the only one.
     """
     n, hops = links.shape
+    if not n:
+        return np.zeros(0, np.int64)
     length = (links >= 0).sum(axis=1)
     at = np.arange(hops)
     known = answered & (links >= 0)

@@ -1,0 +1,265 @@
+"""A run without packets: traffic, probes, traces and meters over a fabric whose links lose packets.
+
+All end hosts' flows are drawn, or a sample of 4 million; all of them lose packets on their links,
+independently. The probes are NetBouncer's; 007 traces the flows that lost packets; Canary's meters
+count what its selection of flows would count, drawn apart from the sample of flows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.flow_observations import telemetry_of
+from analysis.telemetry import Telemetry
+from scenarios.settings import Settings, SettingsError
+from testbed.control.metering import meter, meter_upload
+from testbed.control.selection import SelectionParameters
+from testbed.ecmp import Ecmp
+from testbed.fabric import Fabric
+from testbed.faults.specification import FaultPlan
+from testbed.network.flow import Carried, FlowRecords, Observation, bounces, link_loss, send
+from testbed.paths import Paths
+from testbed.run import RunWriter
+from testbed.segments import segment_share, segments
+from testbed.topologies import make_fabric
+from testbed.traffic.distributions import WORKLOADS
+from testbed.traffic.flow_traces import trace
+from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
+
+__all__ = ["FLOWS", "FlowRun", "simulate"]
+
+FLOWS = 4_000_000
+"""Flow records kept of a run; a network that carries more is sampled."""
+
+PROBE_PACKETS = 100  # a path and host (NetBouncer, section 6.1)
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FlowRun:
+    """A run without packets: the truth, what was seen, and what the links did.
+
+    Attributes:
+        settings: What was simulated.
+        plan: The faults.
+        loss: The loss rate of each link and epoch, float64[1 or E, n_links].
+        seen: What was seen.
+        flows, probes: What became of the packets of flows and of probes.
+        canary_bytes: Canary's uploads in all epochs.
+        traceroute_packets: What tracing cost.
+    """
+
+    settings: Settings
+    plan: FaultPlan
+    loss: FloatArray
+    seen: Observation
+    flows: Carried
+    probes: Carried
+    canary_bytes: int
+    traceroute_packets: int
+
+    def telemetry(self, kinds: str | None = None) -> Telemetry:
+        """What methods read. ``kinds`` as the setting TELEMETRY, by default that of the run."""
+        return telemetry_of(
+            self.seen,
+            kinds or self.settings.telemetry,
+            self.settings.monitors,
+            self.canary_bytes,
+            self.traceroute_packets,
+        )
+
+
+def simulate(
+    settings: Settings,
+    plan: FaultPlan,
+    fabric: Fabric | None = None,
+    *,
+    flows: int = FLOWS,
+    progress: Callable[[str, float], None] = lambda what, share: None,
+) -> FlowRun:
+    """Simulate a run. Equal arguments, equal run.
+
+    Args:
+        settings: ``backend`` is ``flow``.
+        plan: Faults of the fabric.
+        fabric: Default: that of the settings.
+        flows: Most flow records on average, see `FLOWS`.
+        progress: Hears what is being done and the share that is done.
+
+    Raises:
+        ValueError: Faults, traffic or monitors ask for what is not possible here (one line).
+    """
+    fabric = make_fabric(settings.topology, settings.k, settings.seed) if fabric is None else fabric
+    progress("paths", 0.0)
+    ecmp = Ecmp(fabric)
+    epoch_s = settings.epoch_ms / 1000
+    loss = link_loss(fabric, plan, settings.epochs, epoch_s, settings.noise, settings.seed)
+    process = _process(settings, fabric)
+    progress("flows", 0.1)
+    host, start_s, records, carried = _send_flows(settings, ecmp, loss, process, flows)
+    traces = trace(
+        ecmp, loss, host, start_s, records.paths, records.lost, epoch_s, _rng(settings, 4)
+    )
+    progress("probes", 0.4)
+    paths = bounces(ecmp)
+    probes = _send_probes(settings, loss, paths, fabric.hosts_per_tor)
+    progress("meters", 0.6)
+    parts = segments(ecmp, settings.monitors)
+    share = segment_share(ecmp, process.pair_share(), settings.monitors)
+    parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
+    success = _success(loss, parts.paths)
+    metered = meter(process, share, success, settings.epochs, epoch_s, parameters, settings.seed)
+    rng = _rng(settings, 5)
+    lost = np.empty_like(metered.sent)
+    for epoch, sent in enumerate(metered.sent):
+        now = loss[min(epoch, len(loss) - 1)][None, :]
+        lost[epoch] = send(now, parts.paths, sent, rng).lost
+    shape = (len(paths), fabric.hosts_per_tor)
+    seen = Observation(
+        fabric=fabric,
+        segments=parts,
+        metered_sent=metered.sent,
+        metered_lost=lost,
+        flows=records,
+        bounces=paths,
+        probed_sent=np.full(shape, PROBE_PACKETS, np.int32),
+        probed_lost=probes.lost.astype(np.int32).reshape(shape),
+        traced=traces.flow,
+        trace_paths=traces.paths,
+        trace_complete=traces.complete,
+    )
+    upload = meter_upload(metered, parts) * settings.epochs
+    return FlowRun(settings, plan, loss, seen, carried, probes, upload, traces.packets)
+
+
+def write_run(run: FlowRun, writer: RunWriter) -> None:
+    """Write all of a run but its diagnoses."""
+    seen, fabric, flows = run.seen, run.seen.fabric, run.seen.flows
+    packets, drops = (
+        getattr(run.flows, name) + getattr(run.probes, name) for name in ("packets", "drops")
+    )
+    writer.text("truth.yaml", run.plan.to_yaml(fabric))
+    writer.table(
+        "links",
+        {
+            "name": fabric.link_names,
+            "faulty": np.isin(np.arange(fabric.n_links), run.plan.links),
+            "rate": run.loss.mean(axis=0),
+            "packets": packets,
+            "fault_drops": drops,
+            "queue_drops": np.zeros(fabric.n_links, np.int64),
+        },
+    )
+    epoch, segment = np.nonzero(seen.metered_sent)
+    writer.table(
+        "segments",
+        {
+            "epoch": epoch.astype(np.int32),
+            "segment": segment.astype(np.int32),
+            "sent": seen.metered_sent[epoch, segment],
+            "lost": seen.metered_lost[epoch, segment],
+        },
+    )
+    writer.table(
+        "flows",
+        {
+            "src_tor": flows.src_tor,
+            "dst_tor": flows.dst_tor,
+            "sent": flows.sent,
+            "lost": flows.lost,
+            "path": flows.paths,
+        },
+    )
+    hosts = np.arange(seen.probed_sent.shape[1], dtype=np.int32)
+    writer.table(
+        "probes",
+        {
+            "path": np.repeat(np.arange(len(seen.bounces), dtype=np.int32), len(hosts)),
+            "host": np.tile(hosts, len(seen.bounces)),
+            "sent": seen.probed_sent.reshape(-1),
+            "lost": seen.probed_lost.reshape(-1),
+        },
+    )
+    writer.table(
+        "connections",
+        {
+            "flow": seen.traced.astype(np.int32),
+            "path": seen.trace_paths,
+            "complete": seen.trace_complete,
+        },
+    )
+    sent = int(flows.sent.sum()) + int(seen.probed_sent.sum(dtype=np.int64))
+    lost = int(run.flows.lost.sum() + run.probes.lost.sum())
+    writer.json(
+        "network.json",
+        {
+            "epochs": run.settings.epochs,
+            "packet_hops": int(packets.sum()),
+            "conservation": {
+                "sent": sent,
+                "delivered": sent - lost,
+                "fault_drops": int(drops.sum()),
+                "queue_drops": 0,
+                "ttl_drops": 0,
+            },
+            "degraded": [],
+            "collection_seconds": [],
+            "canary_bytes": run.canary_bytes,
+            "traceroute_packets": run.traceroute_packets,
+        },
+    )
+
+
+def _rng(settings: Settings, part: int) -> np.random.Generator:
+    return np.random.default_rng([settings.seed, 0xF10, part])
+
+
+def _process(settings: Settings, fabric: Fabric) -> FlowProcess:
+    kind, _, option = settings.traffic.partition(":")
+    if kind not in WORKLOADS or option not in ("", "uniform", "skewed"):
+        raise SettingsError(
+            f"TRAFFIC={settings.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "
+            "(with :skewed)"
+        )
+    pattern = "skewed" if option == "skewed" else "uniform"
+    return flow_process(
+        fabric, kind, settings.load, _rng(settings, 0), pattern, settings.line_rate_bps
+    )
+
+
+def _send_flows(
+    settings: Settings, ecmp: Ecmp, loss: FloatArray, process: FlowProcess, most: int
+) -> tuple[npt.NDArray[np.int32], FloatArray, FlowRecords, Carried]:
+    """The hosts that send, when, and the records of the flows. Flows are cut at the run's end."""
+    flows = process.draw(settings.duration_s, _rng(settings, 1), most)
+    fitting = np.ceil((settings.duration_s - flows.start_s) * flows.rate_bps / 8 / PAYLOAD)
+    sent = np.maximum(np.minimum(flows.frames, fitting), 1).astype(np.int64)
+    src, dst = (host // ecmp.fabric.hosts_per_tor for host in (flows.src, flows.dst))
+    paths = ecmp.draw(src, dst, _rng(settings, 2))
+    epoch = (flows.start_s * 1000 / settings.epoch_ms).astype(np.int32)
+    carried = send(loss, paths, sent, _rng(settings, 3), epoch=epoch)
+    return flows.src, flows.start_s, FlowRecords(src, dst, sent, carried.lost, paths), carried
+
+
+def _send_probes(settings: Settings, loss: FloatArray, paths: Paths, hosts: int) -> Carried:
+    """The probes of every host, evenly spread over the epochs."""
+    path = np.repeat(np.arange(len(paths), dtype=np.int32), hosts)
+    rng = _rng(settings, 6)
+    parts = []
+    for epoch, rates in enumerate(loss):
+        now = PROBE_PACKETS * (epoch + 1) // len(loss) - PROBE_PACKETS * epoch // len(loss)
+        parts.append(send(rates[None, :], paths, np.full(len(path), now), rng, path))
+    fields = ("lost", "packets", "drops")
+    return Carried(*(np.sum([getattr(part, name) for part in parts], axis=0) for name in fields))
+
+
+def _success(loss: FloatArray, paths: Paths) -> FloatArray:
+    """The chance to cross each path in each epoch: float64[1 or E, P]."""
+    links = paths.padded()
+    every = np.where(links >= 0, 1 - loss[:, np.maximum(links, 0)], 1.0)
+    return every.prod(axis=2)
