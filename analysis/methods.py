@@ -1,8 +1,13 @@
-"""The methods on offer. A new one is a class with the face of `analysis.diagnosis.Localizer`."""
+"""The methods on offer: this project's, and those that installed packages register.
+
+A method is a class with the face of `analysis.diagnosis.Localizer`. A package offers one as an
+entry point of the group ``canary.methods``, its name leading to the class.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points
 
 import numpy as np
 
@@ -15,7 +20,9 @@ from analysis.telemetry import Probes, SegmentCounts, Telemetry
 from analysis.vigil import Vigil
 from testbed.topology import FatTree, Paths
 
-__all__ = ["METHODS", "warm_up"]
+__all__ = ["GROUP", "METHODS", "find_methods", "make_method", "method_names", "warm_up"]
+
+GROUP = "canary.methods"
 
 METHODS: dict[str, Callable[[], Localizer]] = {
     "canary": Canary,
@@ -26,6 +33,63 @@ METHODS: dict[str, Callable[[], Localizer]] = {
     "007": Vigil,
 }
 """Name to constructor, in the order of the comparison tables."""
+
+ALIASES = {"vigil": "007"}
+
+
+def method_names() -> list[str]:
+    """All methods: this project's, then registered ones by name. None of these is loaded yet."""
+    return [*METHODS, *sorted(_registered())]
+
+
+def find_methods(names: str) -> list[str]:
+    """The methods of a comma list such as ``flock,vigil``, or ``all``; each once, in that order.
+
+    Raises:
+        ValueError: A name is unknown.
+    """
+    known = method_names()
+    if names.strip() == "all":
+        return known
+    found = [name.strip() for name in names.split(",")]
+    found = [ALIASES.get(name, name) for name in found]
+    for name in found:
+        if name not in known:
+            raise ValueError(f"no method {name!r}: known are {', '.join(known)}, or all")
+    return list(dict.fromkeys(found))
+
+
+def make_method(name: str) -> Localizer:
+    """A method with its default parameters.
+
+    Raises:
+        ValueError: There is none of that name, or a registered one does not load (one line).
+    """
+    if name in METHODS:
+        return METHODS[name]()
+    point = _registered().get(name)
+    if point is None:
+        raise ValueError(f"no method {name!r}: known are {', '.join(method_names())}")
+    package = point.dist.name if point.dist else "a package"
+    try:
+        method = point.load()()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"method {name!r} of {package} does not load: {reason}") from None
+    lacking = [face for face in _FACE if not callable(getattr(method, face, None))]
+    if lacking:
+        raise ValueError(f"method {name!r} of {package} is none: it has no {lacking[0]}()")
+    return method
+
+
+_FACE = ("localize", "telemetry_bytes", "probe_packets")
+
+
+def _registered() -> dict[str, EntryPoint]:
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    for name in found.keys() & (METHODS.keys() | ALIASES.keys()):
+        raise ValueError(f"the entry point {found[name].value} takes the name of {name}: rename it")
+    return found
 
 
 def warm_up() -> None:

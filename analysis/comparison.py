@@ -1,0 +1,215 @@
+"""Many runs of every method: figures with confidence intervals, and the plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich import box
+from rich.table import Table
+from rich.text import Text
+from scipy.stats import bootstrap
+
+from testbed.paths import Paths
+
+__all__ = [
+    "COLUMNS",
+    "Interval",
+    "comparison_table",
+    "found_at",
+    "interval",
+    "plot",
+    "precision_at",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+COLUMNS = (
+    "seed",
+    "method",
+    "native",
+    "faulty",
+    "precision",
+    "recall",
+    "f1",
+    "accuracy",
+    "undirected_f1",
+    "average_precision",
+    "seconds",
+    "telemetry_bytes",
+    "probe_packets",
+    "found_at",
+)
+"""Of the comparison's Parquet file: a row for each seed and method. ``precision`` to ``accuracy``
+are on the method's own terms (``native``: directed or undirected links); so are ``faulty``, the
+number of faulty links, and ``found_at``, see `found_at`."""
+
+Rows = Mapping[str, Any]
+RECALLS = np.linspace(0, 1, 101)
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its confidence interval; the bounds are nan for less than two values."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
+    """The mean with its percentile-bootstrap interval (10,000 resamples, the same every time)."""
+    sample = np.asarray(values, np.float64)
+    if len(sample) < 2:
+        return Interval(float(sample.mean()) if len(sample) else np.nan, np.nan, np.nan)
+    bounds = bootstrap(
+        (sample,),
+        np.mean,
+        confidence_level=level,
+        n_resamples=10_000,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
+    return Interval(float(sample.mean()), float(bounds.low), float(bounds.high))
+
+
+def found_at(score: FloatArray, faulty: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """How many links one must accuse, by descending score, to have found each faulty one.
+
+    Links of equal score are accused together. Ascending, int32[faulty links].
+    """
+    ascending = np.sort(score)
+    accused = len(score) - np.searchsorted(ascending, score[faulty], side="left")
+    return np.sort(accused).astype(np.int32)
+
+
+def precision_at(found: npt.NDArray[np.integer], recalls: FloatArray = RECALLS) -> FloatArray:
+    """Precision at each recall, interpolated: the best at this or any higher recall."""
+    hits = np.searchsorted(found, found, side="right")  # ties are found together
+    precision = np.maximum.accumulate((hits / found)[::-1])[::-1]
+    needed = np.maximum(np.ceil(recalls * len(found) - 1e-9).astype(int), 1)
+    return precision[needed - 1]
+
+
+def average_precision(found: npt.NDArray[np.integer]) -> float:
+    """The area under the precision-recall steps, 1 where nothing is faulty."""
+    if not len(found):
+        return 1.0
+    hits = np.searchsorted(found, found, side="right")
+    return float((hits / found).mean())
+
+
+def comparison_table(rows: Rows) -> Table:
+    """A row for each method: means over the seeds and 95 % confidence intervals."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+    table.add_column("method", no_wrap=True)
+    for name in ("F1", "precision", "recall", "AP", "F1u", "sec", "probes", "runs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    best = max((mean_f1(rows, name) for name in method_names(rows)), default=0.0)
+    for name in method_names(rows):
+        own = chosen(rows, name)
+        f1 = interval(own["f1"])
+        colour = "bold green" if f1.mean >= best - 1e-12 else "red" if f1.mean < 0.6 else ""
+        table.add_row(
+            name + (" *" if own["native"][0] == "undirected" else ""),
+            Text(_with_bounds(f1), style=colour),
+            _with_bounds(interval(own["precision"])),
+            _with_bounds(interval(own["recall"])),
+            f"{np.mean(own['average_precision']):.3f}",
+            f"{np.mean(own['undirected_f1']):.3f}",
+            f"{np.mean(own['seconds']):.2f}",
+            f"{np.mean(own['probe_packets']):,.0f}",
+            str(len(own["seed"])),
+        )
+    return table
+
+
+def _with_bounds(value: Interval) -> str:
+    if np.isnan(value.low):
+        return f"{value.mean:.3f}"
+    return f"{value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def plot(rows: Rows, title: str, path: Path) -> None:
+    """Draw F1 with intervals, and the mean precision-recall curves, into a PNG or PDF file."""
+    names = method_names(rows)
+    figure = Figure(figsize=(11, 1.8 + 0.45 * max(len(names), 5)), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
+    figure.suptitle(title, fontsize=11)
+    _plot_f1(left, rows, names)
+    _plot_curves(right, rows, names)
+    figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
+
+
+def _plot_f1(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
+    rng = np.random.default_rng(0)
+    for at, name in enumerate(names):
+        values = np.asarray(chosen(rows, name)["f1"])
+        mean = interval(values)
+        jitter = at + rng.uniform(-0.22, 0.22, len(values))
+        axes.scatter(values, jitter, s=10, color=_colour(at), alpha=0.3, linewidths=0)
+        spread = None if np.isnan(mean.low) else [[mean.mean - mean.low], [mean.high - mean.mean]]
+        axes.errorbar(
+            mean.mean, at, xerr=spread, fmt="o", color=_colour(at), capsize=4, lw=2, markersize=6
+        )
+    axes.set_yticks(range(len(names)), [label(rows, name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel("F1 (mean, 95 % interval; dots: runs)")
+    axes.grid(axis="x", alpha=0.3)
+
+
+def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
+    """Each method's mean curve, and a mark at its own verdict."""
+    for at, name in enumerate(names):
+        own = chosen(rows, name)
+        found = [f for f in own["found_at"] if len(f)]
+        if not found:
+            continue
+        mean = np.mean([precision_at(f) for f in found], axis=0)
+        axes.plot(RECALLS, mean, color=_colour(at), lw=1.6, label=label(rows, name))
+        recall, precision = np.mean(own["recall"]), np.mean(own["precision"])
+        axes.plot(recall, precision, "o", color=_colour(at), markersize=7, markeredgecolor="white")
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(-0.02, 1.04)
+    axes.set_xlabel("recall (dot: the method's own verdict)")
+    axes.set_ylabel("precision")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
+
+
+def method_names(rows: Rows) -> list[str]:
+    """The methods, in order of appearance."""
+    return list(dict.fromkeys(rows["method"]))
+
+
+def chosen(rows: Rows, method: str) -> dict[str, Any]:
+    """The rows of a method; ``found_at`` becomes a list of arrays."""
+    own = [i for i, name in enumerate(rows["method"]) if name == method]
+    columns: dict[str, Any] = {}
+    for name, column in rows.items():
+        if isinstance(column, Paths):
+            columns[name] = [column[i] for i in own]
+        else:
+            columns[name] = [column[i] for i in own]
+    return columns
+
+
+def mean_f1(rows: Rows, method: str) -> float:
+    return float(np.mean(chosen(rows, method)["f1"]))
+
+
+def label(rows: Rows, method: str) -> str:
+    """The method's name, with a star where it is scored on undirected links."""
+    return method + (" *" if chosen(rows, method)["native"][0] == "undirected" else "")
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]

@@ -1,0 +1,94 @@
+"""Telemetry files in, verdicts out; and runs as telemetry files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.diagnosis import Diagnosis
+from analysis.exchange import (
+    NumberedFabric,
+    read_fabric,
+    read_observations,
+    write_fabric,
+    write_observations,
+)
+from analysis.methods import make_method
+from analysis.observations import read_telemetry
+from analysis.ranking import ranking_columns
+from analysis.telemetry import MissingTelemetry, Telemetry
+from scenarios.experiment import Progress
+from testbed.run import RunDirectory, RunError, write_table
+
+__all__ = ["Verdicts", "export", "localize"]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What each method says, and why some say nothing."""
+
+    numbered: NumberedFabric
+    telemetry: Telemetry
+    diagnoses: Mapping[str, Diagnosis]
+    silent: Sequence[str]
+
+    def write(self, path: Path) -> None:
+        """Write the rankings of all methods as Parquet, see `analysis.ranking`."""
+        partial = path.with_name(path.name + ".partial")
+        try:
+            write_table(partial, ranking_columns(self.diagnoses, self.numbered))
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def localize(
+    fabric: Path, observations: Path, methods: Sequence[str], progress: Progress
+) -> Verdicts:
+    """Diagnose telemetry from files with each named method.
+
+    Raises:
+        analysis.exchange.TableError: A file is wrong (one line).
+        analysis.telemetry.MissingTelemetry: No method finds in the files what it needs.
+        ValueError: A method does not load.
+    """
+    progress("reading", 0.0)
+    makers = {name: make_method(name) for name in methods}
+    numbered = read_fabric(fabric)
+    telemetry = read_observations(observations, numbered)
+    diagnoses: dict[str, Diagnosis] = {}
+    silent = []
+    for done, (name, method) in enumerate(makers.items()):
+        progress(name, done / len(makers))
+        try:
+            diagnoses[name] = method.localize(telemetry)
+        except MissingTelemetry as error:
+            silent.append(str(error))
+    if not diagnoses:
+        raise MissingTelemetry("; ".join(silent))
+    return Verdicts(numbered, telemetry, diagnoses, silent)
+
+
+def export(run: Path, folder: Path, suffix: str) -> tuple[Path, Path]:
+    """Write a run's fabric and telemetry as files of the exchange format.
+
+    Args:
+        suffix: ``.parquet`` or ``.csv``.
+
+    Raises:
+        testbed.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
+        analysis.exchange.TableError: A file cannot be written.
+    """
+    telemetry = read_telemetry(RunDirectory(run))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {folder}: {error.strerror}") from None
+    paths = folder / f"fabric{suffix}", folder / f"observations{suffix}"
+    for path in paths:
+        if path.exists():
+            raise RunError(f"{path} exists already: choose another folder or remove it")
+    write_fabric(paths[0], telemetry.topology)
+    write_observations(paths[1], telemetry)
+    return paths
