@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.diagnosis import Diagnosis
-from analysis.methods import METHODS
+from analysis.methods import make_method
 from analysis.metrics import score
 from analysis.telemetry import Telemetry
 from testbed.fabric import Fabric
@@ -43,7 +43,7 @@ def run_methods(
     found = {}
     for name in methods:
         progress(name)
-        found[name] = METHODS[name]().localize(telemetry)
+        found[name] = make_method(name).localize(telemetry)
     return found
 
 
@@ -77,7 +77,7 @@ def figures(
     result = {}
     for name, diagnosis in diagnoses.items():
         scores = score(diagnosis.flagged, truth, topology)
-        method = METHODS[name]()
+        method = make_method(name)
         entry: dict[str, Any] = {"native": diagnosis.native}
         for terms, value in scores.items():
             fields = asdict(value)

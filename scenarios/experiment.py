@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -43,9 +43,14 @@ def default_directory(scenario: str) -> Path:
 
 
 def run_experiment(
-    name: str, scenario: Scenario, settings: Settings, path: Path, progress: Progress
+    name: str,
+    scenario: Scenario,
+    settings: Settings,
+    path: Path,
+    progress: Progress,
+    methods: Sequence[str] = tuple(METHODS),
 ) -> dict[str, Any]:
-    """Emulate and diagnose; the run directory appears at ``path`` when all is done.
+    """Emulate and diagnose with each method; the run directory appears at ``path`` when all is done.
 
     A run that ends early leaves nothing, unless it took real time: then its finished epochs stay in
     ``path`` with the suffix ``.partial``, and a note on the exception says so.
@@ -68,7 +73,7 @@ def run_experiment(
         else:
             _emulate(scenario, settings, plan, writer, progress)
         run = RunDirectory(writer.partial, finished=False)
-        summary = _diagnose(run, writer, progress)
+        summary = _diagnose(run, writer, progress, methods)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         writer.finish()
@@ -105,14 +110,16 @@ def analyze(path: Path, progress: Progress) -> dict[str, Any]:
     """
     run = RunDirectory(path, finished=not path.name.endswith(".partial"))
     with RunWriter.again(run) as writer:
-        summary = _diagnose(run, writer, progress)
+        summary = _diagnose(run, writer, progress, tuple(METHODS))
         if (path / "summary.json").is_file():
             summary["wall_seconds"] = run.json("summary.json")["wall_seconds"]
         writer.json("summary.json", summary)
     return summary
 
 
-def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[str, Any]:
+def _diagnose(
+    run: RunDirectory, writer: RunWriter, progress: Progress, methods: Sequence[str]
+) -> dict[str, Any]:
     config, network = run.config, run.json("network.json")
     telemetry = read_telemetry(run)
     if telemetry.segments is not None and config["backend"] != "flow":
@@ -121,12 +128,12 @@ def _diagnose(run: RunDirectory, writer: RunWriter, progress: Progress) -> dict[
 
     def tell(method: str) -> None:
         nonlocal done
-        progress(f"diagnosis: {method}", done / len(METHODS))
+        progress(f"diagnosis: {method}", done / len(methods))
         done += 1
 
     diagnoses: dict[str, Diagnosis] = {}
     missing = []
-    for name in METHODS:
+    for name in methods:
         try:
             diagnoses |= run_methods(telemetry, [name], tell)
         except MissingTelemetry as error:
