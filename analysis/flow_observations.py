@@ -5,8 +5,8 @@
     P     all flow records, with their equal-cost paths
     INT   all flow records, with the path each took; and A1
 
-Kinds are joined by ``+``: ``A1+P`` is what the packet networks measure. Canary's segments and 007's
-connections are there whatever the kinds.
+Kinds are joined by ``+``: ``A1+P`` is what the packet networks measure. Canary's segments, 007's
+connections and deTector's probes are there whatever the kinds.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def flow_telemetry(run: RunDirectory) -> Telemetry:
     fabric = make_fabric(config["topology"], config["k"], config["seed"])
     ecmp = Ecmp(fabric)
     parts = segments(ecmp, config["monitors"])
-    counts, flows, probes, traces = (
-        run.table(name) for name in ("segments", "flows", "probes", "connections")
+    counts, flows, probes, planned, traces = (
+        run.table(name) for name in ("segments", "flows", "probes", "detector", "connections")
     )
     metered = np.zeros((2, run.epochs, len(parts)), np.int32)
     at = counts["epoch"], counts["segment"]
@@ -51,6 +51,9 @@ def flow_telemetry(run: RunDirectory) -> Telemetry:
         bounces=bounces(ecmp),
         probed_sent=probes["sent"].reshape(shape),
         probed_lost=probes["lost"].reshape(shape),
+        matrix=planned["path"],
+        matrix_sent=planned["sent"],
+        matrix_lost=planned["lost"],
         traced=traces["flow"].astype(np.int64),
         trace_paths=traces["path"],
         trace_complete=traces["complete"],
@@ -77,6 +80,7 @@ def telemetry_of(
         ),
         flows=_flows(seen, chosen),
         probes=_probes(seen) if {"A1", "INT"} & set(chosen) else None,
+        detector=Probes(seen.matrix, seen.matrix_sent, seen.matrix_lost),
         connections=Connections(
             src_tor=seen.flows.src_tor[seen.traced],
             dst_tor=seen.flows.dst_tor[seen.traced],

@@ -13,12 +13,14 @@ import numpy as np
 
 from analysis.canary.mle import CanaryMle
 from analysis.canary.multistage import Canary
+from analysis.detector import Detector
 from analysis.diagnosis import Localizer
 from analysis.flock import Flock
 from analysis.netbouncer import NetBouncer, NetBouncerStage
 from analysis.telemetry import Probes, SegmentCounts, Telemetry
 from analysis.vigil import Vigil
 from testbed.topology import FatTree, Paths
+from testbed.traffic.probe_matrix import standard_matrix
 
 __all__ = ["GROUP", "METHODS", "find_methods", "make_method", "method_names", "warm_up"]
 
@@ -31,6 +33,7 @@ METHODS: dict[str, Callable[[], Localizer]] = {
     "netbouncer-stage": NetBouncerStage,
     "flock": Flock,
     "007": Vigil,
+    "detector": Detector,
 }
 """Name to constructor, in the order of the comparison tables."""
 
@@ -101,11 +104,13 @@ def warm_up() -> None:
     lost[0, :8] = 10
     probes = Paths.from_padded(topology.bounce_paths().reshape(-1, 4))
     counts = np.full(len(probes), 100, np.int64)
+    planned = standard_matrix(topology).both_ways
     telemetry = Telemetry(
         topology,
         "tor+core",
         segments=SegmentCounts(segments, sent, lost),
         probes=Probes(probes, counts, counts // 10),
+        detector=Probes(planned, np.full(len(planned), 100), np.full(len(planned), 10)),
     )
-    for method in (Canary(), CanaryMle(), Flock()):
+    for method in (Canary(), CanaryMle(), Flock(), Detector()):
         method.localize(telemetry)

@@ -55,6 +55,7 @@ def read_telemetry(run: RunDirectory) -> Telemetry:
         ),
         flows=_flows(run, topology),
         probes=_probes(run, topology),
+        detector=_detector(run),
         connections=_connections(run, network["traceroute_packets"]),
         canary_bytes=network["canary_bytes"],
     )
@@ -76,6 +77,16 @@ def _probes(run: RunDirectory, topology: FatTree) -> Probes:
     path = topology.host_tor[table["host"]].astype(np.int64) * topology.n_cores + table["core"]
     links = topology.bounce_paths().reshape(-1, 4)[path]
     return Probes(Paths.from_padded(links), table["sent"], table["lost"])
+
+
+def _detector(run: RunDirectory) -> Probes:
+    """One row a path; pairs of hosts that probe the same one follow each other."""
+    table = run.table("detector")
+    paths: Paths = table["path"]
+    rows = paths.padded()
+    first = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)])
+    sent, lost = (np.add.reduceat(table[name], first) for name in ("sent", "lost"))
+    return Probes(paths.take(first), sent, lost)
 
 
 def _connections(run: RunDirectory, traceroute_packets: int) -> Connections:

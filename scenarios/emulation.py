@@ -29,8 +29,10 @@ from testbed.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.run import RunWriter
 from testbed.topology import FatTree
 from testbed.traffic.flows import Traffic
+from testbed.traffic.matrix_probes import MatrixProbes, matrix_probes
 from testbed.traffic.packets import headers
 from testbed.traffic.path_discovery import PathDiscovery
+from testbed.traffic.probe_matrix import standard_matrix
 from testbed.traffic.probes import ProbePlan, probe_plan
 from testbed.traffic.traceroute import assemble_paths, parse_time_exceeded
 from testbed.traffic.transfers import take_transfers
@@ -122,6 +124,24 @@ class Emulation:
                 template_length=np.full(len(pairs), pairs.shape[1], np.uint16),
                 src_host=self.probes.host,
                 dst_host=self.probes.host,
+            )
+        )
+        self.matrix: MatrixProbes = matrix_probes(
+            self.topology,
+            standard_matrix(self.topology),
+            settings.duration_s,
+            packets=len(self.probes.time_ns),  # as many as NetBouncer's
+            seed=settings.seed,
+        )
+        frames = self.matrix.frames
+        self._matrix_source = self.network.add_source(
+            Source(
+                time_ns=self.matrix.time_ns,
+                flow=self.matrix.flow,
+                templates=frames,
+                template_length=np.full(len(frames), frames.shape[1], np.uint16),
+                src_host=self.matrix.src_host,
+                dst_host=self.matrix.dst_host,
             )
         )
         self.agents = PathDiscovery(self.network, traffic, self._data, settings.epoch_ns)
@@ -244,6 +264,17 @@ class Emulation:
                 "lost": probes_lost,
             },
         )
+        matrix_sent, matrix_lost = self._sent_and_lost(self._matrix_source)
+        writer.table(
+            "detector",
+            {
+                "path": self.matrix.paths.take(self.matrix.path),
+                "src_host": self.matrix.src_host,
+                "dst_host": self.matrix.dst_host,
+                "sent": matrix_sent,
+                "lost": matrix_lost,
+            },
+        )
         writer.table("connections", self._connection_columns(lost))
         writer.table("drops", self._drop_columns(data))
         writer.json(
@@ -274,7 +305,7 @@ class Emulation:
 
     def _note_sent(self) -> None:
         """What is lost is told of packets sent by now, which arrive while the meters are read."""
-        sources = (self._data, self._probe_source)
+        sources = (self._data, self._probe_source, self._matrix_source)
         self._sent = {source: self.network.sent(source).astype(np.int64) for source in sources}
 
     def _sent_and_lost(self, source: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -1,8 +1,8 @@
 """A run without packets: traffic, probes, traces and meters over a fabric whose links lose packets.
 
 All end hosts' flows are drawn, or a sample of 4 million; all of them lose packets on their links,
-independently. The probes are NetBouncer's; 007 traces the flows that lost packets; Canary's meters
-count what its selection of flows would count, drawn apart from the sample of flows.
+independently. The probes are NetBouncer's and deTector's; 007 traces the flows that lost packets;
+Canary's meters count what its selection of flows would count, drawn apart from the sample of flows.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from testbed.topologies import make_fabric
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flow_traces import trace
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
+from testbed.traffic.probe_matrix import standard_matrix
 
 __all__ = ["FLOWS", "FlowRun", "simulate"]
 
@@ -49,7 +50,8 @@ class FlowRun:
         plan: The faults.
         loss: The loss rate of each link and epoch, float64[1 or E, n_links].
         seen: What was seen.
-        flows, probes: What became of the packets of flows and of probes.
+        flows, probes, matrix: What became of the packets of flows and of NetBouncer's and
+            deTector's probes.
         canary_bytes: Canary's uploads in all epochs.
         traceroute_packets: What tracing cost.
     """
@@ -60,6 +62,7 @@ class FlowRun:
     seen: Observation
     flows: Carried
     probes: Carried
+    matrix: Carried
     canary_bytes: int
     traceroute_packets: int
 
@@ -107,7 +110,12 @@ def simulate(
     )
     progress("probes", 0.4)
     paths = bounces(ecmp)
-    probes = _send_probes(settings, loss, paths, fabric.hosts_per_tor)
+    hosts = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
+    probes = _send_probes(loss, paths, hosts, PROBE_PACKETS, _rng(settings, 6))
+    planned = standard_matrix(fabric).both_ways
+    each = max(1, len(hosts) * PROBE_PACKETS // max(len(planned), 1))  # as many as NetBouncer's
+    rows = np.arange(len(planned), dtype=np.int32)
+    matrix = _send_probes(loss, planned, rows, each, _rng(settings, 7))
     progress("meters", 0.6)
     parts = segments(ecmp, settings.monitors)
     share = segment_share(ecmp, process.pair_share(), settings.monitors)
@@ -129,19 +137,23 @@ def simulate(
         bounces=paths,
         probed_sent=np.full(shape, PROBE_PACKETS, np.int32),
         probed_lost=probes.lost.astype(np.int32).reshape(shape),
+        matrix=planned,
+        matrix_sent=np.full(len(planned), each, np.int64),
+        matrix_lost=matrix.lost,
         traced=traces.flow,
         trace_paths=traces.paths,
         trace_complete=traces.complete,
     )
     upload = meter_upload(metered, parts) * settings.epochs
-    return FlowRun(settings, plan, loss, seen, carried, probes, upload, traces.packets)
+    return FlowRun(settings, plan, loss, seen, carried, probes, matrix, upload, traces.packets)
 
 
 def write_run(run: FlowRun, writer: RunWriter) -> None:
     """Write all of a run but its diagnoses."""
     seen, fabric, flows = run.seen, run.seen.fabric, run.seen.flows
+    every = (run.flows, run.probes, run.matrix)
     packets, drops = (
-        getattr(run.flows, name) + getattr(run.probes, name) for name in ("packets", "drops")
+        np.sum([getattr(one, name) for one in every], axis=0) for name in ("packets", "drops")
     )
     writer.text("truth.yaml", run.plan.to_yaml(fabric))
     writer.table(
@@ -186,6 +198,9 @@ def write_run(run: FlowRun, writer: RunWriter) -> None:
         },
     )
     writer.table(
+        "detector", {"path": seen.matrix, "sent": seen.matrix_sent, "lost": seen.matrix_lost}
+    )
+    writer.table(
         "connections",
         {
             "flow": seen.traced.astype(np.int32),
@@ -193,8 +208,8 @@ def write_run(run: FlowRun, writer: RunWriter) -> None:
             "complete": seen.trace_complete,
         },
     )
-    sent = int(flows.sent.sum()) + int(seen.probed_sent.sum(dtype=np.int64))
-    lost = int(run.flows.lost.sum() + run.probes.lost.sum())
+    sent = int(flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum())
+    lost = int(sum(one.lost.sum() for one in every))
     writer.json(
         "network.json",
         {
@@ -246,13 +261,17 @@ def _send_flows(
     return flows.src, flows.start_s, FlowRecords(src, dst, sent, carried.lost, paths), carried
 
 
-def _send_probes(settings: Settings, loss: FloatArray, paths: Paths, hosts: int) -> Carried:
-    """The probes of every host, evenly spread over the epochs."""
-    path = np.repeat(np.arange(len(paths), dtype=np.int32), hosts)
-    rng = _rng(settings, 6)
+def _send_probes(
+    loss: FloatArray,
+    paths: Paths,
+    path: npt.NDArray[np.int32],
+    packets: int,
+    rng: np.random.Generator,
+) -> Carried:
+    """``packets`` over path ``path[i]`` for each i, evenly spread over the epochs."""
     parts = []
     for epoch, rates in enumerate(loss):
-        now = PROBE_PACKETS * (epoch + 1) // len(loss) - PROBE_PACKETS * epoch // len(loss)
+        now = packets * (epoch + 1) // len(loss) - packets * epoch // len(loss)
         parts.append(send(rates[None, :], paths, np.full(len(path), now), rng, path))
     fields = ("lost", "packets", "drops")
     return Carried(*(np.sum([getattr(part, name) for part in parts], axis=0) for name in fields))

@@ -8,6 +8,7 @@
     rules.parquet          flows monitored in each epoch, with their segment
     flows.parquet          5-tuple, hosts, packets sent and lost, as the end hosts see them
     probes.parquet         NetBouncer's probes: host, core, sent, lost
+    detector.parquet       deTector's probes: path, hosts, sent, lost, a row a pair of hosts
     network.json           packet-hops, conservation, rules installed
     connections.parquet    007: connections with loss and the links traceroute found
     drops.parquet          the network's own record of every packet lost
@@ -16,8 +17,9 @@
     summary.json           the figures
 
 A run without packets (BACKEND=flow) has no switches, registers, rules and drops. Its probes are
-over the paths of `testbed.network.flow.bounces`, by each host of a ToR; its flows have their path
-instead of a 5-tuple and host, and its connections refer to them; its segments are measured.
+over the paths of `testbed.network.flow.bounces`, by each host of a ToR, deTector's by no host in
+particular; its flows have their path instead of a 5-tuple and host, and its connections refer to
+them; its segments are measured.
 
 A run is written beside its final place and moved there when it is complete, so a directory without
 the suffix ``.partial`` is a finished run. A run in real time writes its tables after every epoch:
@@ -51,6 +53,7 @@ REQUIRED = (
     "links.parquet",
     "flows.parquet",
     "probes.parquet",
+    "detector.parquet",
     "connections.parquet",
     "network.json",
 )

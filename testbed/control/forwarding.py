@@ -79,6 +79,8 @@ def _tor_routes(topology: FatTree, tor: int, routes: _Routes) -> None:
     for core in range(topology.n_cores):
         core_ip = int(topology.switch_ip[topology.core(core)])
         routes.through(core_ip, 32, int(up[core // topology.half]))
+    for link in up:  # for probes that turn there
+        routes.through(int(topology.switch_ip[topology.link_dst[link]]), 32, int(link))
     routes.add(0, 0, "up")
 
 

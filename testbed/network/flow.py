@@ -70,6 +70,8 @@ class Observation:
         flows: A sample of the traffic.
         bounces: The paths of probes, as of `bounces`.
         probed_sent, probed_lost: Probes over each path by each host of its ToR, int32[P, hosts].
+        matrix: The paths of deTector's probes, each direction on its own.
+        matrix_sent, matrix_lost: Probes over each, int64[M].
         traced: Which flows were traced, int64[C].
         trace_paths, trace_complete: What that found of their paths, and if it is all, bool[C].
     """
@@ -82,6 +84,9 @@ class Observation:
     bounces: Paths
     probed_sent: IntArray
     probed_lost: IntArray
+    matrix: Paths
+    matrix_sent: LongArray
+    matrix_lost: LongArray
     traced: LongArray
     trace_paths: Paths
     trace_complete: npt.NDArray[np.bool_]

@@ -31,7 +31,15 @@ from testbed.ascents import Ascents
 from testbed.fabric import Fabric
 from testbed.paths import Paths
 
-__all__ = ["MAX_BETA", "PlanError", "ProbeMatrix", "Speedups", "candidates", "probe_matrix"]
+__all__ = [
+    "MAX_BETA",
+    "PlanError",
+    "ProbeMatrix",
+    "Speedups",
+    "candidates",
+    "probe_matrix",
+    "standard_matrix",
+]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -39,6 +47,7 @@ LongArray = npt.NDArray[np.int64]
 MAX_BETA = 3
 _MAX_COMBINATIONS = 100_000_000  # of links that fail together, 16 bytes each
 _MAX_COUNTED = 5_000_000
+_QUICK = 12_000  # combinations that take a fat-tree with K=12 a second or two
 
 
 class PlanError(ValueError):
@@ -165,6 +174,14 @@ def probe_matrix(
         n_parts=len(parts),
         n_shapes=len(shapes),
     )
+
+
+def standard_matrix(fabric: Fabric) -> ProbeMatrix:
+    """The matrix that runs use: 3-coverage, as in the paper's testbed, and 2-identifiability, which
+    it finds to be enough (section 4.4); 1 where two would take long, in fat-trees beyond K=12."""
+    climbs = _Climbs.of(fabric)
+    largest = max((len(part.edges) for part in _parts(climbs, True)), default=0)
+    return probe_matrix(fabric, 3, 2 if _combinations(largest, 2) <= _QUICK else 1)
 
 
 def candidates(fabric: Fabric) -> Paths:

@@ -111,6 +111,12 @@ def test_packets_are_conserved(finished_run: RunDirectory) -> None:
     assert not links["fault_drops"][~np.asarray(links["faulty"], bool)].any()
     assert links["fault_drops"].sum() == parts["fault_drops"]
     assert probes["sent"].min() == probes["sent"].max() == 100
+    matrix = finished_run.table("detector")
+    assert matrix["sent"].min() == matrix["sent"].max() > 0
+    assert 0 <= probes["sent"].sum() - matrix["sent"].sum() < len(matrix["sent"])
+    lost = (flows["lost"].sum(), probes["lost"].sum(), matrix["lost"].sum())
+    assert matrix["lost"].sum() > 0
+    assert sum(lost) <= parts["fault_drops"] + parts["queue_drops"] + parts["ttl_drops"]
 
 
 def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path: Path) -> None:
@@ -201,6 +207,7 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
         "netbouncer-stage",
         "flock",
         "007",
+        "detector",
     ]
     for entry in summary["methods"].values():
         for terms in ("directed", "undirected"):
