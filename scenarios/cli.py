@@ -1,4 +1,4 @@
-"""The command line: ``canary run``, ``canary analyze``, ``canary show``."""
+"""The command line: ``canary run``, ``compare``, ``localize`` and their like."""
 
 from __future__ import annotations
 
@@ -25,46 +25,71 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+NOTE_ON_COMPARISON = (
+    "means over runs [95 % bootstrap intervals]; * tells no direction: scored on undirected links\n"
+    "AP: average precision of the ranking; F1u: on undirected links for all"
+)
+
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
+
+# Options of `run` and `compare` alike.
+ScenarioOption = Annotated[
+    str, typer.Option(help="Name of a scenario, or the path of a scenario file.")
+]
+KOption = Annotated[int | None, typer.Option(help="Ports of a switch: the fat-tree's K.")]
+FaultsOption = Annotated[
+    str | None,
+    typer.Option(help="10pct, 6links, none, devices:1, tor0_0->agg0_1:0.05, a list, a .yaml."),
+]
+EpochsOption = Annotated[int | None, typer.Option(help="Number of epochs.")]
+EpochMsOption = Annotated[int | None, typer.Option(help="Length of an epoch in ms.")]
+TrafficOption = Annotated[
+    str | None, typer.Option(help="hadoop, websearch, storage, pareto[:skewed], or a capture.")
+]
+TcpOption = Annotated[
+    float | None, typer.Option(help="Share of the larger flows that real TCP carries.")
+]
+LoadOption = Annotated[float | None, typer.Option(help="Share of the hosts' line rate.")]
+MonitorsOption = Annotated[str | None, typer.Option(help="tor+core or tor.")]
+AlphaOption = Annotated[int | None, typer.Option(help="Packets wanted a segment and epoch.")]
+BetaOption = Annotated[int | None, typer.Option(help="Flows wanted a segment.")]
+DeltaOption = Annotated[int | None, typer.Option(help="Flows selected at a time.")]
+EtaOption = Annotated[int | None, typer.Option(help="Packets that make a heavy hitter.")]
+NoiseOption = Annotated[float | None, typer.Option(help="Loss rate of healthy links.")]
+BackendOption = Annotated[
+    str, typer.Option(help="auto, virtual, flow; as root with Mininet: bmv2, softswitch.")
+]
+InjectorOption = Annotated[str | None, typer.Option(help="p4 (auto), netem, nft.")]
+TopologyOption = Annotated[
+    str | None, typer.Option(help="With flow: leaf-spine:8:4, clos:4:8:4:16, :irregular=5pct.")
+]
+TelemetryOption = Annotated[
+    str | None, typer.Option(help="With flow: kinds of Flock's section 6.2, A1+A2+P, INT.")
+]
+MethodsOption = Annotated[str, typer.Option(help="all, or a list: flock,netbouncer,vigil.")]
 
 
 @app.command()
 def run(
-    scenario: Annotated[
-        str, typer.Option(help="Name of a scenario, or the path of a scenario file.")
-    ] = "faulty_links",
-    k: Annotated[int | None, typer.Option(help="Ports of a switch: the fat-tree's K.")] = None,
-    faults: Annotated[
-        str | None,
-        typer.Option(help="10pct, 6links, none, devices:1, tor0_0->agg0_1:0.05, a list, a .yaml."),
-    ] = None,
+    scenario: ScenarioOption = "faulty_links",
+    k: KOption = None,
+    faults: FaultsOption = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of epochs.")] = None,
-    epoch_ms: Annotated[int | None, typer.Option(help="Length of an epoch in ms.")] = None,
-    traffic: Annotated[
-        str | None, typer.Option(help="hadoop, websearch, storage, pareto[:skewed], or a capture.")
-    ] = None,
-    tcp: Annotated[
-        float | None, typer.Option(help="Share of the larger flows that real TCP carries.")
-    ] = None,
-    load: Annotated[float | None, typer.Option(help="Share of the hosts' line rate.")] = None,
-    monitors: Annotated[str | None, typer.Option(help="tor+core or tor.")] = None,
-    alpha: Annotated[int | None, typer.Option(help="Packets wanted a segment and epoch.")] = None,
-    beta: Annotated[int | None, typer.Option(help="Flows wanted a segment.")] = None,
-    delta: Annotated[int | None, typer.Option(help="Flows selected at a time.")] = None,
-    eta: Annotated[int | None, typer.Option(help="Packets that make a heavy hitter.")] = None,
-    noise: Annotated[float | None, typer.Option(help="Loss rate of healthy links.")] = None,
-    backend: Annotated[
-        str, typer.Option(help="auto, virtual, flow; as root with Mininet: bmv2, softswitch.")
-    ] = "auto",
-    injector: Annotated[str | None, typer.Option(help="p4 (auto), netem, nft.")] = None,
-    topology: Annotated[
-        str | None,
-        typer.Option(help="With flow: leaf-spine:8:4, clos:4:8:4:16, :irregular=5pct."),
-    ] = None,
-    telemetry: Annotated[
-        str | None, typer.Option(help="With flow: kinds of Flock's section 6.2, A1+A2+P, INT.")
-    ] = None,
+    epochs: EpochsOption = None,
+    epoch_ms: EpochMsOption = None,
+    traffic: TrafficOption = None,
+    tcp: TcpOption = None,
+    load: LoadOption = None,
+    monitors: MonitorsOption = None,
+    alpha: AlphaOption = None,
+    beta: BetaOption = None,
+    delta: DeltaOption = None,
+    eta: EtaOption = None,
+    noise: NoiseOption = None,
+    backend: BackendOption = "auto",
+    injector: InjectorOption = None,
+    topology: TopologyOption = None,
+    telemetry: TelemetryOption = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run", help="Directory of the run [runs/<time>-<scenario>].")
     ] = None,
@@ -112,6 +137,109 @@ def show(run_dir: RunArgument) -> None:
         from testbed.run import RunDirectory
 
         render(RunDirectory(run_dir).json("summary.json"), Console())
+
+
+@app.command()
+def compare(
+    scenario: ScenarioOption = "faulty_links",
+    seeds: Annotated[str, typer.Option(help="1-20, or a list: 1,2,10-12.")] = "1-20",
+    methods: MethodsOption = "all",
+    k: KOption = None,
+    faults: FaultsOption = None,
+    epochs: EpochsOption = None,
+    epoch_ms: EpochMsOption = None,
+    traffic: TrafficOption = None,
+    tcp: TcpOption = None,
+    load: LoadOption = None,
+    monitors: MonitorsOption = None,
+    alpha: AlphaOption = None,
+    beta: BetaOption = None,
+    delta: DeltaOption = None,
+    eta: EtaOption = None,
+    noise: NoiseOption = None,
+    backend: BackendOption = "virtual",
+    injector: InjectorOption = None,
+    topology: TopologyOption = None,
+    telemetry: TelemetryOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the comparison [runs/compare-<scenario>-<key>].")
+    ] = None,
+) -> None:
+    """Run many seeds in parallel and compare the methods, with confidence intervals.
+
+    Finished seeds are kept: after an interruption the same command goes on.
+    """
+    given = {name: value for name, value in locals().items() if value is not None}
+    folder, text, wanted = given.pop("out", None), given.pop("seeds"), given.pop("methods")
+    name = given.pop("scenario")
+    with _errors():
+        from analysis.comparison import comparison_table
+        from analysis.methods import find_methods, make_method
+        from scenarios.compare import compare as compare_runs
+        from scenarios.compare import default_folder, parse_seeds
+        from scenarios.scenario import load_scenario
+        from scenarios.settings import make_settings
+
+        every = parse_seeds(text)
+        names = find_methods(wanted)
+        for method in names:
+            make_method(method)
+        found = load_scenario(name)
+        settings = make_settings(dict(found.defaults) | given)
+        folder = folder or default_folder(name, settings, names)
+        with _progress() as progress:
+            result = compare_runs(name, settings, every, names, folder, progress)
+        console = _console()
+        console.print(comparison_table(result.rows))
+        console.print(NOTE_ON_COMPARISON, style="dim")
+        for seed, reason in result.failures.items():
+            console.print(f"seed {seed} failed: {reason}", style="red", highlight=False)
+        console.print(f"{folder}/results.parquet, {folder}/f1.png", highlight=False, soft_wrap=True)
+    if result.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def localize(
+    topology: Annotated[Path, typer.Option(help="The fabric: .parquet or .csv.")],
+    telemetry: Annotated[Path, typer.Option(help="The observations: .parquet or .csv.")],
+    method: MethodsOption = "all",
+    out: Annotated[
+        Path | None, typer.Option(help="Write all rankings to this Parquet file.")
+    ] = None,
+) -> None:
+    """Localize faulty links from telemetry files (analysis/exchange/FORMAT.md)."""
+    with _errors():
+        from analysis.methods import find_methods
+        from analysis.ranking import render_ranking
+        from scenarios.localize import localize as localize_files
+
+        names = find_methods(method)
+        with _progress() as progress:
+            verdicts = localize_files(topology, telemetry, names, progress)
+        if out is not None:
+            verdicts.write(out)
+        console = _console()
+        console.print(verdicts.heading(), highlight=False)
+        for name, diagnosis in verdicts.diagnoses.items():
+            console.print()
+            console.print(render_ranking(name, diagnosis, verdicts.numbered))
+        for reason in verdicts.silent:
+            console.print(f"\n{reason}", style="yellow", highlight=False)
+
+
+@app.command()
+def export(
+    run_dir: RunArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the two files.")],
+    csv: Annotated[bool, typer.Option("--csv", help="CSV instead of Parquet.")] = False,
+) -> None:
+    """Write a run's fabric and telemetry as files that `localize` and other tools read."""
+    with _errors():
+        from scenarios.localize import export as export_run
+
+        for path in export_run(run_dir, out, ".csv" if csv else ".parquet"):
+            print(path)
 
 
 @app.command()
@@ -179,6 +307,12 @@ def _for_the_caller(path: Path) -> Iterator[None]:
             for place in {*new, *here, *below}:
                 if place.exists():
                     os.chown(place, user, group)
+
+
+def _console() -> Console:
+    """Standard output; wide enough for tables where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
 
 
 class _Bar:

@@ -28,7 +28,7 @@ from testbed.run import RunDirectory, RunWriter
 from testbed.topologies import make_fabric
 from testbed.topology import FatTree
 
-__all__ = ["Progress", "analyze", "default_directory", "run_experiment"]
+__all__ = ["Progress", "analyze", "default_directory", "run_config", "run_experiment"]
 
 
 class Progress(Protocol):
@@ -50,7 +50,7 @@ def run_experiment(
     progress: Progress,
     methods: Sequence[str] = tuple(METHODS),
 ) -> dict[str, Any]:
-    """Emulate and diagnose with each method; the run directory appears at ``path`` when all is done.
+    """Emulate, diagnose with each method; the run directory appears at ``path`` when all is done.
 
     A run that ends early leaves nothing, unless it took real time: then its finished epochs stay in
     ``path`` with the suffix ``.partial``, and a note on the exception says so.
@@ -67,7 +67,7 @@ def run_experiment(
     plan = scenario.make_faults(topology, settings)
     writer = RunWriter(path)
     try:
-        writer.json("config.json", _config(name, settings))
+        writer.json("config.json", run_config(name, settings))
         if settings.backend == "flow":
             write_run(simulate(settings, plan, topology, progress=progress), writer)
         else:
@@ -179,7 +179,8 @@ def _segment_columns(sent: np.ndarray, lost: np.ndarray) -> Mapping[str, Any]:
     }
 
 
-def _config(name: str, settings: Settings) -> dict[str, Any]:
+def run_config(name: str, settings: Settings) -> dict[str, Any]:
+    """The content of ``config.json``: settings, scenario and versions."""
     config = settings.as_dict() | {"scenario": Path(name).stem}
     packages = ("canary-testbed", "numpy", "numba", "pyarrow")
     config["versions"] = {"python": platform.python_version()}

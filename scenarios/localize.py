@@ -33,6 +33,22 @@ class Verdicts:
     diagnoses: Mapping[str, Diagnosis]
     silent: Sequence[str]
 
+    def heading(self) -> str:
+        """What was read, in a line."""
+        t, fabric = self.telemetry, self.numbered.fabric
+        parts = {
+            "active": t.probes,
+            "passive": t.flows,
+            "connection": t.connections,
+        }
+        counts = [f"{len(part):,} {kind}" for kind, part in parts.items() if part is not None]
+        if t.segments is not None:
+            counts.append(f"{int((t.segments.sent > 0).sum()):,} segment")
+        return (
+            f"{fabric.n_links:,} directed links, {fabric.n_switches:,} switches "
+            f"({fabric.n_tors:,} of tier 0); observations: {', '.join(counts)}"
+        )
+
     def write(self, path: Path) -> None:
         """Write the rankings of all methods as Parquet, see `analysis.ranking`."""
         partial = path.with_name(path.name + ".partial")
