@@ -135,7 +135,7 @@ def _explain(
             for e in range(path_ptr[path], path_ptr[path + 1]):
                 if suspect[links[e]]:
                     gain[links[e]] += lost[path]
-    while True:
+    while len(gain):
         best = np.argmax(gain)
         if gain[best] <= 0:
             return

@@ -164,8 +164,8 @@ class Telemetry:
     segments: SegmentCounts | None = None
     flows: Flows | None = None
     probes: Probes | None = None
-    detector: Probes | None = None
     connections: Connections | None = None
+    detector: Probes | None = None
     canary_bytes: int = 0
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.topology import FatTree, Paths
+from testbed.traffic.probe_matrix import standard_matrix
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
 PROPORTIONS = np.array([11, 13, 9, 9, 10]) / 52
@@ -78,6 +79,13 @@ def bounce_probes(topology, loss, rng, packets=100, per_tor=None):
     return Probes(paths, sent, rng.binomial(sent, 1 - path_success(paths, loss)))
 
 
+def matrix_probes(topology, loss, rng, packets=100):
+    """deTector's probes of the matrix that runs use."""
+    paths = standard_matrix(topology).both_ways
+    sent = np.full(len(paths), packets, np.int64)
+    return Probes(paths, sent, rng.binomial(sent, 1 - path_success(paths, loss)))
+
+
 def passive(topology, loss, rng, flows=4000, partial=0.0):
     """Flow records over random ECMP paths, and the traces of those that lost packets."""
     half, n = topology.half, flows
@@ -142,6 +150,7 @@ def make_world(
         flows=flow_part,
         probes=bounce_probes(topology, loss, rng, per_tor=per_tor) if probes else None,
         connections=connections,
+        detector=matrix_probes(topology, loss, rng) if probes else None,
         canary_bytes=1000,
     )
     return World(topology, faulty, loss, telemetry)

@@ -27,6 +27,7 @@ NEEDS = {
     "netbouncer-stage": "probes",
     "flock": "flows",
     "007": "connections",
+    "detector": "detector",
 }
 
 
@@ -111,6 +112,7 @@ def empty_telemetry(k=4):
         Flows(PathSets.known(none), i32, i64, i64),
         Probes(none, i64, i64),
         Connections(i32, i32, i64, none, np.zeros(0, np.bool_), 0),
+        Probes(none, i64, i64),
     )
 
 
@@ -142,6 +144,7 @@ def test_silence_is_no_evidence(name):
             np.zeros(2, np.bool_),
             0,
         ),
+        detector=Probes(Paths.from_padded(topology.bounce_paths()[0, :2]), n, n),
     )
     result = METHODS[name]().localize(telemetry)
     check(result, topology)
@@ -156,10 +159,12 @@ def test_gaps(synthetic, name, keep):
     t, rng = world.telemetry, np.random.default_rng(0)
     seen = rng.random(len(t.segments.segments)) < keep
     probed = rng.random(len(t.probes)) < keep
+    planned = rng.random(len(t.detector)) < keep
     t = replace(
         t,
         segments=SegmentCounts(t.segments.segments, t.segments.sent * seen, t.segments.lost * seen),
         probes=Probes(t.probes.paths, t.probes.sent * probed, t.probes.lost * probed),
+        detector=Probes(t.detector.paths, t.detector.sent * planned, t.detector.lost * planned),
     )
     check(METHODS[name]().localize(t), world.topology)
 
