@@ -25,21 +25,19 @@ to 100 %, K=4 and 8, 600 to 6000 flows; apart for probes, whose path is known, a
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Literal
 
-import numba as nb
 import numpy as np
-import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from analysis.diagnosis import Diagnosis, both_directions, sorted_links
-from analysis.flock_model import FlockModel, build_model
+from analysis.flock_model import FlockModel, Loss, build_model
+from analysis.flock_search import Search
 from analysis.telemetry import Flows, MissingTelemetry, Probes, Telemetry
+from testbed.fabric import Fabric
 
-__all__ = ["FLOW_RECORD_BYTES", "Flock", "Search"]
+__all__ = ["FLOW_RECORD_BYTES", "Flock", "slow_flows", "verdict"]
 
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 FLOW_RECORD_BYTES = 52
 """One IPFIX flow record (section 5.1); a probed path is a flow too."""
@@ -61,6 +59,8 @@ class Flock:
         inputs: What to use. The default takes whichever of probes and flows were measured.
         devices: Consider devices as components.
         refine: Take blamed components back where that raises the posterior.
+        slow_ms: Look for latency instead of loss, with ``inputs="flows"``: a flow is one
+            observation, bad if its round-trip time is above this (per-flow analysis).
     """
 
     name = "flock"
@@ -77,6 +77,7 @@ class Flock:
         inputs: Inputs = "probes+flows",
         devices: bool = True,
         refine: bool = True,
+        slow_ms: float | None = None,
     ) -> None:
         for bad, good in ((p_bad, p_good), (passive_p_bad, passive_p_good)):
             if not 0 < good < bad < 1:
@@ -92,6 +93,7 @@ class Flock:
         self.inputs = inputs
         self.devices = devices
         self.refine = refine
+        self.slow_ms = slow_ms
 
     @classmethod
     def canary_table_iii(cls) -> Flock:
@@ -105,39 +107,25 @@ class Flock:
         )
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
-        flows, probes = self._parts(telemetry)
-        topology = telemetry.topology
         begin = time.perf_counter()
-        undirected = flows is None or len(flows) == 0
-        model = build_model(
-            topology,
+        search = Search(self.model(telemetry))
+        search.run(refine=self.refine, devices=self.devices)
+        return verdict(self.name, telemetry.topology, search, begin)
+
+    def model(self, telemetry: Telemetry, *, listed: bool = False) -> FlockModel:
+        """The model of the telemetry; see `analysis.flock_model.build_model`."""
+        flows, probes = self._parts(telemetry)
+        if flows is not None and self.slow_ms is not None:
+            flows = slow_flows(flows, self.slow_ms)
+        return build_model(
+            telemetry.topology,
             flows,
             probes,
-            probe_loss=(self.p_bad, self.p_good),
-            passive_loss=(self.passive_p_bad, self.passive_p_good),
+            loss=Loss((self.p_bad, self.p_good), (self.passive_p_bad, self.passive_p_good)),
             link_prior=self.link_prior,
             device_prior=self.link_prior * self.device_factor,
-            undirected=undirected,
-        )
-        n_links = topology.n_links >> undirected
-        is_link = np.arange(model.n_components) < n_links
-        search = Search(model)
-        best = search.run(is_link, refine=self.refine, devices=self.devices)
-
-        blamed = np.flatnonzero(best[:n_links])
-        blamed = both_directions(blamed) if undirected else blamed
-        switches = np.flatnonzero(best[n_links:])
-        of_device = np.isin(topology.link_src, switches) | np.isin(topology.link_dst, switches)
-        flagged = sorted_links(np.concatenate((blamed, np.flatnonzero(of_device))))
-        # Evidence for each link: what its release costs, or what blaming it would gain.
-        evidence = search.evidence(best)[:n_links]
-        return Diagnosis(
-            method=self.name,
-            native="undirected" if undirected else "directed",
-            flagged=flagged,
-            success=np.full(topology.n_links, np.nan),
-            score=np.repeat(evidence, 2) if undirected else evidence,
-            seconds=time.perf_counter() - begin,
+            undirected=flows is None or len(flows) == 0,
+            listed=listed,
         )
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
@@ -162,188 +150,36 @@ class Flock:
         return telemetry.flows, telemetry.probes
 
 
-class Search:
-    """A hypothesis over a model's components, with every neighbour's gain kept up to date."""
+def slow_flows(flows: Flows, slow_ms: float) -> Flows:
+    """Per-flow analysis (section 3.2): each flow is one packet, lost if its RTT is above slow_ms.
 
-    def __init__(self, model: FlockModel) -> None:
-        self.model = model
-        self.failed = np.zeros(model.n_components, np.bool_)
-        self._count = np.zeros(len(model.path_ptr) - 1, np.int32)
-        self._bad = np.zeros(model.n_groups, np.int32)
-        self._delta = np.zeros(model.n_components)
-        self._scratch = np.zeros(model.n_components, np.int32)
-        _accumulate_all(*self._arrays())
-
-    def posterior_gain(self) -> FloatArray:
-        """What flipping each component adds to the log posterior: float64[n_components]."""
-        sign = np.where(self.failed, -1.0, 1.0)
-        return self._delta + sign * self.model.prior
-
-    def posterior(self) -> float:
-        """Log posterior relative to the hypothesis that nothing failed."""
-        likelihood = self.model.table[self.model.table_ptr[:-1] + self._bad].sum()
-        return float(likelihood + self.model.prior[self.failed].sum())
-
-    def flip(self, component: int) -> None:
-        _flip(component, *self._arrays())
-
-    def greedy(self, allowed: BoolArray, *, remove: bool = False) -> None:
-        """Flip the component that gains most until none gains; only add, unless ``remove``."""
-        while True:
-            gain = self.posterior_gain()
-            can = allowed if remove else allowed & ~self.failed
-            gain[~can] = -np.inf
-            pick = int(np.argmax(gain)) if len(gain) else -1
-            if pick < 0 or gain[pick] <= 1e-6:
-                return
-            self.flip(pick)
-
-    def run(self, is_link: BoolArray, *, refine: bool, devices: bool) -> BoolArray:
-        """The best hypothesis found: bool[n_components]."""
-        everything = is_link | devices
-        if not refine:
-            self.greedy(everything)
-            return self.failed.copy()
-        starts = [is_link] if not devices else [is_link, everything]
-        best, value = self.failed.copy(), 0.0
-        for start in starts:
-            self.move_to(np.zeros_like(self.failed))
-            self.greedy(start)
-            self.greedy(everything, remove=True)
-            self._refine(everything, is_link)
-            if self.posterior() > value + 1e-6:
-                best, value = self.failed.copy(), self.posterior()
-        self.move_to(best)
-        return best
-
-    def evidence(self, hypothesis: BoolArray) -> FloatArray:
-        """Nats in favour of each component's failure, given the rest of the hypothesis."""
-        self.move_to(hypothesis)
-        return np.where(self.failed, -self.posterior_gain(), self.posterior_gain())
-
-    def move_to(self, hypothesis: BoolArray) -> None:
-        for component in np.flatnonzero(self.failed != hypothesis):
-            self.flip(int(component))
-
-    def _refine(self, allowed: BoolArray, is_link: BoolArray, rounds: int = 4) -> None:
-        covers = self._covers(allowed & ~is_link, is_link)
-        for _ in range(rounds):
-            improved = False
-            # Devices first: theirs are the mistakes that hide others.
-            for component in np.flatnonzero(self.failed)[::-1]:
-                if self.failed[component]:
-                    improved |= self._attempt(int(component), allowed)
-            for device in np.flatnonzero(allowed & ~is_link & ~self.failed):
-                # A link the device covers adds nothing beside it, so its prior is saved.
-                saved = -self.model.prior[covers[int(device)] & self.failed].sum()
-                if saved > 0 and self.posterior_gain()[device] + saved > 0:
-                    improved |= self._attempt(int(device), allowed)
-            if not improved:
-                return
-
-    def _attempt(self, component: int, allowed: BoolArray) -> bool:
-        """Flip a component for good, let the rest settle, and go back if that is no better."""
-        before, value = self.failed.copy(), self.posterior()
-        self.flip(component)
-        others = allowed.copy()
-        others[component] = False
-        self.greedy(others, remove=True)
-        if self.posterior() > value + 1e-6:
-            return True
-        self.move_to(before)
-        return False
-
-    def _covers(self, devices: BoolArray, is_link: BoolArray) -> dict[int, BoolArray]:
-        """For each device the links that no path uses without crossing it."""
-        model, n = self.model, self.model.n_components
-        owner = np.repeat(np.arange(len(model.path_ptr) - 1), np.diff(model.path_ptr))
-        ones = np.ones(len(owner), np.int32)
-        on_path = csr_array((ones, (owner, model.components)), shape=(len(model.path_ptr) - 1, n))
-        uses = on_path.sum(axis=0)
-        device = np.flatnonzero(devices)
-        together = (on_path[:, device].T @ on_path).toarray()
-        always = (together == uses) & (uses > 0) & is_link
-        return dict(zip(device.tolist(), always, strict=True))
-
-    def _arrays(self) -> tuple[npt.NDArray, ...]:
-        m = self.model
-        return (
-            m.group_ptr,
-            m.path_ptr,
-            m.components,
-            m.component_ptr,
-            m.groups,
-            m.table_ptr,
-            m.table,
-            self.failed,
-            self._count,
-            self._bad,
-            self._delta,
-            self._scratch,
-        )
-
-
-@nb.njit(cache=True, nogil=True)
-def _accumulate(
-    g, sign, group_ptr, path_ptr, components, table_ptr, table,
-    failed, count, bad, delta, scratch,
-):  # fmt: skip  # pragma: no cover - compiled
-    """Add group g's share of every component's delta, ``sign`` times.
-
-    Failing a component turns its paths that have no failed one bad; releasing it turns those good
-    where it is the only one.
+    Raises:
+        MissingTelemetry: The flows' round-trip times were not measured.
     """
-    now = table_ptr[g] + bad[g]
-    first, last = path_ptr[group_ptr[g]], path_ptr[group_ptr[g + 1]]
-    for p in range(group_ptr[g], group_ptr[g + 1]):
-        for e in range(path_ptr[p], path_ptr[p + 1]):
-            c = components[e]
-            if count[p] == (1 if failed[c] else 0):
-                scratch[c] += 1
-    for e in range(first, last):
-        c = components[e]
-        if scratch[c]:
-            then = now - scratch[c] if failed[c] else now + scratch[c]
-            delta[c] += sign * (table[then] - table[now])
-            scratch[c] = 0
+    if flows.rtt_ms is None:
+        raise MissingTelemetry("per-flow analysis needs the flows' rtt_ms: it is missing")
+    one = np.ones(len(flows), np.int64)
+    return replace(flows, sent=one, lost=(flows.rtt_ms > slow_ms).astype(np.int64))
 
 
-@nb.njit(cache=True, nogil=True)
-def _accumulate_all(
-    group_ptr, path_ptr, components, component_ptr, groups, table_ptr, table,
-    failed, count, bad, delta, scratch,
-):  # fmt: skip  # pragma: no cover - compiled
-    for g in range(len(group_ptr) - 1):
-        _accumulate(
-            g, 1.0, group_ptr, path_ptr, components, table_ptr, table,
-            failed, count, bad, delta, scratch,
-        )  # fmt: skip
-
-
-@nb.njit(cache=True, nogil=True)
-def _flip(
-    component, group_ptr, path_ptr, components, component_ptr, groups, table_ptr, table,
-    failed, count, bad, delta, scratch,
-):  # fmt: skip  # pragma: no cover - compiled
-    step = -1 if failed[component] else 1
-    for at in range(component_ptr[component], component_ptr[component + 1]):
-        g = groups[at]
-        _accumulate(
-            g, -1.0, group_ptr, path_ptr, components, table_ptr, table,
-            failed, count, bad, delta, scratch,
-        )  # fmt: skip
-        for p in range(group_ptr[g], group_ptr[g + 1]):
-            for e in range(path_ptr[p], path_ptr[p + 1]):
-                if components[e] == component:
-                    if step == 1 and count[p] == 0:
-                        bad[g] += 1
-                    elif step == -1 and count[p] == 1:
-                        bad[g] -= 1
-                    count[p] += step
-        failed[component] = step == 1
-        _accumulate(
-            g, 1.0, group_ptr, path_ptr, components, table_ptr, table,
-            failed, count, bad, delta, scratch,
-        )  # fmt: skip
-        failed[component] = step == -1
-    failed[component] = step == 1
+def verdict(name: str, topology: Fabric, search: Search, begin: float) -> Diagnosis:
+    """What the hypothesis that a search is at says of the fabric."""
+    model = search.model
+    blamed = np.flatnonzero(search.failed[: model.n_links])
+    switches = np.flatnonzero(search.failed[model.n_links :]).astype(np.int32)
+    of_device = np.isin(topology.link_src, switches) | np.isin(topology.link_dst, switches)
+    # Evidence for each link: what its release costs, or what blaming it would gain.
+    evidence = search.evidence()[: model.n_links]
+    classes = model.indistinguishable()
+    if model.undirected:
+        blamed, evidence, classes = both_directions(blamed), evidence.repeat(2), classes.repeat(2)
+    return Diagnosis(
+        method=name,
+        native="undirected" if model.undirected else "directed",
+        flagged=sorted_links(np.concatenate((blamed, np.flatnonzero(of_device)))),
+        success=np.full(topology.n_links, np.nan),
+        score=evidence,
+        seconds=time.perf_counter() - begin,
+        devices=switches,
+        equivalent=classes,
+    )

@@ -8,47 +8,63 @@ devices) b of them are bad, and equation 1 says
 Relative to the no-failure hypothesis its logarithm is ln(1 - b/w + (b/w) e^s) with the flow's
 score s = r ln(pb/pg) + (t-r) ln((1-pb)/(1-pg)), which does not overflow however many packets a
 flow has. Flows with the same set of possible paths have the same b under every hypothesis: they are
-one *group*, whose log-likelihood is a table over b, the exact sum of equation 1 over its flows.
+one *group* (`analysis.flock_likelihood` has the two kinds).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from analysis.flock_likelihood import FlowValues, Listed, Pairs, accumulate, shared_tops
+from analysis.parts import in_parts
 from analysis.telemetry import Flows, Probes
-from testbed.fabric import Fabric
+from testbed.ecmp import Ecmp
+from testbed.fabric import Fabric, TopologyError
 from testbed.pair_sets import PairSets
 from testbed.paths import Paths, PathSets
 
-__all__ = ["FlockModel", "build_model", "flow_table"]
+__all__ = ["FlockModel", "Loss", "build_model"]
 
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+MEMO_VALUES = 30_000_000
+"""Values of pairs are remembered where there are no more than this, 240 MB."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Loss on a bad and on a good path, in (0, 1): of flows whose path is known, and of others."""
+
+    known: tuple[float, float]
+    hidden: tuple[float, float]
+
 
 @dataclass(frozen=True)
 class FlockModel:
-    """Groups of flows over path sets over components.
+    """Groups of flows over components: links (directed or not), then switches.
 
-    Group g's paths are ``group_ptr[g]:group_ptr[g + 1]``; path p consists of the components
-    ``components[path_ptr[p]:path_ptr[p + 1]]``; component c occurs in the groups
-    ``groups[component_ptr[c]:component_ptr[c + 1]]``. ``table[table_ptr[g] + b]`` is group g's
-    log-likelihood with b bad paths, relative to none. ``prior`` float64[n_components] is the
-    log-odds of a component's failure.
+    Attributes:
+        listed, pairs: The groups, in the state of no failure.
+        prior: Log-odds of each component's failure, float64[n_components].
+        n_links: How many components are links; the others are switches.
+        ends: The components of each link's two switches, int32[n_links, 2]; of no rows where
+            switches are no components.
+        undirected: A link stands for both its directions.
     """
 
-    group_ptr: LongArray
-    path_ptr: LongArray
-    components: IntArray
-    component_ptr: LongArray
-    groups: IntArray
-    table_ptr: LongArray
-    table: FloatArray
+    listed: Listed
+    pairs: Pairs
     prior: FloatArray
+    n_links: int
+    ends: IntArray
+    undirected: bool = False
 
     @property
     def n_components(self) -> int:
@@ -56,67 +72,41 @@ class FlockModel:
 
     @property
     def n_groups(self) -> int:
-        return len(self.group_ptr) - 1
+        return len(self.listed.bad) + len(self.pairs.bad)
 
     @classmethod
     def of(
         cls,
-        group_ptr: LongArray,
-        path_ptr: LongArray,
-        components: IntArray,
-        table_ptr: LongArray,
-        table: FloatArray,
+        sets: PathSets,
+        path_set: LongArray,
+        sent: LongArray,
+        lost: LongArray,
+        loss: Loss,
         prior: FloatArray,
     ) -> FlockModel:
-        """Complete the model with the groups of each component."""
-        path_group = np.repeat(np.arange(len(group_ptr) - 1), np.diff(group_ptr))
-        entry_group = np.repeat(path_group, np.diff(path_ptr))
-        n_groups = max(len(group_ptr) - 1, 1)
-        pair = np.unique(components.astype(np.int64) * n_groups + entry_group)
-        per_component = np.bincount(pair // n_groups, minlength=len(prior))
-        component_ptr = np.concatenate(([0], np.cumsum(per_component))).astype(np.int64)
-        return cls(
-            group_ptr,
-            path_ptr,
-            components,
-            component_ptr,
-            (pair % n_groups).astype(np.int32),
-            table_ptr,
-            table,
-            prior,
-        )
+        """A model over any components: ``sets`` are paths of components, each once in a path.
 
+        ``path_set``, ``sent`` and ``lost`` are int64[F], one of each flow.
+        """
+        values = _flow_values(path_set, sets.width, sent, lost, loss)
+        listed = _listed(sets.ptr, sets.paths.ptr, sets.paths.links, values, len(prior))
+        ends = np.zeros((0, 2), np.int32)
+        return cls(listed, _no_pairs(len(prior)), prior, len(prior), ends)
 
-def flow_table(
-    group: LongArray,
-    width: LongArray,
-    sent: LongArray,
-    lost: LongArray,
-    p_bad: FloatArray,
-    p_good: FloatArray,
-) -> tuple[LongArray, FloatArray]:
-    """The log-likelihood table of each group: ``table_ptr`` int64[G + 1] and ``table``.
+    def indistinguishable(self) -> IntArray:
+        """The class of each link: int32[n_links].
 
-    Args:
-        group: The group of each flow, int64[F].
-        width: The number of possible paths of each group, int64[G].
-        sent, lost: Packets of each flow, int64[F].
-        p_bad, p_good: Loss on a bad and on a good path, in (0, 1), of each group, float64[G].
-    """
-    table_ptr = np.concatenate(([0], np.cumsum(width + 1))).astype(np.int64)
-    table = np.zeros(int(table_ptr[-1]))
-    # Equal flows of a group are counted, not repeated. All of a group share p_bad and p_good.
-    distinct, times = np.unique(np.stack((group, sent, lost), axis=1), axis=0, return_counts=True)
-    group, sent, lost = distinct.T
-    per_lost, per_arrived = np.log(p_bad / p_good), np.log1p(-p_bad) - np.log1p(-p_good)
-    score = lost * per_lost[group] + (sent - lost) * per_arrived[group]
-    for bad in range(1, int(width.max(initial=0)) + 1):
-        at = np.flatnonzero(width[group] >= bad)
-        share = bad / width[group[at]]
-        with np.errstate(divide="ignore"):
-            value = np.logaddexp(np.log1p(-share), np.log(share) + score[at])
-        np.add.at(table, table_ptr[group[at]] + bad, times[at] * value)
-    return table_ptr, table
+        Two links are alike when in every group equally many paths use the one and the other: then
+        no loss whatever could tell them apart. (Flipping them is compared on random likelihoods.)
+        """
+        failed = np.zeros(self.n_components, np.bool_)
+        sums = []
+        for seed in (1, 2, 3):
+            listed = self.listed._replace(values=self.listed.values._replace(seed=seed))
+            pairs = self.pairs._replace(values=self.pairs.values._replace(seed=seed))
+            sums.append(accumulate(listed, pairs, failed)[: self.n_links])
+        _, number = np.unique(np.stack(sums), axis=1, return_inverse=True)
+        return number.reshape(-1).astype(np.int32)
 
 
 def build_model(
@@ -124,64 +114,459 @@ def build_model(
     flows: Flows | None,
     probes: Probes | None,
     *,
-    passive_loss: tuple[float, float],
-    probe_loss: tuple[float, float],
+    loss: Loss,
     link_prior: float,
     device_prior: float,
     undirected: bool,
+    listed: bool = False,
 ) -> FlockModel:
-    """The model of passive flows and probes together.
+    """The model of passive flows and probes together; a probe's path is known.
 
-    Components are the directed links (or, ``undirected``, the links), then the switches. A
-    passive flow has its path set; a probe's is its one path. ``passive_loss`` and
-    ``probe_loss`` are the pairs (p_bad, p_good) of either kind.
+    With ``listed`` the paths of pairs of ToRs are listed too, as some searches need it.
+
+    Raises:
+        ValueError: A flow is between ToRs that no path joins.
     """
     shift = 1 if undirected else 0
     n_links = topology.n_links >> shift
-    parts: list[PathSets] = []
-    groups: list[LongArray] = []
-    columns: list[tuple[LongArray, LongArray]] = []
-    loss: list[npt.NDArray[np.float64]] = []
-    n_groups = 0
-    if flows is not None:
-        listed = flows.sets.expanded() if isinstance(flows.sets, PairSets) else flows.sets
-        on_fabric = listed.n_entries > 0
-        used = np.flatnonzero((flows.sent > 0) & on_fabric[flows.path_set])
-        distinct, group = np.unique(flows.path_set[used], return_inverse=True)
-        parts.append(listed.take(distinct))
-        groups.append(group)
-        columns.append((flows.sent[used], flows.lost[used]))
-        n_groups = len(distinct)
-        loss.append(np.tile(passive_loss, (n_groups, 1)))
-    if probes is not None:
-        usable = np.flatnonzero((probes.sent > 0) & (probes.paths.length > 0))
-        rows = probes.paths.take(usable).padded()
-        distinct, group = np.unique(rows, axis=0, return_inverse=True)
-        parts.append(PathSets.known(Paths.from_padded(distinct)))
-        loss.append(np.tile(probe_loss, (len(distinct), 1)))
-        groups.append(n_groups + group.reshape(-1))
-        columns.append((probes.sent[usable], probes.lost[usable]))
-    sets = PathSets.join(parts)
-    components, path_ptr = _components(sets.paths, topology, n_links, shift)
-    p_bad, p_good = np.concatenate([np.zeros((0, 2)), *loss]).T
-    sent, lost = _join([c[0] for c in columns]), _join([c[1] for c in columns])
-    table_ptr, table = flow_table(_join(groups), sets.width, sent, lost, p_bad, p_good)
     prior = np.concatenate(
         (np.full(n_links, link_prior), np.full(topology.n_switches, device_prior))
     )
-    return FlockModel.of(sets.ptr, path_ptr, components, table_ptr, table, prior)
+    ecmp = None if listed else _ecmp(flows)
+    if flows is not None and isinstance(flows.sets, PairSets) and ecmp is None:
+        flows = Flows(flows.sets.expanded(), flows.path_set, flows.sent, flows.lost)
+    sets, path_set, counts = _listed_flows(flows, probes)
+    group, first = _equal_sets(sets)
+    if len(first) < len(sets):
+        sets = sets.take(first)
+    path_ptr, components = _path_components(topology, sets.paths, shift, n_links)
+    values = _flow_values(group[path_set], sets.width, *counts, loss)
+    groups = _listed(sets.ptr, path_ptr, components, values, len(prior))
+    pairs = _no_pairs(len(prior))
+    if flows is not None and ecmp is not None:
+        pairs = _pairs(ecmp, flows, shift, n_links, loss)
+    up = np.arange(0, topology.n_links, 1 << shift)
+    ends = np.stack((topology.link_src[up], topology.link_dst[up]), axis=1) + n_links
+    return FlockModel(groups, pairs, prior, n_links, ends.astype(np.int32), undirected)
 
 
-def _components(
-    paths: Paths, topology: Fabric, n_links: int, shift: int
-) -> tuple[IntArray, LongArray]:
-    """Links and switches of every path, each once: the CSR arrays ``components``, ``path_ptr``."""
-    n = n_links + topology.n_switches
-    owner = paths.owner.astype(np.int64) * n
-    both = (n_links + topology.link_src[paths.links], n_links + topology.link_dst[paths.links])
-    pair = np.unique(np.concatenate([owner + c for c in (paths.links >> shift, *both)]))
-    path_ptr = np.searchsorted(pair // n, np.arange(len(paths) + 1)).astype(np.int64)
-    return (pair % n).astype(np.int32), path_ptr
+# ---- listed groups ---------------------------------------------------------------------------
+
+
+def _ecmp(flows: Flows | None) -> Ecmp | None:
+    """The climbs of the flows' fabric, if they are what `Pairs` is made for: one to each top."""
+    if flows is None or not isinstance(flows.sets, PairSets):
+        return None
+    try:
+        ecmp = Ecmp(flows.sets.fabric)
+    except TopologyError:  # a link skips a tier, or there are ToRs that no path joins
+        return None
+    return ecmp if ecmp.count.max(initial=0) <= 1 else None
+
+
+def _listed_flows(
+    flows: Flows | None, probes: Probes | None
+) -> tuple[PathSets, LongArray, tuple[LongArray, LongArray]]:
+    """The sets in use of flows and probes, and of each flow its set, packets sent and lost."""
+    sets: list[PathSets] = []
+    path_set: list[LongArray] = []
+    counts: list[tuple[LongArray, LongArray]] = []
+    if flows is not None:
+        nth = flows.path_set.astype(np.int64) - (len(flows.sets) - len(flows.listed))
+        some = (flows.sent > 0) & (nth >= 0)
+        some[some] = flows.listed.n_entries[nth[some]] > 0
+        flow = np.flatnonzero(some)
+        part, number = _used(flows.listed, nth[flow])
+        sets.append(part)
+        path_set.append(number)
+        counts.append((flows.sent[flow], flows.lost[flow]))
+    if probes is not None:
+        probe = np.flatnonzero((probes.sent > 0) & (probes.paths.length > 0))
+        path_set.append(np.arange(len(probe)) + sum(len(part) for part in sets))
+        sets.append(PathSets.known(probes.paths.take(probe)))
+        counts.append((probes.sent[probe], probes.lost[probe]))
+    sent, lost = (_join([column[i] for column in counts]) for i in (0, 1))
+    return sets[0] if len(sets) == 1 else PathSets.join(sets), _join(path_set), (sent, lost)
+
+
+def _used(sets: PathSets, path_set: LongArray) -> tuple[PathSets, LongArray]:
+    """The sets in use only, and the number of each flow's among them."""
+    used = np.zeros(len(sets), np.bool_)
+    used[path_set] = True
+    if used.all():
+        return sets, path_set
+    return sets.take(np.flatnonzero(used)), (np.cumsum(used) - 1)[path_set]
+
+
+def _listed(
+    group_ptr: LongArray,
+    path_ptr: LongArray,
+    components: IntArray,
+    values: FlowValues,
+    n_components: int,
+) -> Listed:
+    component_ptr, groups = _where(group_ptr, path_ptr, components, n_components)
+    return Listed(
+        group_ptr,
+        path_ptr,
+        components,
+        component_ptr,
+        groups,
+        values,
+        np.zeros(len(path_ptr) - 1, np.int32),
+        np.zeros(len(group_ptr) - 1, np.int32),
+    )
+
+
+@nb.njit(cache=True, nogil=True)
+def _hashes(part, parts, set_ptr, path_ptr, links, out):  # pragma: no cover - compiled
+    for s in range(part * len(out) // parts, (part + 1) * len(out) // parts):
+        x = np.uint64(0xCBF29CE484222325)
+        for p in range(set_ptr[s], set_ptr[s + 1]):
+            for e in range(path_ptr[p], path_ptr[p + 1]):
+                x = (x ^ np.uint64(links[e])) * np.uint64(0x9E3779B97F4A7C15)
+                x ^= x >> np.uint64(29)
+            x = (x ^ np.uint64(0xFFFFFFFF)) * np.uint64(0xBF58476D1CE4E5B9)
+        out[s] = x ^ (x >> np.uint64(32))
+
+
+@nb.njit(cache=True, nogil=True)
+def _same(a, b, set_ptr, path_ptr, links):  # pragma: no cover - compiled
+    if set_ptr[a + 1] - set_ptr[a] != set_ptr[b + 1] - set_ptr[b]:
+        return False
+    for i in range(set_ptr[a + 1] - set_ptr[a]):
+        p, q = set_ptr[a] + i, set_ptr[b] + i
+        if path_ptr[p + 1] - path_ptr[p] != path_ptr[q + 1] - path_ptr[q]:
+            return False
+        for j in range(path_ptr[p + 1] - path_ptr[p]):
+            if links[path_ptr[p] + j] != links[path_ptr[q] + j]:
+                return False
+    return True
+
+
+def _equal_sets(sets: PathSets) -> tuple[IntArray, IntArray]:
+    """The group of each set, equal sets being one, and the first set of each group."""
+    hashes = np.empty(len(sets), np.uint64)
+    in_parts(len(sets), _hashes, sets.ptr, sets.paths.ptr, sets.paths.links, hashes)
+    return _distinct(hashes, sets.ptr, sets.paths.ptr, sets.paths.links)
+
+
+@nb.njit(cache=True, nogil=True)
+def _distinct(hashes, set_ptr, path_ptr, links):  # pragma: no cover - compiled
+    n = len(set_ptr) - 1
+    size = 16
+    while size < 2 * n:
+        size *= 2
+    slots = np.full(size, -1, np.int32)
+    group, first = np.empty(n, np.int32), np.empty(n, np.int32)
+    n_groups = 0
+    for s in range(n):
+        at = np.int64(hashes[s] & np.uint64(size - 1))
+        while slots[at] >= 0:
+            other = first[slots[at]]
+            if hashes[other] == hashes[s] and _same(other, s, set_ptr, path_ptr, links):
+                break
+            at = (at + 1) & (size - 1)
+        if slots[at] < 0:
+            slots[at] = n_groups
+            first[n_groups] = s
+            n_groups += 1
+        group[s] = slots[at]
+    return group, first[:n_groups]
+
+
+@nb.njit(cache=True, nogil=True)
+def _collect(p, path_ptr, links, shift, src, dst, n_links, out):  # pragma: no cover - compiled
+    """Write path p's components, each once; returns how many there are."""
+    n = 0
+    for e in range(path_ptr[p], path_ptr[p + 1]):
+        link = links[e]
+        for c in (link >> shift, n_links + src[link], n_links + dst[link]):
+            for i in range(n):
+                if out[i] == c:
+                    break
+            else:
+                out[n] = c
+                n += 1
+    return n
+
+
+@nb.njit(cache=True, nogil=True)
+def _collect_part(
+    part, parts, path_ptr, links, shift, src, dst, n_links, count
+):  # pragma: no cover - compiled
+    """The components of a part of the paths, one after another, and the ``count`` of each path."""
+    n = len(path_ptr) - 1
+    first, last = part * n // parts, (part + 1) * n // parts
+    out = np.empty(3 * (path_ptr[last] - path_ptr[first]), np.int32)
+    at = 0
+    for p in range(first, last):
+        count[p] = _collect(p, path_ptr, links, shift, src, dst, n_links, out[at:])
+        at += count[p]
+    return out[:at]
+
+
+def _path_components(
+    topology: Fabric, paths: Paths, shift: int, n_links: int
+) -> tuple[LongArray, IntArray]:
+    """Links and switches of every path: the CSR arrays ``path_ptr`` and ``components``."""
+    count = np.zeros(len(paths), np.int64)
+    ends = topology.link_src, topology.link_dst
+    parts = in_parts(
+        len(paths), _collect_part, paths.ptr, paths.links, shift, *ends, n_links, count
+    )
+    return _pointers(count), np.concatenate(parts)
+
+
+@nb.njit(cache=True, nogil=True)
+def _where(outer_ptr, inner_ptr, components, n_components):  # pragma: no cover - compiled
+    """The groups (or lists) that each component occurs in, as CSR arrays."""
+    ptr = np.zeros(n_components + 1, np.int64)
+    last = np.full(n_components, -1, np.int32)
+    for g in range(len(outer_ptr) - 1):
+        for e in range(inner_ptr[outer_ptr[g]], inner_ptr[outer_ptr[g + 1]]):
+            if last[components[e]] != g:
+                last[components[e]] = g
+                ptr[components[e] + 1] += 1
+    ptr = np.cumsum(ptr)
+    groups = np.empty(ptr[n_components], np.int32)
+    free = ptr[:-1].copy()
+    last[:] = -1
+    for g in range(len(outer_ptr) - 1):
+        for e in range(inner_ptr[outer_ptr[g]], inner_ptr[outer_ptr[g + 1]]):
+            c = components[e]
+            if last[c] != g:
+                last[c] = g
+                groups[free[c]] = g
+                free[c] += 1
+    return ptr, groups
+
+
+# ---- flows -----------------------------------------------------------------------------------
+
+
+def _flow_values(
+    group: npt.NDArray[np.integer],
+    width: LongArray,
+    sent: LongArray,
+    lost: LongArray,
+    loss: Loss,
+    memo: bool = True,
+) -> FlowValues:
+    """The flows of each group with their scores; equal ones are counted, not repeated.
+
+    Args:
+        group: The group of each flow, int[F].
+        width: The number of possible paths of each group, int64[G].
+        sent, lost: Packets of each flow, int64[F].
+        memo: Remember values.
+    """
+    per_lost, per_arrived = (
+        np.array([f(*pair) for pair in (loss.known, loss.hidden)])
+        for f in (lambda bad, good: np.log(bad / good), _log_survival_ratio)
+    )
+    score, ptr = _scores(group, width, sent, lost, per_lost, per_arrived)
+    count = np.zeros(len(width), np.int64)
+    merged = in_parts(len(score), _merge, ptr, score, width, count)
+    score, times = (np.concatenate([part[i] for part in merged]) for i in (0, 1))
+    ptr = _pointers(count)
+    bent = np.where(score > 0, np.exp(-np.abs(score)), np.expm1(np.minimum(score, 0)))
+    several = width > 1 if memo else np.zeros(len(width), np.bool_)
+    size = np.where(several, width + 1, 0)
+    memo_ptr = np.where(several, np.cumsum(size) - size, -1)
+    return FlowValues(
+        ptr, score, bent, times, width.astype(np.int64), memo_ptr, np.full(size.sum(), np.nan), 0
+    )
+
+
+def _log_survival_ratio(bad: float, good: float) -> float:
+    return np.log1p(-bad) - np.log1p(-good)
+
+
+@nb.njit(cache=True, nogil=True)
+def _scores(group, width, sent, lost, per_lost, per_arrived):  # pragma: no cover - compiled
+    """The scores of all flows, sorted by group, and where each group's begin."""
+    ptr = np.zeros(len(width) + 1, np.int64)
+    for g in group:
+        ptr[g + 1] += 1
+    ptr = np.cumsum(ptr)
+    free = ptr[:-1].copy()
+    score = np.empty(len(group))
+    for f in range(len(group)):
+        g = group[f]
+        hidden = 1 if width[g] > 1 else 0
+        score[free[g]] = lost[f] * per_lost[hidden] + (sent[f] - lost[f]) * per_arrived[hidden]
+        free[g] += 1
+    return score, ptr
+
+
+@nb.njit(cache=True, nogil=True)
+def _merge(part, parts, ptr, score, width, count):  # pragma: no cover - compiled
+    """Equal flows of a group become one; with a known path all do, as their scores add up.
+
+    Of a part of the groups: the scores that are left and how often each occurs, one group after
+    another, and the ``count`` of each group.
+    """
+    n = len(width)
+    begin, end = part * n // parts, (part + 1) * n // parts
+    left = np.empty(ptr[end] - ptr[begin])
+    times = np.empty(len(left))
+    at = 0
+    for g in range(begin, end):
+        flows = score[ptr[g] : ptr[g + 1]]
+        start = at
+        if width[g] == 1 and len(flows):
+            left[at], times[at] = flows.sum(), 1.0
+            at += 1
+        else:
+            flows.sort()
+            for f in range(len(flows)):
+                if f > 0 and flows[f] == flows[f - 1]:
+                    times[at - 1] += 1.0
+                else:
+                    left[at], times[at] = flows[f], 1.0
+                    at += 1
+        count[g] = at - start
+    return left[:at], times[:at]
+
+
+# ---- pairs of ToRs ---------------------------------------------------------------------------
+
+
+def _pairs(ecmp: Ecmp, flows: Flows, shift: int, n_links: int, loss: Loss) -> Pairs:
+    """The groups of the flows whose sets are pairs of ToRs."""
+    topology = ecmp.fabric
+    n_components = n_links + topology.n_switches
+    assert isinstance(flows.sets, PairSets)
+    src, dst = flows.sets.src_tor, flows.sets.dst_tor
+    of_pair = (flows.sent > 0) & (flows.path_set < len(src))
+    of_pair[of_pair] = (src != dst)[flows.path_set[of_pair]]
+    flow = np.flatnonzero(of_pair)
+    cell = (src.astype(np.int64) * topology.n_tors + dst)[flows.path_set[flow]]
+    used = np.zeros(topology.n_tors**2, np.bool_)
+    used[cell] = True
+    group = (np.cumsum(used) - 1)[cell]
+    src, dst = np.divmod(np.flatnonzero(used), topology.n_tors)
+    turn = ecmp.turn[src, dst].astype(np.int64)
+    lists, climbs = _climbs(ecmp, shift, n_links)
+    up, down = (((turn - 1) * 2 + way) * topology.n_tors + tor for way, tor in ((0, src), (1, dst)))
+    n_lists = 2 * ecmp.top * topology.n_tors
+    both = np.concatenate((up, down))
+    order = np.argsort(both, kind="stable")
+    component_ptr, where = _where(
+        climbs["list_ptr"], climbs["climb_ptr"], climbs["components"], n_components
+    )
+    pairs = _no_pairs(n_components)._replace(
+        **climbs,
+        **lists,
+        component_ptr=component_ptr,
+        lists=where,
+        up=up.astype(np.int32),
+        down=down.astype(np.int32),
+        group_ptr=np.searchsorted(both[order], np.arange(n_lists + 1)).astype(np.int64),
+        groups=(order % max(len(up), 1)).astype(np.int32),
+        bad=np.zeros(len(up), np.int32),
+    )
+    width = _widths(pairs)
+    few = int((width + 1).sum()) <= MEMO_VALUES
+    values = _flow_values(group, width, flows.sent[flow], flows.lost[flow], loss, memo=few)
+    return pairs._replace(values=values)
+
+
+def _climbs(
+    ecmp: Ecmp, shift: int, n_links: int
+) -> tuple[dict[str, npt.NDArray], dict[str, npt.NDArray]]:
+    """The climbs to every tier, as the way up and as the way down; no two lead to one top.
+
+    List ``((tier - 1) * 2 + way) * n_tors + tor``. The top belongs to the way up.
+    """
+    fabric = ecmp.fabric
+    parts, lengths, tops = [], [], []
+    for tier in range(1, ecmp.top + 1):
+        low, high = ecmp.ptr[:, tier], ecmp.ptr[:, tier + 1]
+        row = np.concatenate([np.zeros(0, np.int64), *map(np.arange, low, high)])
+        links = ecmp.climbs.take(row).links.reshape(len(row), tier)
+        over = n_links + fabric.link_dst[links]
+        tor = n_links + ecmp.tor[row][:, None]
+        parts.append(np.concatenate((links >> shift, tor, over), axis=1))
+        parts.append(np.concatenate(((links ^ 1) >> shift, tor, over[:, :-1]), axis=1))
+        nth = np.cumsum(fabric.tier == tier) - 1
+        tops += [nth[ecmp.end[row]]] * 2
+        lengths += [high - low] * 2
+    length = np.concatenate([np.zeros(0, np.int64), *lengths])
+    top = np.concatenate([np.zeros(0, np.int64), *tops])
+    size = np.concatenate([np.full(len(part), part.shape[1]) for part in parts])
+    list_ptr, climb_ptr = (
+        np.concatenate(([0], np.cumsum(n))).astype(np.int64) for n in (length, size)
+    )
+    first, last = np.zeros(len(length), np.int64), np.full(len(length), -1)
+    some = length > 0
+    first[some] = top[list_ptr[:-1][some]] // 64
+    last[some] = top[list_ptr[1:][some] - 1] // 64
+    word_ptr = _pointers(last - first + 1)
+    of_list = np.repeat(np.arange(len(length)), length)
+    word = word_ptr[of_list] + top // 64 - first[of_list]
+    climb_at = np.full((int(word_ptr[-1]), 64), -1, np.int32)
+    climb_at[word, top % 64] = np.arange(len(top))
+    good = np.zeros(len(climb_at), np.uint64)
+    np.bitwise_or.at(good, word, np.uint64(1) << (top % 64).astype(np.uint64))
+    climbs = {
+        "list_ptr": list_ptr,
+        "climb_ptr": climb_ptr,
+        "components": np.concatenate([part.reshape(-1) for part in parts]).astype(np.int32),
+        "top": top.astype(np.int32),
+        "failures": np.zeros(len(top), np.int32),
+    }
+    words = {
+        "word_ptr": word_ptr,
+        "first_word": first.astype(np.int32),
+        "climb_at": climb_at,
+        "good": good,
+        "single": np.zeros_like(good),
+    }
+    return words, climbs
+
+
+@nb.njit(cache=True, nogil=True)
+def _widths(pairs):  # pragma: no cover - compiled
+    """The number of possible paths of each pair."""
+    width = np.empty(len(pairs.up), np.int64)
+    for g in range(len(width)):
+        width[g] = shared_tops(pairs, pairs.up[g], pairs.down[g])
+    return width
+
+
+def _no_pairs(n_components: int) -> Pairs:
+    nothing, none = np.zeros(0, np.int32), np.zeros(1, np.int64)
+    bits = np.zeros(0, np.uint64)
+    values = FlowValues(
+        none, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64),
+        np.zeros(0), 0,
+    )  # fmt: skip
+    return Pairs(
+        list_ptr=none,
+        climb_ptr=none,
+        components=nothing,
+        word_ptr=none,
+        first_word=nothing,
+        climb_at=np.zeros((0, 64), np.int32),
+        top=nothing,
+        component_ptr=np.zeros(n_components + 1, np.int64),
+        lists=nothing,
+        up=nothing,
+        down=nothing,
+        group_ptr=none,
+        groups=nothing,
+        values=values,
+        failures=nothing,
+        good=bits,
+        single=bits,
+        bad=nothing,
+    )
+
+
+def _pointers(length: LongArray) -> LongArray:
+    return np.concatenate(([0], np.cumsum(length))).astype(np.int64)
 
 
 def _join(parts: list[LongArray]) -> LongArray:

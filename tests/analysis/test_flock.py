@@ -7,32 +7,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.flock import Flock, Search
-from analysis.flock_model import FlockModel, flow_table
+from analysis.flock import Flock
+from analysis.flock_model import FlockModel, Loss, build_model
+from analysis.flock_search import Search, plain_greedy
 from analysis.metrics import score
-from analysis.telemetry import Probes, Telemetry
-from testbed.topology import FatTree, Paths
+from analysis.telemetry import Flows, MissingTelemetry, Probes, Telemetry
+from testbed.ecmp import Ecmp
+from testbed.fabric import clos, leaf_spine
+from testbed.pair_sets import PairSets
+from testbed.paths import Paths, PathSets
+from testbed.topology import FatTree
 
 
-def model_of(path_sets, sent, lost, n_components, p_bad, p_good, prior):
-    """One group a flow; ``path_sets[f]`` are the flow's possible paths, lists of components."""
-    width = np.array([len(paths) for paths in path_sets], np.int64)
-    flat = [path for paths in path_sets for path in paths]
-    n = len(path_sets)
-    table_ptr, table = flow_table(
-        np.arange(n),
-        width,
+def path_sets(rows):
+    """``rows[s]`` are the paths of set s, each a list of components."""
+    flat = [path for paths in rows for path in paths]
+    ptr, path_ptr = (
+        np.concatenate(([0], np.cumsum([len(row) for row in part]))).astype(np.int64)
+        for part in (rows, flat)
+    )
+    return PathSets(ptr, Paths(path_ptr, np.concatenate(flat).astype(np.int32)))
+
+
+def model_of(rows, sent, lost, n_components, p_bad, p_good, prior):
+    """One group a flow; ``rows[f]`` are the flow's possible paths, lists of components."""
+    return FlockModel.of(
+        path_sets(rows),
+        np.arange(len(rows)),
         np.array(sent, np.int64),
         np.array(lost, np.int64),
-        np.full(n, p_bad),
-        np.full(n, p_good),
-    )
-    return FlockModel.of(
-        np.concatenate(([0], np.cumsum(width))),
-        np.concatenate(([0], np.cumsum([len(p) for p in flat]))).astype(np.int64),
-        np.concatenate(flat).astype(np.int32),
-        table_ptr,
-        table,
+        Loss(known=(p_bad, p_good), hidden=(p_bad, p_good)),
         np.full(n_components, prior),
     )
 
@@ -64,7 +68,7 @@ FIVE_LOST = [10, 9, 11, 0, 1]
 
 def test_five_links_five_flows():
     model = model_of(FIVE_PATHS, FIVE_SENT, FIVE_LOST, 5, 0.01, 2e-4, -3.0)
-    best = Search(model).run(np.ones(5, np.bool_), refine=True, devices=False)
+    best = Search(model).run(refine=True, devices=False)
     assert np.flatnonzero(best).tolist() == [2]
 
 
@@ -120,7 +124,7 @@ def test_refinement_is_between_greedy_and_exhaustive(seed):
     greedy = Search(model_of(path_sets, sent, lost, n, *parameters))
     greedy.greedy(everything)
     refined = Search(model_of(path_sets, sent, lost, n, *parameters))
-    refined.run(everything, refine=True, devices=True)
+    refined.run(refine=True, devices=True)
     best = max(
         equation_1(path_sets, sent, lost, chosen, *parameters)
         for size in range(n + 1)
@@ -215,3 +219,229 @@ def test_parameters_are_checked():
         Flock(p_bad=1e-4, p_good=1e-3)
     with pytest.raises(ValueError, match="inputs"):
         Flock(inputs="all")  # type: ignore[arg-type]
+
+
+# ---- the same answers ------------------------------------------------------------------------
+
+
+def test_greedy_with_and_without_jle_on_1000_cases():
+    for seed in range(1000):
+        n, rows, sent, lost = random_case(seed)
+        model = model_of(rows, sent, lost, n, 0.02, 3e-4, -2.0)
+        search = Search(model)
+        search.greedy(np.ones(n, np.bool_))
+        failed, value = plain_greedy(model)
+        assert failed.tolist() == search.failed.tolist(), seed
+        assert value == pytest.approx(search.posterior(), abs=1e-6), seed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_greedy_is_exhaustive_search_where_theorem_2_holds(seed):
+    """Known paths, many packets, 1/2-skewed traffic and so one failure: greedy finds it, and none
+    of the 4096 hypotheses is better."""
+    rng = np.random.default_rng(seed)
+    fabric = leaf_spine(3, 2)
+    src, dst = (a[a != b].astype(np.int32) for a, b in permuted(np.indices((3, 3)).reshape(2, -1)))
+    sets = fabric.path_sets(src, dst)
+    loss = rng.uniform(0, 1e-4, fabric.n_links)
+    truth = rng.choice(fabric.n_links, 1)
+    loss[truth] = 0.02
+    paths = [sets.paths[p].tolist() for p in range(len(sets.paths))]
+    sent = np.full(len(paths), 20_000)
+    lost = rng.binomial(sent, [1 - np.prod(1 - loss[path]) for path in paths])
+    model = model_of([[path] for path in paths], sent, lost, fabric.n_links, 0.01, 3e-4, -5.0)
+    greedy, every = Search(model), Search(model)
+    greedy.greedy(np.ones(fabric.n_links, np.bool_))
+    assert np.flatnonzero(greedy.failed).tolist() == sorted(truth)
+    best = 0.0
+    for step in range(1, 1 << fabric.n_links):  # every hypothesis once, by a Gray code
+        every.flip((step & -step).bit_length() - 1)
+        best = max(best, every.posterior())
+    assert greedy.posterior() == pytest.approx(best, abs=1e-6)
+
+
+def permuted(columns):
+    first, second = columns
+    return (first, second), (second, first)
+
+
+# ---- pairs of ToRs ---------------------------------------------------------------------------
+
+NONE = PathSets(np.zeros(1, np.int64), Paths(np.zeros(1, np.int64), np.zeros(0, np.int32)))
+LOSS = Loss(known=(0.003, 2e-4), hidden=(0.05, 1e-5))
+FABRICS = {
+    "fat-tree": FatTree(4),
+    "leaf-spine": leaf_spine(5, 3),
+    "one spine": leaf_spine(4, 1),
+    "70 tops a plane": clos(3, 2, 2, 140),
+    "irregular": FatTree(6).without([0, 9, 60]),
+    "several climbs to a top": clos(2, 2, 2, 2, wiring="complete"),
+}
+
+
+def pair_flows(fabric, seed, n=80):
+    rng = np.random.default_rng(seed)
+    src, dst = (rng.integers(0, fabric.n_tors, n).astype(np.int32) for _ in range(2))
+    sent = rng.integers(1, 200, 3 * n)
+    lost = rng.binomial(sent, rng.choice([0, 0, 0.01, 0.3], 3 * n))
+    path_set = rng.integers(0, n, 3 * n).astype(np.int32)
+    return Flows(PairSets(fabric, src, dst, NONE), path_set, sent, lost)
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize("fabric", list(FABRICS.values()), ids=list(FABRICS))
+def test_pairs_are_their_listed_paths(fabric, undirected):
+    rng = np.random.default_rng(1)
+    for seed in range(4):
+        flows = pair_flows(fabric, seed)
+        make = {
+            "probes": None,
+            "loss": LOSS,
+            "link_prior": -2.0,
+            "device_prior": -5.0,
+            "undirected": undirected,
+        }
+        models = [build_model(fabric, flows, **make, listed=listed) for listed in (False, True)]
+        assert len(models[1].pairs.bad) == 0
+        pairs, listed = (Search(model) for model in models)
+        tolerance = 1e-9 * max(1.0, float(np.abs(listed.posterior_gain()).max()))
+        for _ in range(25):
+            gain = listed.posterior_gain()
+            assert pairs.posterior_gain() == pytest.approx(gain, abs=tolerance)
+            component = int(rng.integers(0, len(gain)))
+            pairs.flip(component)
+            listed.flip(component)
+        assert pairs.posterior() == pytest.approx(listed.posterior(), abs=100 * tolerance)
+        classes = np.stack([model.indistinguishable() for model in models])
+        assert len(np.unique(classes, axis=1).T) == classes[0].max() + 1 == classes[1].max() + 1
+
+
+def test_pairs_without_a_path_are_refused():
+    fabric = leaf_spine(2, 1).without([0])
+    one = np.array([5])
+    src, dst = np.array([0], np.int32), np.array([1], np.int32)
+    flows = Flows(PairSets(fabric, src, dst, NONE), np.zeros(1, np.int32), one, one)
+    with pytest.raises(ValueError, match="no path"):
+        Flock().localize(Telemetry(fabric, "tor", flows=flows))
+
+
+# ---- what the telemetry cannot tell apart ----------------------------------------------------
+
+
+def all_pairs(fabric, sent=100):
+    src, dst = (a.ravel().astype(np.int32) for a in np.indices((fabric.n_tors, fabric.n_tors)))
+    counts = np.full(len(src), sent, np.int64)
+    path_set = np.arange(len(src), dtype=np.int32)
+    return Flows(PairSets(fabric, src, dst, NONE), path_set, counts, np.zeros_like(counts))
+
+
+def test_equivalence_classes_of_a_fat_tree():
+    """Passive flows alone: the uplinks of a ToR are alike, those of a pod's aggregation layer, and
+    the same downwards (section 7.6); leaving links out tells them apart."""
+    topology = FatTree(8)
+    flows = all_pairs(topology)
+    result = Flock().localize(Telemetry(topology, "tor+core", flows=flows))
+    assert result.equivalent is not None
+    classes = result.equivalent
+    assert len(np.unique(classes)) == 2 * topology.n_tors + 2 * topology.n_pods
+    assert len({int(classes[topology.link(f"tor0_0->agg0_{i}")]) for i in range(4)}) == 1
+    assert classes[topology.link("tor0_0->agg0_0")] != classes[topology.link("agg0_0->tor0_0")]
+    cut = topology.without([0, 40, 81, 150, 201])
+    irregular = Flock().localize(Telemetry(cut, "tor+core", flows=all_pairs(cut)))
+    assert irregular.equivalent is not None
+    assert len(np.unique(irregular.equivalent)) > 2 * len(np.unique(classes))
+
+
+def test_asymmetry_finds_a_link_from_passive_flows_alone():
+    rng = np.random.default_rng(4)
+    topology = FatTree(6)
+    cut = topology.without([0, 20, 70])
+    link = cut.link("tor2_0->agg2_1")
+    src, dst = (rng.integers(0, cut.n_tors, 8000).astype(np.int32) for _ in range(2))
+    apart = src != dst
+    src, dst = src[apart], dst[apart]
+    sets = cut.path_sets(src, dst)
+    path = sets.ptr[:-1] + rng.integers(0, sets.width)
+    crosses = np.array([link in sets.paths[p] for p in path])
+    sent = np.full(len(src), 200)
+    lost = rng.binomial(sent, np.where(crosses, 0.05, 1e-5))
+    nth = np.arange(len(src), dtype=np.int32)
+    flows = Flows(PairSets(cut, src, dst, NONE), nth, sent, lost)
+    result = Flock().localize(Telemetry(cut, "tor+core", flows=flows))
+    assert result.equivalent is not None
+    assert result.flagged.tolist() == [link]
+    assert (result.equivalent == result.equivalent[link]).sum() == 1
+
+
+def test_probes_alone_do_not_tell_the_directions_apart(synthetic):
+    world = synthetic.make_world(k=4, seed=1, flows=10)
+    result = Flock(inputs="probes").localize(world.telemetry)
+    assert result.equivalent is not None
+    assert (result.equivalent[::2] == result.equivalent[1::2]).all()
+
+
+# ---- devices and latency ---------------------------------------------------------------------
+
+
+def test_device_is_named():
+    topology = FatTree(8)
+    switch = topology.switch("agg2_1")
+    flows = all_pairs(topology)
+    sets = topology.path_sets(*(a.astype(np.int32) for a in np.divmod(np.arange(1024), 32)))
+    through = np.zeros(topology.n_links, np.bool_)
+    through[topology.links_of(switch)] = True
+    rng = np.random.default_rng(3)
+    path = sets.ptr[:-1] + rng.integers(0, sets.width)
+    known = PathSets.known(sets.paths.take(path))
+    crosses = np.array([through[known.paths[p]].any() for p in range(1024)])
+    lost = rng.binomial(5000, np.where(crosses, 0.02, 1e-5))
+    nth = np.arange(1024, dtype=np.int32)
+    flows = Flows(known, nth, np.full(1024, 5000, np.int64), lost)
+    result = Flock().localize(Telemetry(topology, "tor+core", flows=flows))
+    assert result.devices.tolist() == [switch]
+    assert result.flagged.tolist() == topology.links_of(switch).tolist()
+
+
+def test_latency_is_found_by_slow_flows():
+    """A link that flaps delays some of the flows over it and loses none (section 7.5)."""
+    rng = np.random.default_rng(5)
+    fabric = leaf_spine(6, 2)
+    link = fabric.link("leaf3->spine1")
+    src = rng.integers(0, 6, 4000).astype(np.int32)
+    dst = ((src + rng.integers(1, 6, 4000)) % 6).astype(np.int32)
+    sets = fabric.path_sets(src, dst)
+    paths = sets.paths.take(sets.ptr[:-1] + rng.integers(0, sets.width))
+    crosses = (paths.padded() == link).any(axis=1)
+    rtt = rng.exponential(0.5, 4000) + np.where(crosses & (rng.random(4000) < 0.2), 200.0, 0.0)
+    none, nth = np.zeros(4000, np.int64), np.arange(4000, dtype=np.int32)
+    flows = Flows(PathSets.known(paths), nth, none + 100, none, rtt)
+    telemetry = Telemetry(fabric, "tor", flows=flows)
+    method = Flock(p_bad=0.1, p_good=0.01, inputs="flows", slow_ms=10.0)
+    assert method.localize(telemetry).flagged.tolist() == [link]
+    assert len(Flock(inputs="flows").localize(telemetry).flagged) == 0
+    without = Telemetry(fabric, "tor", flows=Flows(PathSets.known(paths), nth, none + 100, none))
+    with pytest.raises(MissingTelemetry, match="rtt_ms"):
+        method.localize(without)
+
+
+def test_many_failures_stay_fast_and_small():
+    """A tenth of the links of a K=16 fat-tree: no array of devices times links, no Python loop."""
+    rng = np.random.default_rng(6)
+    topology = FatTree(16)
+    loss = np.zeros(topology.n_links)
+    truth = np.sort(rng.choice(topology.n_links, topology.n_links // 10, replace=False))
+    loss[truth] = 0.05
+    src = rng.integers(0, topology.n_tors, 60_000).astype(np.int32)
+    dst = ((src + rng.integers(1, topology.n_tors, 60_000)) % topology.n_tors).astype(np.int32)
+    paths = Ecmp(topology).draw(src, dst, rng)
+    survive = np.exp(np.add.reduceat(np.log1p(-loss)[paths.links], paths.ptr[:-1]))
+    sent = np.full(len(src), 200, np.int64)
+    flows = Flows(
+        PathSets.known(paths),
+        np.arange(len(src), dtype=np.int32),
+        sent,
+        rng.binomial(sent, 1 - survive),
+    )
+    result = Flock(p_bad=0.02).localize(Telemetry(topology, "tor+core", flows=flows))
+    verdict = score(result.flagged, truth, topology)["directed"]
+    assert verdict.precision > 0.97 and verdict.recall > 0.97

@@ -1,0 +1,236 @@
+"""Flock's search for the most likely hypothesis, with every neighbour's gain kept up to date."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from analysis.flock_likelihood import accumulate, flip, gain_of, step
+from analysis.flock_model import FlockModel
+
+__all__ = ["BETTER", "Search", "plain_greedy"]
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+BETTER = 1e-6
+"""Nats by which a hypothesis must be better: less is rounding."""
+
+
+class Search:
+    """A hypothesis over a model's components, none failed at first.
+
+    Attributes:
+        failed: The hypothesis, bool[n_components].
+        state: What the compiled functions work on.
+    """
+
+    def __init__(self, model: FlockModel) -> None:
+        self.model = model
+        n = model.n_components
+        listed, pairs = model.listed, model.pairs
+        self.failed = np.zeros(n, np.bool_)
+        self._delta = accumulate(listed, pairs, self.failed)
+        self._posterior = np.zeros(1)
+        self.state = (
+            listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
+            pairs._replace(
+                failures=pairs.failures.copy(),
+                good=pairs.good.copy(),
+                single=pairs.single.copy(),
+                bad=pairs.bad.copy(),
+            ),
+            self.failed,
+            self._delta,
+            np.zeros(n, np.int32),
+            model.prior,
+            self._posterior,
+        )
+
+    def posterior_gain(self) -> FloatArray:
+        """What flipping each component adds to the log posterior: float64[n_components]."""
+        return self._delta + np.where(self.failed, -1.0, 1.0) * self.model.prior
+
+    def posterior(self) -> float:
+        """Log posterior relative to the hypothesis that nothing failed."""
+        return float(self._posterior[0])
+
+    def flip(self, component: int) -> None:
+        _flip(component, *self.state)
+
+    def move_to(self, hypothesis: BoolArray) -> None:
+        for component in np.flatnonzero(self.failed != hypothesis):
+            self.flip(int(component))
+
+    def greedy(self, allowed: BoolArray, *, remove: bool = False) -> None:
+        """Flip the component that gains most until none gains; only add, unless ``remove``.
+
+        Of components that gain the same, but for rounding, the first is taken.
+        """
+        _greedy(allowed, remove, *self.state)
+
+    def run(self, *, refine: bool, devices: bool) -> BoolArray:
+        """The best hypothesis found: bool[n_components]."""
+        is_link = np.arange(len(self.failed)) < self.model.n_links
+        everything = is_link | devices
+        if not refine:
+            self.greedy(everything)
+            return self.failed.copy()
+        starts = [is_link, everything] if devices and not is_link.all() else [everything]
+        best, value = self.failed.copy(), 0.0
+        for start in starts:
+            self.move_to(np.zeros_like(self.failed))
+            self.greedy(start)
+            self.greedy(everything, remove=True)
+            _refine(everything, is_link, self.model.ends, *self.state)
+            if self.posterior() > value + BETTER:
+                best, value = self.failed.copy(), self.posterior()
+        self.move_to(best)
+        return best
+
+    def evidence(self) -> FloatArray:
+        """Nats in favour of each component's failure, given the rest of the hypothesis."""
+        return np.where(self.failed, -self.posterior_gain(), self.posterior_gain())
+
+
+def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
+    """Greedy search without JLE: each neighbour's likelihood anew, from the groups it meets.
+
+    For comparison (section 3.3); of listed groups only. Returns the hypothesis, bool[n_components],
+    and its log posterior.
+    """
+    if len(model.pairs.bad):
+        raise ValueError("plain greedy search is for listed path sets")
+    listed = model.listed._replace(
+        failures=model.listed.failures.copy(), bad=model.listed.bad.copy()
+    )
+    failed = np.zeros(model.n_components, np.bool_)
+    return failed, _plain_greedy(listed, failed, model.prior)
+
+
+# Compiled core; every function takes the state of a search as its last arguments.
+
+
+@nb.njit(cache=True, nogil=True)
+def _flip(
+    component, listed, pairs, failed, delta, scratch, prior, posterior
+):  # pragma: no cover - compiled
+    change = prior[component]
+    posterior[0] += delta[component] + (-change if failed[component] else change)
+    flip(component, listed, pairs, failed, delta, scratch)
+
+
+@nb.njit(cache=True, nogil=True)
+def _first_best(gain):  # pragma: no cover - compiled
+    """The first component whose gain is the greatest but for rounding, -1 if none gains."""
+    most = 0.0
+    for c in range(len(gain)):
+        most = max(most, gain[c])
+    if most <= BETTER:
+        return -1
+    least = max(most - 1e-9 * most, BETTER)
+    for c in range(len(gain)):
+        if gain[c] >= least:
+            return c
+    return -1
+
+
+@nb.njit(cache=True, nogil=True)
+def _gains(allowed, remove, failed, delta, prior, gain):  # pragma: no cover - compiled
+    """What each allowed flip adds to the log posterior."""
+    for c in range(len(gain)):
+        if not allowed[c] or (failed[c] and not remove):
+            gain[c] = -np.inf
+        elif failed[c]:
+            gain[c] = delta[c] - prior[c]
+        else:
+            gain[c] = delta[c] + prior[c]
+
+
+@nb.njit(cache=True, nogil=True)
+def _greedy(
+    allowed, remove, listed, pairs, failed, delta, scratch, prior, posterior
+):  # pragma: no cover - compiled
+    gain = np.empty(len(failed))
+    while True:
+        _gains(allowed, remove, failed, delta, prior, gain)
+        pick = _first_best(gain)
+        if pick < 0:
+            return
+        _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
+
+
+@nb.njit(cache=True, nogil=True)
+def _attempt(
+    component, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
+):  # pragma: no cover - compiled
+    """Flip a component for good, let the rest settle, and go back if that is no better."""
+    before = posterior[0]
+    trail = [component]
+    _flip(component, listed, pairs, failed, delta, scratch, prior, posterior)
+    while True:
+        _gains(allowed, True, failed, delta, prior, gain)
+        gain[component] = -np.inf
+        pick = _first_best(gain)
+        if pick < 0:
+            break
+        trail.append(pick)
+        _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
+    if posterior[0] > before + BETTER:
+        return True
+    for i in range(len(trail) - 1, -1, -1):
+        _flip(trail[i], listed, pairs, failed, delta, scratch, prior, posterior)
+    posterior[0] = before
+    return False
+
+
+@nb.njit(cache=True, nogil=True)
+def _refine(
+    allowed, is_link, ends, listed, pairs, failed, delta, scratch, prior, posterior
+):  # pragma: no cover - compiled
+    n = len(failed)
+    gain = np.empty(n)
+    saved = np.zeros(n)
+    for _ in range(4):
+        improved = False
+        # Devices first: theirs are the mistakes that hide others.
+        for component in range(n - 1, -1, -1):
+            if failed[component] and _attempt(
+                component, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
+            ):
+                improved = True
+        # A link adds nothing beside a failed device of its own, so its prior is saved.
+        saved[:] = 0.0
+        for link in range(len(ends)):
+            if failed[link]:
+                saved[ends[link, 0]] -= prior[link]
+                saved[ends[link, 1]] -= prior[link]
+        for device in range(n):
+            if (
+                saved[device] > 0
+                and allowed[device]
+                and not is_link[device]
+                and not failed[device]
+                and delta[device] + prior[device] + saved[device] > 0
+                and _attempt(
+                    device, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
+                )
+            ):
+                improved = True
+        if not improved:
+            return
+
+
+@nb.njit(cache=True, nogil=True)
+def _plain_greedy(listed, failed, prior):  # pragma: no cover - compiled
+    gain = np.empty(len(failed))
+    value = 0.0
+    while True:
+        for c in range(len(failed)):
+            gain[c] = -np.inf if failed[c] else gain_of(c, listed, failed) + prior[c]
+        pick = _first_best(gain)
+        if pick < 0:
+            return value
+        value += gain[pick]
+        step(pick, listed, failed)
