@@ -16,8 +16,6 @@ from rich.table import Table
 from rich.text import Text
 from scipy.stats import bootstrap
 
-from testbed.paths import Paths
-
 __all__ = [
     "COLUMNS",
     "Interval",
@@ -145,6 +143,8 @@ def plot(rows: Rows, title: str, path: Path) -> None:
     figure.suptitle(title, fontsize=11)
     _plot_f1(left, rows, names)
     _plot_curves(right, rows, names)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
 
 
@@ -174,7 +174,7 @@ def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
         if not found:
             continue
         mean = np.mean([precision_at(f) for f in found], axis=0)
-        axes.plot(RECALLS, mean, color=_colour(at), lw=1.6, label=label(rows, name))
+        axes.plot(RECALLS, mean, color=_colour(at), ls=_dashes(at), lw=1.6, label=label(rows, name))
         recall, precision = np.mean(own["recall"]), np.mean(own["precision"])
         axes.plot(recall, precision, "o", color=_colour(at), markersize=7, markeredgecolor="white")
     axes.set_xlim(-0.02, 1.02)
@@ -195,10 +195,7 @@ def chosen(rows: Rows, method: str) -> dict[str, Any]:
     own = [i for i, name in enumerate(rows["method"]) if name == method]
     columns: dict[str, Any] = {}
     for name, column in rows.items():
-        if isinstance(column, Paths):
-            columns[name] = [column[i] for i in own]
-        else:
-            columns[name] = [column[i] for i in own]
+        columns[name] = [column[i] for i in own]
     return columns
 
 
@@ -213,3 +210,8 @@ def label(rows: Rows, method: str) -> str:
 
 def _colour(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)]
+
+
+def _dashes(number: int) -> str:
+    """Beyond the colours, lines differ by dashes."""
+    return ("-", "--", ":")[number // len(_COLOURS) % 3]

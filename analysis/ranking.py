@@ -81,7 +81,8 @@ def render_ranking(method: str, diagnosis: Diagnosis, numbered: NumberedFabric) 
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
         for name, side in (("rank", "right"), ("blamed", "left"), ("link", "right")):
             table.add_column(name, justify=side, no_wrap=True)  # pyright: ignore[reportArgumentType]
-        for name in ("score", "loss"):
+        estimated = not np.isnan(diagnosis.success[blamed]).all()
+        for name in ("score", "loss" if estimated else ""):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("")
         for device in devices:

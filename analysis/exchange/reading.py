@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from analysis.exchange.fabric import NumberedFabric
-from analysis.exchange.schemas import COUNT_LIMIT, KINDS, OBSERVATIONS
+from analysis.exchange.schemas import COUNT_LIMIT, KINDS, OBSERVATIONS, PLANS
 from analysis.exchange.tables import Nested, Table, TableError, read_table
 from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.fabric import Fabric
@@ -26,6 +28,33 @@ LongArray = npt.NDArray[np.int64]
 _CELLS = 10**9  # of the table of epochs and segments
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The columns of a checked file, a value for each row.
+
+    ``kind`` and ``plan`` number `KINDS` and `PLANS`; ``src`` and ``dst`` are ToRs; ``set_of`` is
+    the set of paths given; -1 where there is none. ``lost`` are retransmissions where hosts count.
+    """
+
+    table: Table
+    fabric: Fabric
+    kind: LongArray
+    plan: LongArray
+    src: LongArray
+    dst: LongArray
+    set_of: LongArray
+    sets: PathSets
+    sent: LongArray
+    lost: LongArray
+    epoch: LongArray
+
+    def rows(self, kind: str) -> LongArray:
+        return np.flatnonzero(self.kind == KINDS.index(kind))
+
+    def one_path(self, rows: LongArray) -> Paths:
+        return self.sets.take(self.set_of[rows]).paths
+
+
 def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
     """Read an observations file over a fabric. Kinds without rows were not measured.
 
@@ -38,48 +67,35 @@ def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
     table.refuse(~table.given("id"), "id is missing")
     table.name_rows_by("id", ids)
     table.refuse_twice("id", ids)
-    kind = _kinds(table)
+    kind = _one_of(table, "kind", KINDS)
+    table.refuse(kind < 0, "kind is missing")
+    plan = _one_of(table, "plan", PLANS)
+    table.refuse((plan >= 0) & (kind != KINDS.index("active")), "only active rows have a plan")
     src, dst = (_switches(table, end, fabric) for end in ("src", "dst"))
     set_of, sets = _path_sets(table, numbered)
     _check_paths(table, fabric, kind, src, dst, set_of, sets)
     sent, lost, epoch = _counts(table, kind)
-
-    def rows(name: str) -> LongArray | None:
-        found = np.flatnonzero(kind == KINDS.index(name))
-        return found if len(found) else None
-
-    def one_path(found: LongArray) -> Paths:
-        return sets.take(set_of[found]).paths
-
-    active, passive = rows("active"), rows("passive")
-    segment, connection = rows("segment"), rows("connection")
+    seen = _Seen(table, fabric, kind, plan, src, dst, set_of, sets, sent, lost, epoch)
     return Telemetry(
         fabric,
         "given",
-        segments=None
-        if segment is None
-        else _segments(
-            table, fabric, one_path(segment), epoch[segment], sent[segment], lost[segment]
-        ),
-        flows=None
-        if passive is None
-        else _flows(table, fabric, passive, src, dst, set_of, sets, sent, lost),
-        probes=None if active is None else Probes(one_path(active), sent[active], lost[active]),
-        connections=None
-        if connection is None
-        else _connections(fabric, connection, src, dst, set_of, sets, lost),
+        segments=_segments(seen),
+        flows=_flows(seen),
+        probes=_probes(seen, "netbouncer"),
+        detector=_probes(seen, "detector"),
+        connections=_connections(seen),
     )
 
 
-def _kinds(table: Table) -> LongArray:
-    code, names = table.texts("kind")
-    number = {name: i for i, name in enumerate(KINDS)}
-    kind = np.array([number.get(name, -1) for name in names] + [-2])[code]
-    table.refuse(kind == -2, "kind is missing")
-    if (kind == -1).any():
-        row = int(np.argmax(kind == -1))
-        raise table.fail(row, f"kind {names[code[row]]!r} is none of {', '.join(KINDS)}")
-    return kind
+def _one_of(table: Table, column: str, known: Sequence[str]) -> LongArray:
+    """A column of known texts as their numbers, -1 where none is given."""
+    code, names = table.texts(column)
+    number = {name: i for i, name in enumerate(known)}
+    value = np.array([number.get(name, -2) for name in names] + [-1])[code]
+    for row in np.flatnonzero(value == -2)[:1]:
+        name = names[code[row]]
+        raise table.fail(int(row), f"{column} {name!r} is none of {', '.join(known)}")
+    return value
 
 
 def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
@@ -242,36 +258,38 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
     return value["sent"], lost, value["epoch"]
 
 
-def _flows(
-    table: Table,
-    fabric: Fabric,
-    rows: LongArray,
-    src: LongArray,
-    dst: LongArray,
-    set_of: LongArray,
-    sets: PathSets,
-    sent: LongArray,
-    lost: LongArray,
-) -> Flows:
-    own = set_of[rows] >= 0
+def _probes(seen: _Seen, plan: str) -> Probes | None:
+    """Probes of a plan and of none."""
+    rows = seen.rows("active")
+    rows = rows[(seen.plan[rows] < 0) | (seen.plan[rows] == PLANS.index(plan))]
+    if not len(rows):
+        return None
+    return Probes(seen.one_path(rows), seen.sent[rows], seen.lost[rows])
+
+
+def _flows(seen: _Seen) -> Flows | None:
+    rows, fabric = seen.rows("passive"), seen.fabric
+    times = _round_trips(seen.table, rows)
+    if not len(rows):
+        return None
+    own = seen.set_of[rows] >= 0
     by_pair = rows[~own]
-    pair, number = np.unique(src[by_pair] * fabric.n_tors + dst[by_pair], return_inverse=True)
-    first, second = np.divmod(pair, fabric.n_tors)
-    nowhere = (fabric.path_counts(first, second) == 0)[number]
+    pair, number = np.unique(
+        seen.src[by_pair] * fabric.n_tors + seen.dst[by_pair], return_inverse=True
+    )
+    src, dst = np.divmod(pair, fabric.n_tors)
+    nowhere = (fabric.path_counts(src, dst) == 0)[number]
     if nowhere.any():
         row = int(by_pair[np.argmax(nowhere)])
-        a, b = fabric.switch_names[src[row]], fabric.switch_names[dst[row]]
-        raise table.fail(row, f"no path goes up and down from {a} to {b}")
+        ends = (fabric.switch_names[end[row]] for end in (seen.src, seen.dst))
+        raise seen.table.fail(row, f"no path goes up and down from {' to '.join(ends)}")
     path_set = np.empty(len(rows), np.int32)
     path_set[~own] = number
     path_set[own] = len(pair) + np.arange(own.sum())
-    listed = sets.take(set_of[rows[own]])
-    every = (
-        PairSets(fabric, first.astype(np.int32), second.astype(np.int32), listed)
-        if len(pair)
-        else listed
-    )
-    return Flows(every, path_set, sent[rows], lost[rows], _round_trips(table, rows))
+    sets = seen.sets.take(seen.set_of[rows[own]])
+    if len(pair):
+        sets = PairSets(fabric, src.astype(np.int32), dst.astype(np.int32), sets)
+    return Flows(sets, path_set, seen.sent[rows], seen.lost[rows], times)
 
 
 def _round_trips(table: Table, passive: LongArray) -> npt.NDArray[np.float64] | None:
@@ -289,49 +307,33 @@ def _round_trips(table: Table, passive: LongArray) -> npt.NDArray[np.float64] | 
     return times[passive]
 
 
-def _connections(
-    fabric: Fabric,
-    rows: LongArray,
-    src: LongArray,
-    dst: LongArray,
-    set_of: LongArray,
-    sets: PathSets,
-    lost: LongArray,
-) -> Connections:
-    traced = set_of[rows] >= 0
+def _connections(seen: _Seen) -> Connections | None:
+    rows, fabric = seen.rows("connection"), seen.fabric
+    if not len(rows):
+        return None
+    src, dst, traced = seen.src[rows], seen.dst[rows], seen.set_of[rows] >= 0
     length = np.zeros(len(rows), np.int64)
-    known = sets.take(set_of[rows[traced]]).paths
+    known = seen.one_path(rows[traced])
     length[traced] = known.length
     paths = Paths(_pointers(length), known.links)
     # Complete: without a gap from src to dst.
     links, owner = paths.links, paths.owner
     gap = (owner[1:] == owner[:-1]) & (fabric.link_dst[links[:-1]] != fabric.link_src[links[1:]])
-    complete = src[rows] == dst[rows]
+    complete = src == dst
     there = np.flatnonzero(length)
     begin, end = links[paths.ptr[there]], links[paths.ptr[there + 1] - 1]
-    complete[there] = (fabric.link_src[begin] == src[rows[there]]) & (
-        fabric.link_dst[end] == dst[rows[there]]
-    )
+    complete[there] = (fabric.link_src[begin] == src[there]) & (fabric.link_dst[end] == dst[there])
     complete[owner[1:][gap]] = False
-    return Connections(
-        src[rows].astype(np.int32),
-        dst[rows].astype(np.int32),
-        lost[rows],
-        paths,
-        complete,
-        traceroute_packets=0,
-    )
+    tors = src.astype(np.int32), dst.astype(np.int32)
+    return Connections(tors[0], tors[1], seen.lost[rows], paths, complete, traceroute_packets=0)
 
 
-def _segments(
-    table: Table,
-    fabric: Fabric,
-    paths: Paths,
-    epoch: LongArray,
-    sent: LongArray,
-    lost: LongArray,
-) -> SegmentCounts:
+def _segments(seen: _Seen) -> SegmentCounts | None:
     """Rows of the same path are a segment; of the same epoch too, they add up."""
+    rows, fabric = seen.rows("segment"), seen.fabric
+    if not len(rows):
+        return None
+    paths = seen.one_path(rows)
     _, first, number = np.unique(
         _path_keys(paths, fabric.n_links), return_index=True, return_inverse=True
     )
@@ -339,16 +341,16 @@ def _segments(
     rank[np.argsort(first)] = np.arange(len(first))  # segments in order of appearance
     segment = rank[number]
     distinct = paths.take(np.sort(first))
-    epochs, when = np.unique(epoch, return_inverse=True)
+    epochs, when = np.unique(seen.epoch[rows], return_inverse=True)
     if len(epochs) * len(distinct) > _CELLS:
         raise TableError(
-            f"{table.path}: {len(epochs)} epochs of {len(distinct)} segments are too many: "
+            f"{seen.table.path}: {len(epochs)} epochs of {len(distinct)} segments are too many: "
             f"their product must be at most {_CELLS}"
         )
     shape = len(epochs), len(distinct)
     sums = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    for cells, column in zip(sums, (sent, lost), strict=True):
-        np.add.at(cells, (when, segment), column)
+    for cells, column in zip(sums, (seen.sent, seen.lost), strict=True):
+        np.add.at(cells, (when, segment), column[rows])
     padded = distinct.padded()
     return SegmentCounts(
         Segments(

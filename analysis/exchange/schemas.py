@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from analysis.exchange.tables import Column, Schema
 
-__all__ = ["COUNT_LIMIT", "FABRIC", "KINDS", "OBSERVATIONS"]
+__all__ = ["COUNT_LIMIT", "FABRIC", "KINDS", "OBSERVATIONS", "PLANS"]
 
 FORMAT, VERSION = "localization-telemetry", 1
 
@@ -28,6 +28,7 @@ OBSERVATIONS = Schema(
     (
         Column("id", "integer", required=True),
         Column("kind", "text", required=True),
+        Column("plan", "text"),
         Column("epoch", "integer"),
         Column("src", "text"),
         Column("dst", "text"),
@@ -40,6 +41,7 @@ OBSERVATIONS = Schema(
     ),
 )
 
+PLANS = ("netbouncer", "detector")
 KINDS = ("active", "passive", "segment", "connection")
 COUNT_LIMIT = 10**15
 """More packets than a row can mean; sums of rows stay exact."""

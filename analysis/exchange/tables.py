@@ -346,9 +346,7 @@ def _check_version(path: Path, schema: Schema, found: Sequence[str]) -> None:
     format_, table, version = found
     if (format_, table) != (schema.format, schema.table):
         said = f"says {format_!r} {table!r}" if format_ else "does not say what it is"
-        raise TableError(
-            f"{path} {said}: a {schema.table} file of the format {schema.format} is needed"
-        )
+        raise TableError(f"{path} {said}: {schema.format!r} {schema.table!r} is needed")
     if version != str(schema.version):
         raise TableError(f"{path} is of version {version!r}: version {schema.version} is needed")
 

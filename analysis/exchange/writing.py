@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analysis.exchange.schemas import OBSERVATIONS
+from analysis.exchange.schemas import OBSERVATIONS, PLANS
 from analysis.exchange.tables import write_table
 from analysis.telemetry import Flows, SegmentCounts, Telemetry
 from testbed.fabric import Fabric
@@ -35,16 +35,17 @@ def write_observations(path: Path, telemetry: Telemetry) -> None:
     parts = []
     if telemetry.segments is not None:
         parts.append(_segment_rows(telemetry.segments))
-    if telemetry.probes is not None:
-        probes = telemetry.probes
-        parts.append(
-            {
-                "kind": "active",
-                "paths": PathSets.known(probes.paths),
-                "sent": probes.sent,
-                "lost": probes.lost,
-            }
-        )
+    for plan, probes in zip(PLANS, (telemetry.probes, telemetry.detector), strict=True):
+        if probes is not None:
+            parts.append(
+                {
+                    "kind": "active",
+                    "plan": plan,
+                    "paths": PathSets.known(probes.paths),
+                    "sent": probes.sent,
+                    "lost": probes.lost,
+                }
+            )
     if telemetry.flows is not None:
         parts.extend(_flow_rows(telemetry.flows, telemetry.topology))
     if telemetry.connections is not None:
@@ -151,7 +152,7 @@ def _arrow(part: Mapping[str, Any], names: list[str]) -> pa.Table:
             continue
         if value is None:
             columns[name] = pa.nulls(n, types[column.kind])
-        elif name == "kind":
+        elif name in ("kind", "plan"):
             columns[name] = pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), [value])
         elif name in ("src", "dst"):
             columns[name] = pa.DictionaryArray.from_arrays(value.astype(np.int32), names)

@@ -117,6 +117,26 @@ def test_round_trip_times_are_of_all_passive_rows(files: Files) -> None:
             read(times)
 
 
+def test_probes_of_a_plan_are_that_methods(files: Files) -> None:
+    lines = OBSERVATIONS.splitlines()
+    lines[1] += ",plan"
+    plans = {0: "netbouncer", 1: "detector", 2: "netbouncer"}
+    rows = [f"{line},{plans.get(i, '')}" for i, line in enumerate(lines[2:])]
+    files.observations.write_text("\n".join([*lines[:2], *rows]) + "\n")
+    t = files.read()
+    assert t.probes and t.detector
+    assert t.probes.paths.links[::2].tolist() == [0, 2, 6]
+    assert t.detector.paths.links[::2].tolist() == [4, 6]
+    for number, plan, reason in (
+        (0, "pingmesh", "plan 'pingmesh' is none of"),
+        (4, "detector", "only active rows have a plan"),
+    ):
+        broken = [*rows[:number], f"{lines[2 + number]},{plan}", *rows[number + 1 :]]
+        files.observations.write_text("\n".join([*lines[:2], *broken]) + "\n")
+        with pytest.raises(TableError, match=f"row {number} .id {number + 1}.: {reason}"):
+            files.read()
+
+
 def row(number: int, text: str) -> str:
     """The observations with row ``number`` replaced."""
     lines = OBSERVATIONS.splitlines()
@@ -187,8 +207,8 @@ def test_a_wrong_row_is_named(files: Files, number: int, text: str, reason: str)
         (("link,src,dst,", "link,from,dst,"), "column 'from' is unknown: known are link, src"),
         (("link,src,dst,", "link,src,src,"), "column src is there twice"),
         (("fabric 1", "fabric 2"), "is of version '2': version 1 is needed"),
-        (("fabric 1", "observations 1"), "a fabric file of the format"),
-        (("# localization", "# localisation"), "a fabric file of the format"),
+        (("fabric 1", "observations 1"), "says 'localization-telemetry' 'observations': "),
+        (("# localization", "# localisation"), "'localization-telemetry' 'fabric' is needed"),
         (("# localization-telemetry fabric 1\n", ""), "the first line must be"),
         (("41,spine1,leaf1,1,0\n", "41,spine1,leaf1"), "the last line has no end: cut off?"),
         (("41,spine1,leaf1,1,0\n", "41,spine1,leaf1\n"), "Expected 5 columns, got 3"),

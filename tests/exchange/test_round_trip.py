@@ -85,6 +85,7 @@ def synthetic_telemetry(fabric: Fabric, rng: np.random.Generator) -> Telemetry:
         "given",
         flows=Flows(every, path_set, sent, rng.binomial(sent, 0.1)),
         probes=Probes(Paths.from_padded(bounce), sent[: len(src)], sent[: len(src)] // 7),
+        detector=Probes(chosen, sent[: len(src)], sent[: len(src)] // 9),
         connections=Connections(
             src, dst, rng.integers(0, 9, len(src)), Paths.from_padded(rows), traced, 0
         ),
@@ -116,6 +117,9 @@ def test_everything_comes_back(fabric: Fabric, seed: int, suffix: str, tmp_path:
     read = there.topology
     assert read.link_names == fabric.link_names and read.switch_names == fabric.switch_names
     assert np.array_equal(read.tier, fabric.tier)
+    assert here.detector and there.detector
+    assert np.array_equal(here.detector.paths.links, there.detector.paths.links)
+    assert np.array_equal(here.detector.lost, there.detector.lost)
     assert here.probes and there.probes and here.connections and there.connections
     assert here.flows and there.flows
     for a, b in (
