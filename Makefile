@@ -10,10 +10,11 @@ READY := $(VENV)/.ready
 # Settings that `make scenario` passes on when they are given.
 SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC TCP LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND INJECTOR TOPOLOGY TELEMETRY RUN
 lower = $(shell echo '$(1)' | tr 'A-Z_' 'a-z-')
-GIVEN = $(foreach s,$(SETTINGS),$(if $($(s)),--$(call lower,$(s)) '$($(s))'))
+COMPARED := $(filter-out SEED RUN,$(SETTINGS)) SEEDS METHODS OUT
+given = $(foreach s,$(1),$(if $($(s)),--$(call lower,$(s)) '$($(s))'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario analyze show net shell clean-net test lint bench bench-net p4 lock clean
+.PHONY: help setup scenario compare analyze show net shell clean-net test lint bench bench-net p4 lock clean
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
@@ -33,6 +34,8 @@ help:
 	@echo '                  TOPOLOGY=fat-tree with BACKEND=flow: leaf-spine:8:4:3, clos:4:8:4:16:3, :irregular=5pct'
 	@echo '                  TELEMETRY=A1+P    with BACKEND=flow: kinds A1, A2, P, INT, joined by +'
 	@echo '                  RUN=DIR           where the run goes [runs/<time>-<scenario>]'
+	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
+	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
 	@echo 'make show RUN=DIR      print the comparison of a finished run'
 	@echo 'make net K=4 [BACKEND=bmv2]   the network under Mininet, with its prompt (root)'
@@ -60,7 +63,10 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 scenario: $(READY)
-	@$(BIN)/canary run --scenario '$(SCENARIO)' $(GIVEN)
+	@$(BIN)/canary run --scenario '$(SCENARIO)' $(call given,$(SETTINGS))
+
+compare: $(READY)
+	@$(BIN)/canary compare --scenario '$(SCENARIO)' $(call given,$(COMPARED))
 
 analyze show: $(READY)
 	@test -n '$(RUN)' || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
