@@ -11,8 +11,7 @@ Decisions the paper leaves open:
   trace leaves a choice, that link's part is spread over the possible links by ECMP probability. As
   the paper notes (section 4.2) a trace that dies points to the place: the packets die on the first
   link that did not answer. But a trace also breaks when a switch's ICMP limit is reached, so the
-  break alone convicts nobody. ``break_weight`` moves that share of the vote to the first missing
-  link; on synthetic runs with and without ICMP limits no share beat 0, the default.
+  break convicts nobody: moving a share of the vote to the missing link helped on no set of runs.
 - **Threshold.** The paper's 1 % of the votes was tuned on 4160 links, and a share of all votes must
   grow as links get fewer. The default is therefore the mean tally of a link: half of it costs
   precision with 10 % faulty links, twice of it recall.
@@ -20,6 +19,11 @@ Decisions the paper leaves open:
   What is left of a link's tally counts only if it exceeds ``margin`` standard deviations of what
   was taken. Without this (``margin=0``, the paper's algorithm) a single faulty link at K=8 drags
   dozens of others along unless the threshold is so high that it hides small faults among many.
+- **Noise.** A noise drop is one whose link dropped a single packet (section 6), but Algorithm 1 has
+  no floor: a handful of them makes links that two cross by chance the most voted. Here a link is
+  blamed only if noise does not explain what is left of its votes. Connections that lost one packet
+  each may all be noise; as many as are not yet explained, spread over the fabric by ECMP, would
+  bring more votes to some link with probability below ``false_alarm``.
 - **Cause.** A connection's cause is the blamed link it crossed, of several the one blamed first.
   With a partial trace the link it most likely crossed counts first. If it crossed no blamed link
   its drops are noise (-1).
@@ -32,13 +36,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import gammainc
 
 from analysis.diagnosis import Diagnosis, sorted_links
-from analysis.ecmp import continuations, shared_votes
+from analysis.ecmp import EcmpProbabilities
 from analysis.telemetry import Connections, Telemetry
-from testbed.fabric import Fabric
 
-__all__ = ["CONNECTION_RECORD_BYTES", "Ballot", "Vigil", "ballot"]
+__all__ = ["CONNECTION_RECORD_BYTES", "Ballot", "Vigil", "ballot", "connection_causes"]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -61,6 +65,14 @@ class Ballot:
     share: FloatArray
     vote: FloatArray
 
+    def tally(self, n_links: int) -> FloatArray:
+        """The votes for each link, 007's ranking: float64[n_links]."""
+        return np.bincount(self.link, self.vote, n_links).astype(np.float64)
+
+    def crossings(self, n_links: int) -> FloatArray:
+        """The voters that crossed each link, in expectation: float64[n_links]."""
+        return np.bincount(self.link, self.share, n_links).astype(np.float64)
+
 
 class Vigil:
     """Localize faulty links, and the cause of every connection's drops, by voting.
@@ -72,7 +84,8 @@ class Vigil:
         adjust: Take a blamed link's votes from the others.
         margin: Standard deviations of the votes taken from a link that its remaining tally must
             exceed to be believed; 0 is the paper's algorithm.
-        break_weight: The share of a vote moved to the link where a trace died.
+        false_alarm: How many links may be blamed, in expectation, for noise drops that met on them
+            by chance; infinite is the paper's algorithm.
     """
 
     name = "007"
@@ -84,33 +97,34 @@ class Vigil:
         relative_threshold: float = 1.0,
         adjust: bool = True,
         margin: float = 4.0,
-        break_weight: float = 0.0,
+        false_alarm: float = 0.01,
     ) -> None:
-        if not 0 <= break_weight <= 1:
-            raise ValueError(f"break_weight={break_weight} is no share between 0 and 1")
         self.threshold = threshold
         self.relative_threshold = relative_threshold
         self.adjust = adjust
         self.margin = margin
-        self.break_weight = break_weight
+        self.false_alarm = false_alarm
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
         connections = telemetry.need("connections", self.name)
-        topology = telemetry.topology
+        n_links = telemetry.topology.n_links
         begin = time.perf_counter()
-        votes = ballot(connections, topology, self.break_weight)
-        tally = np.bincount(votes.link, votes.vote, topology.n_links).astype(np.float64)
-        order = self._blame(tally, topology)
-        rank = np.full(topology.n_links, len(order), np.int64)
+        ecmp = EcmpProbabilities(telemetry.topology)
+        votes = ballot(connections, ecmp)
+        tally = votes.tally(n_links)
+        lone = votes.vote[connections.lost[votes.voter] == 1].sum() / max(tally.sum(), 1.0)
+        hops = votes.crossings(n_links) / np.where(tally > 0, tally, 1.0)
+        order = self._blame(tally, hops, lone, ecmp)
+        rank = np.full(n_links, len(order), np.int64)
         rank[order] = np.arange(len(order))
         return Diagnosis(
             method=self.name,
             native="directed",
             flagged=sorted_links(order),
-            success=np.full(topology.n_links, np.nan),
+            success=np.full(n_links, np.nan),
             score=tally,
             seconds=time.perf_counter() - begin,
-            connection_cause=_causes(votes, rank, len(order), len(connections)),
+            connection_cause=connection_causes(votes, rank, len(order), len(connections)),
         )
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
@@ -119,71 +133,78 @@ class Vigil:
     def probe_packets(self, telemetry: Telemetry) -> int:
         return int(telemetry.need("connections", self.name).traceroute_packets)
 
-    def _blame(self, tally: FloatArray, topology: Fabric) -> list[int]:
-        """Algorithm 1: the blamed links, in the order they were picked."""
-        cast = tally.sum()
+    def _blame(
+        self, tally: FloatArray, hops: FloatArray, lone: float, ecmp: EcmpProbabilities
+    ) -> list[int]:
+        """Algorithm 1: the blamed links, in the order they were picked.
+
+        ``hops`` (float64[n_links]) is how far the connections over each link go, which makes voters
+        of votes; ``lone`` is the share of the voters that lost a single packet.
+        """
+        n_links, cast = len(tally), tally.sum()
         threshold = self.threshold
         if threshold is None:
-            threshold = self.relative_threshold / topology.n_links
+            threshold = self.relative_threshold / n_links
+        usage = ecmp.usage()
         taken, blamed = np.zeros_like(tally), []
-        while len(blamed) < topology.n_links:
+        while len(blamed) < n_links:
             left = tally - taken
             left[blamed] = 0.0
-            # What was taken was itself a count, of connections worth 1/4 vote: it may be off.
-            left[left < self.margin * 0.5 * np.sqrt(taken)] = 0.0
+            noise = left.sum() * lone * usage  # voters that each link would get from noise alone
+            # What was taken was itself a count, of connections most of which go the longest way.
+            left[left < self.margin * np.sqrt(taken / ecmp.longest)] = 0.0
+            left[left < threshold * cast] = 0.0
             top = int(np.argmax(left))
-            if left[top] <= 0 or left[top] < threshold * cast:
+            if self._explains(noise[top], left[top] * hops[top]) * n_links > self.false_alarm:
+                left[self._explains(noise, left * hops) * n_links > self.false_alarm] = 0.0
+                top = int(np.argmax(left))
+            if left[top] <= 0:
                 break
             blamed.append(top)
             if self.adjust:
-                taken = np.minimum(taken + left[top] * shared_votes(topology, top), tally)
+                taken = np.minimum(taken + left[top] * ecmp.shared_votes(top), tally)
         return blamed
 
+    @staticmethod
+    def _explains(noise: FloatArray | float, voters: FloatArray | float) -> FloatArray:
+        """The probability of so many voters or more where ``noise`` are expected (Poisson)."""
+        return gammainc(np.maximum(voters, 1e-9), noise)
 
-def ballot(connections: Connections, topology: Fabric, break_weight: float = 0.0) -> Ballot:
+
+def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:
     """Every connection's votes. A connection that lost nothing or has no path casts none."""
-    length = np.diff(connections.paths.ptr)
+    paths = connections.paths
+    length = np.diff(paths.ptr)
     voting = (connections.lost > 0) & (connections.src_tor != connections.dst_tor)
-    whole = voting & connections.complete & (length > 0)
-    owner = connections.paths.owner
-    entry = whole[owner]
-    voter = [owner[entry].astype(np.int64)]
-    link = [connections.paths.links[entry].astype(np.int64)]
-    share = [np.ones(len(voter[0]))]
-    vote = [1 / length[voter[0]]]
-    known: dict[tuple[int, ...], tuple[IntArray, FloatArray, FloatArray]] = {}
-    for c in np.flatnonzero(voting & ~connections.complete):
-        traced = connections.paths[int(c)]
-        key = (int(connections.src_tor[c]), int(connections.dst_tor[c]), *traced.tolist())
-        if key not in known:
-            links, chance = continuations(topology, key[0], key[1], traced)
-            part = chance / max(chance.sum(), 1.0)
-            if len(links) and break_weight:
-                first = np.isin(topology.link_src[links], _last_switch(topology, key[0], traced))
-                first &= ~np.isin(links, traced)
-                if first.any():
-                    aimed = np.where(first, chance, 0.0)
-                    part = (1 - break_weight) * part + break_weight * aimed / aimed.sum()
-            known[key] = links, chance, part
-        links, chance, part = known[key]
-        voter.append(np.full(len(links), c, np.int64))
-        link.append(links.astype(np.int64))
-        share.append(chance)
-        vote.append(part)
+    whole = (voting & connections.complete & (length > 0))[paths.owner]
+    voter = paths.owner[whole].astype(np.int64)
+    broken = np.flatnonzero(voting & ~connections.complete)
+    possible = ecmp.continuations(
+        connections.src_tor[broken], connections.dst_tor[broken], paths.take(broken)
+    )
+    owner = np.repeat(np.arange(len(broken)), np.diff(possible.ptr))
+    hops = np.bincount(owner, possible.chance, len(broken))
     return Ballot(
-        np.concatenate(voter), np.concatenate(link), np.concatenate(share), np.concatenate(vote)
+        voter=np.concatenate((voter, broken[owner])),
+        link=np.concatenate((paths.links[whole], possible.links)).astype(np.int64),
+        share=np.concatenate((np.ones(len(voter)), possible.chance)),
+        vote=np.concatenate((1 / length[voter], possible.chance / hops[owner])),
     )
 
 
-def _last_switch(topology: Fabric, src_tor: int, traced: IntArray) -> int:
-    return int(topology.link_dst[traced[-1]]) if len(traced) else src_tor
+def connection_causes(
+    ballot: Ballot, rank: LongArray, n_blamed: int, n_connections: int
+) -> IntArray:
+    """The cause of each connection's drops: the first blamed link it crossed, or -1 for noise.
 
+    Args:
+        rank: int64[n_links], the order of blame, 0 first; ``n_blamed`` and above is not blamed.
 
-def _causes(ballot: Ballot, rank: LongArray, n_blamed: int, n_connections: int) -> IntArray:
-    """The cause of each connection's drops: a link, or -1 for noise."""
+    Returns:
+        int32[n_connections]. Of the possible links of a partial trace the likeliest counts first.
+    """
     cause = np.full(n_connections, -1, np.int32)
     blamed = np.flatnonzero(rank[ballot.link] < n_blamed)
-    # The surest link first, then the one blamed earliest.
     order = blamed[
         np.lexsort((rank[ballot.link[blamed]], -ballot.share[blamed], ballot.voter[blamed]))
     ]
