@@ -52,7 +52,7 @@ def trace(
     """Trace the flows that lost packets, within the hosts' and the switches' limits.
 
     A switch that did not answer is filled in where the fabric leaves one possibility: between a
-    ToR and the switch where the path turns.
+    ToR and the switch where the path turns, or with the aggregation switch of the path's other end.
 
     Args:
         loss: The loss rates in each epoch, float64[1 or E, n_links].
@@ -128,9 +128,29 @@ def _found(ecmp: Ecmp, links: IntArray, answered: npt.NDArray[np.bool_]) -> npt.
     for tor, side in ((src, at < turn[:, None]), (dst, at > turn[:, None])):
         only = turned & (ecmp.count[tor, top] == 1)
         known |= only[:, None] & side
+    if hops == 4:  # through a highest tier: the aggregation switches follow from each other
+        across = length == 4
+        partners = _partners(ecmp)
+        for here, tor, there in ((0, src, 2), (2, dst, 0)):
+            switch = fabric.link_dst[links[:, there]]
+            known[:, here] |= across & answered[:, there] & (partners[tor, switch] == 1)
     known[rows, length - 1] |= known[rows, np.maximum(length - 2, 0)]
     known &= at <= np.minimum(last + 1, length - 1)[:, None]
     return np.cumprod(known, axis=1).sum(axis=1)
+
+
+def _partners(ecmp: Ecmp) -> npt.NDArray[np.float32]:
+    """Aggregation switches above each ToR that share a core switch with each switch:
+    float32[n_tors, n_switches], 0 for what is no aggregation switch."""
+    fabric = ecmp.fabric
+    middle, top = (np.flatnonzero(fabric.tier == tier) for tier in (1, 2))
+    linked = np.zeros((fabric.n_switches, fabric.n_switches), np.bool_)
+    linked[fabric.link_src[::2], fabric.link_dst[::2]] = True
+    uplinks = linked[np.ix_(middle, top)].astype(np.float32)
+    together = (uplinks @ uplinks.T > 0).astype(np.float32)
+    partners = np.zeros((fabric.n_tors, fabric.n_switches), np.float32)
+    partners[:, middle] = linked[np.ix_(np.arange(fabric.n_tors), middle)] @ together
+    return partners
 
 
 @nb.njit(cache=True, nogil=True)
