@@ -7,16 +7,19 @@ was when the same command is given again, and more seeds can be added later.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -87,10 +90,10 @@ def compare(
         ValueError: ``folder`` holds another comparison or cannot be written, or no seed ran.
         KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to go on.
     """
-    key = _key(name, settings, methods)
-    _claim(folder, key)
-    todo = [seed for seed in seeds if not _file(folder, seed).exists()]
-    failures = _run(name, settings, todo, methods, folder, len(seeds), progress)
+    _claim(folder, _key(name, settings, methods))
+    with _alone(folder):
+        todo = [seed for seed in seeds if not _file(folder, seed).exists()]
+        failures = _run(name, settings, todo, methods, folder, len(seeds), progress)
     done = [seed for seed in seeds if seed not in failures]
     if not done:
         seed, reason = next(iter(failures.items()))
@@ -126,6 +129,23 @@ def _claim(folder: Path, key: Mapping[str, Any]) -> None:
         raise RunError(f"cannot write {folder}: {error.strerror}") from None
     except json.JSONDecodeError:
         raise RunError(f"{held} is damaged: remove {folder}") from None
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep a second command out of the folder, and leave nothing of ended processes in it."""
+    with (folder / _SETTINGS).open() as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(f"another command is at work in {folder}: wait for it") from None
+        try:
+            yield
+        finally:
+            for left in folder.glob(".seed-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            for left in folder.glob("*.partial"):
+                left.unlink(missing_ok=True)
 
 
 def _file(folder: Path, seed: int) -> Path:
@@ -198,20 +218,28 @@ def _run(
 def _run_seed(
     name: str, settings: Settings, methods: Sequence[str], folder: Path, send: Connection
 ) -> None:
-    """In a process of its own: run a seed and keep its rows; send None, or what went wrong."""
+    """In a process of its own: run a seed and keep its rows; send None, or what went wrong.
+
+    What it and its libraries say on standard error stays in a file if it fails.
+    """
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, _interrupt)
     seed = settings.seed
+    log = folder / f"seed-{seed}-failure.txt"
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 2)
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".seed-{seed}-") as place:
             path = Path(place) / "run"
             run_experiment(name, load_scenario(name), settings, path, _quiet, methods)
             _write(_file(folder, seed), _rows(RunDirectory(path), seed))
+        log.unlink()
         send.send(None)
     except KeyboardInterrupt:
+        log.unlink(missing_ok=True)
         send.send("interrupted")
     except Exception as error:
-        (folder / f"seed-{seed}-failure.txt").write_text(traceback.format_exc())
+        traceback.print_exc()
         text = " ".join(str(error).split()) or "no reason given"
         send.send(text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}")
 
@@ -223,7 +251,7 @@ def _quiet(what: str, share: float) -> None:
 def _interrupt(*_: object) -> None:
     """Tidy up once; a second signal does not disturb that."""
     for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, signal.SIG_IGN)
+        signal.signal(kind, lambda *_: None)
     raise KeyboardInterrupt
 
 
@@ -273,7 +301,7 @@ def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _write(path: Path, rows: Mapping[str, Any]) -> None:
-    partial = path.with_name(f".{path.name}")
+    partial = path.with_name(f"{path.name}.partial")
     write_table(partial, rows)
     partial.replace(path)
 

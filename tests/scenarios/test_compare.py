@@ -1,0 +1,190 @@
+"""Many seeds: nothing lost by an interruption or a failing seed, and figures that are right."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scenarios.compare import Comparison, compare, default_folder, parse_seeds
+from scenarios.settings import Settings
+from testbed.run import RunError, read_table
+from tests.conftest import quiet
+
+TINY = Settings(k=4, epochs=2, load=0.1)
+METHODS = ["canary-mle", "netbouncer", "007"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("1-3", [1, 2, 3]), ("7", [7]), ("5,1-2,2", [1, 2, 5]), (" 1 , 3-3 ", [1, 3])],
+)
+def test_seeds_are_ranges_and_lists(text: str, seeds: list[int]) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "1-", "-1", "3-1", "1..3", "1,,2", "0-99999999", "1-2-3"]
+)
+def test_what_is_no_seed_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="--seeds"):
+        parse_seeds(text)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison]:
+    folder = tmp_path_factory.mktemp("compared") / "here"
+    return folder, compare("faulty_links", TINY, [1, 2], METHODS, folder, quiet)
+
+
+def test_a_row_for_each_seed_and_method(compared: tuple[Path, Comparison]) -> None:
+    folder, result = compared
+    rows = read_table(folder / "results.parquet")
+    assert rows["seed"].tolist() == [1, 1, 1, 2, 2, 2]
+    assert rows["method"] == METHODS * 2
+    assert rows["native"] == ["directed", "undirected", "directed"] * 2
+    assert not result.failures
+    assert (rows["f1"][::3] > 0.5).all()
+    assert [len(rows["found_at"][i]) for i in range(6)] == rows["faulty"].tolist()
+    assert (folder / "f1.png").read_bytes().startswith(b"\x89PNG")
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == sorted(
+        ["comparison.json", "f1.png", "results.parquet", "seed-1.parquet", "seed-2.parquet"]
+    )
+
+
+def test_figures_are_those_of_single_runs(
+    compared: tuple[Path, Comparison], tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    from scenarios.experiment import run_experiment
+    from scenarios.scenario import load_scenario
+
+    scenario = load_scenario("faulty_links")
+    summary = run_experiment(
+        "faulty_links", scenario, replace(TINY, seed=2), tmp_path / "run", quiet, METHODS
+    )
+    assert list(summary["methods"]) == METHODS
+    rows = read_table(compared[0] / "results.parquet")
+    for at, method in enumerate(METHODS, start=3):
+        entry = summary["methods"][method]
+        own = entry[entry["native"]]
+        for figure in ("precision", "recall", "f1", "accuracy"):
+            assert rows[figure][at] == own[figure]
+        assert rows["probe_packets"][at] == entry["probe_packets"]
+        faulty = own["true_positives"] + own["false_negatives"]
+        assert rows["faulty"][at] == faulty
+
+
+def test_seeds_are_added_and_none_runs_twice(compared: tuple[Path, Comparison]) -> None:
+    folder, first = compared
+    before = (folder / "seed-1.parquet").stat().st_mtime_ns
+    result = compare("faulty_links", TINY, [1, 3], METHODS, folder, quiet)
+    assert (folder / "seed-1.parquet").stat().st_mtime_ns == before
+    assert result.rows["seed"].tolist() == [1, 1, 1, 3, 3, 3]
+    assert np.array_equal(result.rows["f1"][:3], first.rows["f1"][:3])
+
+
+def test_a_folder_is_of_one_comparison(compared: tuple[Path, Comparison], tmp_path: Path) -> None:
+    folder, _ = compared
+    other = Settings(k=4, epochs=2, load=0.2)
+    with pytest.raises(RunError, match="holds a comparison of other settings"):
+        compare("faulty_links", other, [1], METHODS, folder, quiet)
+    with pytest.raises(RunError, match="other settings"):
+        compare("faulty_links", TINY, [1], METHODS[:1], folder, quiet)
+    assert default_folder("faulty_links", other, METHODS) != default_folder(
+        "faulty_links", TINY, METHODS
+    )
+    with (folder / "comparison.json").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(RunError, match="another command is at work"):
+            compare("faulty_links", TINY, [1], METHODS, folder, quiet)
+    (tmp_path / "letter.txt").write_text("dear diary")
+    with pytest.raises(RunError, match="is no comparison"):
+        compare("faulty_links", TINY, [1], METHODS, tmp_path, quiet)
+    with pytest.raises(RunError, match="cannot write /proc/nowhere"):
+        compare("faulty_links", TINY, [1], METHODS, Path("/proc/nowhere"), quiet)
+
+
+SELECTIVE = '''
+"""Seed 2 cannot be parsed, seed 3 dies without a word, the others run."""
+import os
+from scenarios.scenario import Scenario
+from testbed.faults.specification import parse_faults
+
+
+def faults(topology, settings):
+    if settings.seed == 2:
+        raise ZeroDivisionError("no\\nsuch luck")
+    if settings.seed == 3:
+        os._exit(7)
+    return parse_faults(settings.faults, topology, settings.seed)
+
+
+SCENARIO = Scenario(make_faults=faults)
+'''
+
+
+def test_a_failing_seed_is_named_and_takes_no_other_along(tmp_path: Path) -> None:
+    script = tmp_path / "selective.py"
+    script.write_text(SELECTIVE)
+    folder = tmp_path / "out"
+    result = compare(str(script), TINY, [1, 2, 3, 4], METHODS[:1], folder, quiet)
+    assert result.rows["seed"].tolist() == [1, 4]
+    assert result.failures == {
+        2: "ZeroDivisionError: no such luck",
+        3: "its process ended with exit code 7",
+    }
+    assert "ZeroDivisionError" in (folder / "seed-2-failure.txt").read_text()
+    with pytest.raises(ValueError, match="no seed ran: seed 2: ZeroDivisionError"):
+        compare(str(script), TINY, [2], METHODS[:1], folder, quiet)
+    script.write_text(SELECTIVE.replace("== 2", "== 9"))
+    with pytest.raises(RunError, match="other settings"):
+        compare(str(script), TINY, [1], METHODS[:1], folder, quiet)
+
+
+def command(*arguments: str) -> list[str]:
+    options = ["--epochs", "2", "--load", "0.1", "--methods", "netbouncer,vigil", "--out", "here"]
+    return [sys.executable, "-m", "scenarios.cli", "compare", *options, *arguments]
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals) -> None:
+    process = subprocess.Popen(
+        command("--seeds", "1-40"), cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    folder = tmp_path / "here"
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("seed-*.parquet")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, kind)  # as a terminal does it
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    kept = sorted(folder.glob("seed-*.parquet"))
+    assert f"{len(kept)} of 40 seeds are kept in here: the same command goes on" in errors
+    assert {path.name for path in folder.iterdir()} == {
+        "comparison.json",
+        *(path.name for path in kept),
+    }
+    times = {path: path.stat().st_mtime_ns for path in kept}
+    seeds = ",".join(path.stem.split("-")[1] for path in kept)
+    again = subprocess.run(
+        command("--seeds", f"{seeds},99"), cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert times == {path: path.stat().st_mtime_ns for path in kept}
+    assert "netbouncer *" in again.stdout and "007" in again.stdout
+    assert f"{len(kept) + 1}" in again.stdout and "\x1b" not in again.stdout
+    settings = json.loads((folder / "comparison.json").read_text())
+    assert settings["methods"] == ["netbouncer", "007"] and settings["load"] == 0.1
