@@ -163,7 +163,7 @@ def _run(
 ) -> dict[int, str]:
     """Run seeds, each in a process of its own; what went wrong, by seed."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["scenarios.experiment"])
+    context.set_forkserver_preload(["scenarios.compare"])
     failures: dict[int, str] = {}
     running: set[BaseProcess] = set()
     lock, stopped = threading.Lock(), False

@@ -10,7 +10,10 @@ import pytest
 
 from analysis import methods
 from analysis.methods import METHODS, find_methods, make_method, method_names
-from testbed.run import RunDirectory
+from analysis.telemetry import MissingTelemetry
+from scenarios.localize import export, localize
+from testbed.run import RunDirectory, RunError
+from tests.conftest import quiet
 from tests.exchange.conftest import Files
 from tests.scenarios.test_cli import canary, refused
 
@@ -21,13 +24,14 @@ def files(tmp_path: Path) -> Files:
 
 
 def test_a_run_is_exported_and_localized(run_path: Path, tmp_path: Path) -> None:
-    for options in ([], ["--csv"]):
-        written = canary("export", str(run_path), "--out", "files", *options, cwd=tmp_path)
-        assert written.returncode == 0, written.stderr
-        suffix = "csv" if options else "parquet"
-        assert written.stdout.split() == [f"files/fabric.{suffix}", f"files/observations.{suffix}"]
-    refused(canary("export", str(run_path), "--out", "files", cwd=tmp_path), "exists already")
-    refused(canary("export", "nowhere", "--out", "new", cwd=tmp_path), "nowhere")
+    written = canary("export", str(run_path), "--out", "files", "--csv", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
+    assert written.stdout.split() == ["files/fabric.csv", "files/observations.csv"]
+    assert export(run_path, tmp_path / "files", ".parquet")[0].name == "fabric.parquet"
+    with pytest.raises(RunError, match="exists already"):
+        export(run_path, tmp_path / "files", ".csv")
+    with pytest.raises(RunError, match="nowhere"):
+        export(tmp_path / "nowhere", tmp_path / "new", ".csv")
     assert not (tmp_path / "new").exists()
 
     names = ["--topology", "files/fabric.parquet", "--telemetry", "files/observations.csv"]
@@ -47,29 +51,26 @@ def test_a_run_is_exported_and_localized(run_path: Path, tmp_path: Path) -> None
         links = np.array(diagnosis["link"])
         assert blamed == set(links[np.asarray(diagnosis["flagged"], bool)])
         assert [rows["rank"][i] for i in own] == list(range(1, 65))
-        assert (
-            (blamed
-            and all(name.split(" ")[0] in result.stdout for name in blamed))
-            or (method == "netbouncer")
+        assert (blamed and all(name.split(" ")[0] in result.stdout for name in blamed)) or (
+            method == "netbouncer"
         )
 
 
-def test_localize_says_what_is_wrong_in_a_line(files: Files, tmp_path: Path) -> None:
+def test_a_wrong_file_is_one_line(files: Files, tmp_path: Path) -> None:
     names = ["--topology", "fabric.csv", "--telemetry", "observations.csv"]
-    refused(canary("localize", *names, "--method", "nope", cwd=tmp_path), "'nope'", "flock", "all")
     files.observations.write_text(files.observations.read_text().replace("900,0", "900,901"))
     refused(canary("localize", *names, cwd=tmp_path), "observations.csv: row 10 (id 11)", "901")
+
+
+def test_methods_without_their_telemetry_are_named(files: Files, tmp_path: Path) -> None:
     files.observations.write_text("\n".join(files.observations.read_text().splitlines()[:3]) + "\n")
-    refused(canary("localize", *names, "--method", "vigil", cwd=tmp_path), "007", "connections")
-    refused(
-        canary("localize", *names, "--method", "flock", "--out", "no/r.parquet", cwd=tmp_path),
-        "no/",
-    )
-    refused(canary("localize", "--topology", "fabric.csv", cwd=tmp_path), "--telemetry")
-    result = canary("localize", *names, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert "netbouncer blames" in result.stdout
-    assert "007 needs the telemetry part 'connections'" in result.stdout
+    verdicts = localize(files.fabric, files.observations, list(METHODS), quiet)
+    assert "netbouncer" in verdicts.diagnoses and "007" not in verdicts.diagnoses
+    assert "007 needs the telemetry part 'connections': it is missing" in verdicts.silent
+    with pytest.raises(MissingTelemetry, match="007 needs"):
+        localize(files.fabric, files.observations, ["007"], quiet)
+    with pytest.raises(OSError, match="no/rankings"):
+        verdicts.write(tmp_path / "no" / "rankings.parquet")
 
 
 @pytest.mark.parametrize(
@@ -146,11 +147,8 @@ def test_methods_of_installed_packages(
         with pytest.raises(ValueError, match=reason):
             make_method(name)
     names = ["--topology", "fabric.csv", "--telemetry", "observations.csv"]
-    result = canary(
-        "localize", *names, "--method", "everything,flock", cwd=tmp_path, PYTHONPATH=str(tmp_path)
-    )
-    assert result.returncode == 0, result.stderr
-    assert "everything blames 8 links" in result.stdout
+    verdicts = localize(files.fabric, files.observations, ["everything", "netbouncer"], quiet)
+    assert len(verdicts.diagnoses["everything"].flagged) == 8
     refused(
         canary("localize", *names, "--method", "gone", cwd=tmp_path, PYTHONPATH=str(tmp_path)),
         "gone",
