@@ -26,8 +26,8 @@ app = typer.Typer(
 )
 
 NOTE_ON_COMPARISON = (
-    "means over runs [95 % bootstrap intervals]; * tells no direction: scored on undirected links\n"
-    "AP: average precision of the ranking; F1u: on undirected links for all"
+    "means of {} runs, 95 % bootstrap intervals; * tells no direction: on undirected links\n"
+    "AP: average precision of the ranking; F1u: F1 on undirected links; sec: of the diagnosis"
 )
 
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
@@ -191,7 +191,8 @@ def compare(
             result = compare_runs(name, settings, every, names, folder, progress)
         console = _console()
         console.print(comparison_table(result.rows))
-        console.print(NOTE_ON_COMPARISON, style="dim")
+        runs = len(set(result.rows["seed"].tolist()))
+        console.print(NOTE_ON_COMPARISON.format(runs), style="dim", highlight=False)
         for seed, reason in result.failures.items():
             console.print(f"seed {seed} failed: {reason}", style="red", highlight=False)
         console.print(f"{folder}/results.parquet, {folder}/f1.png", highlight=False, soft_wrap=True)
@@ -240,6 +241,28 @@ def export(
 
         for path in export_run(run_dir, out, ".csv" if csv else ".parquet"):
             print(path)
+
+
+@app.command()
+def plan(
+    k: Annotated[int, typer.Option(help="Ports of a switch: the fat-tree's K.")] = 4,
+    alpha: Annotated[int, typer.Option(help="Paths wanted over each link.")] = 3,
+    beta: Annotated[int, typer.Option(help="Failed links to tell apart, 0 to 3.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Write the paths as Parquet.")] = None,
+) -> None:
+    """Plan deTector's probes: few paths that cover every link and tell failures apart."""
+    with _errors():
+        from scenarios.plan import make_plan, render_plan, write_plan
+
+        if out is not None and not out.parent.is_dir():
+            raise ValueError(f"{out.parent} is no directory: choose another --out")
+        with _progress() as progress:
+            matrix, timings = make_plan(k, alpha, beta, progress)
+        console = Console()
+        render_plan(matrix, timings, console)
+        if out is not None:
+            write_plan(matrix, out)
+            console.print(f"paths: {out}", highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -47,6 +47,7 @@ LongArray = npt.NDArray[np.int64]
 MAX_BETA = 3
 _MAX_COMBINATIONS = 100_000_000  # of links that fail together, 16 bytes each
 _MAX_COUNTED = 5_000_000
+_MAX_PAIRS = 3_000_000_000  # of climbs to look at: a fat-tree with K=64 has 2.1 thousand million
 _QUICK = 12_000  # combinations that take a fat-tree with K=12 a second or two
 
 
@@ -138,7 +139,7 @@ def probe_matrix(
         speedups: For comparisons.
 
     Raises:
-        PlanError: ``alpha`` or ``beta`` make no sense, or there are too many combinations.
+        PlanError: ``alpha`` or ``beta`` make no sense, or there are too many combinations or paths.
     """
     if alpha < 1:
         raise PlanError(f"alpha={alpha}: a link must be on at least 1 path")
@@ -218,6 +219,9 @@ class _Climbs:
         order = np.lexsort((tor, every.end))
         end, tor, links = every.end[order], tor[order], every.links.take(order)
         ptr = np.searchsorted(end, np.arange(fabric.n_switches + 1)).astype(np.int64)
+        n_pairs = int((np.diff(ptr) ** 2).sum()) // 2
+        if n_pairs > _MAX_PAIRS:
+            raise PlanError(f"{fabric.title} is too large to plan for: {n_pairs:,} possible paths")
         edges = links.padded()
         edges = np.where(edges < 0, -1, edges >> 1).astype(np.int32)
         length = links.length.astype(np.int32)

@@ -1,0 +1,190 @@
+"""``canary plan``: deTector's probe matrix of a fat-tree against plans that need no thought."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from testbed.run import write_table
+from testbed.topology import FatTree
+from testbed.traffic.probe_matrix import (
+    MAX_BETA,
+    PlanError,
+    ProbeMatrix,
+    Speedups,
+    probe_matrix,
+    standard_matrix,
+)
+
+__all__ = ["Timing", "make_plan", "render_plan", "write_plan"]
+
+_PATIENCE = 1e9  # links to look at, a minute or so; beyond that a slower way is not tried
+
+WAYS = (
+    ("plain greedy", Speedups(decomposition=False, lazy=False, symmetry=False)),
+    ("+ decomposition", Speedups(lazy=False, symmetry=False)),
+    ("+ lazy update", Speedups(symmetry=False)),
+    ("+ symmetry", Speedups()),
+)
+"""Section 4.3's speed-ups, each added to those above it, as in the paper's comparison."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long a way to plan took; ``seconds`` and ``paths`` None if it was not tried."""
+
+    way: str
+    seconds: float | None
+    paths: int | None
+
+
+def make_plan(
+    k: int, alpha: int, beta: int, progress: Callable[[str, float], None]
+) -> tuple[ProbeMatrix, list[Timing]]:
+    """The matrix of a fat-tree, and the time by speed-up.
+
+    Raises:
+        ValueError: K, alpha or beta make no sense or take too long (one line).
+    """
+    topology = FatTree(k)
+    progress("compiling", 0.0)
+    standard_matrix(FatTree(4))
+    progress("planning", 0.1)
+    begin = time.perf_counter()
+    matrix = probe_matrix(topology, alpha, beta)
+    seconds = time.perf_counter() - begin
+    timings = []
+    for number, (name, how) in enumerate(WAYS[:-1]):
+        progress(name, 0.2 + number / 4)
+        if _work(matrix, how) > _PATIENCE:
+            timings.append(Timing(name, None, None))
+            continue
+        begin = time.perf_counter()
+        slower = probe_matrix(topology, alpha, beta, how)
+        timings.append(Timing(name, time.perf_counter() - begin, len(slower)))
+    return matrix, [*timings, Timing(WAYS[-1][0], seconds, len(matrix))]
+
+
+def _work(matrix: ProbeMatrix, how: Speedups) -> float:
+    """About how many (virtual) links a way has to look at."""
+    parts = max(matrix.n_parts, 1)
+    if how.lazy:
+        each = matrix.n_candidates * 4
+    elif how.decomposition:
+        each = matrix.n_candidates / parts * len(matrix) * 4
+    else:
+        each = matrix.n_candidates * len(matrix) * 4
+    links = matrix.fabric.n_edges // (parts if how.decomposition else 1)
+    virtual = links ** (matrix.beta - 1) if matrix.beta > 1 else 1
+    return each * virtual
+
+
+def write_plan(matrix: ProbeMatrix, path: Path) -> None:
+    """Write the paths as Parquet, one direction of each.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    names = matrix.fabric.switch_names
+    columns = {
+        name: [names[switch] for switch in switches.tolist()]
+        for name, switches in (
+            ("from", matrix.src_tor),
+            ("turn", matrix.turn),
+            ("to", matrix.dst_tor),
+        )
+    }
+    new = path.with_name(path.name + ".new")
+    try:
+        write_table(new, {**columns, "path": matrix.paths})
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def render_plan(matrix: ProbeMatrix, timings: list[Timing], console: Console) -> None:
+    """Print paths needed against trivial plans, coverage, identifiability and time by speed-up."""
+    if not console.is_terminal:
+        console = Console(file=console.file, width=120)
+    topology = matrix.fabric
+    assert isinstance(topology, FatTree)
+    console.print(
+        Text.assemble(
+            ("deTector's probe matrix", "bold"),
+            f"  {topology.title}: {topology.n_edges:,} links, alpha={matrix.alpha}, "
+            f"beta={matrix.beta}",
+        )
+    )
+    console.print(_paths(matrix, topology))
+    coverage, reached = matrix.coverage, _reached(matrix)
+    console.print(
+        Text.assemble(
+            "paths over a link: ",
+            (f"{coverage.min()} / {coverage.mean():.2f} / {coverage.max()}", "bold"),
+            " (min / mean / max); identifiability ",
+            (reached, "bold green" if int(reached[0]) >= matrix.beta else "bold red"),
+        )
+    )
+    console.print(
+        f"{matrix.n_candidates:,} candidates in {matrix.n_parts} sub-problems, "
+        f"{matrix.n_shapes} of them solved"
+    )
+    console.print(_times(timings))
+
+
+def _paths(matrix: ProbeMatrix, topology: FatTree) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False, header_style="bold")
+    table.add_column("plan")
+    table.add_column("paths", justify="right")
+    table.add_column("of deTector's", justify="right")
+    rows = [
+        ("deTector", len(matrix)),
+        ("every ToR to every core switch and back", topology.n_tors * topology.n_cores),
+        (
+            "every host to every core switch and back (NetBouncer)",
+            topology.n_hosts * topology.n_cores,
+        ),
+        ("every path between every two ToRs", matrix.n_candidates),
+    ]
+    for name, paths in rows:
+        share = f"{paths / max(len(matrix), 1):,.1f}x"
+        table.add_row(name, f"{paths:,}", share, style="green" if name == "deTector" else "")
+    return table
+
+
+def _reached(matrix: ProbeMatrix) -> str:
+    """The identifiability, as far as it can be counted; at least one digit first."""
+    reached, exact = 0, False
+    for beta in range(1, MAX_BETA + 1):
+        try:
+            found = matrix.identifiability(beta)
+        except PlanError:
+            break
+        exact = found < beta
+        reached = max(found, 0)
+        if exact:
+            break
+    return str(reached) if exact else f"{reached} or more"
+
+
+def _times(timings: list[Timing]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False, header_style="bold")
+    table.add_column("speed-ups")
+    table.add_column("seconds", justify="right")
+    table.add_column("paths", justify="right")
+    for timing in timings:
+        tried = timing.seconds is not None
+        table.add_row(
+            timing.way,
+            f"{timing.seconds:.2f}" if tried else "not tried: long",
+            f"{timing.paths:,}" if tried else "",
+            style="" if tried else "dim",
+        )
+    return table
