@@ -100,6 +100,7 @@ def simulate(
     fabric = make_fabric(settings.topology, settings.k, settings.seed) if fabric is None else fabric
     progress("paths", 0.0)
     ecmp = Ecmp(fabric)
+    parts = segments(ecmp, settings.monitors)
     epoch_s = settings.epoch_ms / 1000
     loss = link_loss(fabric, plan, settings.epochs, epoch_s, settings.noise, settings.seed)
     process = _process(settings, fabric)
@@ -117,7 +118,6 @@ def simulate(
     rows = np.arange(len(planned), dtype=np.int32)
     matrix = _send_probes(loss, planned, rows, each, _rng(settings, 7))
     progress("meters", 0.6)
-    parts = segments(ecmp, settings.monitors)
     share = segment_share(ecmp, process.pair_share(), settings.monitors)
     parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
     success = _success(loss, parts.paths)
