@@ -21,6 +21,7 @@ from testbed.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.run import RunDirectory
 from testbed.softswitch import Program, Switch
 from testbed.topology import FatTree
+from tests.bench_detector import bench_detector
 
 FLOWS = 64
 BATCH = 4096
@@ -106,6 +107,7 @@ def main() -> None:
     bench_switch(console)
     for k in (4, 8):
         bench_run(console, k)
+    bench_detector(console)
 
 
 if __name__ == "__main__":

@@ -149,6 +149,24 @@ def test_losses_are_explained_once_and_by_links_that_have_them(seed: int) -> Non
     assert set(ranked.tolist()) == set(result.flagged.tolist())
 
 
+def test_accuracy_with_many_failed_links() -> None:
+    """Section 6.4: 2-identifiability finds about 99 % at far more failures than two."""
+    fabric = FatTree(8)
+    matrix = probe_matrix(fabric, 3, 2)
+    found = wrong = failed = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        loss = np.zeros(fabric.n_links)
+        broken = rng.choice(fabric.n_links, fabric.n_links // 20, replace=False)
+        loss[broken] = rng.choice([0.1, 1.0], len(broken))
+        flagged = Detector().localize(telemetry(matrix, loss, 100, rng)).flagged
+        found += np.isin(flagged, broken).sum()
+        wrong += (~np.isin(flagged, broken)).sum()
+        failed += len(broken)
+    assert found >= 0.98 * failed
+    assert wrong <= 0.04 * failed
+
+
 def test_what_it_costs() -> None:
     seen = telemetry(MATRIX, np.zeros(K6.n_links), packets=7)
     assert Detector().probe_packets(seen) == 7 * 2 * len(MATRIX)
