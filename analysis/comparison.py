@@ -105,34 +105,35 @@ def average_precision(found: npt.NDArray[np.integer]) -> float:
 
 
 def comparison_table(rows: Rows) -> Table:
-    """A row for each method: means over the seeds and 95 % confidence intervals."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+    """A row for each method: means over the seeds and 95 % confidence intervals.
+
+    Narrow enough for a terminal of 80 columns.
+    """
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
-    for name in ("F1", "precision", "recall", "AP", "F1u", "sec", "probes", "runs"):
+    for name in ("F1", "precision", "recall", "AP", "F1u", "sec"):
         table.add_column(name, justify="right", no_wrap=True)
-    best = max((mean_f1(rows, name) for name in method_names(rows)), default=0.0)
-    for name in method_names(rows):
+    names = method_names(rows)
+    best = max(np.mean(chosen(rows, name)["f1"]) for name in names)
+    for name in names:
         own = chosen(rows, name)
         f1 = interval(own["f1"])
         colour = "bold green" if f1.mean >= best - 1e-12 else "red" if f1.mean < 0.6 else ""
         table.add_row(
-            name + (" *" if own["native"][0] == "undirected" else ""),
-            Text(_with_bounds(f1), style=colour),
-            _with_bounds(interval(own["precision"])),
-            _with_bounds(interval(own["recall"])),
-            f"{np.mean(own['average_precision']):.3f}",
-            f"{np.mean(own['undirected_f1']):.3f}",
+            label(rows, name),
+            Text(_with_bounds(f1, 3), style=colour),
+            _with_bounds(interval(own["precision"]), 2),
+            _with_bounds(interval(own["recall"]), 2),
+            f"{np.mean(own['average_precision']):.2f}",
+            f"{np.mean(own['undirected_f1']):.2f}",
             f"{np.mean(own['seconds']):.2f}",
-            f"{np.mean(own['probe_packets']):,.0f}",
-            str(len(own["seed"])),
         )
     return table
 
 
-def _with_bounds(value: Interval) -> str:
-    if np.isnan(value.low):
-        return f"{value.mean:.3f}"
-    return f"{value.mean:.3f} [{value.low:.3f}, {value.high:.3f}]"
+def _with_bounds(value: Interval, digits: int) -> str:
+    mean = f"{value.mean:.{digits}f}"
+    return mean if np.isnan(value.low) else f"{mean} {value.low:.2f}–{value.high:.2f}"
 
 
 def plot(rows: Rows, title: str, path: Path) -> None:
@@ -197,10 +198,6 @@ def chosen(rows: Rows, method: str) -> dict[str, Any]:
     for name, column in rows.items():
         columns[name] = [column[i] for i in own]
     return columns
-
-
-def mean_f1(rows: Rows, method: str) -> float:
-    return float(np.mean(chosen(rows, method)["f1"]))
 
 
 def label(rows: Rows, method: str) -> str:

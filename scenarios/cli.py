@@ -26,8 +26,8 @@ app = typer.Typer(
 )
 
 NOTE_ON_COMPARISON = (
-    "means of {} runs, 95 % bootstrap intervals; * tells no direction: on undirected links\n"
-    "AP: average precision of the ranking; F1u: F1 on undirected links; sec: of the diagnosis"
+    "means of {} runs with 95 % bootstrap intervals; * is scored on undirected links\n"
+    "AP: average precision of the ranking; F1u: all on undirected links; sec: diagnosis"
 )
 
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]

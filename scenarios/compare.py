@@ -106,11 +106,22 @@ def compare(
 
 
 def _key(name: str, settings: Settings, methods: Sequence[str]) -> dict[str, Any]:
-    """All that decides the figures of a seed."""
+    """All that decides the figures of a seed: settings, versions, methods and the code itself."""
     key = run_config(name, replace(settings, seed=0)) | {"methods": list(methods)}
+    key["code_sha256"] = _code_digest()
     if name.endswith(".py"):
         key["scenario_sha256"] = hashlib.sha256(Path(name).read_bytes()).hexdigest()
     return key
+
+
+def _code_digest() -> str:
+    """Of all sources: figures of other code are not mixed in silently."""
+    root, digest = Path(__file__).parent.parent, hashlib.sha256()
+    for package in ("analysis", "scenarios", "testbed"):
+        for path in sorted((root / package).rglob("*.[pch]*")):
+            if path.suffix in (".py", ".c", ".h"):
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _claim(folder: Path, key: Mapping[str, Any]) -> None:
@@ -120,7 +131,9 @@ def _claim(folder: Path, key: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if held.is_file():
             if json.loads(held.read_text()) != json.loads(json.dumps(key)):
-                raise RunError(f"{folder} holds a comparison of other settings: choose another")
+                raise RunError(
+                    f"{folder} holds a comparison of other settings or code: choose another"
+                )
         elif any(folder.iterdir()):
             raise RunError(f"{folder} exists and is no comparison: choose another")
         else:

@@ -90,15 +90,16 @@ def rows(seeds: int, f1: dict[str, float]) -> dict:
 
 @pytest.mark.parametrize("seeds", [1, 2, 20])
 def test_table_and_plot(tmp_path: Path, seeds: int) -> None:
-    methods = {"a": 0.9, "b": 0.5} | {f"method-{i}": 0.7 for i in range(10)}
+    methods = {"a": 0.9, "b": 0.5} | {f"method-of-name-{i}": 0.7 for i in range(10)}
     made = rows(seeds, methods)
-    console = Console(width=120)
+    console = Console(width=80)
     with console.capture() as captured:
         console.print(comparison_table(made))
     lines = captured.get().splitlines()
     assert len(lines) == 2 + len(methods)
-    assert lines[3].startswith("b *") and "1,234" in lines[3]
-    assert ("[" in lines[2]) == (seeds > 1)
+    assert lines[3].startswith("b *") and "0.50" in lines[3]
+    assert ("–" in lines[2]) == (seeds > 1)
+    assert max(map(len, lines)) <= 80 and "…" not in captured.get()
     plot(made, "a title", tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 20_000
     first = (tmp_path / "plot.png").read_bytes()

@@ -97,7 +97,7 @@ def test_seeds_are_added_and_none_runs_twice(compared: tuple[Path, Comparison]) 
 def test_a_folder_is_of_one_comparison(compared: tuple[Path, Comparison], tmp_path: Path) -> None:
     folder, _ = compared
     other = Settings(k=4, epochs=2, load=0.2)
-    with pytest.raises(RunError, match="holds a comparison of other settings"):
+    with pytest.raises(RunError, match="holds a comparison of other settings or code"):
         compare("faulty_links", other, [1], METHODS, folder, quiet)
     with pytest.raises(RunError, match="other settings"):
         compare("faulty_links", TINY, [1], METHODS[:1], folder, quiet)
