@@ -247,7 +247,7 @@ class FatTree(Fabric):
     ) -> PathSets:
         src, dst = self._checked_pairs(src_tor, dst_tor)
         within, rack = src // self.half == dst // self.half, src == dst
-        width = np.where(rack, 1, np.where(within, self.half, self.n_cores)).astype(np.int64)
+        width = self.path_counts(src, dst)
         hops = np.where(rack, 0, np.where(within, 2, 4)).astype(np.int64)
         ptr = np.concatenate(([0], np.cumsum(width)))
         path_ptr = np.concatenate(([0], np.cumsum(np.repeat(hops, width))))
@@ -265,6 +265,13 @@ class FatTree(Fabric):
         links[at + 2] = self._agg_core(dst[pair] // self.half, core) + 1
         links[at + 3] = self._tor_agg(dst[pair], core // self.half) + 1
         return PathSets(ptr, Paths(path_ptr, links))
+
+    def path_counts(
+        self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.int64]:
+        src, dst = self._checked_pairs(src_tor, dst_tor)
+        within = np.where(src // self.half == dst // self.half, self.half, self.n_cores)
+        return np.where(src == dst, 1, within).astype(np.int64)
 
     def bounce_paths(self) -> IntArray:
         """NetBouncer's probe of each (ToR, core) pair, up and back (its section 4.3).

@@ -99,6 +99,7 @@ def test_the_fat_trees_closed_form_is_the_general_answer(k):
     src, dst = every_pair(topology)
     closed, general = topology.path_sets(src, dst), topology.without([]).path_sets(src, dst)
     assert (closed.ptr == general.ptr).all()
+    assert (topology.path_counts(src, dst) == general.width).all()
     assert (closed.paths.ptr == general.paths.ptr).all()
     assert (closed.paths.links == general.paths.links).all()
     padded = topology.ecmp_paths(src, dst)
