@@ -18,12 +18,20 @@ from analysis.diagnosis import Localizer
 from analysis.flock import Flock
 from analysis.netbouncer import NetBouncer, NetBouncerStage
 from analysis.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
-from analysis.telemetry import Probes, SegmentCounts, Telemetry
+from analysis.telemetry import Connections, Probes, SegmentCounts, Telemetry
 from analysis.vigil import Vigil
 from testbed.topology import FatTree, Paths
 from testbed.traffic.probe_matrix import standard_matrix
 
-__all__ = ["GROUP", "METHODS", "ON_REQUEST", "find_methods", "make_method", "method_names", "warm_up"]
+__all__ = [
+    "GROUP",
+    "METHODS",
+    "ON_REQUEST",
+    "find_methods",
+    "make_method",
+    "method_names",
+    "warm_up",
+]
 
 GROUP = "canary.methods"
 
@@ -116,13 +124,16 @@ def warm_up() -> None:
     probes = Paths.from_padded(topology.bounce_paths().reshape(-1, 4))
     counts = np.full(len(probes), 100, np.int64)
     planned = standard_matrix(topology).both_ways
+    src, dst, traced = np.zeros(2, np.int32), np.array([2, 4], np.int32), np.array([[-1], [0]])
+    broken = np.zeros(2, np.bool_)
     telemetry = Telemetry(
         topology,
         "tor+core",
         segments=SegmentCounts(segments, sent, lost),
         probes=Probes(probes, counts, counts // 10),
+        connections=Connections(src, dst, np.full(2, 9), Paths.from_padded(traced), broken, 0),
         detector=Probes(planned, np.full(len(planned), 100), np.full(len(planned), 10)),
     )
-    for method in (Canary(), CanaryMle(), Flock(), Detector()):
+    for method in (Canary(), CanaryMle(), Flock(), Vigil(), Detector()):
         method.localize(telemetry)
     topology.without([0]).path_sets(np.array([0]), np.array([1]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.diagnosis import Diagnosis
-from analysis.methods import METHODS, warm_up
+from analysis.methods import METHODS, ON_REQUEST, warm_up
 from analysis.telemetry import (
     Connections,
     Flows,
@@ -28,7 +28,11 @@ NEEDS = {
     "flock": "flows",
     "007": "connections",
     "detector": "detector",
+    "007-binary": "connections",
+    "007-integer": "connections",
+    "max-coverage": "connections",
 }
+EVERY = METHODS | ON_REQUEST
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +54,8 @@ def check(result: Diagnosis, topology: FatTree):
 
 
 def test_names_and_order():
-    assert list(METHODS) == list(NEEDS)
-    for name, method in METHODS.items():
+    assert list(EVERY) == list(NEEDS)
+    for name, method in EVERY.items():
         assert method().name == name
         assert all(p.default is not p.empty for p in inspect.signature(method).parameters.values())
 
@@ -60,11 +64,11 @@ def test_warm_up_runs():
     warm_up()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("k", [4, 8])
 def test_healthy_network(synthetic, name, k):
     world = synthetic.make_world(k=k, seed=1, share=0)
-    result = METHODS[name]().localize(world.telemetry)
+    result = EVERY[name]().localize(world.telemetry)
     check(result, world.topology)
     assert result.flagged.size == 0
 
@@ -76,14 +80,14 @@ def test_noise_is_no_fault(synthetic, name, k, packets):
         world = synthetic.make_world(
             k=k, seed=seed, share=0, noise=1e-6, packets=packets, flows=10, probes=False
         )
-        assert METHODS[name]().localize(world.telemetry).flagged.size == 0
+        assert EVERY[name]().localize(world.telemetry).flagged.size == 0
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 def test_repeatable_and_accounted(synthetic, name):
     world = synthetic.make_world(k=4, seed=2, partial=0.2)
-    method = METHODS[name]()
-    first, second = method.localize(world.telemetry), METHODS[name]().localize(world.telemetry)
+    method = EVERY[name]()
+    first, second = method.localize(world.telemetry), EVERY[name]().localize(world.telemetry)
     check(first, world.topology)
     assert np.array_equal(first.flagged, second.flagged) and first.flagged.size
     assert np.array_equal(first.score, second.score)
@@ -91,11 +95,11 @@ def test_repeatable_and_accounted(synthetic, name):
     assert (method.probe_packets(world.telemetry) == 0) == name.startswith("canary")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 def test_missing_part_is_named(name):
     telemetry = Telemetry(FatTree(4), "tor+core")
     with pytest.raises(MissingTelemetry, match=NEEDS[name]):
-        METHODS[name]().localize(telemetry)
+        EVERY[name]().localize(telemetry)
 
 
 def empty_telemetry(k=4):
@@ -116,15 +120,15 @@ def empty_telemetry(k=4):
     )
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 def test_empty_telemetry(name):
     telemetry = empty_telemetry()
-    result = METHODS[name]().localize(telemetry)
+    result = EVERY[name]().localize(telemetry)
     check(result, telemetry.topology)
     assert result.flagged.size == 0
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 def test_silence_is_no_evidence(name):
     """Nothing sent anywhere: rows there, counts all zero."""
     telemetry = empty_telemetry()
@@ -146,12 +150,12 @@ def test_silence_is_no_evidence(name):
         ),
         detector=Probes(Paths.from_padded(topology.bounce_paths()[0, :2]), n, n),
     )
-    result = METHODS[name]().localize(telemetry)
+    result = EVERY[name]().localize(telemetry)
     check(result, topology)
     assert result.flagged.size == 0
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("keep", [0.5, 0.1])
 def test_gaps(synthetic, name, keep):
     """Most segments never observed, most probes lost with their records."""
@@ -166,14 +170,14 @@ def test_gaps(synthetic, name, keep):
         probes=Probes(t.probes.paths, t.probes.sent * probed, t.probes.lost * probed),
         detector=Probes(t.detector.paths, t.detector.sent * planned, t.detector.lost * planned),
     )
-    check(METHODS[name]().localize(t), world.topology)
+    check(EVERY[name]().localize(t), world.topology)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", EVERY)
 def test_everything_is_dead(synthetic, name):
     topology = FatTree(4)
     world = synthetic.make_world(k=4, loss=np.ones(topology.n_links), flows=200)
-    result = METHODS[name]().localize(world.telemetry)
+    result = EVERY[name]().localize(world.telemetry)
     check(result, topology)
     assert result.flagged.size > 0
 
@@ -195,6 +199,6 @@ def test_dead_link_is_found_by_all(synthetic):
 @pytest.mark.parametrize("name", ["canary", "canary-mle"])
 def test_meters_on_tors_only(synthetic, name):
     world = synthetic.make_world(k=4, seed=4, monitors="tor", flows=10, probes=False)
-    result = METHODS[name]().localize(world.telemetry)
+    result = EVERY[name]().localize(world.telemetry)
     check(result, world.topology)
     assert np.isin(result.flagged, world.faulty).mean() > 0.7

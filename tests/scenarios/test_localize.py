@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import methods
-from analysis.methods import METHODS, find_methods, make_method, method_names
+from analysis.methods import METHODS, ON_REQUEST, find_methods, make_method, method_names
 from analysis.telemetry import MissingTelemetry
 from scenarios.localize import export, localize
 from testbed.run import RunDirectory, RunError
@@ -78,6 +78,7 @@ def test_methods_without_their_telemetry_are_named(files: Files, tmp_path: Path)
     [
         ("vigil", ["007"]),
         ("flock, netbouncer,007,vigil", ["flock", "netbouncer", "007"]),
+        ("max-coverage,007-binary", ["max-coverage", "007-binary"]),
         ("all", list(METHODS)),
     ],
 )
@@ -137,7 +138,7 @@ def test_methods_of_installed_packages(
         },
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert method_names() == [*METHODS, "broken", "everything", "gone", "none"]
+    assert method_names() == [*METHODS, *ON_REQUEST, "broken", "everything", "gone", "none"]
     assert make_method("everything").name == "everything"
     for name, reason in (
         ("broken", "method 'broken' of someones-methods does not load: AttributeError"),
