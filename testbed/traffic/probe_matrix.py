@@ -6,7 +6,7 @@ algorithm 1) until each undirected link is on ``alpha`` of them and no two sets 
 failed links would lose the same probes. Its three speed-ups (section 4.3) change the time only:
 
 * decomposition: paths that share no link, not even through others, are planned apart;
-* lazy update: a path's score never falls, so it is worked out again only at the head of a queue;
+* lazy update: a path's score never falls, so it is worked out again only when its turn comes;
 * symmetry: parts of the fabric of the same shape get the same plan, which is made once.
 
 Probing each path both ways tells the directions of a link apart, too: if two different sets of up
@@ -48,6 +48,7 @@ MAX_BETA = 3
 _MAX_COMBINATIONS = 100_000_000  # of links that fail together, 16 bytes each
 _MAX_COUNTED = 5_000_000
 _MAX_PAIRS = 3_000_000_000  # of climbs to look at: a fat-tree with K=64 has 2.1 thousand million
+_DONE = np.iinfo(np.int64).max  # the score of a candidate that is selected, or useless
 _QUICK = 12_000  # combinations that take a fat-tree with K=12 a second or two
 
 
@@ -146,7 +147,27 @@ def probe_matrix(
     if not 0 <= beta <= MAX_BETA:
         raise PlanError(f"beta={beta}: from 0 to {MAX_BETA} links can fail at once")
     climbs = _Climbs.of(fabric)
-    parts = _parts(climbs, speedups.decomposition)
+    return _plan(fabric, climbs, _parts(climbs, speedups.decomposition), alpha, beta, speedups)
+
+
+def standard_matrix(fabric: Fabric) -> ProbeMatrix:
+    """The matrix that runs use: 3-coverage, as in the paper's testbed, and 2-identifiability, which
+    it finds to be enough (section 4.4); 1 where two would take long, in fat-trees beyond K=12."""
+    climbs = _Climbs.of(fabric)
+    parts = _parts(climbs, True)
+    largest = max((len(part.edges) for part in parts), default=0)
+    beta = 2 if _combinations(largest, 2) <= _QUICK else 1
+    return _plan(fabric, climbs, parts, 3, beta, Speedups())
+
+
+def _plan(
+    fabric: Fabric,
+    climbs: _Climbs,
+    parts: list[_Part],
+    alpha: int,
+    beta: int,
+    speedups: Speedups,
+) -> ProbeMatrix:
     shapes, shape_of = _shapes(fabric, climbs, parts, speedups.symmetry)
     combinations = max((_combinations(len(parts[s].edges), beta) for s in shapes), default=0)
     if combinations > _MAX_COMBINATIONS:
@@ -175,14 +196,6 @@ def probe_matrix(
         n_parts=len(parts),
         n_shapes=len(shapes),
     )
-
-
-def standard_matrix(fabric: Fabric) -> ProbeMatrix:
-    """The matrix that runs use: 3-coverage, as in the paper's testbed, and 2-identifiability, which
-    it finds to be enough (section 4.4); 1 where two would take long, in fat-trees beyond K=12."""
-    climbs = _Climbs.of(fabric)
-    largest = max((len(part.edges) for part in _parts(climbs, True)), default=0)
-    return probe_matrix(fabric, 3, 2 if _combinations(largest, 2) <= _QUICK else 1)
 
 
 def candidates(fabric: Fabric) -> Paths:
@@ -240,10 +253,10 @@ class _Climbs:
 def _nearest(ptr, tor, length, distance):  # pragma: no cover - compiled
     for end in range(len(ptr) - 1):
         for i in range(ptr[end], ptr[end + 1]):
-            for j in range(ptr[end], ptr[end + 1]):
+            for j in range(i + 1, ptr[end + 1]):
                 total = length[i] + length[j]
                 if total < distance[tor[i], tor[j]]:
-                    distance[tor[i], tor[j]] = total
+                    distance[tor[i], tor[j]] = distance[tor[j], tor[i]] = total
 
 
 @nb.njit(cache=True, nogil=True)
@@ -325,6 +338,8 @@ def _connect(ptr, tor, length, edges, distance, root, used):  # pragma: no cover
     for end in range(len(ptr) - 1):
         for i in range(ptr[end], ptr[end + 1]):
             for j in range(i + 1, ptr[end + 1]):
+                if used[i] and used[j] and root[edges[i, 0]] == root[edges[j, 0]]:
+                    continue
                 total = length[i] + length[j]
                 if tor[i] == tor[j] or distance[tor[i], tor[j]] != total:
                     continue
@@ -526,22 +541,6 @@ def _select(on, count, weight, group, size, seen, hits, n_groups):  # pragma: no
 
 
 @nb.njit(cache=True, nogil=True)
-def _sink(heap, n, at):  # pragma: no cover - compiled
-    key = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= n:
-            break
-        if child + 1 < n and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= key:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = key
-
-
-@nb.njit(cache=True, nogil=True)
 def _edges_of(c, first, second, edges, length, out):  # pragma: no cover - compiled
     m = 0
     for climb in (first[c], second[c]):
@@ -567,60 +566,41 @@ def _greedy(
     rank, on = np.zeros(n, np.int32), np.empty(n_extended, np.int64)
     links = np.empty(2 * edges.shape[1], np.int32)
     chosen, n_chosen = np.empty(len(first), np.int64), 0
+    # A score as it was when it was last worked out; no score is below -1.
+    bound = np.full(len(first), -1, np.int64)
     begin = 0
     while begin < len(first):  # the candidates of one length after those of another
         total = length[first[begin]] + length[second[begin]]
         stop = begin
         while stop < len(first) and length[first[stop]] + length[second[stop]] == total:
             stop += 1
-        left = stop - begin
-        heap = np.arange(begin, stop)
-        if lazy:  # score << 32 | candidate; a heap already, as no score is below -1
-            heap |= (n_extended - 1) << 32
-        while left:
-            if lazy:
-                at = heap[0] & 0xFFFFFFFF
-            else:
-                at, best, kept = np.int64(-1), np.int64(0), 0
-                for slot in range(left):
-                    c = heap[slot]
-                    m = _edges_of(c, first, second, edges, length, links)
-                    count = _extend(links, m, n, beta, rank, on)
-                    score, useful = _look(
-                        on, count, m, alpha, beta, weight, group, size, seen, hits
-                    )
-                    if useful:
-                        heap[kept] = c
-                        kept += 1
-                        if at < 0 or score < best:
-                            at, best = c, score
-                left = kept
-                if at < 0:
-                    break
-            m = _edges_of(at, first, second, edges, length, links)
-            count = _extend(links, m, n, beta, rank, on)
-            score, useful = _look(on, count, m, alpha, beta, weight, group, size, seen, hits)
-            if lazy and useful:
-                key = (score + n_extended) << 32 | at
-                if key != heap[0]:
-                    heap[0] = key
-                    _sink(heap, left, 0)
-                    if heap[0] != key:
-                        continue
-            if useful:
-                n_groups = _select(on, count, weight, group, size, seen, hits, n_groups)
-                chosen[n_chosen] = at
-                n_chosen += 1
-            if lazy:
-                left -= 1
-                heap[0] = heap[left]
-                _sink(heap, left, 0)
-            else:
-                left -= 1
-                slot = 0
-                while heap[slot] != at:
-                    slot += 1
-                heap[slot:left] = heap[slot + 1 : left + 1].copy()
+        while True:
+            if not lazy:  # work out every score again
+                for c in range(begin, stop):
+                    if bound[c] < _DONE:
+                        m = _edges_of(c, first, second, edges, length, links)
+                        count = _extend(links, m, n, beta, rank, on)
+                        score, useful = _look(
+                            on, count, m, alpha, beta, weight, group, size, seen, hits
+                        )
+                        bound[c] = score if useful else _DONE
+            lowest = bound[begin:stop].min()
+            if lowest == _DONE:
+                break
+            for c in range(begin, stop):
+                if bound[c] > lowest:
+                    continue
+                m = _edges_of(c, first, second, edges, length, links)
+                count = _extend(links, m, n, beta, rank, on)
+                score, useful = _look(on, count, m, alpha, beta, weight, group, size, seen, hits)
+                bound[c] = score if useful else _DONE
+                if bound[c] == lowest:
+                    n_groups = _select(on, count, weight, group, size, seen, hits, n_groups)
+                    chosen[n_chosen] = c
+                    n_chosen += 1
+                    bound[c] = _DONE
+                    if not lazy:
+                        break
         begin = stop
     return chosen[:n_chosen]
 
