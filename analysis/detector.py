@@ -96,6 +96,7 @@ class Detector:
             success=success,
             score=score,
             seconds=time.perf_counter() - begin,
+            equivalent=_classes(incidence, probes.sent > 0, len(success)),
         )
 
     def _lossy(self, probes: Probes) -> BoolArray:
@@ -113,6 +114,19 @@ class Detector:
 
 def _views(incidence: Incidence) -> tuple[LongArray, npt.NDArray[np.int32], LongArray, npt.NDArray]:
     return incidence.path_ptr, incidence.links, incidence.link_ptr, incidence.paths
+
+
+def _classes(incidence: Incidence, probed: BoolArray, n_links: int) -> npt.NDArray[np.int32]:
+    """Links on the same probed paths are of one class, as are those on none: int32[n_links].
+
+    Sets of paths are compared by the sum of a random 64-bit number a path.
+    """
+    key = np.random.default_rng(0).integers(2**64, size=len(probed), dtype=np.uint64)
+    on = np.where(probed, key, 0)[incidence.paths]
+    sums = np.zeros(n_links, np.uint64)
+    if len(on):
+        sums[incidence.link_ids] = np.add.reduceat(on, incidence.link_ptr[:-1])
+    return np.unique(sums, return_inverse=True)[1].astype(np.int32)
 
 
 def _over(incidence: Incidence, chosen: BoolArray) -> LongArray:

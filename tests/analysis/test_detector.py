@@ -120,6 +120,20 @@ def test_paths_that_lose_as_healthy_links_do_are_no_evidence() -> None:
     assert len(Detector(noise=1e-2).localize(of_rows(STAR, rows, sent=100)).flagged) == 0
 
 
+def test_links_on_the_same_paths_are_said_to_be_alike() -> None:
+    rows = [([up(0), down(1)], 30), ([up(2), down(3)], 0), ([up(2), down(4)], 0)]
+    result = Detector().localize(of_rows(STAR, rows))
+    assert len(result.flagged) == 1
+    assert result.equivalent is not None
+    alike = np.flatnonzero(result.equivalent == result.equivalent[result.flagged[0]])
+    assert set(alike.tolist()) == {STAR.link(up(0)), STAR.link(down(1))}
+    seen = [up(0), up(2), down(3), down(4)]
+    assert len({int(result.equivalent[STAR.link(name)]) for name in [*seen, up(5)]}) == 5
+    planned = Detector().localize(telemetry(MATRIX, np.zeros(K6.n_links)))
+    assert planned.equivalent is not None
+    assert len(np.unique(planned.equivalent)) == K6.n_links
+
+
 def test_links_without_probes_have_no_estimate() -> None:
     rows = [([up(0), down(1)], 0)]
     result = Detector().localize(of_rows(STAR, rows))
