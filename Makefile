@@ -24,7 +24,7 @@ help:
 	@echo '                  SEED=1            same seed, same run'
 	@echo '                  EPOCHS=10         EPOCH_MS=100'
 	@echo '                  TRAFFIC=hadoop    websearch, storage, pareto (with :skewed), FILE.pcap[.gz] (with :fit)'
-	@echo '                  TCP=0.25          share of the larger flows carried by real TCP (real links only)'
+	@echo '                  TCP=0.1           share of the larger flows carried by real TCP (real links only)'
 	@echo '                  LOAD=0.6          share of the hosts'"'"' line rate'
 	@echo '                  MONITORS=tor+core or tor'
 	@echo '                  ALPHA=1000 BETA=20 DELTA=20 ETA=16    flow selection (Canary, section III-D)'

@@ -1,4 +1,4 @@
-"""`make bench-net`: what TCP gets through each kind of switch, between two pods of a K=4 network."""
+"""`make bench-net`: what TCP gets through each kind of switch, between two pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from rich.table import Table
 from testbed.network.mininet import Backend, MininetNetwork, NetworkError, missing
 from testbed.network.processes import ProcessError
 from testbed.traffic.iperf import need_iperf
-from tests.mininet.conftest import bring_up
+from testbed.traffic.sockets import TcpSockets
+from tests.mininet.conftest import bring_up, wait_until
 
 SERVER, CLIENT, ADDRESS = "h3_1_1", "h0_0_0", "10.3.1.3"
 SECONDS = 8
@@ -24,12 +25,14 @@ BAR = 5.0
 
 def throughput(net: MininetNetwork, streams: int) -> tuple[float, int]:
     """Mb/s that arrived, and segments sent again."""
-    server = net.host(SERVER).popen(["iperf3", "-s", "-1", "-4"], stdout=subprocess.PIPE)
-    server.stdout.readline()  # it listens
+    sockets = TcpSockets(net.host_pids())
+    server = net.host(SERVER).popen(["iperf3", "-s", "-1", "-4"], stdout=subprocess.DEVNULL)
+    wait_until(lambda: 5201 in sockets.listening(net.topology.host_names.index(SERVER)))
+    sockets.close()
     command = ["iperf3", "-4", "-c", ADDRESS, "-t", str(SECONDS), "-O", "1", "--json"]
     client = net.host(CLIENT).popen([*command, "-P", str(streams)], stdout=subprocess.PIPE)
     out, _ = client.communicate(timeout=60)
-    server.communicate(timeout=60)
+    server.wait(timeout=60)
     result = json.loads(out)
     if "error" in result:
         raise NetworkError(f"iperf3: {result['error']}")

@@ -30,7 +30,7 @@ __all__ = ["Iperf", "need_iperf"]
 SEGMENT = (
     1448  # what fits into 1500 bytes with timestamps; the fabric's links leave room for the shim
 )
-BUFFER = 64 << 10  # iperf3 is done when the last byte is in it, and what is in it then is lost
+BUFFER = 32 << 10  # iperf3 is done when the last byte is in it, and what is in it then is lost
 PACING_US = 50_000  # a client sends what is due by now, as segmentation offload would
 LEAD_NS = 1_000_000_000  # a server is up that long before its client
 AT_ONCE = 256  # clients; a transfer waits while there are as many

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -48,6 +49,13 @@ def some_backend() -> Backend:
         if not missing(backend):
             return backend
     pytest.skip(missing("softswitch"))
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)
 
 
 @contextmanager

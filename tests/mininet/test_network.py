@@ -38,7 +38,7 @@ from testbed.traffic.generator import generate
 from testbed.traffic.packets import headers
 from testbed.traffic.probes import probe_plan
 from testbed.traffic.traceroute import parse_time_exceeded
-from tests.mininet.conftest import DECODER, MONITORS, SEGMENTS, TOPOLOGY
+from tests.mininet.conftest import DECODER, MONITORS, SEGMENTS, TOPOLOGY, wait_until
 
 pytestmark = pytest.mark.root
 
@@ -106,13 +106,6 @@ def test_tcp_between_pods_carries_data_whole(net: MininetNetwork) -> None:
     out, _ = client.communicate(timeout=20)
     assert out == b"True\n"
     server.wait(timeout=5)
-
-
-def wait_until(condition, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
 
 
 def test_what_sources_send_arrives_and_kernels_keep_silent(
