@@ -164,11 +164,11 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals)
         start_new_session=True,
     )  # fmt: skip
     folder = tmp_path / "here"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not list(folder.glob("seed-*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, kind)  # as a terminal does it
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     kept = sorted(folder.glob("seed-*.parquet"))
