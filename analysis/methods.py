@@ -17,6 +17,7 @@ from analysis.detector import Detector
 from analysis.diagnosis import Localizer
 from analysis.flock import Flock
 from analysis.netbouncer import NetBouncer, NetBouncerStage
+from analysis.netscope import NetScope
 from analysis.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
 from analysis.telemetry import Connections, Probes, SegmentCounts, Telemetry
 from analysis.vigil import Vigil
@@ -43,6 +44,7 @@ METHODS: dict[str, Callable[[], Localizer]] = {
     "flock": Flock,
     "007": Vigil,
     "detector": Detector,
+    "netscope": NetScope,
 }
 """Name to constructor, in the order of the comparison tables; every scenario runs these."""
 
@@ -134,6 +136,6 @@ def warm_up() -> None:
         connections=Connections(src, dst, np.full(2, 9), Paths.from_padded(traced), broken, 0),
         detector=Probes(planned, np.full(len(planned), 100), np.full(len(planned), 10)),
     )
-    for method in (Canary(), CanaryMle(), Flock(), Vigil(), Detector()):
+    for method in (Canary(), CanaryMle(), NetBouncer(), Flock(), Vigil(), Detector(), NetScope()):
         method.localize(telemetry)
     topology.without([0]).path_sets(np.array([0]), np.array([1]))

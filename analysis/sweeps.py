@@ -56,6 +56,8 @@ def _layers(incidence: Incidence) -> list[IntArray] | None:
     layer = np.zeros(incidence.n_links, np.int32)
     for _ in range(MOST_LAYERS):
         if not _raise_layers(incidence.path_ptr, incidence.links, layer):
+            if layer.max(initial=0) >= MOST_LAYERS:
+                return None
             order = np.argsort(layer, kind="stable").astype(np.int32)
             return np.split(order, np.flatnonzero(np.diff(layer[order])) + 1)
     return None

@@ -28,6 +28,7 @@ NEEDS = {
     "flock": "flows",
     "007": "connections",
     "detector": "detector",
+    "netscope": "probes",
     "007-binary": "connections",
     "007-integer": "connections",
     "max-coverage": "connections",

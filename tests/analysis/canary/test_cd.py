@@ -46,8 +46,12 @@ def test_unused_paths_do_not_speak():
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.5, 1.0, 2.0]))
-def test_objective_never_rises(seed, penalty):
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    st.sampled_from(["specialised", "l1"]),
+)
+def test_objective_never_rises(seed, penalty, regulariser):
     rng = np.random.default_rng(seed)
     n_links = int(rng.integers(2, 12))
     paths = [
@@ -56,15 +60,38 @@ def test_objective_never_rises(seed, penalty):
     ]
     incidence = incidence_of(paths)
     y = rng.random(len(paths)).round(2)
-    result = coordinate_descent(incidence, y, rng.random(len(paths)) + 0.1, penalty=penalty)
+    weight = rng.random(len(paths)) + 0.1
+    result = coordinate_descent(incidence, y, weight, penalty=penalty, regulariser=regulariser)
     assert (np.diff(result.objective) <= 1e-9).all()
     assert ((result.success >= 0) & (result.success <= 1)).all()
     assert result.objective[-1] == pytest.approx(
-        objective(incidence, y, result.success, penalty), abs=1e-9
+        objective(incidence, y, result.success, penalty, regulariser), abs=1e-9
     )
     # A fixed point: no single link can do better anywhere on a grid.
     for i in range(incidence.n_links):
         for value in np.linspace(0, 1, 21):
             other = result.success.copy()
             other[i] = value
-            assert objective(incidence, y, other, penalty) >= result.objective[-1] - 1e-6
+            assert (
+                objective(incidence, y, other, penalty, regulariser) >= result.objective[-1] - 1e-6
+            )
+
+
+def test_starts_from_averages():
+    """Appendix B, line 1: each link begins at the packet-weighted mean of its paths."""
+    incidence = incidence_of([[0], [0, 1], [1]])
+    y, weight = np.array([1.0, 0.5, 0.8]), np.array([100.0, 300.0, 100.0])
+    start = coordinate_descent(incidence, y, weight, max_iterations=0)
+    assert start.success == pytest.approx([250 / 400, 230 / 400])
+    assert start.objective == pytest.approx([objective(incidence, y, start.success)])
+
+
+def test_stops_at_the_tolerance():
+    rng = np.random.default_rng(4)
+    incidence = incidence_of([rng.choice(12, 3, replace=False) for _ in range(60)])
+    y = rng.random(60)
+    fine = coordinate_descent(incidence, y, np.ones(60), tolerance=0.0).objective
+    coarse = coordinate_descent(incidence, y, np.ones(60), tolerance=0.01).objective
+    drops = -np.diff(coarse)
+    assert drops[-1] < 0.01 <= drops[:-1].min()
+    assert fine[: len(coarse)].tolist() == coarse.tolist() and len(fine) > len(coarse)
