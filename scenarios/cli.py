@@ -185,6 +185,8 @@ def compare(
         for method in names:
             make_method(method)
         found = load_scenario(name)
+        if given["backend"] == "auto":
+            given["backend"] = "virtual"  # seeds in parallel
         settings = make_settings(dict(found.defaults) | given)
         folder = folder or default_folder(name, settings, names)
         with _progress() as progress:
