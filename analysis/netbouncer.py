@@ -3,7 +3,8 @@
 A probe bounces off a core switch and comes back over the same links, so what is seen are undirected
 links: x_i is the chance to pass link i both ways. First the devices without a single good path are
 taken out (figure 3): their links have no unique solution (theorem 1), and all are blamed. Then
-coordinate descent (figure 5) fits the rest, and links below the threshold are blamed.
+coordinate descent (figure 5) fits the rest, and links below the threshold are blamed. A switch
+whose links all are is a faulty device as well.
 
 `NetBouncerStage` does so in five rounds, the links found so far removed with the paths through them
 (Canary, section IV-D). The plans that the paper compares are in `analysis.probing`.
@@ -31,6 +32,7 @@ __all__ = ["PROBE_RECORD_BYTES", "NetBouncer", "NetBouncerStage", "bad_devices",
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+LongArray = npt.NDArray[np.int64]
 
 PROBE_RECORD_BYTES = 16
 """A path's record: prober and bouncing switch (4 bytes each), sent and lost (4 bytes each). The
@@ -115,6 +117,11 @@ class NetBouncer:
             x, blamed = self._infer(incidence, y, np.where(present, probes.sent, 0))
             success[fitted], when[fitted] = x[fitted], blamed[fitted]
         round_of_edge[incidence.link_ids] = when
+        if self.device_detection:
+            # A path has one link only of a switch that bounces it, so that among many one may let
+            # everything through by chance: there all links must tell.
+            of_all = _all_blamed(incidence.link_ids, when < self.rounds, topology)
+            devices = np.union1d(devices, of_all)
 
         edge_success = np.full(topology.n_edges, np.nan)
         edge_success[incidence.link_ids] = success
@@ -250,6 +257,14 @@ def bad_devices(
         crossed[end[incidence.link_ids[incidence.links_on(present)]]] = True
         fine[end[incidence.link_ids[incidence.links_on(good)]]] = True
     return crossed & ~fine
+
+
+def _all_blamed(edges: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabric) -> LongArray:
+    """Switches with two and more of the undirected links ``edges``, all blamed."""
+    ends = np.stack((topology.link_src[2 * edges], topology.link_dst[2 * edges]))
+    seen = np.bincount(ends.ravel(), minlength=topology.n_switches)
+    bad = np.bincount(ends[:, blamed].ravel(), minlength=topology.n_switches)
+    return np.flatnonzero((seen > 1) & (bad == seen))
 
 
 @nb.njit(cache=True, nogil=True)

@@ -4,8 +4,8 @@ A probe climbs from a server, or from its ToR, to a switch that bounces it, and 
 same links, so a plan is a set of climbs and sees undirected links.
 
 Theorem 1: probing every climb to the top of the fabric identifies all links exactly if at least one
-path without loss crosses each switch. `identified` says which links given success probabilities of
-paths determine, so the theorem can be seen at work and any other plan can be judged.
+path without loss crosses each switch. `identified` works out the links that given success
+probabilities of paths determine, so the theorem can be seen at work and any plan be judged by it.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def with_servers(fabric: Fabric) -> Fabric:
     )
 
 
-def identified(incidence: Incidence, success: FloatArray) -> BoolArray:
-    """The local links whose success probability follows from the paths': bool[n_links].
+def identified(incidence: Incidence, success: FloatArray) -> FloatArray:
+    """The success probability of each local link that follows from the paths': float64[n_links].
 
     A path without loss proves all its links; a path whose other links are all known and not dead
-    gives the last one, and so on until nothing new follows. With exact success probabilities over
-    the climbs of a Clos nothing else is determined (theorem 1).
+    gives the last one, and so on until nothing new follows. nan where nothing does: of a Clos whose
+    switches are all crossed by a path without loss, that is no link (theorem 1).
 
     Args:
         incidence: Paths and undirected links.
@@ -96,7 +96,7 @@ def identified(incidence: Incidence, success: FloatArray) -> BoolArray:
     value = np.where(known, 1.0, np.nan)
     while _follow(incidence.path_ptr, incidence.links, success, known, value):
         pass
-    return known
+    return value
 
 
 def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:

@@ -58,6 +58,22 @@ def test_faulty_device(name):
         assert len(without.flagged) < len(result.flagged)
 
 
+def test_a_core_switch_with_a_path_that_was_lucky():
+    """All links of a core switch lose 5 %, and one path of each lost nothing by chance."""
+    topology = FatTree(8)
+    core = topology.switch("core3")
+    loss = np.zeros(topology.n_links)
+    loss[topology.links_of(core)] = 0.05
+    probes = exact_probes(topology, loss)
+    crossing = np.flatnonzero(probes.lost)
+    lost = np.where(np.isin(np.arange(len(probes)), crossing[::4]), 0, 4 * probes.lost)
+    probes = Probes(probes.paths, probes.sent, lost)
+    assert len(suspects(probes, topology)) == 0
+    result = NetBouncer(penalty=0.3).localize(Telemetry(topology, "tor+core", probes=probes))
+    assert result.devices.tolist() == [core]
+    assert result.flagged.tolist() == sorted(topology.links_of(core).tolist())
+
+
 def test_device_detection_does_not_flag_everything(synthetic):
     """10 % faulty links leave nearly every switch with a good path."""
     world = synthetic.make_world(k=8, seed=3, undirected=True, packets=1, epochs=1, flows=10)
