@@ -21,7 +21,9 @@ from testbed.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.run import RunDirectory
 from testbed.softswitch import Program, Switch
 from testbed.topology import FatTree
+from tests.bench_canary import bench_canary
 from tests.bench_detector import bench_detector
+from tests.bench_netbouncer import bench_netbouncer
 
 FLOWS = 64
 BATCH = 4096
@@ -107,6 +109,8 @@ def main() -> None:
     bench_switch(console)
     for k in (4, 8):
         bench_run(console, k)
+    bench_canary(console)
+    bench_netbouncer(console)
     bench_detector(console)
 
 

@@ -17,6 +17,8 @@ from analysis.metrics import score
 from analysis.telemetry import SegmentCounts, Telemetry
 from testbed.topology import FatTree
 
+__all__ = ["bench_canary"]
+
 LOWEST = np.array([0.2, 0.1, 0.05, 0.01, 0.001])
 HIGHEST = np.array([1.0, 0.2, 0.1, 0.05, 0.01])
 PROPORTIONS = np.array([11, 13, 9, 9, 10]) / 52
@@ -39,7 +41,7 @@ def measure(topology: FatTree, share: float, seed: int) -> tuple[np.ndarray, Tel
     return faulty, Telemetry(topology, "tor+core", segments=SegmentCounts(segments, sent, lost))
 
 
-def main(console: Console) -> None:
+def bench_canary(console: Console) -> None:
     topology = FatTree(48)
     begin = time.perf_counter()
     segments = topology.segments()
@@ -67,4 +69,4 @@ def main(console: Console) -> None:
 
 
 if __name__ == "__main__":
-    main(Console(width=120, highlight=False))
+    bench_canary(Console(width=120, highlight=False))

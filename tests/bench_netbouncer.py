@@ -28,6 +28,8 @@ from analysis.telemetry import Probes, Telemetry
 from testbed.fabric import Fabric
 from testbed.topology import FatTree, Paths
 
+__all__ = ["bench_netbouncer"]
+
 SHARES = (0.001, 0.01, 0.1)
 PACKETS = 100
 DEVICES = 10
@@ -117,7 +119,7 @@ def tally(result: Diagnosis, truth: Truth, fabric: Fabric, n_servers: int) -> li
     ]
 
 
-def main(console: Console, runs: int = 1) -> None:
+def bench_netbouncer(console: Console, runs: int = 1) -> None:
     tree = FatTree(48)
     fabric, servers = with_servers(tree), tree.n_hosts
     begin = time.perf_counter()
@@ -164,4 +166,6 @@ def main(console: Console, runs: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    main(Console(width=120, highlight=False), int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    bench_netbouncer(
+        Console(width=120, highlight=False), int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    )
