@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -152,7 +153,10 @@ def solve_stages(
         x = coordinate_descent(incidence, y, weight, penalty=penalty, used=present).success
         bad = (x < 1 - 1e-6) & (stage == n_stages)
         stage[bad] = now
-        success[bad] = _own_success(incidence, rates, present, bad)
+        success[bad] = _own_success(
+            incidence.path_ptr, incidence.links, incidence.link_ptr, incidence.paths,
+            rates.sent, rates.success, present, bad,
+        )  # fmt: skip
         present = present & ~incidence.paths_with(bad)
     return success, stage
 
@@ -170,19 +174,27 @@ def _pick(rates: SegmentRates, segment: npt.NDArray[np.int64]) -> SegmentRates:
     return SegmentRates(rates.success[segment], rates.sent[segment], rates.lossy[segment])
 
 
+@nb.njit(cache=True, nogil=True)
 def _own_success(
-    incidence: Incidence, rates: SegmentRates, present: BoolArray, bad: BoolArray
-) -> FloatArray:
+    path_ptr, links, link_ptr, paths, sent, success, present, bad
+):  # pragma: no cover - compiled
     """What each blamed link lets through, pooled over its segments that hold no other blamed link,
     or over all of them where there is none. Coordinate descent's own figure is of the mapped y'.
     """
-    owner = np.repeat(np.arange(incidence.n_paths), np.diff(incidence.path_ptr))
-    blamed_on = np.bincount(owner[bad[incidence.links]], minlength=incidence.n_paths)
-    pooled = []
-    for choice in (present & (blamed_on == 1), present):
-        weight = np.where(choice, rates.sent, 0.0)[owner]
-        sent = np.bincount(incidence.links, weight, incidence.n_links)
-        good = np.bincount(incidence.links, weight * rates.success[owner], incidence.n_links)
-        pooled.append((sent, good / np.maximum(sent, 1)))
-    (alone_sent, alone), (_, together) = pooled
-    return np.where(alone_sent > 0, alone, together)[bad]
+    n_blamed = np.zeros(len(sent), np.int32)
+    for j in range(len(sent)):
+        for e in range(path_ptr[j], path_ptr[j + 1]):
+            n_blamed[j] += bad[links[e]]
+    pooled = np.zeros(bad.sum())
+    for n, i in enumerate(np.flatnonzero(bad)):
+        alone_sent = alone = all_sent = together = 0.0
+        for e in range(link_ptr[i], link_ptr[i + 1]):
+            j = paths[e]
+            if present[j]:
+                all_sent += sent[j]
+                together += sent[j] * success[j]
+                if n_blamed[j] == 1:
+                    alone_sent += sent[j]
+                    alone += sent[j] * success[j]
+        pooled[n] = alone / alone_sent if alone_sent > 0 else together / max(all_sent, 1.0)
+    return pooled
