@@ -39,9 +39,10 @@ class FlowValues(NamedTuple):
     """The flows of each group, for its log-likelihood with b of w paths bad (equation 1).
 
     Flows ``ptr[g]:ptr[g + 1]`` of group g have the ``score`` ln(P(bad path) / P(good path)), each
-    ``times`` times; ``bent`` is expm1(score), or exp(-score) where the score is positive. ``memo``
-    holds values found before from ``memo_ptr[g]`` (-1: the group has none). A ``seed`` other than 0
-    makes values that are random numbers, alike for nothing but the same group and b.
+    ``times`` times; ``bent`` is expm1(score), or exp(-score) where the score is positive. The last
+    values of group g are in ``memo[memo_ptr[g]:memo_ptr[g + 1]]``, that of b where ``memo_of`` is
+    b. With a ``seed`` other than 0 values are random numbers of ``bits`` bits instead, alike for
+    nothing but the same group and b.
     """
 
     ptr: LongArray
@@ -50,8 +51,10 @@ class FlowValues(NamedTuple):
     times: FloatArray
     width: LongArray
     memo_ptr: LongArray
+    memo_of: IntArray
     memo: FloatArray
     seed: int
+    bits: int
 
 
 class Listed(NamedTuple):
@@ -82,7 +85,8 @@ class Pairs(NamedTuple):
     ``64 * first_word[l]``; ``climb_at`` int32[words, 64] is the climb of each bit, ``top`` int32[A]
     the bit of each climb. Component c is in the lists ``lists[component_ptr[c]:...]``. Group g is
     between the climbs of list ``up[g]`` and ``down[g]``; list l's groups are
-    ``groups[group_ptr[l]:group_ptr[l + 1]]``.
+    ``groups[group_ptr[l]:group_ptr[l + 1]]``, their other lists the same part of ``others``. The
+    last ``len(list_ptr) // 2`` lists are the ways down.
 
     ``failures`` int32[A] failed components of each climb; ``good`` and ``single`` uint64[words] the
     tops that a climb with none and with just one reaches; ``bad`` int32[G].
@@ -101,6 +105,7 @@ class Pairs(NamedTuple):
     down: IntArray
     group_ptr: LongArray
     groups: IntArray
+    others: IntArray
     values: FlowValues
     failures: IntArray
     good: BitArray
@@ -122,13 +127,13 @@ def value(values, g, b):  # pragma: no cover - compiled
     b = min(max(b, 0), width)
     if values.seed:
         x = _scramble(np.uint64(values.seed) ^ _scramble(np.uint64(g)))
-        # 20 bits, so that sums of them are exact.
-        return float(_scramble(x ^ np.uint64(b)) & np.uint64(0xFFFFF))
+        return float(_scramble(x ^ np.uint64(b)) >> np.uint64(64 - values.bits))
     if b == 0:
         return 0.0
-    at = values.memo_ptr[g]
-    if at >= 0 and not np.isnan(values.memo[at + b]):
-        return values.memo[at + b]
+    slots = values.memo_ptr[g + 1] - values.memo_ptr[g]
+    at = values.memo_ptr[g] + (b & (slots - 1))
+    if slots and values.memo_of[at] == b:
+        return values.memo[at]
     total = 0.0
     if b == width:
         for f in range(values.ptr[g], values.ptr[g + 1]):
@@ -141,8 +146,9 @@ def value(values, g, b):  # pragma: no cover - compiled
                 total += values.times[f] * (score + np.log(share + (1 - share) * bent))
             else:
                 total += values.times[f] * np.log1p(share * bent)
-    if at >= 0:
-        values.memo[at + b] = total
+    if slots:
+        values.memo_of[at] = b
+        values.memo[at] = total
     return total
 
 
@@ -352,10 +358,10 @@ def _list_share(p, of_list, sign, only, chosen, failed, delta, s):  # pragma: no
         s.mark[zero + s.numbers[i]] = -1
         s.total[zero + s.numbers[i]] = 0.0
     for at in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
-        g = p.groups[at]
-        other = p.down[g] if p.up[g] == of_list else p.up[g]
+        other = p.others[at]
         if only and not chosen[other]:
             continue
+        g = p.groups[at]
         bad = p.bad[g]
         now = value(p.values, g, bad)
         for i in range(n_numbers):
@@ -388,11 +394,12 @@ def _list_share(p, of_list, sign, only, chosen, failed, delta, s):  # pragma: no
 
 
 @nb.njit(cache=True, nogil=True)
-def _accumulate_pairs(part, parts, p, failed, n_components):  # pragma: no cover - compiled
-    """A part of the lists' delta: float64[n_components]."""
+def _accumulate_pairs(part, parts, p, down, failed, n_components):  # pragma: no cover - compiled
+    """A part of the delta of the ways up or down: float64[n_components]."""
     delta, scratch = np.zeros(n_components), _scratch(p, n_components)
     chosen = np.zeros(0, np.bool_)
-    for of_list in range(part, len(p.list_ptr) - 1, parts):
+    half = (len(p.list_ptr) - 1) // 2
+    for of_list in range(down * half + part, (1 + down) * half, parts):
         _list_share(p, of_list, 1.0, False, chosen, failed, delta, scratch)
     return delta
 
@@ -409,8 +416,7 @@ def _flip_pairs(component, p, failed, delta):  # pragma: no cover - compiled
     for at in range(first, last):
         of_list = p.lists[at]
         for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
-            g = p.groups[i]
-            others[p.down[g] if p.up[g] == of_list else p.up[g]] = True
+            others[p.others[i]] = True
     scratch = _scratch(p, len(delta))
     fails = not failed[component]
     for sign in (-1.0, 1.0):
@@ -454,7 +460,8 @@ def accumulate(listed: Listed, pairs: Pairs, failed: BoolArray) -> FloatArray:
     n = len(failed)
     shares = in_parts(len(listed.components), _accumulate_listed, listed, failed, n)
     if len(pairs.bad):
-        shares += in_parts(len(pairs.components), _accumulate_pairs, pairs, failed, n)
+        for down in (0, 1):  # one after the other, so that a group is in one part
+            shares += in_parts(len(pairs.components), _accumulate_pairs, pairs, down, failed, n)
     return np.sum(shares, axis=0)
 
 

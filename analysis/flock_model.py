@@ -14,12 +14,13 @@ one *group* (`analysis.flock_likelihood` has the two kinds).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from analysis.flock_likelihood import FlowValues, Listed, Pairs, accumulate, shared_tops
+from analysis.flock_likelihood import FlowValues, Listed, Pairs, accumulate
 from analysis.parts import in_parts
 from analysis.telemetry import Flows, Probes
 from testbed.ecmp import Ecmp
@@ -34,8 +35,8 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-MEMO_VALUES = 30_000_000
-"""Values of pairs are remembered where there are no more than this, 240 MB."""
+MEMO_SLOTS = 16
+"""Values remembered of a group with more than one path, a power of 2."""
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,11 @@ class FlockModel:
         no loss whatever could tell them apart. (Flipping them is compared on random likelihoods.)
         """
         failed = np.zeros(self.n_components, np.bool_)
+        bits = 52 - self.n_groups.bit_length()  # so that sums are exact
         sums = []
-        for seed in (1, 2, 3):
-            listed = self.listed._replace(values=self.listed.values._replace(seed=seed))
-            pairs = self.pairs._replace(values=self.pairs.values._replace(seed=seed))
+        for seed in (1, 2):
+            listed = self.listed._replace(values=self.listed.values._replace(seed=seed, bits=bits))
+            pairs = self.pairs._replace(values=self.pairs.values._replace(seed=seed, bits=bits))
             sums.append(accumulate(listed, pairs, failed)[: self.n_links])
         _, number = np.unique(np.stack(sums), axis=1, return_inverse=True)
         return number.reshape(-1).astype(np.int32)
@@ -351,7 +353,6 @@ def _flow_values(
     sent: LongArray,
     lost: LongArray,
     loss: Loss,
-    memo: bool = True,
 ) -> FlowValues:
     """The flows of each group with their scores; equal ones are counted, not repeated.
 
@@ -359,7 +360,6 @@ def _flow_values(
         group: The group of each flow, int[F].
         width: The number of possible paths of each group, int64[G].
         sent, lost: Packets of each flow, int64[F].
-        memo: Remember values.
     """
     per_lost, per_arrived = (
         np.array([f(*pair) for pair in (loss.known, loss.hidden)])
@@ -371,11 +371,12 @@ def _flow_values(
     score, times = (np.concatenate([part[i] for part in merged]) for i in (0, 1))
     ptr = _pointers(count)
     bent = np.where(score > 0, np.exp(-np.abs(score)), np.expm1(np.minimum(score, 0)))
-    several = width > 1 if memo else np.zeros(len(width), np.bool_)
-    size = np.where(several, width + 1, 0)
-    memo_ptr = np.where(several, np.cumsum(size) - size, -1)
+    slots = np.exp2(np.ceil(np.log2(np.minimum(width + 1, MEMO_SLOTS)))).astype(np.int64)
+    memo_ptr = _pointers(np.where(width > 1, slots, 0))
+    memo_of = np.full(memo_ptr[-1], -1, np.int32)
+    memo = np.empty(memo_ptr[-1])
     return FlowValues(
-        ptr, score, bent, times, width.astype(np.int64), memo_ptr, np.full(size.sum(), np.nan), 0
+        ptr, score, bent, times, width.astype(np.int64), memo_ptr, memo_of, memo, 0, 0
     )
 
 
@@ -449,7 +450,8 @@ def _pairs(ecmp: Ecmp, flows: Flows, shift: int, n_links: int, loss: Loss) -> Pa
     src, dst = np.divmod(np.flatnonzero(used), topology.n_tors)
     turn = ecmp.turn[src, dst].astype(np.int64)
     lists, climbs = _climbs(ecmp, shift, n_links)
-    up, down = (((turn - 1) * 2 + way) * topology.n_tors + tor for way, tor in ((0, src), (1, dst)))
+    up, down = (turn - 1) * topology.n_tors + src, (turn - 1) * topology.n_tors + dst
+    down += ecmp.top * topology.n_tors
     n_lists = 2 * ecmp.top * topology.n_tors
     both = np.concatenate((up, down))
     order = np.argsort(both, kind="stable")
@@ -465,11 +467,11 @@ def _pairs(ecmp: Ecmp, flows: Flows, shift: int, n_links: int, loss: Loss) -> Pa
         down=down.astype(np.int32),
         group_ptr=np.searchsorted(both[order], np.arange(n_lists + 1)).astype(np.int64),
         groups=(order % max(len(up), 1)).astype(np.int32),
+        others=np.concatenate((down, up))[order].astype(np.int32),
         bad=np.zeros(len(up), np.int32),
     )
-    width = _widths(pairs)
-    few = int((width + 1).sum()) <= MEMO_VALUES
-    values = _flow_values(group, width, flows.sent[flow], flows.lost[flow], loss, memo=few)
+    width = ecmp.width[src, dst].astype(np.int64)
+    values = _flow_values(group, width, flows.sent[flow], flows.lost[flow], loss)
     return pairs._replace(values=values)
 
 
@@ -478,21 +480,21 @@ def _climbs(
 ) -> tuple[dict[str, npt.NDArray], dict[str, npt.NDArray]]:
     """The climbs to every tier, as the way up and as the way down; no two lead to one top.
 
-    List ``((tier - 1) * 2 + way) * n_tors + tor``. The top belongs to the way up.
+    List ``(way * ecmp.top + tier - 1) * n_tors + tor``. The top belongs to the way up.
     """
     fabric = ecmp.fabric
     parts, lengths, tops = [], [], []
-    for tier in range(1, ecmp.top + 1):
+    for down, tier in product((0, 1), range(1, ecmp.top + 1)):
         low, high = ecmp.ptr[:, tier], ecmp.ptr[:, tier + 1]
         row = np.concatenate([np.zeros(0, np.int64), *map(np.arange, low, high)])
         links = ecmp.climbs.take(row).links.reshape(len(row), tier)
         over = n_links + fabric.link_dst[links]
         tor = n_links + ecmp.tor[row][:, None]
-        parts.append(np.concatenate((links >> shift, tor, over), axis=1))
-        parts.append(np.concatenate(((links ^ 1) >> shift, tor, over[:, :-1]), axis=1))
+        over = over[:, : tier - down]
+        parts.append(np.concatenate(((links ^ down) >> shift, tor, over), axis=1))
         nth = np.cumsum(fabric.tier == tier) - 1
-        tops += [nth[ecmp.end[row]]] * 2
-        lengths += [high - low] * 2
+        tops.append(nth[ecmp.end[row]])
+        lengths.append(high - low)
     length = np.concatenate([np.zeros(0, np.int64), *lengths])
     top = np.concatenate([np.zeros(0, np.int64), *tops])
     size = np.concatenate([np.full(len(part), part.shape[1]) for part in parts])
@@ -527,22 +529,13 @@ def _climbs(
     return words, climbs
 
 
-@nb.njit(cache=True, nogil=True)
-def _widths(pairs):  # pragma: no cover - compiled
-    """The number of possible paths of each pair."""
-    width = np.empty(len(pairs.up), np.int64)
-    for g in range(len(width)):
-        width[g] = shared_tops(pairs, pairs.up[g], pairs.down[g])
-    return width
-
-
 def _no_pairs(n_components: int) -> Pairs:
     nothing, none = np.zeros(0, np.int32), np.zeros(1, np.int64)
     bits = np.zeros(0, np.uint64)
+    empty = np.zeros(0)
     values = FlowValues(
-        none, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64),
-        np.zeros(0), 0,
-    )  # fmt: skip
+        none, empty, empty, empty, np.zeros(0, np.int64), none, nothing, empty, 0, 0
+    )
     return Pairs(
         list_ptr=none,
         climb_ptr=none,
@@ -557,6 +550,7 @@ def _no_pairs(n_components: int) -> Pairs:
         down=nothing,
         group_ptr=none,
         groups=nothing,
+        others=nothing,
         values=values,
         failures=nothing,
         good=bits,

@@ -77,15 +77,17 @@ class Search:
         if not refine:
             self.greedy(everything)
             return self.failed.copy()
-        starts = [is_link, everything] if devices and not is_link.all() else [everything]
         best, value = self.failed.copy(), 0.0
-        for start in starts:
+        for start in (everything, is_link):
             self.move_to(np.zeros_like(self.failed))
             self.greedy(start)
+            no_device = not (self.failed & ~is_link).any()
             self.greedy(everything, remove=True)
             _refine(everything, is_link, self.model.ends, *self.state)
             if self.posterior() > value + BETTER:
                 best, value = self.failed.copy(), self.posterior()
+            if no_device:  # the other start takes the same steps
+                break
         self.move_to(best)
         return best
 
