@@ -24,6 +24,7 @@ from testbed.topology import FatTree
 from tests.bench_canary import bench_canary
 from tests.bench_detector import bench_detector
 from tests.bench_netbouncer import bench_netbouncer
+from tests.bench_vigil import bench_vigil
 
 FLOWS = 64
 BATCH = 4096
@@ -112,6 +113,7 @@ def main() -> None:
     bench_canary(console)
     bench_netbouncer(console)
     bench_detector(console)
+    bench_vigil(console)
 
 
 if __name__ == "__main__":
