@@ -321,6 +321,9 @@ def _explain_component(
     links, blamed, u, total, ptr, lossy, lost, arrived, good, high, penalty, gains
 ):  # pragma: no cover - compiled
     swapping = False
+    # Of equal explanations rounding prefers now one, now the other: of 10^10 packets by tenths of
+    # a nat. So a swap must gain more than that, and links are released a limited number of times.
+    released, limit = 0, 100 + 10 * len(links)
     while True:
         pick = _candidate(links, blamed, -1, u, total, ptr, lossy, lost, arrived, high, gains)
         if pick >= 0 and gains[pick] > penalty:
@@ -342,7 +345,8 @@ def _explain_component(
                 _move(i, good, u, total, ptr, lossy)
                 blamed[i] = False
                 cost -= _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high)
-                if cost < penalty:
+                if cost < penalty and released < limit:
+                    released += 1
                     at = 0
                     swapping = False
                     continue
@@ -355,7 +359,8 @@ def _explain_component(
                     better = _gain(other, new, u, total, ptr, lossy, lost, arrived)
                     _move(other, new, u, total, ptr, lossy)
                     better += _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high)
-                    if better > cost + 1e-3:
+                    if better > cost + 1e-3 + 1e-9 * abs(cost) and released < limit:
+                        released += 1
                         at = 0
                         swapping = False
                         continue

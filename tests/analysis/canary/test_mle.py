@@ -80,3 +80,13 @@ def test_accuracy(synthetic, k, seeds, least):
 def test_parameters_are_checked():
     with pytest.raises(ValueError, match="noise"):
         CanaryMle(noise=0.1, min_loss=0.01)
+
+
+@pytest.mark.parametrize("packets", [10**4, 11_414_167_050, 10**15])
+def test_equal_explanations_of_many_packets_come_to_an_end(packets):
+    """Two links that only one segment tells of: rounding must not swap them for ever."""
+    incidence = Incidence.of(Paths(np.array([0, 2]), np.array([0, 3], np.int32)))
+    sent, lost = np.array([packets]), np.array([packets // 13 * 10])
+    loss, gain = explain(incidence, sent, lost)
+    assert (loss > 0.1).sum() == 1 and np.isfinite(gain).all()
+    assert loss.max() == pytest.approx(lost[0] / sent[0], rel=1e-3)
