@@ -23,6 +23,7 @@ from testbed.softswitch import Program, Switch
 from testbed.topology import FatTree
 from tests.bench_canary import bench_canary
 from tests.bench_detector import bench_detector
+from tests.bench_flow import bench_flow
 from tests.bench_netbouncer import bench_netbouncer
 from tests.bench_vigil import bench_vigil
 
@@ -110,6 +111,7 @@ def main() -> None:
     bench_switch(console)
     for k in (4, 8):
         bench_run(console, k)
+    bench_flow(console)
     bench_canary(console)
     bench_netbouncer(console)
     bench_detector(console)
