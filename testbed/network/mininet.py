@@ -173,6 +173,7 @@ class MininetNetwork:
         self._agents: HostAgents | None = None
         self.controls: list[RemoteSwitch] = []
         self._deaths: dict[int, str] = {}
+        self._before_stop: list[Callable[[], None]] = []
         self._spawning = threading.Lock()
         self._stopped = False
         try:
@@ -555,8 +556,14 @@ class MininetNetwork:
 
     # ---- the end -----------------------------------------------------------------------------
 
+    def before_stop(self, close: Callable[[], None]) -> None:
+        """Have something of the network's user called before everything is taken down."""
+        self._before_stop.append(close)
+
     def stop(self) -> None:
         """Take everything down. What `sent` and `delivered` gave stays readable."""
+        while self._before_stop:
+            self._before_stop.pop()()
         with self._spawning:
             self._stopped = True
         if self._agents is not None:

@@ -27,9 +27,8 @@ from testbed.traffic.transfers import Transfers
 
 __all__ = ["Iperf", "need_iperf"]
 
-SEGMENT = (
-    1448  # what fits into 1500 bytes with timestamps; the fabric's links leave room for the shim
-)
+# What fits into 1500 bytes with timestamps; the fabric's links have room for the shim besides.
+SEGMENT = 1448
 BUFFER = 32 << 10  # iperf3 is done when the last byte is in it, and what is in it then is lost
 PACING_US = 50_000  # a client sends what is due by now, as segmentation offload would
 LEAD_NS = 1_000_000_000  # a server is up that long before its client
@@ -81,6 +80,7 @@ class Iperf:
         self._worst_delay_ns = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="iperf3", daemon=True)
+        network.before_stop(self.close)
 
     # ---- the run -----------------------------------------------------------------------------
 
@@ -208,6 +208,7 @@ class Iperf:
             "finished": self._finished,
             "failed": self._failed,
             "ended_with_the_run": self._ended_early,
+            "not_begun": len(self._transfers) - self._next_client,
             "worst_delay_ms": self._worst_delay_ns // 1_000_000,
             "retransmissions_from": self._retransmissions.source,
         }

@@ -81,7 +81,9 @@ def test_kernels_tell_what_iperf3_tells_and_who_retransmits(net: MininetNetwork)
     told = json.loads(client.communicate(timeout=1)[0])["end"]["streams"][0]["sender"]
     server.wait(timeout=10)
     injector.apply(2.0)
-    (ours,) = of_transfer(sockets.ended() + sockets.open())
+    found: list[Connection] = []
+    wait_until(lambda: bool(found.extend(of_transfer(sockets.ended())) or found))
+    (ours,) = found
     assert told["bytes"] == PAYLOAD
     assert told["retransmits"] > 20  # of some 2000
     assert told["retransmits"] <= ours.retransmitted <= told["retransmits"] + 5  # its end, too
@@ -105,8 +107,12 @@ def test_a_connection_that_cannot_begin_is_known_and_listeners_are(net: MininetN
         process.kill()
         process.wait()
     injector.apply(2.0)
-    tried = [c for c in sockets.ended() if c.dst_port == 5202]
-    assert [(c.sent, c.retransmitted) for c in tried] == [(2, 1)]
+    tried: list[Connection] = []
+    wait_until(
+        lambda: bool(tried.extend(c for c in sockets.ended() if c.dst_port == 5202) or tried)
+    )
+    assert len(tried) == 1
+    assert tried[0].sent - 1 == tried[0].retransmitted >= 1  # SYNs
     assert 5203 not in sockets.listening(TOPOLOGY.host_names.index(SERVER))
     sockets.close()
 
@@ -129,8 +135,8 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
         pytest.skip(reason)
     monkeypatch.chdir(tmp_path)
     settings = make_settings(
-        {"backend": backend, "faults": "none", "tcp": 1.0, "load": 0.2, "epochs": 3}
-        | SPEED[backend]
+        {"backend": backend, "faults": "none", "tcp": 1.0, "traffic": "storage", "eta": 2}
+        | {"load": 0.2, "epochs": 4, **SPEED[backend]}
     )
     summary = run_experiment("healthy", load_scenario("healthy"), settings, tmp_path / "r", quiet)
     run = RunDirectory(tmp_path / "r")
@@ -142,7 +148,7 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
         counted += np.bincount(meter.segment, meter.sent, minlength=len(SEGMENTS))
     assert (counted > 0).all()  # every segment carried packets that were counted
     tcp = run.json("network.json")["tcp"]
-    assert tcp["failed"] == 0
+    assert tcp["failed"] == tcp["not_begun"] == 0
     assert tcp["finished"] > 20
     assert tcp["finished"] + tcp["ended_with_the_run"] == tcp["transfers"]
     flows, by_iperf = run.table("flows"), carried(run)
