@@ -210,14 +210,10 @@ class NetBouncerStage(NetBouncer):
         penalty: float = 1.0,
         link_threshold: float = 0.999,
         device_detection: bool = True,
-        tolerance: float = 1e-4,
         mapped: bool = True,
     ) -> None:
         super().__init__(
-            penalty=penalty,
-            link_threshold=link_threshold,
-            device_detection=device_detection,
-            tolerance=tolerance,
+            penalty=penalty, link_threshold=link_threshold, device_detection=device_detection
         )
         self.mapped = mapped
 
