@@ -67,6 +67,22 @@ def test_reaches_the_best_explanation(seed):
     assert ours >= max(best(c) for c in every) - 0.05
 
 
+def test_components_do_not_see_each_other():
+    """Links that no path joins are explained as if alone, wherever their numbers lie."""
+    rng = np.random.default_rng(8)
+    truth = np.where(rng.random(16) < 0.3, rng.uniform(0.001, 1, 16), 1e-6)
+    rows = np.concatenate((2 * GRID, 2 * GRID + 1))[rng.permutation(32)]
+    sent = np.full(32, 1000)
+    lost = rng.binomial(sent, 1 - (1 - truth[rows]).prod(axis=1))
+    loss, gain = explain(Incidence.of(Paths.from_padded(rows)), sent, lost, penalty=6.0)
+    for part in (0, 1):
+        own = rows[:, 0] % 2 == part
+        alone = Incidence.of(Paths.from_padded(rows[own]))
+        result = explain(alone, sent[own], lost[own], penalty=6.0)
+        assert np.array_equal(result, (loss[alone.link_ids], gain[alone.link_ids]))
+    assert (loss > 1e-5).sum() >= 3
+
+
 @pytest.mark.parametrize(("k", "seeds", "least"), [(4, 10, 0.97), (8, 3, 0.99)])
 def test_accuracy(synthetic, k, seeds, least):
     f1 = []
