@@ -58,12 +58,6 @@ class EcmpProbabilities:
         self._rising = np.argsort(fabric.tier, kind="stable").astype(np.int32)
         self._tables = _tables(self.n_tors, self._rising, *self._up)
 
-    @property
-    def longest(self) -> int:
-        """The links of the longest path between two ToRs, at least 1."""
-        hops = self._tables[0][:, : self.n_tors]
-        return max(int(hops.max(initial=0, where=hops != _FAR)), 1)
-
     def shared_votes(self, link: int) -> FloatArray:
         """The share of a link's votes that every link gets from the same connections.
 

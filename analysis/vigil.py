@@ -15,15 +15,16 @@ Decisions the paper leaves open:
 - **Threshold.** The paper's 1 % of the votes was tuned on 4160 links, and a share of all votes must
   grow as links get fewer. The default is therefore the mean tally of a link: half of it costs
   precision with 10 % faulty links, twice of it recall.
-- **Chance.** The votes taken from a link are an expectation; the true number scatters about it.
-  What is left of a link's tally counts only if it exceeds ``margin`` standard deviations of what
-  was taken. Without this (``margin=0``, the paper's algorithm) a single faulty link at K=8 drags
-  dozens of others along unless the threshold is so high that it hides small faults among many.
+- **Chance.** The votes taken from a link are an expectation; the true number scatters about it. A
+  link is blamed only if fewer than ``chance`` links of the fabric would get as many voters where
+  those taken are expected (a Poisson tail). Without this (the paper's algorithm) a single faulty
+  link at K=8 drags dozens of others along unless the threshold is so high that it hides small
+  faults among many. From 0.2 to 2 it makes little difference.
 - **Noise.** A noise drop is one whose link dropped a single packet (section 6), but Algorithm 1 has
   no floor: a handful of them makes links that two cross by chance the most voted. Here a link is
   blamed only if noise does not explain what is left of its votes. Connections that lost one packet
-  each may all be noise; as many as are not yet explained, spread over the fabric by ECMP, would
-  bring more votes to some link with probability below ``false_alarm``.
+  each may all be noise; spread over the fabric by ECMP, as many as are not yet explained would
+  bring what is left of its votes to fewer than ``false_alarm`` links.
 - **Cause.** A connection's cause is the blamed link it crossed, of several the one blamed first.
   With a partial trace the link it most likely crossed counts first. If it crossed no blamed link
   its drops are noise (-1).
@@ -82,10 +83,9 @@ class Vigil:
             (the paper: 0.01 on 4160 links). Default: ``relative_threshold`` of the mean tally.
         relative_threshold: The threshold in units of the mean tally of a link.
         adjust: Take a blamed link's votes from the others.
-        margin: Standard deviations of the votes taken from a link that its remaining tally must
-            exceed to be believed; 0 is the paper's algorithm.
-        false_alarm: How many links may be blamed, in expectation, for noise drops that met on them
-            by chance; infinite is the paper's algorithm.
+        chance: How many links may be blamed, in expectation, for connections of blamed links that
+            met on them by chance.
+        false_alarm: How many, for noise drops. Both infinite is the paper's algorithm.
     """
 
     name = "007"
@@ -96,13 +96,13 @@ class Vigil:
         threshold: float | None = None,
         relative_threshold: float = 1.0,
         adjust: bool = True,
-        margin: float = 4.0,
+        chance: float = 0.5,
         false_alarm: float = 0.01,
     ) -> None:
         self.threshold = threshold
         self.relative_threshold = relative_threshold
         self.adjust = adjust
-        self.margin = margin
+        self.chance = chance
         self.false_alarm = false_alarm
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
@@ -151,13 +151,14 @@ class Vigil:
             left = tally - taken
             left[blamed] = 0.0
             noise = left.sum() * lone * usage  # voters that each link would get from noise alone
-            # What was taken was itself a count, of connections most of which go the longest way.
-            left[left < self.margin * np.sqrt(taken / ecmp.longest)] = 0.0
             left[left < threshold * cast] = 0.0
+            some = np.flatnonzero(left)
+            by_chance = _as_many(tally[some] * hops[some], taken[some] * hops[some] + noise[some])
+            by_noise = _as_many(left[some] * hops[some], noise[some])
+            explained = n_links * by_chance > self.chance
+            explained |= n_links * by_noise > self.false_alarm
+            left[some[explained]] = 0.0
             top = int(np.argmax(left))
-            if self._explains(noise[top], left[top] * hops[top]) * n_links > self.false_alarm:
-                left[self._explains(noise, left * hops) * n_links > self.false_alarm] = 0.0
-                top = int(np.argmax(left))
             if left[top] <= 0:
                 break
             blamed.append(top)
@@ -165,10 +166,10 @@ class Vigil:
                 taken = np.minimum(taken + left[top] * ecmp.shared_votes(top), tally)
         return blamed
 
-    @staticmethod
-    def _explains(noise: FloatArray | float, voters: FloatArray | float) -> FloatArray:
-        """The probability of so many voters or more where ``noise`` are expected (Poisson)."""
-        return gammainc(np.maximum(voters, 1e-9), noise)
+
+def _as_many(voters: FloatArray, expected: FloatArray) -> FloatArray:
+    """The probability of so many voters or more where ``expected`` are expected (Poisson)."""
+    return gammainc(np.maximum(voters, 1e-9), expected)
 
 
 def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:

@@ -36,7 +36,7 @@ TORS, AGGS, CORES, HOSTS = 20, 8, 10, 40
 EPOCHS = 6
 PACKETS = 100
 NOISE = 1e-6
-PAPER = Vigil(threshold=0.01, margin=0.0, false_alarm=np.inf)
+PAPER = Vigil(threshold=0.01, chance=np.inf, false_alarm=np.inf)
 METHODS: dict[str, Localizer] = {
     "007": Vigil(),
     "alg. 1": PAPER,

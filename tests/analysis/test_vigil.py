@@ -125,7 +125,7 @@ def test_lone_drops_that_meet_accuse_nobody(name):
         part = connections(src, dst, sets.paths.take(chosen).padded())
         telemetry = Telemetry(topology, "tor+core", connections=part)
         floored.append(len(Vigil().localize(telemetry).flagged))
-        papers.append(len(Vigil(false_alarm=np.inf).localize(telemetry).flagged))
+        papers.append(len(Vigil(chance=np.inf, false_alarm=np.inf).localize(telemetry).flagged))
     assert np.mean(floored) < 0.02  # false_alarm is 0.01
     assert np.mean(papers) > 1
 
