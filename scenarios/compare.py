@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -114,6 +115,7 @@ def _key(name: str, settings: Settings, methods: Sequence[str]) -> dict[str, Any
     return key
 
 
+@cache
 def _code_digest() -> str:
     """Of all sources: figures of other code are not mixed in silently."""
     root, digest = Path(__file__).parent.parent, hashlib.sha256()
