@@ -9,6 +9,10 @@ Relative to the no-failure hypothesis its logarithm is ln(1 - b/w + (b/w) e^s) w
 score s = r ln(pb/pg) + (t-r) ln((1-pb)/(1-pg)), which does not overflow however many packets a
 flow has. Flows with the same set of possible paths have the same b under every hypothesis: they are
 one *group* (`analysis.flock_likelihood` has the two kinds).
+
+Where all flows lost packets, only such flows were reported (telemetry A2), and those of a known
+path are scored given that they did: s less ln((1 - (1-pb)^t) / (1 - (1-pg)^t)). The paper leaves
+that out and makes up for it with a small prior, which has to suit the number of flows.
 """
 
 from __future__ import annotations
@@ -137,12 +141,12 @@ def build_model(
     ecmp = None if listed else _ecmp(flows)
     if flows is not None and isinstance(flows.sets, PairSets) and ecmp is None:
         flows = Flows(flows.sets.expanded(), flows.path_set, flows.sent, flows.lost)
-    sets, path_set, counts = _listed_flows(flows, probes)
+    sets, path_set, counts, given_loss = _listed_flows(flows, probes)
     group, first = _equal_sets(sets)
     if len(first) < len(sets):
         sets = sets.take(first)
     path_ptr, components = _path_components(topology, sets.paths, shift, n_links)
-    values = _flow_values(group[path_set], sets.width, *counts, loss)
+    values = _flow_values(group[path_set], sets.width, *counts, loss, given_loss)
     groups = _listed(sets.ptr, path_ptr, components, values, len(prior))
     pairs = _no_pairs(len(prior))
     if flows is not None and ecmp is not None:
@@ -168,8 +172,11 @@ def _ecmp(flows: Flows | None) -> Ecmp | None:
 
 def _listed_flows(
     flows: Flows | None, probes: Probes | None
-) -> tuple[PathSets, LongArray, tuple[LongArray, LongArray]]:
-    """The sets in use of flows and probes, and of each flow its set, packets sent and lost."""
+) -> tuple[PathSets, LongArray, tuple[LongArray, LongArray], BoolArray]:
+    """The sets in use of flows and probes, and of each flow its set, packets sent and lost.
+
+    Also whether it was reported because it lost packets, bool[F].
+    """
     sets: list[PathSets] = []
     path_set: list[LongArray] = []
     counts: list[tuple[LongArray, LongArray]] = []
@@ -188,7 +195,11 @@ def _listed_flows(
         sets.append(PathSets.known(probes.paths.take(probe)))
         counts.append((probes.sent[probe], probes.lost[probe]))
     sent, lost = (_join([column[i] for column in counts]) for i in (0, 1))
-    return sets[0] if len(sets) == 1 else PathSets.join(sets), _join(path_set), (sent, lost)
+    given_loss = np.zeros(len(sent), np.bool_)
+    if flows is not None and (flows.lost > 0).all():
+        given_loss[: len(path_set[0])] = True
+    sets = sets if len(sets) == 1 else [PathSets.join(sets)]
+    return sets[0], _join(path_set), (sent, lost), given_loss
 
 
 def _used(sets: PathSets, path_set: LongArray) -> tuple[PathSets, LongArray]:
@@ -353,6 +364,7 @@ def _flow_values(
     sent: LongArray,
     lost: LongArray,
     loss: Loss,
+    given_loss: BoolArray | None = None,
 ) -> FlowValues:
     """The flows of each group with their scores; equal ones are counted, not repeated.
 
@@ -360,12 +372,15 @@ def _flow_values(
         group: The group of each flow, int[F].
         width: The number of possible paths of each group, int64[G].
         sent, lost: Packets of each flow, int64[F].
+        given_loss: Flows that would not have been reported without loss, bool[F].
     """
+    if given_loss is None:
+        given_loss = np.zeros(len(sent), np.bool_)
     per_lost, per_arrived = (
         np.array([f(*pair) for pair in (loss.known, loss.hidden)])
         for f in (lambda bad, good: np.log(bad / good), _log_survival_ratio)
     )
-    score, ptr = _scores(group, width, sent, lost, per_lost, per_arrived)
+    score, ptr = _scores(group, width, sent, lost, per_lost, per_arrived, given_loss, *loss.known)
     count = np.zeros(len(width), np.int64)
     merged = in_parts(len(score), _merge, ptr, score, width, count)
     score, times = (np.concatenate([part[i] for part in merged]) for i in (0, 1))
@@ -385,7 +400,9 @@ def _log_survival_ratio(bad: float, good: float) -> float:
 
 
 @nb.njit(cache=True, nogil=True)
-def _scores(group, width, sent, lost, per_lost, per_arrived):  # pragma: no cover - compiled
+def _scores(
+    group, width, sent, lost, per_lost, per_arrived, given_loss, p_bad, p_good
+):  # pragma: no cover - compiled
     """The scores of all flows, sorted by group, and where each group's begin."""
     ptr = np.zeros(len(width) + 1, np.int64)
     for g in group:
@@ -397,6 +414,9 @@ def _scores(group, width, sent, lost, per_lost, per_arrived):  # pragma: no cove
         g = group[f]
         hidden = 1 if width[g] > 1 else 0
         score[free[g]] = lost[f] * per_lost[hidden] + (sent[f] - lost[f]) * per_arrived[hidden]
+        if given_loss[f] and not hidden:
+            bad, good = np.expm1(sent[f] * np.log1p(-p_bad)), np.expm1(sent[f] * np.log1p(-p_good))
+            score[free[g]] -= np.log(bad / good)
         free[g] += 1
     return score, ptr
 

@@ -445,3 +445,22 @@ def test_many_failures_stay_fast_and_small():
     result = Flock(p_bad=0.02).localize(Telemetry(topology, "tor+core", flows=flows))
     verdict = score(result.flagged, truth, topology)["directed"]
     assert verdict.precision > 0.97 and verdict.recall > 0.97
+
+
+def test_flows_that_are_reported_for_their_losses():
+    """A2: with the clean flows left out, healthy links lose packets on every flow one hears of."""
+    rng = np.random.default_rng(8)
+    topology = FatTree(6)
+    loss = rng.uniform(0, 1e-4, topology.n_links)
+    truth = rng.choice(topology.n_links, 3, replace=False)
+    loss[truth] = 0.01
+    src = rng.integers(0, topology.n_tors, 40_000).astype(np.int32)
+    dst = ((src + rng.integers(1, topology.n_tors, 40_000)) % topology.n_tors).astype(np.int32)
+    paths = Ecmp(topology).draw(src, dst, rng)
+    survive = np.exp(np.add.reduceat(np.log1p(-loss)[paths.links], paths.ptr[:-1]))
+    lost = rng.binomial(150, 1 - survive)
+    bad = np.flatnonzero(lost)
+    nth, sent = np.arange(len(bad), dtype=np.int32), np.full(len(bad), 150, np.int64)
+    flows = Flows(PathSets.known(paths.take(bad)), nth, sent, lost[bad])
+    result = Flock().localize(Telemetry(topology, "tor+core", flows=flows))
+    assert result.flagged.tolist() == sorted(truth)
