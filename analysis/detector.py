@@ -17,7 +17,7 @@ import time
 import numba as nb
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from analysis.diagnosis import Diagnosis, sorted_links
 from analysis.incidence import Incidence
@@ -102,7 +102,7 @@ class Detector:
     def _lossy(self, probes: Probes) -> BoolArray:
         """Paths that lost more than healthy links would: bool[P] (section 5.1)."""
         healthy = 1 - (1 - self.noise) ** probes.paths.length
-        chance = binom.sf(probes.lost - 1, probes.sent, healthy)
+        chance = np.where(probes.lost > 0, bdtrc(probes.lost - 1.0, probes.sent, healthy), 1.0)
         return (probes.lost > 0) & (chance <= self.significance)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
