@@ -135,8 +135,11 @@ class Flock:
         )
 
     def probe_packets(self, telemetry: Telemetry) -> int:
-        _, probes = self._parts(telemetry)
-        return 0 if probes is None else int(probes.sent.sum())
+        flows, probes = self._parts(telemetry)
+        packets = 0 if probes is None else int(probes.sent.sum())
+        if flows is not None and telemetry.connections is not None and _traced(flows):
+            packets += telemetry.connections.traceroute_packets
+        return packets
 
     def _parts(self, telemetry: Telemetry) -> tuple[Flows | None, Probes | None]:
         if self.inputs == "flows":
@@ -148,6 +151,14 @@ class Flock:
                 f"{self.name} needs the telemetry part 'flows' or 'probes': both are missing"
             )
         return telemetry.flows, telemetry.probes
+
+
+def _traced(flows: Flows) -> bool:
+    """Whether paths are known by tracing: then only those of flows that lost packets are (A2)."""
+    nth = flows.path_set - (len(flows.sets) - len(flows.listed))
+    known = nth >= 0
+    known[known] = flows.listed.width[nth[known]] == 1
+    return bool(known.any() and (flows.lost[known] > 0).all())
 
 
 def slow_flows(flows: Flows, slow_ms: float) -> Flows:

@@ -11,7 +11,9 @@ import numpy as np
 from analysis.canary.meters import MeterDump, MinusMeter, Rules, minus_meter, segment_counts
 from analysis.flow_observations import flow_telemetry
 from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from testbed.pair_sets import PairSets
 from testbed.pathbf import SegmentDecoder
+from testbed.paths import PathSets
 from testbed.run import RunDirectory
 from testbed.topology import FatTree, Paths
 
@@ -62,12 +64,19 @@ def read_telemetry(run: RunDirectory) -> Telemetry:
 
 
 def _flows(run: RunDirectory, topology: FatTree) -> Flows:
-    """The hosts' flows; their paths are unknown, so each has all those of its ToRs."""
-    table = run.table("flows")
+    """The hosts' flows: all equal-cost paths of their ToRs, or the one that 007's agents traced.
+
+    In Flock's words (its section 6.2) the telemetry A2+P, beside the probes' A1.
+    """
+    table, traces = run.table("flows"), run.table("connections")
     used = table["sent"] > 0
     src, dst, sent, lost = (table[c][used] for c in ("src_tor", "dst_tor", "sent", "lost"))
     pair, path_set = np.unique(src.astype(np.int64) * topology.n_tors + dst, return_inverse=True)
-    sets = topology.path_sets(pair // topology.n_tors, pair % topology.n_tors)
+    nth = np.where(used, np.cumsum(used) - 1, -1)[traces["flow"]]
+    traced = np.flatnonzero(traces["complete"] & (traces["path"].length > 0) & (nth >= 0))
+    path_set[nth[traced]] = len(pair) + np.arange(len(traced))
+    src_tor, dst_tor = np.divmod(pair.astype(np.int32), np.int32(topology.n_tors))
+    sets = PairSets(topology, src_tor, dst_tor, PathSets.known(traces["path"].take(traced)))
     return Flows(sets, path_set.astype(np.int32), sent, lost)
 
 
