@@ -61,6 +61,10 @@ class Incidence:
         """The local links that any marked path (bool[n_paths]) uses: bool[n_links]."""
         return _any_of(self.link_ptr, self.paths, marked)
 
+    def paths_on(self, marked: BoolArray) -> LongArray:
+        """How many marked paths (bool[n_paths]) use each local link: int64[n_links]."""
+        return _count_of(self.link_ptr, self.paths, marked)
+
 
 @nb.njit(cache=True, nogil=True)
 def _invert(ptr, ids, shift, local):  # pragma: no cover - compiled
@@ -116,3 +120,12 @@ def _any_of(ptr, members, marked):  # pragma: no cover - compiled
                 hit[j] = True
                 break
     return hit
+
+
+@nb.njit(cache=True, nogil=True)
+def _count_of(ptr, members, marked):  # pragma: no cover - compiled
+    count = np.zeros(len(ptr) - 1, np.int64)
+    for j in range(len(count)):
+        for e in range(ptr[j], ptr[j + 1]):
+            count[j] += marked[members[e]]
+    return count

@@ -59,6 +59,9 @@ class NetBouncer:
         link_threshold: A link at or below this success probability is blamed (section 6.1: good
             above 0.999).
         device_detection: Take out devices without a good path first.
+        lucky_share: A device is taken out too if no more than this share of its paths are good: of
+            the thousands of paths through a failed one in a large fabric, one may let all packets
+            through. 0 is the paper's rule, and up to 1,000 paths the default is no other.
         model: The objective: the paper's, the same with an L1 regulariser, or its convex
             representation (section 6.4).
         tolerance: epsilon, the decrease of the objective at which to stop (figure 7).
@@ -73,6 +76,7 @@ class NetBouncer:
         penalty: float = 1.0,
         link_threshold: float = 0.999,
         device_detection: bool = True,
+        lucky_share: float = 0.001,
         model: Model = "specialised",
         tolerance: float = 1e-4,
     ) -> None:
@@ -80,11 +84,14 @@ class NetBouncer:
             raise ValueError(f"penalty={penalty} is negative")
         if not 0 < link_threshold < 1:
             raise ValueError(f"link_threshold={link_threshold} is not between 0 and 1")
+        if not 0 <= lucky_share < 1:
+            raise ValueError(f"lucky_share={lucky_share} is not a share below 1")
         if model not in ("specialised", "l1", "convex"):
             raise ValueError(f"model={model!r} is none of specialised, l1, convex")
         self.penalty = penalty
         self.link_threshold = link_threshold
         self.device_detection = device_detection
+        self.lucky_share = lucky_share
         self.model: Model = model
         self.tolerance = tolerance
 
@@ -102,7 +109,9 @@ class NetBouncer:
         devices = np.zeros(0, np.int64)
         if self.device_detection:
             good = good_paths(incidence, probes, self.link_threshold)
-            devices = np.flatnonzero(bad_devices(incidence, present, good, topology))
+            devices = np.flatnonzero(
+                bad_devices(incidence, present, good, topology, self.lucky_share)
+            )
             of_device = np.isin(topology.link_src, devices) | np.isin(topology.link_dst, devices)
             round_of_edge[of_device[::2]] = 0
             taken = of_device[::2][incidence.link_ids]
@@ -238,21 +247,27 @@ def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 0.9
 
 
 def bad_devices(
-    incidence: Incidence, present: BoolArray, good: BoolArray, topology: Fabric
+    incidence: Incidence,
+    present: BoolArray,
+    good: BoolArray,
+    topology: Fabric,
+    lucky_share: float = 0.001,
 ) -> BoolArray:
-    """Switches that paths cross without one of them being good (figure 3).
+    """Switches that paths cross without more of them being good than luck explains (figure 3).
 
     Args:
         incidence: Paths and undirected links of ``topology``.
         present, good: The paths that were probed and those that are good, bool[P].
+        lucky_share: The share of a switch's paths that may be good by luck.
 
     Returns bool[n_switches]. A switch that no path crosses is not suspected.
     """
-    crossed, fine = np.zeros((2, topology.n_switches), np.bool_)
-    for end in (topology.link_src[::2], topology.link_dst[::2]):
-        crossed[end[incidence.link_ids[incidence.links_on(present)]]] = True
-        fine[end[incidence.link_ids[incidence.links_on(good)]]] = True
-    return crossed & ~fine
+    crossed, fine = np.zeros((2, topology.n_switches))
+    for end in (topology.link_src, topology.link_dst):
+        of_link = end[2 * incidence.link_ids]
+        crossed += np.bincount(of_link, incidence.paths_on(present), topology.n_switches)
+        fine += np.bincount(of_link, incidence.paths_on(good), topology.n_switches)
+    return (crossed > 0) & (fine <= lucky_share * crossed)
 
 
 def _all_blamed(edges: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabric) -> LongArray:

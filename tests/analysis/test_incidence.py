@@ -40,6 +40,10 @@ def test_marking(paths):
     assert incidence.paths_with(~none).tolist() == [bool(p) for p in paths]
     every = np.ones(incidence.n_paths, np.bool_)
     assert incidence.links_on(every).all() and not incidence.links_on(~every).any()
+    on_all = np.diff(incidence.link_ptr)
+    assert incidence.paths_on(every).tolist() == on_all.tolist()
+    assert not incidence.paths_on(~every).any()
     if len(paths) == 3:
+        assert incidence.paths_on(np.array([False, True, True])).tolist() == [1, 0]
         assert incidence.paths_with(incidence.link_ids == 5).tolist() == [True, False, False]
         assert incidence.links_on(np.array([False, False, True])).tolist() == [True, False]

@@ -58,6 +58,25 @@ def test_faulty_device(name):
         assert len(without.flagged) < len(result.flagged)
 
 
+def test_a_lucky_path_does_not_absolve_a_device():
+    """All links of an aggregation switch lose half, but one of its 512 paths lost nothing."""
+    tree = FatTree(16)
+    fabric = with_servers(tree)
+    switch = fabric.switch("agg3_2")
+    loss = np.zeros(fabric.n_links)
+    loss[fabric.links_of(switch)] = 0.5
+    paths = probing_plan(fabric).paths
+    hops = paths.links.reshape(-1, 6)[:, :3]
+    lost = np.round(100 * (1 - (1 - loss[hops]).prod(axis=1))).astype(np.int64)
+    lost[np.flatnonzero(lost)[0]] = 0
+    probes = Probes(paths, np.full(len(paths), 100, np.int64), lost)
+    telemetry = Telemetry(fabric, "none", probes=probes)
+    assert NetBouncer(lucky_share=0).localize(telemetry).devices.tolist() == []
+    result = NetBouncer(lucky_share=0.002).localize(telemetry)
+    assert result.devices.tolist() == [switch]
+    assert result.flagged.tolist() == sorted(fabric.links_of(switch).tolist())
+
+
 def test_a_core_switch_with_a_path_that_was_lucky():
     """All links of a core switch lose 5 %, and one path of each lost nothing by chance."""
     topology = FatTree(8)
@@ -152,7 +171,12 @@ def test_own_setting(share):
 
 
 def test_parameters_are_checked():
-    for wrong in ({"penalty": -1.0}, {"link_threshold": 0.0}, {"model": "l2"}):
+    for wrong in (
+        {"penalty": -1.0},
+        {"link_threshold": 0.0},
+        {"model": "l2"},
+        {"lucky_share": 1.0},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             NetBouncer(**wrong)
 
