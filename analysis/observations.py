@@ -47,14 +47,15 @@ def read_telemetry(run: RunDirectory) -> Telemetry:
     segments = topology.segments(run.config["monitors"])
     counts = [segment_counts(meter, len(segments)) for meter in read_minus_meters(run)]
     network = run.json("network.json")
+    sent, lost = (np.stack(part) for part in zip(*counts, strict=True))
+    for epoch, switch in network["unread"]:
+        # The meters of a switch that died are missing, not empty: nothing is known there.
+        at = (segments.upstream == switch) | (segments.downstream == switch)
+        sent[epoch, at] = lost[epoch, at] = 0
     return Telemetry(
         topology=topology,
         monitors=run.config["monitors"],
-        segments=SegmentCounts(
-            segments,
-            np.stack([sent for sent, _ in counts]),
-            np.stack([lost for _, lost in counts]),
-        ),
+        segments=SegmentCounts(segments, sent, lost),
         flows=_flows(run, topology),
         probes=_probes(run, topology),
         detector=_detector(run),

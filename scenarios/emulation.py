@@ -61,6 +61,7 @@ class Emulation:
     _rules: list[tuple[int, Any, Any, Any]] = field(default_factory=list)
     _late_ns: int = 0
     _collection_s: list[float] = field(default_factory=list)
+    _unread: list[tuple[int, int]] = field(default_factory=list)
     _sent: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -208,6 +209,8 @@ class Emulation:
         dump = collect(self._controls, epoch % 2)
         if self.settings.real_time:
             self._collection_s.append(round(time.perf_counter() - begin, 3))
+            gone = [s for s, control in self._controls.items() if getattr(control, "lost", "")]
+            self._unread += [(epoch, switch) for switch in gone]
         hi, lo, segment = self.selector.in_force()
         self._rules.append((epoch, hi, lo, segment))
         writer.table(f"registers/epoch-{epoch:03d}", dump)
@@ -295,6 +298,7 @@ class Emulation:
                 "degraded": self._degraded(),
                 "controller_late_ms": self._late_ns // 1_000_000,
                 "collection_seconds": self._collection_s,
+                "unread": self._unread,
                 "rules_installed": self.selector.installed,
                 "rules_removed": self.selector.removed,
                 "canary_bytes": upload_bytes(len(self.monitors)) * self.settings.epochs,

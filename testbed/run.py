@@ -9,7 +9,7 @@
     flows.parquet          5-tuple, hosts, packets sent and lost, as the end hosts see them
     probes.parquet         NetBouncer's probes: host, core, sent, lost
     detector.parquet       deTector's probes: path, hosts, sent, lost, a row a pair of hosts
-    network.json           packet-hops, conservation, rules installed
+    network.json           packet-hops, conservation, rules installed, switches that were not read
     connections.parquet    007: connections with loss and the links traceroute found
     drops.parquet          the network's own record of every packet lost
     segments.parquet       packets sent and lost on each segment and epoch
