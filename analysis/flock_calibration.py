@@ -34,7 +34,8 @@ FIRST_PRECISION, STEP, LEAST_RECALL = 0.98, 0.05, 0.25
 
 @dataclass(frozen=True)
 class Case:
-    """Telemetry with the truth: failed links (directed ids), and switches that failed as such."""
+    """Telemetry with the truth: failed links (directed ids), and switches that failed as such (their
+    failed links are among the links)."""
 
     telemetry: Telemetry
     links: npt.NDArray[np.integer]
@@ -59,8 +60,8 @@ def accuracy(diagnosis: Diagnosis, case: Case) -> tuple[float, float]:
     """Precision and recall of blamed links and devices as Flock's appendix A.1 defines them.
 
     Links count undirected, as not every telemetry has directions. A faulty device or any of its
-    links is right; a faulty device is found if it is blamed, or to the share of its links that are.
-    Precision is 1 where nothing is blamed, recall where nothing is faulty.
+    links is right; a faulty device is found if it is blamed, or to the share of its failed links
+    that are. Precision is 1 where nothing is blamed, recall where nothing is faulty.
     """
     fabric = case.telemetry.topology
     ends = np.stack((fabric.link_src[::2], fabric.link_dst[::2]))
@@ -77,7 +78,8 @@ def accuracy(diagnosis: Diagnosis, case: Case) -> tuple[float, float]:
     single = faulty & ~of_faulty
     found = float((single & flagged).sum())
     for device in case.devices:
-        found += flagged[(ends == device).any(axis=0)].mean()
+        failed = (ends == device).any(axis=0) & faulty
+        found += 1.0 if device in diagnosis.devices else flagged[failed].mean()
     there = int(single.sum()) + len(case.devices)
     return right / blamed if blamed else 1.0, found / there if there else 1.0
 

@@ -23,6 +23,7 @@ from testbed.softswitch import Program, Switch
 from testbed.topology import FatTree
 from tests.bench_canary import bench_canary
 from tests.bench_detector import bench_detector
+from tests.bench_flock import bench_flock
 from tests.bench_flow import bench_flow
 from tests.bench_netbouncer import bench_netbouncer
 from tests.bench_vigil import bench_vigil
@@ -116,6 +117,7 @@ def main() -> None:
     bench_netbouncer(console)
     bench_detector(console)
     bench_vigil(console)
+    bench_flock(console)
 
 
 if __name__ == "__main__":
