@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -16,6 +16,7 @@ from testbed.paths import Paths
 from testbed.topology import FatTree
 
 
+@settings(deadline=None)  # the first call compiles
 @given(st.data())
 def test_packets_are_conserved(data: st.DataObject) -> None:
     links = data.draw(st.integers(1, 6))
