@@ -34,8 +34,8 @@ FIRST_PRECISION, STEP, LEAST_RECALL = 0.98, 0.05, 0.25
 
 @dataclass(frozen=True)
 class Case:
-    """Telemetry with the truth: failed links (directed ids), and switches that failed as such (their
-    failed links are among the links)."""
+    """Telemetry with the truth: failed links (directed ids), those of failed switches among them,
+    and the switches that failed as such."""
 
     telemetry: Telemetry
     links: npt.NDArray[np.integer]
