@@ -39,8 +39,8 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-MEMO_SLOTS = 16
-"""Values remembered of a group with more than one path, a power of 2."""
+MEMO_SLOTS = 1 << 24
+"""Values remembered of all groups with more than one path, at least 16 of each: 200 MB."""
 
 
 @dataclass(frozen=True)
@@ -386,7 +386,8 @@ def _flow_values(
     score, times = (np.concatenate([part[i] for part in merged]) for i in (0, 1))
     ptr = _pointers(count)
     bent = np.where(score > 0, np.exp(-np.abs(score)), np.expm1(np.minimum(score, 0)))
-    slots = np.exp2(np.ceil(np.log2(np.minimum(width + 1, MEMO_SLOTS)))).astype(np.int64)
+    most = max(16, MEMO_SLOTS >> int((width > 1).sum()).bit_length())
+    slots = np.exp2(np.ceil(np.log2(np.minimum(width + 1, most)))).astype(np.int64)
     memo_ptr = _pointers(np.where(width > 1, slots, 0))
     memo_of = np.full(memo_ptr[-1], -1, np.int32)
     memo = np.empty(memo_ptr[-1])

@@ -71,25 +71,28 @@ class Search:
         _greedy(allowed, remove, *self.state)
 
     def run(self, *, refine: bool, devices: bool) -> BoolArray:
-        """The best hypothesis found: bool[n_components]."""
+        """The best hypothesis found, from links alone and from all: bool[n_components]."""
         is_link = np.arange(len(self.failed)) < self.model.n_links
         everything = is_link | devices
         if not refine:
             self.greedy(everything)
             return self.failed.copy()
-        best, value = self.failed.copy(), 0.0
-        for start in (everything, is_link):
+        self.greedy(is_link)
+        self._settle(everything)
+        best, value = self.failed.copy(), self.posterior()
+        if devices:
             self.move_to(np.zeros_like(self.failed))
-            self.greedy(start)
-            no_device = not (self.failed & ~is_link).any()
-            self.greedy(everything, remove=True)
-            _refine(everything, is_link, self.model.ends, *self.state)
+            self.greedy(everything)
             if self.posterior() > value + BETTER:
-                best, value = self.failed.copy(), self.posterior()
-            if no_device:  # the other start takes the same steps
-                break
+                self._settle(everything)
+                best = self.failed.copy()
         self.move_to(best)
         return best
+
+    def _settle(self, allowed: BoolArray) -> None:
+        """Add and take back while that is better."""
+        self.greedy(allowed, remove=True)
+        _refine(allowed, self.model.n_links, self.model.ends, *self.state)
 
     def evidence(self) -> FloatArray:
         """Nats in favour of each component's failure, given the rest of the hypothesis."""
@@ -167,7 +170,10 @@ def _greedy(
 def _attempt(
     component, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
 ):  # pragma: no cover - compiled
-    """Flip a component for good, let the rest settle, and go back if that is no better."""
+    """Flip a component for good, let the rest settle, and go back if that is no better.
+
+    It is given up as soon as all that still gains, taken together, would not make up for it.
+    """
     before = posterior[0]
     trail = [component]
     _flip(component, listed, pairs, failed, delta, scratch, prior, posterior)
@@ -175,7 +181,10 @@ def _attempt(
         _gains(allowed, True, failed, delta, prior, gain)
         gain[component] = -np.inf
         pick = _first_best(gain)
-        if pick < 0:
+        hope = posterior[0]
+        for c in range(len(gain)):
+            hope += max(gain[c], 0.0)
+        if pick < 0 or hope <= before:
             break
         trail.append(pick)
         _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
@@ -189,16 +198,20 @@ def _attempt(
 
 @nb.njit(cache=True, nogil=True)
 def _refine(
-    allowed, is_link, ends, listed, pairs, failed, delta, scratch, prior, posterior
+    allowed, n_links, ends, listed, pairs, failed, delta, scratch, prior, posterior
 ):  # pragma: no cover - compiled
     n = len(failed)
-    gain = np.empty(n)
-    saved = np.zeros(n)
+    gain, saved = np.empty(n), np.zeros(n)
+    # What a component's delta was when it was tried in vain: unchanged, it need not be tried again.
+    tried = np.full(n, np.nan)
     for _ in range(4):
         improved = False
         # Devices first: theirs are the mistakes that hide others.
         for component in range(n - 1, -1, -1):
-            if failed[component] and _attempt(
+            if not failed[component] or _close(tried[component], delta[component]):
+                continue
+            tried[component] = delta[component]
+            if _attempt(
                 component, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
             ):
                 improved = True
@@ -208,20 +221,26 @@ def _refine(
             if failed[link]:
                 saved[ends[link, 0]] -= prior[link]
                 saved[ends[link, 1]] -= prior[link]
-        for device in range(n):
+        for device in range(n_links, n):
             if (
                 saved[device] > 0
                 and allowed[device]
-                and not is_link[device]
                 and not failed[device]
                 and delta[device] + prior[device] + saved[device] > 0
-                and _attempt(
-                    device, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
-                )
+                and not _close(tried[device], delta[device])
             ):
-                improved = True
+                tried[device] = delta[device]
+                if _attempt(
+                    device, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
+                ):
+                    improved = True
         if not improved:
             return
+
+
+@nb.njit(cache=True, nogil=True)
+def _close(a, b):  # pragma: no cover - compiled
+    return abs(a - b) <= 1e-7 * (1 + abs(b))
 
 
 @nb.njit(cache=True, nogil=True)
