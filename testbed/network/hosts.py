@@ -5,8 +5,8 @@ inside the hosts' namespaces; the counters are numpy arrays that those threads w
 
 The hosts' kernels see these frames too and must not answer them: what has a size or TTL of its own,
 and deTector's probes, leave with a wrong TCP or UDP checksum, which a kernel drops in silence as
-its interfaces verify checksums themselves; NetBouncer's probes come back with the host's own address as their source,
-which a kernel drops as a martian. Real TCP between hosts is not affected.
+its interfaces verify checksums themselves; NetBouncer's probes come back with the host's own
+address as their source, which a kernel drops as a martian. Real TCP between hosts is not affected.
 """
 
 from __future__ import annotations
