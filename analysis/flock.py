@@ -11,15 +11,17 @@ rises:
   the true links gain nothing; adding alone never recovers. So each blamed component in turn is
   forbidden and the search regrown without it, and each device with two blamed links is tried in
   their place.
-- The search starts twice, from greedy over all components and from greedy over links alone.
+- The search starts twice, from greedy over links alone and from greedy over all components.
 
-With probes alone the two directions of a link are one and the same, so the components are then
-undirected links and the verdict says so; passive flows tell directions apart. With passive flows
-alone a regular fat-tree is ambiguous by its symmetry (the uplinks of a ToR are equally likely, as
-all of a group's paths are alike), and the one with the lowest id is named.
+The telemetry is what there is: probes (A1), flows whose path was traced because they lost packets
+(A2), flows with all their equal-cost paths (P), or flows with the path each took (INT). Which links
+it cannot tell apart is part of the verdict. With probes that bounce the two directions of a link
+are one and the same, so the components are then undirected links; flows tell directions apart. With
+passive flows alone a regular fat-tree is ambiguous by its symmetry (the uplinks of a ToR are
+equally likely), and the one with the lowest id is named; left-out links break it.
 
 The defaults were calibrated as in section 5.2 on synthetic runs with 10 % of the links losing 0.1
-to 100 %, K=4 and 8, 600 to 6000 flows; apart for probes, whose path is known, and passive flows.
+to 100 %, K=4 and 8, 600 to 6000 flows; apart for paths that are known and for those that are not.
 """
 
 from __future__ import annotations
@@ -49,8 +51,9 @@ class Flock:
     """Localize faulty links and devices by Flock's model and search.
 
     Args:
-        p_bad, p_good: Packet loss of a probe on a path with and without a failed component.
-        passive_p_bad, passive_p_good: The same for passive flows, whose path is hidden.
+        p_bad, p_good: Packet loss on a path with and without a failed component, for probes and
+            flows whose path is known.
+        passive_p_bad, passive_p_good: The same for flows with several possible paths.
         link_prior: Log-odds of a link's failure.
         device_factor: A device's log-odds are this times a link's (section 3.2). The links on one
             side of a device explain what the whole device does, so it is blamed only where they

@@ -19,9 +19,11 @@ from analysis.flock import Flock
 from analysis.netbouncer import NetBouncer, NetBouncerStage
 from analysis.netscope import NetScope
 from analysis.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
-from analysis.telemetry import Connections, Probes, SegmentCounts, Telemetry
+from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from analysis.vigil import Vigil
-from testbed.topology import FatTree, Paths
+from testbed.pair_sets import PairSets
+from testbed.paths import Paths, PathSets
+from testbed.topology import FatTree
 from testbed.traffic.probe_matrix import standard_matrix
 
 __all__ = [
@@ -128,10 +130,12 @@ def warm_up() -> None:
     planned = standard_matrix(topology).both_ways
     src, dst, traced = np.zeros(2, np.int32), np.array([2, 4], np.int32), np.array([[-1], [0]])
     broken = np.zeros(2, np.bool_)
+    pairs = PairSets(topology, src, dst, PathSets.known(probes))
     telemetry = Telemetry(
         topology,
         "tor+core",
         segments=SegmentCounts(segments, sent, lost),
+        flows=Flows(pairs, np.arange(2, dtype=np.int32), counts[:2], counts[:2] // 10),
         probes=Probes(probes, counts, counts // 10),
         connections=Connections(src, dst, np.full(2, 9), Paths.from_padded(traced), broken, 0),
         detector=Probes(planned, np.full(len(planned), 100), np.full(len(planned), 10)),

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.flock import Flock
 from analysis.methods import METHODS
 from analysis.observations import read_minus_meters, read_telemetry
 from scenarios.backends import open_backend
@@ -184,6 +185,18 @@ def test_analysis_without_the_network_gives_the_same_figures(
             figures["methods"][name].pop("seconds")
     assert again == before
     assert files(copy) == files(run_path)
+
+
+def test_flows_have_the_paths_that_were_traced(run_path: Path) -> None:
+    run = RunDirectory(run_path)
+    flows, traces = read_telemetry(run).flows, run.table("connections")
+    assert flows is not None
+    traced = np.flatnonzero(flows.path_set >= len(flows.sets) - len(flows.listed))
+    assert len(traced) == (traces["complete"] & (traces["path"].length > 0)).sum() > 0
+    assert (flows.lost[traced] > 0).all() and (flows.listed.width == 1).all()
+    assert Flock().probe_packets(read_telemetry(run)) > Flock(inputs="probes").probe_packets(
+        read_telemetry(run)
+    )
 
 
 def test_the_summary_has_the_documented_form(run_path: Path) -> None:
