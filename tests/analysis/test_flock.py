@@ -106,7 +106,9 @@ def test_jle_takes_the_steps_of_plain_greedy(seed):
         fresh = [c for c in range(n) if c not in failed]
         if not fresh or max(every[c] for c in fresh) <= 1e-6:
             break
-        pick = max(fresh, key=lambda c: gain[c])
+        most = max(gain[c] for c in fresh)
+        # of components that gain the same, but for rounding, greedy takes the first
+        pick = next(c for c in fresh if gain[c] >= most * (1 - 1e-9))
         failed.append(pick)
         value += every[pick]
         search.flip(pick)

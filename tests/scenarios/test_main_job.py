@@ -209,8 +209,11 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
         "faulty_links",
         "wall_seconds",
         "degraded",
+        "collection_seconds",
         "packet_hops",
         "conservation",
+        "topology",
+        "missing",
         "methods",
     }
     assert list(summary["methods"]) == [
@@ -221,6 +224,7 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
         "flock",
         "007",
         "detector",
+        "netscope",
     ]
     for entry in summary["methods"].values():
         for terms in ("directed", "undirected"):
