@@ -19,6 +19,7 @@ from analysis.flock import Flock
 from analysis.netbouncer import NetBouncer, NetBouncerStage
 from analysis.netscope import NetScope
 from analysis.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
+from analysis.sherlock import Sherlock
 from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from analysis.vigil import Vigil
 from testbed.pair_sets import PairSets
@@ -54,6 +55,7 @@ ON_REQUEST: dict[str, Callable[[], Localizer]] = {
     "007-binary": BinaryProgram,
     "007-integer": IntegerProgram,
     "max-coverage": MaxCoverage,
+    "sherlock": Sherlock,
 }
 """What a paper compares its method with, or what may take long: run where it is named."""
 

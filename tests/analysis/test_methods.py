@@ -32,6 +32,7 @@ NEEDS = {
     "007-binary": "connections",
     "007-integer": "connections",
     "max-coverage": "connections",
+    "sherlock": "flows",
 }
 EVERY = METHODS | ON_REQUEST
 
