@@ -12,12 +12,12 @@ from testbed.topology import FatTree, Monitors
 __all__ = ["Settings", "SettingsError", "make_settings"]
 
 
-LINE_RATE = {"virtual": 1e9, "flow": 1e9, "softswitch": 12e6, "bmv2": 3e6}
+LINE_RATE = {"virtual": 1e9, "flow": 1e9, "softswitch": 12e6, "bmv2": 2e6}
 
 # Real switches are slower than virtual time: longer epochs of slower traffic hold as many packets.
 REAL_TIME_DEFAULTS: dict[str, dict[str, Any]] = {
     "softswitch": {"epochs": 8, "epoch_ms": 6_000, "tcp": 0.1},
-    "bmv2": {"epochs": 8, "epoch_ms": 12_000, "tcp": 0.1},
+    "bmv2": {"epochs": 8, "epoch_ms": 16_000, "tcp": 0.1},
 }
 
 # Without packets time costs little, and segments of a large fabric need it: there are more of them.
