@@ -12,11 +12,11 @@ from testbed.topology import FatTree, Monitors
 __all__ = ["Settings", "SettingsError", "make_settings"]
 
 
-LINE_RATE = {"virtual": 1e9, "flow": 1e9, "softswitch": 12e6, "bmv2": 2e6}
+LINE_RATE = {"virtual": 1e9, "flow": 1e9, "softswitch": 10e6, "bmv2": 2e6}
 
 # Real switches are slower than virtual time: longer epochs of slower traffic hold as many packets.
 REAL_TIME_DEFAULTS: dict[str, dict[str, Any]] = {
-    "softswitch": {"epochs": 8, "epoch_ms": 6_000, "tcp": 0.1},
+    "softswitch": {"epochs": 8, "epoch_ms": 7_000, "tcp": 0.1},
     "bmv2": {"epochs": 8, "epoch_ms": 16_000, "tcp": 0.1},
 }
 

@@ -16,7 +16,6 @@
 #include "include/metadata.p4"
 #include "include/parser.p4"
 #include "include/identity.p4"
-#include "include/tunnel.p4"
 #include "include/flow.p4"
 #ifdef MONITOR
 #include "include/meter.p4"
@@ -43,7 +42,6 @@ control CanaryIngress(inout headers_t hdr, inout metadata_t meta,
                       inout ingress_intrinsic_metadata_for_deparser_t deparser,
                       inout ingress_intrinsic_metadata_for_tm_t tm) {
     Identity() identity;
-    Tunnel() tunnel;
     Flow() flow;
     Ecmp() ecmp;
 #ifdef DSM
@@ -64,19 +62,12 @@ control CanaryIngress(inout headers_t hdr, inout metadata_t meta,
             deparser.drop_ctl = 1;
         } else {
             identity.apply(hdr, meta);
-            tunnel.apply(hdr, meta);
             flow.apply(hdr, meta);
             ecmp.apply(hdr, meta);
 #ifdef DSM
-            if (meta.monitor == 1 && meta.from_host == 0 && meta.flow_valid == 1) {
-                meta.at_monitor = 1;
-            }
             dsm.apply(hdr, meta);
 #endif
 #ifdef HASHPIPE
-            if (meta.at_monitor == 1 && meta.monitored == 0 && meta.countable == 1) {
-                meta.to_hashpipe = 1;
-            }
             hashpipe.apply(meta);
 #endif
 #ifdef HEAVY_HITTER

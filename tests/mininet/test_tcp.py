@@ -134,10 +134,14 @@ SEGMENTS_EACH = 36  # of a flow: 2 a second, which BMv2 carries with ease
 
 
 def mesh() -> Traffic:
-    """Slow flows between all racks, more of them within a pod: with their ACKs, on all segments."""
+    """Slow flows between all racks, more of them within a pod.
+
+    Their 5-tuples are always the same, and so are the switches' ECMP choices: with the ACKs, two
+    flows or more are on each segment.
+    """
     rack = np.arange(TOPOLOGY.n_tors)
     src, dst = (pair.ravel() for pair in np.meshgrid(rack, rack, indexing="ij"))
-    copies = np.where(src // 2 == dst // 2, 4, 2) * (src != dst)
+    copies = np.where(src // 2 == dst // 2, 6, 2) * (src != dst)
     src, dst = np.repeat(src, copies), np.repeat(dst, copies)
     n = len(src)
     begin = np.linspace(0.2, 3.0, n)  # not all of the processes at once
@@ -169,7 +173,7 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
     settings = make_settings(
         {"backend": backend, "faults": "none", "tcp": 1.0, "epochs": EPOCHS}
         # few rules on every segment instead of many: the controller has little to do
-        | {"epoch_ms": 1000 * EPOCH_S, "eta": 2, "alpha": 10, "beta": 4, "delta": 4}
+        | {"epoch_ms": 1000 * EPOCH_S, "eta": 1, "alpha": 10, "beta": 4, "delta": 4}
     )
     writer = RunWriter(tmp_path / "run")
     writer.json("config.json", settings.as_dict())
@@ -183,7 +187,7 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
         assert (meter.lost == 0).all()
         assert meter.negative == meter.inconsistent == 0
         counted += np.bincount(meter.segment, meter.sent, minlength=len(SEGMENTS))
-    assert (counted > 0).mean() > 0.5  # the selection takes time: not every segment is reached
+    assert (counted > 0).all()  # every segment carried packets that were counted
     tcp = run.json("network.json")["tcp"]
     assert tcp["failed"] == tcp["not_begun"] == 0
     assert tcp["finished"] + tcp["ended_with_the_run"] == tcp["transfers"] == mesh().n_flows

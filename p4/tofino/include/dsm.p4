@@ -1,7 +1,9 @@
 // The downstream meter: counts what arrived of the selected flows, with the pathBF they carried
 // (Canary, section III-C and algorithm 1).
 
-control DsmRow(in headers_t hdr, in bit<1> counting, in bit<32> ports, in bucket_t bucket) {
+#define COUNTING (monitored == 1 && hdr.shim.counted == 1)
+
+control DsmRow(in headers_t hdr, in bit<1> monitored, in bit<32> ports, in bucket_t bucket) {
     Register<bit<32>, bucket_t>(METER_BUCKETS, 0) count;
     Register<addresses_t, bucket_t>(METER_BUCKETS, {0, 0}) addresses;
     Register<ports_and_path_t, bucket_t>(METER_BUCKETS, {0, 0}) ports_and_path;
@@ -63,24 +65,24 @@ control DsmRow(in headers_t hdr, in bit<1> counting, in bit<32> ports, in bucket
     };
 
     apply {
-        if (counting == 1) {
+        if (COUNTING) {
             n = count_one.execute(bucket);
         }
-        if (counting == 1 && n == 0) {
+        if (COUNTING && n == 0) {
             take_addresses.execute(bucket);
-        } else if (counting == 1) {
+        } else if (COUNTING) {
             differs = compare_addresses.execute(bucket);
         }
-        if (counting == 1 && n == 0) {
+        if (COUNTING && n == 0) {
             take_ports_and_path.execute(bucket);
-        } else if (counting == 1) {
+        } else if (COUNTING) {
             differs_too = compare_ports_and_path.execute(bucket);
         }
-        if (counting == 1 && n == 0) {
+        if (COUNTING && n == 0) {
             take_protocol.execute(bucket);
-        } else if (counting == 1 && differs == 0 && differs_too == 0) {
+        } else if (COUNTING && differs == 0 && differs_too == 0) {
             compare_protocol.execute(bucket);
-        } else if (counting == 1) {
+        } else if (COUNTING) {
             soil.execute(bucket);
         }
     }
@@ -97,6 +99,7 @@ control Dsm(inout headers_t hdr, inout metadata_t meta) {
         matched.count();
     }
     action skip() {
+        meta.to_hashpipe = meta.countable;
         matched.count();
     }
     table rules {
@@ -115,15 +118,12 @@ control Dsm(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        if (meta.at_monitor == 1) {
+        if (meta.monitor == 1 && meta.from_host == 0 && meta.flow_valid == 1) {
             rules.apply();
         }
         // The packet's own parity, never this switch's clock, chooses the instance.
-        if (meta.monitored == 1 && hdr.shim.counted == 1) {
-            meta.counting = 1;
-        }
-        row0.apply(hdr, meta.counting, meta.ports, hdr.shim.parity ++ meta.flow_hash[9:0]);
-        row1.apply(hdr, meta.counting, meta.ports, hdr.shim.parity ++ meta.flow_hash[19:10]);
-        row2.apply(hdr, meta.counting, meta.ports, hdr.shim.parity ++ meta.flow_hash[29:20]);
+        row0.apply(hdr, meta.monitored, meta.ports, hdr.shim.parity ++ meta.flow_hash[9:0]);
+        row1.apply(hdr, meta.monitored, meta.ports, hdr.shim.parity ++ meta.flow_hash[19:10]);
+        row2.apply(hdr, meta.monitored, meta.ports, hdr.shim.parity ++ meta.flow_hash[29:20]);
     }
 }

@@ -6,7 +6,7 @@ const PortId_t CPU_PORT = 64;
 
 header bridge_h {                        // from ingress to egress, of packets that the USM may count
     bit<32> flow_hash;
-    bit<7>  reserved;
+    @padding bit<7> reserved;
     bit<1>  parity;                      // of this switch's epoch
 }
 
@@ -14,8 +14,8 @@ struct headers_t {
     bridge_h   bridge;
     ethernet_h ethernet;
     shim_h     shim;
+    ipv4_h     outer_ipv4;               // of a tunnel that ends here; never leaves
     ipv4_h     ipv4;
-    ipv4_h     inner_ipv4;
     l4_h       l4;
 }
 
@@ -25,14 +25,11 @@ struct metadata_t {
     bit<1>    parity;                    // of this switch's epoch
     bit<1>    upper_tier;                // which window of the ECMP hash this tier uses
     path_bf_t mask;                      // this switch's bits of pathBF
-    bit<32>   own_ip;
     bit<1>    from_host;
     bit<1>    ended;                     // not to be routed
     bit<1>    flow_valid;                // TCP or UDP, not a later fragment
     bit<1>    countable;                 // flow_valid, and the packet cannot expire on its way
-    bit<1>    at_monitor;                // to the meters and HashPipe
     bit<1>    monitored;                 // the DSM knows this flow on this segment
-    bit<1>    counting;                  // the DSM counts this packet
     bit<1>    to_hashpipe;
     bit<1>    carrying;                  // a flow from one stage of HashPipe to the next
     bit<32>   ports;                     // source, destination; 0 where there are none

@@ -1,9 +1,10 @@
 // Parsers and deparsers. The ingress parser refuses what v1model's program drops as malformed; what
-// it refuses is dropped.
+// it refuses is dropped. It also ends tunnels and finds flows: a stage for either is one too many.
 
 parser CanaryIngressParser(packet_in packet, out headers_t hdr, out metadata_t meta,
                            out ingress_intrinsic_metadata_t ig) {
     Checksum() ipv4_checksum;
+    value_set<bit<32>>(1) own_ip;
 
     state start {
         packet.extract(ig);
@@ -13,14 +14,11 @@ parser CanaryIngressParser(packet_in packet, out headers_t hdr, out metadata_t m
         meta.parity = 0;
         meta.upper_tier = 0;
         meta.mask = 0;
-        meta.own_ip = 0;
         meta.from_host = 0;
         meta.ended = 0;
         meta.flow_valid = 0;
         meta.countable = 0;
-        meta.at_monitor = 0;
         meta.monitored = 0;
-        meta.counting = 0;
         meta.to_hashpipe = 0;
         meta.carrying = 0;
         meta.ports = 0;
@@ -62,25 +60,48 @@ parser CanaryIngressParser(packet_in packet, out headers_t hdr, out metadata_t m
         transition accept;
     }
     state parse_ipv4_plain {
+        ipv4_h ip = packet.lookahead<ipv4_h>();
+        transition select(ip.fragment, ip.protocol) {
+            (0, PROTOCOL_IPIP): parse_tunnel;
+            default: parse_ip;
+        }
+    }
+    // IP-in-IP addressed to this switch loses its outer header and goes on: a core switch bounces a
+    // NetBouncer probe back (NetBouncer, section 3.2).
+    state parse_tunnel {
+        ipv4_h ip = packet.lookahead<ipv4_h>();
+        transition select(ip.dst_ip) {
+            own_ip: parse_outer_ipv4;
+            default: parse_ip;
+        }
+    }
+    state parse_outer_ipv4 {
+        packet.extract(hdr.outer_ipv4);
+        ipv4_checksum.add(hdr.outer_ipv4);
+        meta.corrupt = (bit<1>)ipv4_checksum.verify();
+        transition parse_inner_ipv4;
+    }
+    state parse_inner_ipv4 {
+        packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.ihl, hdr.ipv4.fragment, hdr.ipv4.protocol) {
+            (5, 0, PROTOCOL_TCP): parse_l4;
+            (5, 0, PROTOCOL_UDP): parse_l4;
+            default: accept;
+        }
+    }
+    state parse_ip {
         packet.extract(hdr.ipv4);
         ipv4_checksum.add(hdr.ipv4);
         meta.corrupt = (bit<1>)ipv4_checksum.verify();
         transition select(hdr.ipv4.fragment, hdr.ipv4.protocol) {
             (0, PROTOCOL_TCP): parse_l4;
             (0, PROTOCOL_UDP): parse_l4;
-            (0, PROTOCOL_IPIP): parse_inner_ipv4;
-            default: accept;
-        }
-    }
-    state parse_inner_ipv4 {
-        packet.extract(hdr.inner_ipv4);
-        transition select(hdr.inner_ipv4.ihl, hdr.inner_ipv4.fragment, hdr.inner_ipv4.protocol) {
-            (5, 0, PROTOCOL_TCP): parse_l4;
-            (5, 0, PROTOCOL_UDP): parse_l4;
             default: accept;
         }
     }
     state parse_l4 {
+        meta.flow_valid = 1;
+        meta.ports = packet.lookahead<bit<32>>();
         packet.extract(hdr.l4);
         transition accept;
     }
@@ -101,7 +122,11 @@ control CanaryIngressDeparser(packet_out packet, inout headers_t hdr, in metadat
             });
         }
 #endif
-        packet.emit(hdr);
+        packet.emit(hdr.bridge);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.shim);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.l4);
     }
 }
 

@@ -91,7 +91,6 @@ control Routing(inout headers_t hdr, inout metadata_t meta,
         if (meta.monitor == 1 && meta.countable == 1) {
             hdr.bridge.setValid();
             hdr.bridge.flow_hash = meta.flow_hash;
-            hdr.bridge.reserved = 0;
             hdr.bridge.parity = meta.parity;
         } else {
             tm.bypass_egress = 1;

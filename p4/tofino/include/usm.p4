@@ -93,7 +93,6 @@ control Usm(inout headers_t hdr) {
 
     action monitor() {
         hdr.shim.counted = 1;
-        hdr.shim.parity = hdr.bridge.parity;
         matched.count();
     }
     action skip() {
@@ -115,6 +114,9 @@ control Usm(inout headers_t hdr) {
 
     apply {
         rules.apply();                   // ingress left `counted` 0
+        if (hdr.shim.counted == 1) {     // a constant and a field of one byte are two actions
+            hdr.shim.parity = hdr.bridge.parity;
+        }
         row0.apply(hdr, hdr.l4.src_port ++ hdr.l4.dst_port,
                    hdr.bridge.parity ++ hdr.bridge.flow_hash[9:0]);
         row1.apply(hdr, hdr.l4.src_port ++ hdr.l4.dst_port,
