@@ -187,8 +187,9 @@ class Emulation:
         for seconds in self.injector.times():
             if 0 < seconds * 1e9 < end:
                 agenda.append((round(seconds * 1e9), lambda s=seconds: self.injector.apply(s)))
-        for at in range(self._tick_ns, end + 6 * self._tick_ns, self._tick_ns):
-            agenda.append((at, lambda at=at: self._tick(at)))
+        ticks = range(self._tick_ns, end + 6 * self._tick_ns, self._tick_ns)
+        for at in ticks:
+            agenda.append((at, lambda at=at: self._tick(at, at == ticks[-1])))
         for epoch in range(settings.epochs):
             for at, switch in self.clock.flips(epoch, self.monitors):
                 control, parity = self._controls[switch], (epoch + 1) % 2
@@ -198,7 +199,9 @@ class Emulation:
         agenda.sort(key=lambda item: item[0])
         self._agenda = [(at, order, action) for order, (at, action) in enumerate(agenda)]
 
-    def _tick(self, now_ns: int) -> None:
+    def _tick(self, now_ns: int, last: bool) -> None:
+        if self.network.now_ns >= now_ns + self._tick_ns and not last:
+            return  # late in real time: the next tick is due too, and does it all
         with batch(self._controls.values()):
             self.selector.poll(now_ns)
         self.agents.poll(now_ns, None if self.tcp is None else self.tcp.retransmitted())

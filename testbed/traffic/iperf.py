@@ -32,6 +32,7 @@ SEGMENT = 1448
 BUFFER = 32 << 10  # iperf3 is done when the last byte is in it, and what is in it then is lost
 PACING_US = 50_000  # a client sends what is due by now, as segmentation offload would
 LEAD_NS = 1_000_000_000  # a server is up that long before its client
+YIELDING = ("nice", "-n", "19")  # a client that waits for its server's last word does so busily
 AT_ONCE = 256  # clients; a transfer waits while there are as many
 
 
@@ -158,7 +159,7 @@ class Iperf:
             self._worst_delay_ns = max(self._worst_delay_ns, late)
             _, dst_ip, src_port, dst_port = self._keys[number]
             segments = -(-int(transfers.payload[number]) // SEGMENT)
-            command = ["iperf3", "-4", "-c", _dotted(dst_ip), "-p", str(dst_port)]
+            command = [*YIELDING, "iperf3", "-4", "-c", _dotted(dst_ip), "-p", str(dst_port)]
             command += ["--cport", str(src_port), "-i", "0", "-w", str(BUFFER)]
             command += ["-n", str(segments * SEGMENT), "-l", str(SEGMENT)]
             command += ["-b", str(max(int(transfers.rate_bps[number]), 1))]
