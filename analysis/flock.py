@@ -34,7 +34,7 @@ import numpy as np
 
 from analysis.diagnosis import Diagnosis, both_directions, sorted_links
 from analysis.flock_model import FlockModel, Loss, build_model
-from analysis.flock_search import Search
+from analysis.flock_search import Search, search_model
 from analysis.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.fabric import Fabric
 
@@ -61,7 +61,10 @@ class Flock:
             on undirected ones.
         inputs: What to use. The default takes whichever of probes and flows were measured.
         devices: Consider devices as components.
-        refine: Take blamed components back where that raises the posterior.
+        refine: Take blamed components back where that raises the posterior, and try each one's
+            release with what follows from it; the latter without the flows of ToR pairs where
+            these are more than 50,000 (a fat-tree's from K=24), for a flip takes up to half a
+            second there.
         slow_ms: Look for latency instead of loss, with ``inputs="flows"``: a flow is one
             observation, bad if its round-trip time is above this (per-flow analysis).
     """
@@ -111,8 +114,7 @@ class Flock:
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
         begin = time.perf_counter()
-        search = Search(self.model(telemetry))
-        search.run(refine=self.refine, devices=self.devices)
+        search = search_model(self.model(telemetry), refine=self.refine, devices=self.devices)
         return verdict(self.name, telemetry.topology, search, begin)
 
     def model(self, telemetry: Telemetry, *, listed: bool = False) -> FlockModel:

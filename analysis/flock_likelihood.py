@@ -26,7 +26,18 @@ import numpy.typing as npt
 
 from analysis.parts import in_parts
 
-__all__ = ["FlowValues", "Listed", "Pairs", "accumulate", "flip", "gain_of", "shared_tops", "step"]
+__all__ = [
+    "FlowValues",
+    "Listed",
+    "Pairs",
+    "accumulate",
+    "flip",
+    "gain_of",
+    "likelihood",
+    "place",
+    "shared_tops",
+    "step",
+]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -471,3 +482,26 @@ def flip(component, listed, pairs, failed, delta, scratch):  # pragma: no cover 
     _flip_listed(component, listed, failed, delta, scratch)
     _flip_pairs(component, pairs, failed, delta)
     failed[component] = not failed[component]
+
+
+@nb.njit(cache=True, nogil=True)
+def place(components, listed, pairs, failed):  # pragma: no cover - compiled
+    """Flip many components at once, without keeping delta."""
+    for component in components:
+        by = -1 if failed[component] else 1
+        for at in range(pairs.component_ptr[component], pairs.component_ptr[component + 1]):
+            _step_list(pairs, pairs.lists[at], component, by)
+        step(component, listed, failed)
+    for g in range(len(pairs.bad)):
+        pairs.bad[g] = pairs.values.width[g] - shared_tops(pairs, pairs.up[g], pairs.down[g])
+
+
+@nb.njit(cache=True, nogil=True)
+def likelihood(listed, pairs):  # pragma: no cover - compiled
+    """Log-likelihood of all groups, relative to that of no failure."""
+    total = 0.0
+    for g in range(len(listed.bad)):
+        total += value(listed.values, g, listed.bad[g])
+    for g in range(len(pairs.bad)):
+        total += value(pairs.values, g, pairs.bad[g])
+    return total

@@ -17,7 +17,7 @@ that out and makes up for it with a small prior, which has to suit the number of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numba as nb
@@ -78,6 +78,10 @@ class FlockModel:
     @property
     def n_groups(self) -> int:
         return len(self.listed.bad) + len(self.pairs.bad)
+
+    def without_pairs(self) -> FlockModel:
+        """The same model of the listed groups alone."""
+        return replace(self, pairs=_no_pairs(self.n_components))
 
     @classmethod
     def of(

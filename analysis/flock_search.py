@@ -6,10 +6,10 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from analysis.flock_likelihood import accumulate, flip, gain_of, step
+from analysis.flock_likelihood import accumulate, flip, gain_of, likelihood, place, step
 from analysis.flock_model import FlockModel
 
-__all__ = ["BETTER", "Search", "plain_greedy"]
+__all__ = ["BETTER", "Search", "plain_greedy", "search_model"]
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -17,21 +17,28 @@ FloatArray = npt.NDArray[np.float64]
 BETTER = 1e-6
 """Nats by which a hypothesis must be better: less is rounding."""
 
+MANY_PAIRS = 50_000
+"""Pairs of ToRs, as of K=24, from which on a flip is too slow to be tried in vain for each link."""
+
 
 class Search:
-    """A hypothesis over a model's components, none failed at first.
+    """A hypothesis over a model's components.
+
+    Args:
+        model: Over which to search.
+        failed: Where to begin, bool[n_components]; nothing failed unless given.
 
     Attributes:
         failed: The hypothesis, bool[n_components].
         state: What the compiled functions work on.
     """
 
-    def __init__(self, model: FlockModel) -> None:
+    def __init__(self, model: FlockModel, failed: BoolArray | None = None) -> None:
         self.model = model
         n = model.n_components
         listed, pairs = model.listed, model.pairs
         self.failed = np.zeros(n, np.bool_)
-        self._delta = accumulate(listed, pairs, self.failed)
+        self._delta = np.zeros(n)
         self._posterior = np.zeros(1)
         self.state = (
             listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
@@ -47,6 +54,11 @@ class Search:
             model.prior,
             self._posterior,
         )
+        listed, pairs = self.state[:2]
+        if failed is not None:
+            place(np.flatnonzero(failed), listed, pairs, self.failed)
+            self._posterior[0] = likelihood(listed, pairs) + model.prior[failed].sum()
+        self._delta[:] = accumulate(listed, pairs, self.failed)
 
     def posterior_gain(self) -> FloatArray:
         """What flipping each component adds to the log posterior: float64[n_components]."""
@@ -68,7 +80,9 @@ class Search:
 
         Of components that gain the same, but for rounding, the first is taken.
         """
-        _greedy(allowed, remove, *self.state)
+        gain = np.empty(len(self.failed))
+        while _flip_best(allowed, remove, gain, *self.state):
+            pass  # between two flips an interruption is heard
 
     def run(self, *, refine: bool, devices: bool) -> BoolArray:
         """The best hypothesis found, from links alone and from all: bool[n_components]."""
@@ -97,6 +111,22 @@ class Search:
     def evidence(self) -> FloatArray:
         """Nats in favour of each component's failure, given the rest of the hypothesis."""
         return np.where(self.failed, -self.posterior_gain(), self.posterior_gain())
+
+
+def search_model(model: FlockModel, *, refine: bool, devices: bool) -> Search:
+    """A search that is at the best hypothesis it found; see `Search.run`.
+
+    With many pairs the refined search is of the listed groups alone; from what it finds, all groups
+    together add components and take them back.
+    """
+    if not refine or len(model.pairs.bad) <= MANY_PAIRS:
+        search = Search(model)
+        search.run(refine=refine, devices=devices)
+        return search
+    listed = Search(model.without_pairs())
+    search = Search(model, listed.run(refine=True, devices=devices))
+    search.greedy((np.arange(model.n_components) < model.n_links) | devices, remove=True)
+    return search
 
 
 def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
@@ -154,16 +184,16 @@ def _gains(allowed, remove, failed, delta, prior, gain):  # pragma: no cover - c
 
 
 @nb.njit(cache=True, nogil=True)
-def _greedy(
-    allowed, remove, listed, pairs, failed, delta, scratch, prior, posterior
+def _flip_best(
+    allowed, remove, gain, listed, pairs, failed, delta, scratch, prior, posterior
 ):  # pragma: no cover - compiled
-    gain = np.empty(len(failed))
-    while True:
-        _gains(allowed, remove, failed, delta, prior, gain)
-        pick = _first_best(gain)
-        if pick < 0:
-            return
-        _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
+    """Flip what gains most, if anything gains."""
+    _gains(allowed, remove, failed, delta, prior, gain)
+    pick = _first_best(gain)
+    if pick < 0:
+        return False
+    _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
+    return True
 
 
 @nb.njit(cache=True, nogil=True)

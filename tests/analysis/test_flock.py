@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis import flock_search
 from analysis.flock import Flock
 from analysis.flock_model import FlockModel, Loss, build_model
-from analysis.flock_search import Search, plain_greedy
+from analysis.flock_search import BETTER, Search, plain_greedy, search_model
 from analysis.metrics import score
 from analysis.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.ecmp import Ecmp
@@ -142,6 +143,59 @@ def test_flipping_twice_is_nothing(synthetic):
     for component in [*range(n), *range(n)]:
         search.flip(component)
     assert search.posterior_gain() == pytest.approx(before, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_search_that_begins_at_a_hypothesis_is_as_if_it_had_gone_there(seed):
+    n, path_sets, sent, lost = random_case(seed)
+    model = model_of(path_sets, sent, lost, n, 0.02, 3e-4, -2.0)
+    there = np.random.default_rng(seed).random(n) < 0.4
+    gone, begun = Search(model), Search(model, there)
+    gone.move_to(there)
+    assert (begun.failed == gone.failed).all()
+    assert begun.posterior() == pytest.approx(gone.posterior(), abs=1e-6)
+    assert begun.posterior_gain() == pytest.approx(gone.posterior_gain(), abs=1e-6)
+
+
+@pytest.mark.parametrize("fabric", [FatTree(4), leaf_spine(6, 4)], ids=["fat-tree", "leaf-spine"])
+def test_a_search_of_pairs_can_begin_anywhere(fabric):
+    model = build_model(
+        fabric,
+        pair_flows(fabric, 1),
+        probes=None,
+        loss=LOSS,
+        link_prior=-2.0,
+        device_prior=-5.0,
+        undirected=False,
+    )
+    there = np.random.default_rng(1).random(model.n_components) < 0.2
+    gone, begun = Search(model), Search(model, there)
+    gone.move_to(there)
+    assert begun.posterior() == pytest.approx(gone.posterior(), rel=1e-9)
+    scale = float(np.abs(gone.posterior_gain()).max())
+    assert begun.posterior_gain() == pytest.approx(gone.posterior_gain(), abs=1e-9 * scale)
+
+
+def test_a_search_for_many_pairs_ends_where_no_flip_is_better(synthetic, monkeypatch):
+    monkeypatch.setattr(flock_search, "MANY_PAIRS", 0)
+    for seed in range(3):
+        world = synthetic.make_world(k=4, seed=seed)
+        model = build_model(
+            world.topology,
+            pair_flows(world.topology, seed),
+            probes=world.telemetry.probes,
+            loss=LOSS,
+            link_prior=-2.0,
+            device_prior=-5.0,
+            undirected=False,
+        )
+        assert len(model.pairs.bad) and len(model.listed.bad)
+        search = search_model(model, refine=True, devices=True)
+        scale = max(1.0, float(np.abs(search.posterior_gain()).max()))
+        assert search.posterior_gain().max() <= BETTER + 1e-9 * scale
+        listed = Search(model.without_pairs()).run(refine=True, devices=True)
+        assert search.posterior() >= Search(model, listed).posterior()
 
 
 def test_millions_of_packets_do_not_overflow():
