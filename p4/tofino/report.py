@@ -88,7 +88,7 @@ def find_compiler() -> Compiler:
         return Compiler(("p4c", *target), re.sub(r" BUILD: \w+", "", version))
     raise ValueError(
         "no compiler for Tofino on the PATH: build p4c (https://github.com/p4lang/p4c) with "
-        "-DENABLE_TOFINO=ON, or take bf-p4c from an SDE; p4/tofino/REPORT.md has the figures"
+        "-DENABLE_TOFINO=ON, or take bf-p4c from an SDE"
     )
 
 
