@@ -130,7 +130,8 @@ def test_frames_leave_on_time(net: MininetNetwork, traffic: Traffic, sent: int) 
     for ms in (200, 500, 800):
         net.run_until(start + ms * 1_000_000)
         share = int(net.sent(sent).sum()) - already
-        assert abs(share - (net.now_ns - start) / 1e6) < 30
+        due = min((net.now_ns - start) / 1e6, 1000)  # run_until() may return late, after the last
+        assert abs(share - due) < 30
     net.drain()
 
 
