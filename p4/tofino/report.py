@@ -121,8 +121,9 @@ def build(compiler: Compiler, parts: Sequence[str], to: Path, p4info: Path | Non
         [*compiler.command, *options, str(HERE / "canary.p4")], capture_output=True, text=True
     )
     if done.returncode or not (to / "pipe" / "tofino.bin").is_file():
-        said = [line for line in (done.stdout + done.stderr).splitlines() if "error" in line]
-        raise ValueError("\n".join(said) or f"the compiler ended with {done.returncode}")
+        said = (done.stdout + done.stderr).splitlines()
+        errors = [line for line in said if re.search(r"\berror:|Error: ", line)]
+        raise ValueError("\n".join(errors) or f"the compiler ended with {done.returncode}")
 
 
 # ---- the compiler's resources.json ---------------------------------------------------------------
