@@ -39,8 +39,8 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-MEMO_SLOTS = 1 << 24
-"""Values remembered of all groups with more than one path, at least 16 of each: 200 MB."""
+MEMO_SLOTS = 1 << 26
+"""Values remembered of all groups with more than one path, at least 16 of each: up to 800 MB."""
 
 
 @dataclass(frozen=True)
