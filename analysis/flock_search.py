@@ -39,6 +39,7 @@ class Search:
         listed, pairs = model.listed, model.pairs
         self.failed = np.zeros(n, np.bool_)
         self._delta = np.zeros(n)
+        self._gain = np.empty(n)
         self._posterior = np.zeros(1)
         self.state = (
             listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
@@ -80,8 +81,7 @@ class Search:
 
         Of components that gain the same, but for rounding, the first is taken.
         """
-        gain = np.empty(len(self.failed))
-        while _flip_best(allowed, remove, gain, *self.state):
+        while _flip_best(allowed, remove, self._gain, *self.state):
             pass  # between two flips an interruption is heard
 
     def run(self, *, refine: bool, devices: bool) -> BoolArray:
@@ -104,9 +104,43 @@ class Search:
         return best
 
     def _settle(self, allowed: BoolArray) -> None:
-        """Add and take back while that is better."""
+        """Add and take back while that is better, then try each failed component's release."""
         self.greedy(allowed, remove=True)
-        _refine(allowed, self.model.n_links, self.model.ends, *self.state)
+        # What a component's delta was when it was tried in vain: unchanged, it need not be again.
+        tried = np.full(len(self.failed), np.nan)
+        for _ in range(4):
+            if not any([self._release(allowed, tried), self._blame_devices(allowed, tried)]):
+                return
+
+    def _release(self, allowed: BoolArray, tried: FloatArray) -> bool:
+        """Try each failed component's release; devices first, theirs are the mistakes that hide
+        others. Says if any was better."""
+        improved = False
+        component = len(self.failed)
+        while (component := _next_failed(component, tried, self.failed, self._delta)) >= 0:
+            improved |= self._attempt(component, allowed, tried)
+        return improved
+
+    def _blame_devices(self, allowed: BoolArray, tried: FloatArray) -> bool:
+        """Try each device in place of its failed links. Says if any was better."""
+        model, improved = self.model, False
+        # A link adds nothing beside a failed device of its own, so its prior is saved.
+        links = np.flatnonzero(self.failed[: len(model.ends)])
+        saved = np.zeros(len(self.failed))
+        np.subtract.at(saved, model.ends[links], model.prior[links, None])
+        for device in np.flatnonzero((saved > 0) & allowed):
+            gain = self._delta[device] + model.prior[device] + saved[device]
+            if (
+                gain > 0
+                and not self.failed[device]
+                and not _close(tried[device], self._delta[device])
+            ):
+                improved |= self._attempt(int(device), allowed, tried)
+        return improved
+
+    def _attempt(self, component: int, allowed: BoolArray, tried: FloatArray) -> bool:
+        tried[component] = self._delta[component]
+        return _attempt(component, allowed, self._gain, *self.state)
 
     def evidence(self) -> FloatArray:
         """Nats in favour of each component's failure, given the rest of the hypothesis."""
@@ -227,45 +261,12 @@ def _attempt(
 
 
 @nb.njit(cache=True, nogil=True)
-def _refine(
-    allowed, n_links, ends, listed, pairs, failed, delta, scratch, prior, posterior
-):  # pragma: no cover - compiled
-    n = len(failed)
-    gain, saved = np.empty(n), np.zeros(n)
-    # What a component's delta was when it was tried in vain: unchanged, it need not be tried again.
-    tried = np.full(n, np.nan)
-    for _ in range(4):
-        improved = False
-        # Devices first: theirs are the mistakes that hide others.
-        for component in range(n - 1, -1, -1):
-            if not failed[component] or _close(tried[component], delta[component]):
-                continue
-            tried[component] = delta[component]
-            if _attempt(
-                component, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
-            ):
-                improved = True
-        # A link adds nothing beside a failed device of its own, so its prior is saved.
-        saved[:] = 0.0
-        for link in range(len(ends)):
-            if failed[link]:
-                saved[ends[link, 0]] -= prior[link]
-                saved[ends[link, 1]] -= prior[link]
-        for device in range(n_links, n):
-            if (
-                saved[device] > 0
-                and allowed[device]
-                and not failed[device]
-                and delta[device] + prior[device] + saved[device] > 0
-                and not _close(tried[device], delta[device])
-            ):
-                tried[device] = delta[device]
-                if _attempt(
-                    device, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
-                ):
-                    improved = True
-        if not improved:
-            return
+def _next_failed(component, tried, failed, delta):  # pragma: no cover - compiled
+    """The last failed component before this one that was not tried as it is, -1 if none."""
+    for c in range(component - 1, -1, -1):
+        if failed[c] and not _close(tried[c], delta[c]):
+            return c
+    return -1
 
 
 @nb.njit(cache=True, nogil=True)
