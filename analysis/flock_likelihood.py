@@ -124,7 +124,7 @@ class Pairs(NamedTuple):
     bad: IntArray
 
 
-_kernel = nb.njit(cache=True, nogil=True, _nrt=False)
+_kernel = nb.njit(cache=True, nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
 """Compiles what allocates nothing, without counts of references: to count them at every access to
 an array of a named tuple took 5 to 150 times as long as the arithmetic."""
 
