@@ -63,8 +63,7 @@ class Flock:
         devices: Consider devices as components.
         refine: Take blamed components back where that raises the posterior, and try each one's
             release with what follows from it; the latter without the flows of ToR pairs where
-            these are more than 50,000 (a fat-tree's from K=24), for a flip takes up to half a
-            second there.
+            these are more than 100,000 (a fat-tree's from K=26), as it would take minutes there.
         slow_ms: Look for latency instead of loss, with ``inputs="flows"``: a flow is one
             observation, bad if its round-trip time is above this (per-flow analysis).
     """

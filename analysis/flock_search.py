@@ -17,8 +17,8 @@ FloatArray = npt.NDArray[np.float64]
 BETTER = 1e-6
 """Nats by which a hypothesis must be better: less is rounding."""
 
-MANY_PAIRS = 50_000
-"""Pairs of ToRs, as of K=24, from which on a flip is too slow to be tried in vain for each link."""
+MANY_PAIRS = 100_000
+"""Pairs of ToRs, as of K=26, from which on a flip is too slow to be tried in vain for each link."""
 
 
 class Search:
