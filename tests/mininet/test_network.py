@@ -23,6 +23,7 @@ from testbed.control.remote import RemoteError
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import batch
 from testbed.faults.injector import FaultInjector
+from testbed.faults.netem import NetemInjector
 from testbed.faults.nft import NftInjector
 from testbed.faults.specification import (
     Fault,
@@ -174,9 +175,10 @@ def make_injector(kind: str, net: MininetNetwork, faults: str):
     plan = parse_faults(faults, TOPOLOGY, seed=1)
     if kind == "p4":
         return FaultInjector(TOPOLOGY, list(net.controls), plan)
-    if reason := NftInjector.available():
+    of_kind = {"nft": NftInjector, "netem": NetemInjector}[kind]
+    if reason := of_kind.available():
         pytest.skip(reason)
-    return NftInjector(TOPOLOGY, net.egress, plan)
+    return of_kind(TOPOLOGY, net.egress, plan)
 
 
 @contextmanager
@@ -194,7 +196,12 @@ def injected(kind: str, net: MininetNetwork, link: str, rate: float) -> Iterator
 
 
 @pytest.mark.parametrize(
-    ("kind", "link", "rate"), [("p4", "tor0_0->agg0_0", 0.05), ("nft", "agg0_0->tor0_0", 0.02)]
+    ("kind", "link", "rate"),
+    [
+        ("p4", "tor0_0->agg0_0", 0.05),
+        ("nft", "agg0_0->tor0_0", 0.02),
+        ("netem", "agg0_0->tor0_0", 0.02),
+    ],
 )
 def test_injected_rate_is_within_the_binomial_interval_and_in_one_direction(
     net: MininetNetwork, probes, kind: str, link: str, rate: float
