@@ -59,7 +59,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c 'from analysis.methods import warm_up; warm_up()'
+	@$(BIN)/python -c 'from analysis.methods.registry import warm_up; warm_up()'
 	@touch $@
 
 scenario: $(READY)
@@ -96,7 +96,7 @@ bench: $(READY)
 	@$(BIN)/python -m tests.bench
 
 bench-net: $(READY)
-	@$(BIN)/python -m tests.bench_net
+	@$(BIN)/python -m tests.bench.bench_net
 
 p4:
 	@$(MAKE) -C p4

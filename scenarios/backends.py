@@ -15,6 +15,7 @@ import numpy as np
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
 from testbed.control.switch import SwitchControl, batch
+from testbed.fabric.fat_tree import FatTree
 from testbed.faults.injector import FaultInjector
 from testbed.faults.links import LinkInjector
 from testbed.faults.netem import NetemInjector
@@ -23,7 +24,6 @@ from testbed.faults.specification import FaultPlan
 from testbed.network.network import Network
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
-from testbed.topology import FatTree
 from testbed.traffic.flows import Traffic
 from testbed.traffic.transfers import Transfers
 

@@ -99,7 +99,7 @@ def run(
     path = given.pop("run_dir", None)
     name = given.pop("scenario")
     with _errors():
-        from analysis.report import render
+        from analysis.evaluation.report import render
         from scenarios.experiment import default_directory, run_experiment
         from scenarios.scenario import load_scenario
         from scenarios.settings import make_settings
@@ -121,7 +121,7 @@ def run(
 def analyze(run_dir: RunArgument) -> None:
     """Diagnose a finished run again, without the network."""
     with _errors():
-        from analysis.report import render
+        from analysis.evaluation.report import render
         from scenarios.experiment import analyze as analyze_run
 
         with _progress() as progress:
@@ -133,8 +133,8 @@ def analyze(run_dir: RunArgument) -> None:
 def show(run_dir: RunArgument) -> None:
     """Print the comparison of a finished run."""
     with _errors():
-        from analysis.report import render
-        from testbed.run import RunDirectory
+        from analysis.evaluation.report import render
+        from testbed.record.run import RunDirectory
 
         render(RunDirectory(run_dir).json("summary.json"), Console())
 
@@ -173,8 +173,8 @@ def compare(
     folder, text, wanted = given.pop("out", None), given.pop("seeds"), given.pop("methods")
     name = given.pop("scenario")
     with _errors():
-        from analysis.comparison import comparison_table
-        from analysis.methods import find_methods, make_method
+        from analysis.evaluation.comparison import comparison_table
+        from analysis.methods.registry import find_methods, make_method
         from scenarios.compare import compare as compare_runs
         from scenarios.compare import default_folder, parse_seeds
         from scenarios.scenario import load_scenario
@@ -211,10 +211,10 @@ def localize(
         Path | None, typer.Option(help="Write all rankings to this Parquet file.")
     ] = None,
 ) -> None:
-    """Localize faulty links from telemetry files (analysis/exchange/FORMAT.md)."""
+    """Localize faulty links from telemetry files (testbed/record/FORMAT.md)."""
     with _errors():
-        from analysis.methods import find_methods
-        from analysis.ranking import render_ranking
+        from analysis.evaluation.ranking import render_ranking
+        from analysis.methods.registry import find_methods
         from scenarios.localize import localize as localize_files
 
         names = find_methods(method)

@@ -30,12 +30,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.comparison import COLUMNS, average_precision, found_at, plot
+from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
 from scenarios.experiment import Progress, run_config, run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
-from testbed.paths import Paths
-from testbed.run import RunDirectory, RunError, read_table, write_table
+from testbed.fabric.paths import Paths
+from testbed.record.run import RunDirectory, RunError, read_table, write_table
 
 __all__ = ["Comparison", "compare", "default_folder", "parse_seeds"]
 
@@ -44,7 +44,7 @@ _SETTINGS = "comparison.json"
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of the seeds that ran, see `analysis.comparison.COLUMNS`, and why others did not."""
+    """The rows of the seeds that ran (`comparison.COLUMNS`), and why others did not."""
 
     rows: Mapping[str, Any]
     failures: Mapping[int, str]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.canary.meters import MeterDump, Rules, minus_meter, segment_counts
+from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter, segment_counts
 from scenarios.backends import Backend, make_injector, make_tcp
 from scenarios.settings import Settings, SettingsError
 from testbed.control.collection import clear_hashpipe, collect, upload_bytes
@@ -23,18 +23,18 @@ from testbed.control.epochs import EpochClock, set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import batch
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.faults.specification import FaultPlan
 from testbed.network.virtual import DROP_CAUSES, Source
-from testbed.pathbf import SegmentDecoder, bloom_mask, switch_ids
-from testbed.run import RunWriter
-from testbed.topology import FatTree
+from testbed.probes.bounce_probes import ProbePlan, probe_plan
+from testbed.probes.matrix_probes import MatrixProbes, matrix_probes
+from testbed.probes.path_discovery import PathDiscovery
+from testbed.probes.probe_matrix import standard_matrix
+from testbed.probes.traceroute import assemble_paths, parse_time_exceeded
+from testbed.record.run import RunWriter
 from testbed.traffic.flows import Traffic
-from testbed.traffic.matrix_probes import MatrixProbes, matrix_probes
 from testbed.traffic.packets import headers
-from testbed.traffic.path_discovery import PathDiscovery
-from testbed.traffic.probe_matrix import standard_matrix
-from testbed.traffic.probes import ProbePlan, probe_plan
-from testbed.traffic.traceroute import assemble_paths, parse_time_exceeded
 from testbed.traffic.transfers import take_transfers
 
 __all__ = ["Emulation"]

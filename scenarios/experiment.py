@@ -12,21 +12,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from analysis.diagnosis import Diagnosis
-from analysis.methods import METHODS
-from analysis.observations import read_telemetry
-from analysis.report import diagnosis_columns, figures, run_methods
-from analysis.telemetry import MissingTelemetry
+from analysis.evaluation.report import diagnosis_columns, figures, run_methods
+from analysis.methods.base import Diagnosis
+from analysis.methods.registry import METHODS
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.backends import PROGRAM, open_backend
 from scenarios.emulation import Emulation
 from scenarios.flow import simulate, write_run
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import FaultPlan
-from testbed.run import RunDirectory, RunWriter
-from testbed.topologies import make_fabric
-from testbed.topology import FatTree
+from testbed.record.run import RunDirectory, RunWriter
 
 __all__ = ["Progress", "analyze", "default_directory", "run_config", "run_experiment"]
 
@@ -106,7 +106,7 @@ def analyze(path: Path, progress: Progress) -> dict[str, Any]:
     Of an interrupted run that left its ``.partial`` directory the finished epochs are diagnosed.
 
     Raises:
-        testbed.run.RunError: ``path`` is no complete run, or cannot be written.
+        testbed.record.run.RunError: ``path`` is no complete run, or cannot be written.
     """
     run = RunDirectory(path, finished=not path.name.endswith(".partial"))
     with RunWriter.again(run) as writer:

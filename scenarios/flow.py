@@ -13,23 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.flow_observations import telemetry_of
-from analysis.telemetry import Telemetry
+from analysis.telemetry.flow_observations import telemetry_of
+from analysis.telemetry.telemetry import Telemetry
 from scenarios.settings import Settings, SettingsError
-from testbed.control.metering import meter, meter_upload
 from testbed.control.selection import SelectionParameters
-from testbed.ecmp import Ecmp
-from testbed.fabric import Fabric
+from testbed.fabric.clos import Fabric
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.paths import Paths
+from testbed.fabric.segments import segment_share, segments
+from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import FaultPlan
 from testbed.network.flow import Carried, FlowRecords, Observation, bounces, link_loss, send
-from testbed.paths import Paths
-from testbed.run import RunWriter
-from testbed.segments import segment_share, segments
-from testbed.topologies import make_fabric
+from testbed.probes.flow_traces import trace
+from testbed.probes.probe_matrix import standard_matrix
+from testbed.record.run import RunWriter
 from testbed.traffic.distributions import WORKLOADS
-from testbed.traffic.flow_traces import trace
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
-from testbed.traffic.probe_matrix import standard_matrix
+from testbed.traffic.metering import meter, meter_upload
 
 __all__ = ["FLOWS", "FlowRun", "simulate"]
 

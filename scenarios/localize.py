@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.diagnosis import Diagnosis
-from analysis.exchange import (
+from analysis.evaluation.ranking import ranking_columns
+from analysis.methods.base import Diagnosis
+from analysis.methods.registry import make_method
+from analysis.telemetry.exchange import (
     NumberedFabric,
     read_fabric,
     read_observations,
     write_fabric,
     write_observations,
 )
-from analysis.methods import make_method
-from analysis.observations import read_telemetry
-from analysis.ranking import ranking_columns
-from analysis.telemetry import MissingTelemetry, Telemetry
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 from scenarios.experiment import Progress
-from testbed.run import RunDirectory, RunError, write_table
+from testbed.record.run import RunDirectory, RunError, write_table
 
 __all__ = ["Verdicts", "export", "localize"]
 
@@ -50,7 +50,7 @@ class Verdicts:
         )
 
     def write(self, path: Path) -> None:
-        """Write the rankings of all methods as Parquet, see `analysis.ranking`."""
+        """Write the rankings of all methods as Parquet, see `analysis.evaluation.ranking`."""
         partial = path.with_name(path.name + ".partial")
         try:
             write_table(partial, ranking_columns(self.diagnoses, self.numbered))
@@ -65,8 +65,8 @@ def localize(
     """Diagnose telemetry from files with each named method.
 
     Raises:
-        analysis.exchange.TableError: A file is wrong (one line).
-        analysis.telemetry.MissingTelemetry: No method finds in the files what it needs.
+        analysis.telemetry.exchange.TableError: A file is wrong (one line).
+        analysis.telemetry.telemetry.MissingTelemetry: No method finds in the files what it needs.
         ValueError: A method does not load.
     """
     progress("reading", 0.0)
@@ -93,8 +93,8 @@ def export(run: Path, folder: Path, suffix: str) -> tuple[Path, Path]:
         suffix: ``.parquet`` or ``.csv``.
 
     Raises:
-        testbed.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
-        analysis.exchange.TableError: A file cannot be written.
+        testbed.record.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
+        analysis.telemetry.exchange.TableError: A file cannot be written.
     """
     telemetry = read_telemetry(RunDirectory(run))
     try:

@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from testbed.run import write_table
-from testbed.topology import FatTree
-from testbed.traffic.probe_matrix import (
+from testbed.fabric.fat_tree import FatTree
+from testbed.probes.probe_matrix import (
     MAX_BETA,
     PlanError,
     ProbeMatrix,
@@ -22,6 +21,7 @@ from testbed.traffic.probe_matrix import (
     probe_matrix,
     standard_matrix,
 )
+from testbed.record.run import write_table
 
 __all__ = ["Timing", "make_plan", "render_plan", "write_plan"]
 

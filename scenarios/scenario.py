@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scenarios.settings import Settings, SettingsError
-from testbed.fabric import Fabric
+from testbed.fabric.clos import Fabric
 from testbed.faults.specification import FaultPlan, parse_faults
 from testbed.network.virtual import LinkModel
 
@@ -44,8 +44,8 @@ class Scenario:
 
 
 def scenario_names() -> list[str]:
-    """The scenarios shipped in this folder: modules that define ``SCENARIO``."""
-    here = str(Path(__file__).parent)
+    """The scenarios shipped in ``library``: modules that define ``SCENARIO``."""
+    here = str(Path(__file__).parent / "library")
     return sorted(
         module.name
         for module in pkgutil.iter_modules([here])
@@ -62,14 +62,14 @@ def load_scenario(name: str) -> Scenario:
     if name.endswith(".py"):
         module = _load_file(Path(name))
     elif name in scenario_names():
-        module = importlib.import_module(f"scenarios.{name}")
+        module = importlib.import_module(f"scenarios.library.{name}")
     else:
         raise SettingsError(
             f"no scenario {name!r}: choose {', '.join(scenario_names())}, or give a .py file"
         )
     found = getattr(module, "SCENARIO", None)
     if not isinstance(found, Scenario):
-        raise SettingsError(f"{name} defines no SCENARIO: see scenarios/faulty_links.py")
+        raise SettingsError(f"{name} defines no SCENARIO: see scenarios/library/faulty_links.py")
     return found
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from analysis.flow_observations import KINDS
-from testbed.topology import FatTree, Monitors
+from analysis.telemetry.flow_observations import KINDS
+from testbed.fabric.fat_tree import FatTree, Monitors
 
 __all__ = ["Settings", "SettingsError", "make_settings"]
 
@@ -35,8 +35,9 @@ class Settings:
     ``tcp`` is the share of the larger flows that hosts carry with their kernels' TCP; ``load`` is a
     share of the hosts' line rate; ``alpha`` packets, ``beta`` and ``delta`` flows and ``eta``
     packets steer Canary's flow selection (section III-D); ``noise`` is the loss rate of healthy
-    links. ``topology`` and ``telemetry`` (`testbed.topologies`, `analysis.flow_observations`) are
-    for ``backend`` ``flow``; the others have fat-trees and ``A1+P``.
+    links. ``topology`` and ``telemetry`` (`testbed.fabric.topologies`,
+    `analysis.telemetry.flow_observations`) are for ``backend`` ``flow``; the others have
+    fat-trees and ``A1+P``.
     """
 
     k: int = 4

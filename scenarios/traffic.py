@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scenarios.settings import Settings, SettingsError
-from testbed.topology import FatTree
+from testbed.fabric.fat_tree import FatTree
 from testbed.traffic.capture import replay
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flows import Traffic

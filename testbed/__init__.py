@@ -1,0 +1,1 @@
+"""Makes things happen and records what was seen; knows no localization method."""

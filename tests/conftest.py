@@ -9,7 +9,7 @@ import pytest
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
-from testbed.run import RunDirectory
+from testbed.record.run import RunDirectory
 
 SMALL = Settings(k=4, epochs=4, load=0.3, seed=3)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.methods import METHODS
-from analysis.observations import read_telemetry
+from analysis.methods.registry import METHODS
+from analysis.telemetry.observations import read_telemetry
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
-from testbed.run import RunDirectory
+from testbed.record.run import RunDirectory
 from tests.conftest import SMALL, quiet
 
 README = (Path(__file__).parent.parent / "README.md").read_text()

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.control.switch import SwitchControl
-from testbed.topology import FatTree
+from testbed.fabric.fat_tree import FatTree
 
 __all__ = ["install_forwarding"]
 
@@ -26,7 +26,7 @@ def install_forwarding(
         topology: The fat-tree.
         switch: Index of the switch.
         control: Its tables.
-        mask: Its bits of pathBF (`testbed.pathbf.bloom_mask`).
+        mask: Its bits of pathBF (`testbed.fabric.pathbf.bloom_mask`).
         monitor: Whether it hosts meters.
 
     Costs O(k^2) table writes at a ToR and O(k) elsewhere.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from testbed.control.switch import SwitchControl
+from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import Fault, FaultPlan, FlowMatch, Ternary
-from testbed.topology import FatTree
 
 __all__ = ["FaultInjector"]
 

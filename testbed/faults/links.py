@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import Fault, FaultPlan
-from testbed.topology import FatTree
 
 __all__ = ["InjectorError", "LinkInjector", "in_new_namespace", "run_in"]
 

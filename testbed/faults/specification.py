@@ -40,7 +40,7 @@ import numpy.typing as npt
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from testbed.fabric import Fabric, TopologyError
+from testbed.fabric.clos import Fabric, TopologyError
 
 __all__ = [
     "LOW_RATES",

@@ -1,0 +1,1 @@
+"""The networks a run can be made on, behind one face."""

@@ -13,11 +13,11 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from testbed.ecmp import Ecmp
-from testbed.fabric import Fabric
+from testbed.fabric.clos import Fabric
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import Segments
+from testbed.fabric.paths import Paths
 from testbed.faults.specification import FaultError, FaultPlan
-from testbed.paths import Paths
-from testbed.topology import Segments
 
 __all__ = ["Carried", "FlowRecords", "Observation", "bounces", "link_loss", "send"]
 

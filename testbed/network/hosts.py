@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from testbed.network.namespaces import inside
 from testbed.network.virtual import Source
-from testbed.softswitch.build import build
+from testbed.softswitch.compiler.build import build
 
 __all__ = ["REPLY", "HostAgents"]
 

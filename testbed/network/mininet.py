@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.fat_tree import FatTree
 from testbed.network.hosts import HostAgents
 from testbed.network.namespaces import (
     NamespaceError,
@@ -43,7 +44,6 @@ from testbed.network.namespaces import (
 )
 from testbed.network.processes import TOKEN, ProcessError, RunState, Watched, clean
 from testbed.network.virtual import Source, Statistics
-from testbed.topology import FatTree
 
 if TYPE_CHECKING:
     from testbed.control.remote import RemoteSwitch
@@ -110,7 +110,7 @@ def not_installed(backend: Backend | None = None) -> str:
     return ""
 
 
-_SOFT_SWITCH = "testbed.softswitch.process"
+_SOFT_SWITCH = "testbed.softswitch.server.process"
 
 
 def running_switch(name: str, state: Path = STATE) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.fat_tree import FatTree
 from testbed.network.virtual import Source, Statistics
-from testbed.topology import FatTree
 
 __all__ = ["Network"]
 

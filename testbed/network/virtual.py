@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.fat_tree import FatTree
 from testbed.softswitch import Program, Switch
-from testbed.softswitch.build import build
-from testbed.topology import FatTree
+from testbed.softswitch.compiler.build import build
 
 __all__ = ["DROP_CAUSES", "LinkModel", "Source", "Statistics", "VirtualNetwork"]
 
@@ -366,7 +366,7 @@ def _port_links(topology: FatTree) -> npt.NDArray[np.uint32]:
 
 def _load() -> ctypes.CDLL:
     here = Path(__file__).parent
-    abi = (here.parent / "softswitch" / "abi.h").read_text()
+    abi = (here.parent / "softswitch" / "runtime" / "c" / "abi.h").read_text()
     code = (here / "virtual.c").read_text().replace('#include "abi.h"', abi)
     library = ctypes.CDLL(str(build(code, "")))
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64

@@ -28,21 +28,21 @@ Differences to simple_switch, all on purpose:
 - a packet that takes more than 256 passes, or makes more than 64 outputs, is cut off;
 - a prefix of an lpm key is counted from the key's own top bit whatever its width.
 
-``python -m testbed.softswitch.process`` is the same switch as a process with real interfaces,
-P4Runtime and BMv2's Thrift calls for registers; it stands in for simple_switch_grpc.
+``python -m testbed.softswitch.server.process`` is the same switch as a process with real
+interfaces, P4Runtime and BMv2's Thrift calls for registers; it stands in for simple_switch_grpc.
 
 C code can push packets itself: see ``abi.h``, ``Program.process_address`` and
 ``Switch.handle``.
 """
 
-from .errors import (
+from testbed.softswitch.errors import (
     CompileError,
     NoCompiler,
     SoftSwitchError,
     SwitchFault,
     UnsupportedProgram,
 )
-from .program import (
+from testbed.softswitch.runtime.program import (
     ActionInfo,
     CounterInfo,
     DigestInfo,
@@ -50,8 +50,8 @@ from .program import (
     RegisterInfo,
     TableInfo,
 )
-from .switch import BatchResult, Switch
-from .tables import ActionProfile, Entry, Table
+from testbed.softswitch.runtime.switch import BatchResult, Switch
+from testbed.softswitch.runtime.tables import ActionProfile, Entry, Table
 
 __all__ = [
     "ActionInfo",

@@ -1,1 +1,1 @@
-"""Traffic: generated flows, replayed captures, NetBouncer's probes and 007's traceroutes."""
+"""Traffic: generated flows, replayed captures, and real TCP."""

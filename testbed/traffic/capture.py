@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
-from testbed.topology import FatTree
+from testbed.fabric.fat_tree import FatTree
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_distinct
 
 __all__ = ["Capture", "CaptureError", "onto_hosts", "read_capture", "replay"]

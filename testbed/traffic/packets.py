@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from testbed.topology import FatTree
+from testbed.fabric.fat_tree import FatTree
 from testbed.traffic.flows import TCP, Traffic
 
 __all__ = [

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
-from testbed.topology import FatTree, Paths
-from testbed.traffic.probe_matrix import standard_matrix
+from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.probes.probe_matrix import standard_matrix
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
 PROPORTIONS = np.array([11, 13, 9, 9, 10]) / 52

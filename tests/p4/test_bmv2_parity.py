@@ -13,8 +13,8 @@ import pytest
 
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
+from testbed.fabric.fat_tree import FatTree
 from testbed.softswitch import Program, Switch
-from testbed.topology import FatTree
 
 from .bmv2 import Mirror, SimpleSwitch, missing
 from .conftest import P4

@@ -11,7 +11,7 @@ from scapy.layers.inet import ICMP as ScapyICMP
 from scapy.layers.inet import IP, IPerror, UDPerror
 from scapy.layers.l2 import Ether
 
-from testbed.pathbf import bloom_mask, switch_ids
+from testbed.fabric.pathbf import bloom_mask, switch_ids
 from testbed.softswitch import Program, Switch
 
 from .fabric import DSM, USM, Bucket, Fabric, bucket, monitor_dsm, monitor_usm, total

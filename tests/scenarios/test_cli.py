@@ -15,7 +15,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import ARP, Ether
 from scapy.utils import wrpcap
 
-from testbed.run import RunDirectory
+from testbed.record.run import RunDirectory
 
 VIRTUAL = ["--backend", "virtual"]
 QUICK = ["--epochs", "1", "--load", "0.05", *VIRTUAL]

@@ -16,7 +16,7 @@ import pytest
 
 from scenarios.compare import Comparison, compare, default_folder, parse_seeds
 from scenarios.settings import Settings
-from testbed.run import RunError, read_table
+from testbed.record.run import RunError, read_table
 from tests.conftest import quiet
 
 TINY = Settings(k=4, epochs=2, load=0.1)

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.canary.mle import CanaryMle
-from analysis.observations import read_telemetry
-from testbed.run import RunDirectory, RunWriter
-from testbed.topology import FatTree
+from analysis.methods.canary.mle import CanaryMle
+from analysis.telemetry.observations import read_telemetry
+from testbed.fabric.fat_tree import FatTree
+from testbed.record.run import RunDirectory, RunWriter
 
 DEAD = FatTree(4).switch("core3")
 

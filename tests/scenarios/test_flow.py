@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.observations import read_telemetry
-from analysis.telemetry import Telemetry
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment import analyze, run_experiment
 from scenarios.flow import FlowRun, simulate
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings, SettingsError, make_settings
+from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import FaultError, parse_faults
-from testbed.run import RunDirectory, RunError
-from testbed.topologies import make_fabric
+from testbed.record.run import RunDirectory, RunError
 from testbed.traffic.generator import TrafficError
 from tests.conftest import quiet
 

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from analysis import methods
-from analysis.methods import METHODS, ON_REQUEST, find_methods, make_method, method_names
-from analysis.telemetry import MissingTelemetry
+from analysis.methods import registry
+from analysis.methods.registry import METHODS, ON_REQUEST, find_methods, make_method, method_names
+from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.localize import export, localize
-from testbed.run import RunDirectory, RunError
+from testbed.record.run import RunDirectory, RunError
+from tests.analysis.telemetry.conftest import Files
 from tests.conftest import quiet
-from tests.exchange.conftest import Files
 from tests.scenarios.test_cli import canary, refused
 
 
@@ -98,7 +98,7 @@ class Everything:
 
     def localize(self, telemetry):
         import numpy as np
-        from analysis.diagnosis import Diagnosis
+        from analysis.methods.base import Diagnosis
         n = telemetry.topology.n_links
         every = np.arange(n, dtype=np.int32)
         return Diagnosis(self.name, "directed", every, np.full(n, np.nan), np.ones(n), 0.0)
@@ -161,4 +161,4 @@ def test_a_name_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     install(tmp_path, {"flock": "someones_methods:Everything"})
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="someones_methods:Everything takes the name of flock"):
-        methods.method_names()
+        registry.method_names()

@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.flock import Flock
-from analysis.methods import METHODS
-from analysis.observations import read_minus_meters, read_telemetry
+from analysis.methods.flock.flock import Flock
+from analysis.methods.registry import METHODS
+from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.backends import open_backend
 from scenarios.emulation import Emulation
 from scenarios.experiment import analyze, run_experiment
 from scenarios.scenario import load_scenario, scenario_names
 from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
+from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
-from testbed.run import RunDirectory, RunWriter
-from testbed.topology import FatTree
+from testbed.record.run import RunDirectory, RunWriter
 from tests.conftest import SMALL, quiet
 
 

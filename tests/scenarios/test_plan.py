@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from scenarios.cli import main
-from testbed.run import read_table
-from testbed.topology import FatTree
-from testbed.traffic.probe_matrix import probe_matrix
+from testbed.fabric.fat_tree import FatTree
+from testbed.probes.probe_matrix import probe_matrix
+from testbed.record.run import read_table
 
 
 def canary(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.methods import METHODS
+from analysis.methods.registry import METHODS
 from scenarios.scenario import load_scenario
 
 ROOT = Path(__file__).parent.parent.parent

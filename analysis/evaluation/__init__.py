@@ -1,0 +1,1 @@
+"""How well methods did: scores, calibration, comparisons, rankings and reports."""

@@ -1,0 +1,85 @@
+"""How good a verdict is, on directed and on undirected links.
+
+Conventions (as Flock's appendix): precision is 1 when nothing is flagged, recall is 1 when nothing
+is faulty; hence a silent method on a healthy network scores 1 throughout. F1 is their harmonic
+mean, 0 when both are 0. An undirected link (id >> 1) is faulty if either direction is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.clos import Fabric
+
+__all__ = ["Score", "device_score", "score"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Detection quality. ``missed`` and ``wrong`` are ascending ids: of directed links, of
+    undirected links (``link >> 1``) or of switches, as what was scored."""
+
+    precision: float
+    recall: float
+    f1: float
+    accuracy: float
+    true_positives: int
+    false_positives: int
+    false_negatives: int
+    missed: tuple[int, ...]
+    wrong: tuple[int, ...]
+
+
+def score(
+    flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], topology: Fabric
+) -> dict[Literal["directed", "undirected"], Score]:
+    """Compare flagged with truly faulty directed links (ids, any order, repeats allowed).
+
+    Raises:
+        ValueError: An id is no link of the topology.
+    """
+    for name, links in (("flagged", flagged), ("truth", truth)):
+        if len(links) and (links.min() < 0 or links.max() >= topology.n_links):
+            raise ValueError(f"{name} has ids that are no link of {topology.title}")
+    return {
+        "directed": _score(np.unique(flagged), np.unique(truth), topology.n_links),
+        "undirected": _score(np.unique(flagged >> 1), np.unique(truth >> 1), topology.n_edges),
+    }
+
+
+def device_score(
+    blamed: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], topology: Fabric
+) -> Score:
+    """Compare blamed with truly faulty switches (ids, any order, repeats allowed).
+
+    Raises:
+        ValueError: An id is no switch of the topology.
+    """
+    for name, switches in (("blamed", blamed), ("truth", truth)):
+        if len(switches) and (switches.min() < 0 or switches.max() >= topology.n_switches):
+            raise ValueError(f"{name} has ids that are no switch of {topology.title}")
+    return _score(np.unique(blamed), np.unique(truth), topology.n_switches)
+
+
+def _score(flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], n_links: int) -> Score:
+    hit = len(np.intersect1d(flagged, truth, assume_unique=True))
+    wrong = np.setdiff1d(flagged, truth, assume_unique=True)
+    missed = np.setdiff1d(truth, flagged, assume_unique=True)
+    precision = hit / len(flagged) if len(flagged) else 1.0
+    recall = hit / len(truth) if len(truth) else 1.0
+    both = precision + recall
+    return Score(
+        precision=precision,
+        recall=recall,
+        f1=2 * precision * recall / both if both else 0.0,
+        accuracy=1 - (len(wrong) + len(missed)) / n_links,
+        true_positives=hit,
+        false_positives=len(wrong),
+        false_negatives=len(missed),
+        missed=tuple(int(link) for link in missed),
+        wrong=tuple(int(link) for link in wrong),
+    )

@@ -1,0 +1,143 @@
+"""Diagnoses as rankings of links and devices: a table to read, and one to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.methods.base import Diagnosis
+from analysis.telemetry.exchange import NumberedFabric
+
+__all__ = ["ranking_columns", "render_ranking"]
+
+IntArray = npt.NDArray[np.int64]
+ROWS_SHOWN = 20
+
+
+def ranking_columns(
+    diagnoses: Mapping[str, Diagnosis], numbered: NumberedFabric
+) -> dict[str, list[Any]]:
+    """Every method's blamed devices, then all its links from the most suspicious on.
+
+    Columns: method; rank from 1; kind (link or device); link (its number in the fabric file, None
+    of a device); name; blamed; score and success (None where the method has none); class (links of
+    a method with the same number cannot be told apart; None where all can).
+    """
+    fabric = numbered.fabric
+    rows: dict[str, list[Any]] = {
+        name: []
+        for name in (
+            "method",
+            "rank",
+            "kind",
+            "link",
+            "name",
+            "blamed",
+            "score",
+            "success",
+            "class",
+        )
+    }
+    for method, diagnosis in diagnoses.items():
+        devices, order = diagnosis.devices.tolist(), _order(diagnosis)
+        n = len(devices) + len(order)
+        rows["method"] += [method] * n
+        rows["rank"] += [*range(1, len(devices) + 1), *range(1, len(order) + 1)]
+        rows["kind"] += ["device"] * len(devices) + ["link"] * len(order)
+        rows["link"] += [None] * len(devices) + numbered.link_ids[order].tolist()
+        rows["name"] += [fabric.switch_names[d] for d in devices]
+        rows["name"] += [fabric.link_names[link] for link in order.tolist()]
+        blamed = np.isin(order, diagnosis.flagged).tolist()
+        rows["blamed"] += [True] * len(devices) + blamed
+        rows["score"] += [None] * len(devices) + diagnosis.score[order].tolist()
+        success = diagnosis.success[order]
+        rows["success"] += [None] * len(devices)
+        rows["success"] += [None if np.isnan(s) else s for s in success.tolist()]
+        same = diagnosis.equivalent
+        rows["class"] += [None] * len(devices)
+        rows["class"] += [None] * len(order) if same is None else same[order].tolist()
+    return rows
+
+
+def render_ranking(method: str, diagnosis: Diagnosis, numbered: NumberedFabric) -> RenderableType:
+    """A method's blamed devices and links, the most suspicious first."""
+    fabric = numbered.fabric
+    undirected = diagnosis.native == "undirected"
+    order = _order(diagnosis)
+    blamed = order[np.isin(order, diagnosis.flagged)]
+    if undirected:  # both directions are listed: one row for the two
+        edge, first = np.unique(blamed >> 1, return_index=True)
+        blamed = 2 * edge[np.argsort(first)]
+    devices = diagnosis.devices.tolist()
+    parts: list[RenderableType] = [_headline(method, len(blamed), len(devices), diagnosis)]
+    if len(blamed) or devices:
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
+        for name, side in (("rank", "right"), ("blamed", "left"), ("link", "right")):
+            table.add_column(name, justify=side, no_wrap=True)  # pyright: ignore[reportArgumentType]
+        estimated = not np.isnan(diagnosis.success[blamed]).all()
+        for name in ("score", "loss" if estimated else ""):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("")
+        for device in devices:
+            table.add_row("", Text(fabric.switch_names[device], "bold red"), "", "", "", "device")
+        for rank, link in enumerate(blamed[:ROWS_SHOWN].tolist(), start=1):
+            name = fabric.link_names[link]
+            loss = 1 - float(diagnosis.success[link])
+            number = str(numbered.link_ids[link])
+            table.add_row(
+                str(rank),
+                Text(name.replace("->", " -- ") if undirected else name, _colour(loss)),
+                f"{number}, {numbered.link_ids[link ^ 1]}" if undirected else number,
+                f"{diagnosis.score[link]:.4g}",
+                "" if np.isnan(loss) else f"{100 * loss:.3g} %",
+                _likes(diagnosis, link, undirected),
+            )
+        parts.append(table)
+    more = len(blamed) - ROWS_SHOWN
+    if more > 0:
+        parts.append(Text(f"and {more} more links", style="dim"))
+    return Group(*parts)
+
+
+def _headline(method: str, links: int, devices: int, diagnosis: Diagnosis) -> Text:
+    kind = "undirected " if diagnosis.native == "undirected" else ""
+    counts = [_count(links, f"{kind}link")] + ([_count(devices, "device")] if devices else [])
+    found = " and ".join(counts) if links or devices else "nothing"
+    return Text.assemble(
+        (method, "bold"),
+        " blames ",
+        (found, "bold red" if links or devices else "bold green"),
+        (f"  {diagnosis.seconds:.2f} s", "dim"),
+    )
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
+
+
+def _likes(diagnosis: Diagnosis, link: int, undirected: bool) -> str:
+    """That the telemetry cannot tell a link from others."""
+    if diagnosis.equivalent is None:
+        return ""
+    same = np.flatnonzero(diagnosis.equivalent == diagnosis.equivalent[link])
+    others = len(np.unique(same >> 1) if undirected else same) - 1
+    return f"or one of {others} that look the same" if others else ""
+
+
+def _order(diagnosis: Diagnosis) -> IntArray:
+    """All links, blamed ones first, by descending score."""
+    links = np.arange(len(diagnosis.score))
+    blamed = np.isin(links, diagnosis.flagged)
+    return np.lexsort((links, -diagnosis.score, ~blamed))
+
+
+def _colour(loss: float) -> str:
+    """By the loss the method estimates, where it does."""
+    return "red" if np.isnan(loss) or loss >= 0.1 else "yellow" if loss >= 0.01 else ""

@@ -1,0 +1,185 @@
+"""Runs every method on a run, and tells people and programs how they did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.evaluation.metrics import score
+from analysis.methods.base import Diagnosis
+from analysis.methods.registry import make_method
+from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.clos import Fabric
+
+__all__ = ["diagnosis_columns", "figures", "render", "run_methods"]
+
+_FIGURES = (
+    "precision",
+    "recall",
+    "f1",
+    "accuracy",
+    "true_positives",
+    "false_positives",
+    "false_negatives",
+)
+_NAMES_SHOWN = 6
+
+
+def run_methods(
+    telemetry: Telemetry, methods: Sequence[str], progress: Callable[[str], None]
+) -> dict[str, Diagnosis]:
+    """Diagnose with each named method; ``progress`` hears the name before it starts.
+
+    Raises:
+        analysis.telemetry.telemetry.MissingTelemetry: A method needs what the run did not measure.
+    """
+    found = {}
+    for name in methods:
+        progress(name)
+        found[name] = make_method(name).localize(telemetry)
+    return found
+
+
+def diagnosis_columns(diagnosis: Diagnosis, topology: Fabric) -> Mapping[str, Any]:
+    """A diagnosis as a table, one row a directed link, the most suspicious ranked 1."""
+    links = np.arange(topology.n_links)
+    rank = np.empty(len(links), np.int32)
+    rank[np.lexsort((links, -diagnosis.score))] = links + 1
+    stage = np.zeros(len(links), np.int32)
+    for number, flagged in reversed(list(enumerate(diagnosis.stages, start=1))):
+        stage[flagged] = number
+    return {
+        "link": topology.link_names,
+        "flagged": np.isin(links, diagnosis.flagged),
+        "success": diagnosis.success,
+        "score": diagnosis.score,
+        "rank": rank,
+        "stage": stage,
+    }
+
+
+def figures(
+    diagnoses: Mapping[str, Diagnosis], telemetry: Telemetry, truth: np.ndarray
+) -> dict[str, Any]:
+    """The ``methods`` part of ``summary.json``, and the missed and wrong links by name."""
+    topology = telemetry.topology
+    names = {
+        "directed": topology.link_names,
+        "undirected": [name.replace("->", "--") for name in topology.link_names[::2]],
+    }
+    result = {}
+    for name, diagnosis in diagnoses.items():
+        scores = score(diagnosis.flagged, truth, topology)
+        method = make_method(name)
+        entry: dict[str, Any] = {"native": diagnosis.native}
+        for terms, value in scores.items():
+            fields = asdict(value)
+            entry[terms] = {figure: fields[figure] for figure in _FIGURES}
+            entry[terms]["missed"] = [names[terms][link] for link in value.missed]
+            entry[terms]["wrong"] = [names[terms][link] for link in value.wrong]
+        entry["seconds"] = round(diagnosis.seconds, 4)
+        entry["telemetry_bytes"] = method.telemetry_bytes(telemetry)
+        entry["probe_packets"] = method.probe_packets(telemetry)
+        result[name] = entry
+    return result
+
+
+def render(summary: Mapping[str, Any], console: Console) -> None:
+    """Print a run's summary: what happened, and a row for each method on its own terms."""
+    if not console.is_terminal:
+        console = Console(file=console.file, width=120)
+    console.print(_headline(summary))
+    console.print(_table(summary))
+    console.print(_details(summary))
+
+
+def _headline(summary: Mapping[str, Any]) -> RenderableType:
+    packets = summary["conservation"]
+    faulty = summary["faulty_links"]
+    troubles = [Text(f"degraded: {what}", style="red") for what in summary["degraded"]]
+    drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
+    return Group(
+        Text.assemble(
+            (summary["scenario"], "bold"),
+            f"  {_fabric(summary)} seed {summary['seed']} backend {summary['backend']}: ",
+            (f"{len(faulty)} faulty directed links", "bold"),
+        ),
+        Text(
+            f"{packets['sent']:,} packets, {summary['packet_hops']:,} packet-hops, "
+            f"{summary['wall_seconds']:.1f} s; dropped {drops}, "
+            f"{packets['ttl_drops']:,} expired (traceroutes)"
+        ),
+        *troubles,
+    )
+
+
+def _fabric(summary: Mapping[str, Any]) -> str:
+    title = summary.get("topology", "")
+    return title if title and not title.endswith(" fat-tree") else f"K={summary['k']}"
+
+
+def _table(summary: Mapping[str, Any]) -> Table:
+    """Narrow enough for a terminal of 80 columns."""
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
+    table.add_column("method", no_wrap=True)
+    for name in ("prec", "rec", "F1", "acc", "miss", "wrong", "F1u", "sec", "data", "probes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, entry in summary["methods"].items():
+        own = entry[entry["native"]]
+        missed, wrong = own["false_negatives"], own["false_positives"]
+        table.add_row(
+            name + (" *" if entry["native"] == "undirected" else ""),
+            f"{own['precision']:.2f}",
+            f"{own['recall']:.2f}",
+            Text(f"{own['f1']:.3f}", style=_colour(own["f1"])),
+            f"{own['accuracy']:.3f}",
+            Text(str(missed), style="red" if missed else ""),
+            Text(str(wrong), style="red" if wrong else ""),
+            f"{entry['undirected']['f1']:.2f}",
+            f"{entry['seconds']:.2f}",
+            _bytes(entry["telemetry_bytes"]),
+            f"{entry['probe_packets']:,}",
+        )
+    return table
+
+
+def _details(summary: Mapping[str, Any]) -> RenderableType:
+    lines = [
+        Text(
+            "* tells no direction: scored on undirected links, the others on directed ones.\n"
+            "F1u scores all on undirected links; data is the telemetry collected, in bytes.",
+            style="dim",
+        )
+    ]
+    for name, entry in summary["methods"].items():
+        own = entry[entry["native"]]
+        parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]
+        if parts:
+            lines.append(Text(f"{name}: " + "; ".join(parts)))
+    lines += [Text(why, style="dim") for why in summary.get("missing", ())]
+    return Group(*lines)
+
+
+def _shorten(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _colour(f1: float) -> str:
+    return "green" if f1 >= 0.9 else "yellow" if f1 >= 0.6 else "red"
+
+
+def _bytes(n: float) -> str:
+    for unit in ("", "k", "M"):
+        if n < 1000:
+            return f"{n:.3g}{unit}"
+        n /= 1000
+    return f"{n:.3g}G"

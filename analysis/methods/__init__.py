@@ -1,0 +1,1 @@
+"""The localization methods, all on the face of `analysis.methods.base`."""

@@ -1,0 +1,1 @@
+"""Flock (CoNEXT 2023): maximum-likelihood components by greedy search."""

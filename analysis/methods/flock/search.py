@@ -1,0 +1,288 @@
+"""Flock's search for the most likely hypothesis, with every neighbour's gain kept up to date."""
+
+from __future__ import annotations
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.flock.likelihood import accumulate, flip, gain_of, likelihood, place, step
+from analysis.methods.flock.model import FlockModel
+
+__all__ = ["BETTER", "Search", "plain_greedy", "search_model"]
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+BETTER = 1e-6
+"""Nats by which a hypothesis must be better: less is rounding."""
+
+MANY_PAIRS = 100_000
+"""Pairs of ToRs, as of K=26, from which on a flip is too slow to be tried in vain for each link."""
+
+
+class Search:
+    """A hypothesis over a model's components.
+
+    Args:
+        model: Over which to search.
+        failed: Where to begin, bool[n_components]; nothing failed unless given.
+
+    Attributes:
+        failed: The hypothesis, bool[n_components].
+        state: What the compiled functions work on.
+    """
+
+    def __init__(self, model: FlockModel, failed: BoolArray | None = None) -> None:
+        self.model = model
+        n = model.n_components
+        listed, pairs = model.listed, model.pairs
+        self.failed = np.zeros(n, np.bool_)
+        self._delta = np.zeros(n)
+        self._gain = np.empty(n)
+        self._posterior = np.zeros(1)
+        self.state = (
+            listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
+            pairs._replace(
+                failures=pairs.failures.copy(),
+                good=pairs.good.copy(),
+                single=pairs.single.copy(),
+                bad=pairs.bad.copy(),
+            ),
+            self.failed,
+            self._delta,
+            np.zeros(n, np.int32),
+            model.prior,
+            self._posterior,
+        )
+        listed, pairs = self.state[:2]
+        if failed is not None:
+            place(np.flatnonzero(failed), listed, pairs, self.failed)
+            self._posterior[0] = likelihood(listed, pairs) + model.prior[failed].sum()
+        self._delta[:] = accumulate(listed, pairs, self.failed)
+
+    def posterior_gain(self) -> FloatArray:
+        """What flipping each component adds to the log posterior: float64[n_components]."""
+        return self._delta + np.where(self.failed, -1.0, 1.0) * self.model.prior
+
+    def posterior(self) -> float:
+        """Log posterior relative to the hypothesis that nothing failed."""
+        return float(self._posterior[0])
+
+    def flip(self, component: int) -> None:
+        _flip(component, *self.state)
+
+    def move_to(self, hypothesis: BoolArray) -> None:
+        for component in np.flatnonzero(self.failed != hypothesis):
+            self.flip(int(component))
+
+    def greedy(self, allowed: BoolArray, *, remove: bool = False) -> None:
+        """Flip the component that gains most until none gains; only add, unless ``remove``.
+
+        Of components that gain the same, but for rounding, the first is taken.
+        """
+        while _flip_best(allowed, remove, self._gain, *self.state):
+            pass  # between two flips an interruption is heard
+
+    def run(self, *, refine: bool, devices: bool) -> BoolArray:
+        """The best hypothesis found, from links alone and from all: bool[n_components]."""
+        is_link = np.arange(len(self.failed)) < self.model.n_links
+        everything = is_link | devices
+        if not refine:
+            self.greedy(everything)
+            return self.failed.copy()
+        self.greedy(is_link)
+        self._settle(everything)
+        best, value = self.failed.copy(), self.posterior()
+        if devices:
+            self.move_to(np.zeros_like(self.failed))
+            self.greedy(everything)
+            if self.posterior() > value + BETTER:
+                self._settle(everything)
+                best = self.failed.copy()
+        self.move_to(best)
+        return best
+
+    def _settle(self, allowed: BoolArray) -> None:
+        """Add and take back while that is better, then try each failed component's release."""
+        self.greedy(allowed, remove=True)
+        # What a component's delta was when it was tried in vain: unchanged, it need not be again.
+        tried = np.full(len(self.failed), np.nan)
+        for _ in range(4):
+            if not any([self._release(allowed, tried), self._blame_devices(allowed, tried)]):
+                return
+
+    def _release(self, allowed: BoolArray, tried: FloatArray) -> bool:
+        """Try each failed component's release; devices first, theirs are the mistakes that hide
+        others. Says if any was better."""
+        improved = False
+        component = len(self.failed)
+        while (component := _next_failed(component, tried, self.failed, self._delta)) >= 0:
+            improved |= self._attempt(component, allowed, tried)
+        return improved
+
+    def _blame_devices(self, allowed: BoolArray, tried: FloatArray) -> bool:
+        """Try each device in place of its failed links. Says if any was better."""
+        model, improved = self.model, False
+        # A link adds nothing beside a failed device of its own, so its prior is saved.
+        links = np.flatnonzero(self.failed[: len(model.ends)])
+        saved = np.zeros(len(self.failed))
+        np.subtract.at(saved, model.ends[links], model.prior[links, None])
+        for device in np.flatnonzero((saved > 0) & allowed):
+            gain = self._delta[device] + model.prior[device] + saved[device]
+            if (
+                gain > 0
+                and not self.failed[device]
+                and not _close(tried[device], self._delta[device])
+            ):
+                improved |= self._attempt(int(device), allowed, tried)
+        return improved
+
+    def _attempt(self, component: int, allowed: BoolArray, tried: FloatArray) -> bool:
+        tried[component] = self._delta[component]
+        return _attempt(component, allowed, self._gain, *self.state)
+
+    def evidence(self) -> FloatArray:
+        """Nats in favour of each component's failure, given the rest of the hypothesis."""
+        return np.where(self.failed, -self.posterior_gain(), self.posterior_gain())
+
+
+def search_model(model: FlockModel, *, refine: bool, devices: bool) -> Search:
+    """A search that is at the best hypothesis it found; see `Search.run`.
+
+    With many pairs the refined search is of the listed groups alone; from what it finds, all groups
+    together add components and take them back.
+    """
+    if not refine or len(model.pairs.bad) <= MANY_PAIRS:
+        search = Search(model)
+        search.run(refine=refine, devices=devices)
+        return search
+    listed = Search(model.without_pairs())
+    search = Search(model, listed.run(refine=True, devices=devices))
+    search.greedy((np.arange(model.n_components) < model.n_links) | devices, remove=True)
+    return search
+
+
+def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
+    """Greedy search without JLE: each neighbour's likelihood anew, from the groups it meets.
+
+    For comparison (section 3.3); of listed groups only. Returns the hypothesis, bool[n_components],
+    and its log posterior.
+    """
+    if len(model.pairs.bad):
+        raise ValueError("plain greedy search is for listed path sets")
+    listed = model.listed._replace(
+        failures=model.listed.failures.copy(), bad=model.listed.bad.copy()
+    )
+    failed = np.zeros(model.n_components, np.bool_)
+    return failed, _plain_greedy(listed, failed, model.prior)
+
+
+# Compiled core; every function takes the state of a search as its last arguments.
+
+
+@nb.njit(cache=True, nogil=True)
+def _flip(
+    component, listed, pairs, failed, delta, scratch, prior, posterior
+):  # pragma: no cover - compiled
+    change = prior[component]
+    posterior[0] += delta[component] + (-change if failed[component] else change)
+    flip(component, listed, pairs, failed, delta, scratch)
+
+
+@nb.njit(cache=True, nogil=True)
+def _first_best(gain):  # pragma: no cover - compiled
+    """The first component whose gain is the greatest but for rounding, -1 if none gains."""
+    most = 0.0
+    for c in range(len(gain)):
+        most = max(most, gain[c])
+    if most <= BETTER:
+        return -1
+    least = max(most - 1e-9 * most, BETTER)
+    for c in range(len(gain)):
+        if gain[c] >= least:
+            return c
+    return -1
+
+
+@nb.njit(cache=True, nogil=True)
+def _gains(allowed, remove, failed, delta, prior, gain):  # pragma: no cover - compiled
+    """What each allowed flip adds to the log posterior."""
+    for c in range(len(gain)):
+        if not allowed[c] or (failed[c] and not remove):
+            gain[c] = -np.inf
+        elif failed[c]:
+            gain[c] = delta[c] - prior[c]
+        else:
+            gain[c] = delta[c] + prior[c]
+
+
+@nb.njit(cache=True, nogil=True)
+def _flip_best(
+    allowed, remove, gain, listed, pairs, failed, delta, scratch, prior, posterior
+):  # pragma: no cover - compiled
+    """Flip what gains most, if anything gains."""
+    _gains(allowed, remove, failed, delta, prior, gain)
+    pick = _first_best(gain)
+    if pick < 0:
+        return False
+    _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
+    return True
+
+
+@nb.njit(cache=True, nogil=True)
+def _attempt(
+    component, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
+):  # pragma: no cover - compiled
+    """Flip a component for good, let the rest settle, and go back if that is no better.
+
+    It is given up as soon as all that still gains, taken together, would not make up for it.
+    """
+    before = posterior[0]
+    trail = [component]
+    _flip(component, listed, pairs, failed, delta, scratch, prior, posterior)
+    while True:
+        _gains(allowed, True, failed, delta, prior, gain)
+        gain[component] = -np.inf
+        pick = _first_best(gain)
+        hope = posterior[0]
+        for c in range(len(gain)):
+            hope += max(gain[c], 0.0)
+        if pick < 0 or hope <= before:
+            break
+        trail.append(pick)
+        _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
+    if posterior[0] > before + BETTER:
+        return True
+    for i in range(len(trail) - 1, -1, -1):
+        _flip(trail[i], listed, pairs, failed, delta, scratch, prior, posterior)
+    posterior[0] = before
+    return False
+
+
+@nb.njit(cache=True, nogil=True)
+def _next_failed(component, tried, failed, delta):  # pragma: no cover - compiled
+    """The last failed component before this one that was not tried as it is, -1 if none."""
+    for c in range(component - 1, -1, -1):
+        if failed[c] and not _close(tried[c], delta[c]):
+            return c
+    return -1
+
+
+@nb.njit(cache=True, nogil=True)
+def _close(a, b):  # pragma: no cover - compiled
+    return abs(a - b) <= 1e-7 * (1 + abs(b))
+
+
+@nb.njit(cache=True, nogil=True)
+def _plain_greedy(listed, failed, prior):  # pragma: no cover - compiled
+    gain = np.empty(len(failed))
+    value = 0.0
+    while True:
+        for c in range(len(failed)):
+            gain[c] = -np.inf if failed[c] else gain_of(c, listed, failed) + prior[c]
+        pick = _first_best(gain)
+        if pick < 0:
+            return value
+        value += gain[pick]
+        step(pick, listed, failed)

@@ -1,0 +1,289 @@
+"""NetBouncer (NSDI 2019): active probes, device detection, regularised coordinate descent.
+
+A probe bounces off a core switch and comes back over the same links, so what is seen are undirected
+links: x_i is the chance to pass link i both ways. First the devices without a single good path are
+taken out (figure 3): their links have no unique solution (theorem 1), and all are blamed. Then
+coordinate descent (figure 5) fits the rest, and links below the threshold are blamed. A switch
+whose links all are is a faulty device as well.
+
+`NetBouncerStage` does so in five rounds, the links found so far removed with the paths through them
+(Canary, section IV-D). The plans that the paper compares are in `analysis.methods.probing`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.base import Diagnosis, both_directions
+from analysis.methods.canary.aggregate import SegmentRates
+from analysis.methods.canary.multistage import GROUPS, solve_stages
+from analysis.solvers.coordinate_descent import coordinate_descent
+from analysis.solvers.incidence import Incidence
+from analysis.solvers.log_least_squares import log_least_squares
+from analysis.telemetry.telemetry import Probes, Telemetry
+from testbed.fabric.clos import Fabric
+
+__all__ = ["PROBE_RECORD_BYTES", "NetBouncer", "NetBouncerStage", "bad_devices", "good_paths"]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+LongArray = npt.NDArray[np.int64]
+
+PROBE_RECORD_BYTES = 16
+"""A path's record: prober and bouncing switch (4 bytes each), sent and lost (4 bytes each). The
+paths themselves are the static probing plan."""
+
+LOG_FLOOR = 1e-8
+"""What the convex representation takes a dead path's success probability for (section 6.4)."""
+
+Model = Literal["specialised", "l1", "convex"]
+
+
+class NetBouncer:
+    """Localize faulty undirected links and devices from bounced probes.
+
+    The defaults are the paper's. A link is blamed when its paths together miss more than half of
+    ``penalty`` beyond what other links explain, so the penalty counts in paths: with n on a link,
+    ``penalty / 2n`` is the least loss that shows. It should lie between what healthy links lose on
+    a path and the least loss looked for. The estimates' errors in the paper's figure 6 are those of
+    some 24 paths a link, where 1 means 0.02; all paths of its 27,648 servers are 576 a link, where
+    1 means 0.0009, less than its healthy paths lose, and 8 is in between.
+
+    Args:
+        penalty: lambda, the weight of the regulariser.
+        link_threshold: A link at or below this success probability is blamed (section 6.1: good
+            above 0.999).
+        device_detection: Take out devices without a good path first.
+        lucky_share: A device is taken out too if no more than this share of its paths are good: of
+            the thousands of paths through a failed one in a large fabric, one may let all packets
+            through. 0 is the paper's rule, and up to 1,000 paths the default is no other.
+        model: The objective: the paper's, the same with an L1 regulariser, or its convex
+            representation (section 6.4).
+        tolerance: epsilon, the decrease of the objective at which to stop (figure 7).
+    """
+
+    name = "netbouncer"
+    rounds = 1
+
+    def __init__(
+        self,
+        *,
+        penalty: float = 1.0,
+        link_threshold: float = 0.999,
+        device_detection: bool = True,
+        lucky_share: float = 0.001,
+        model: Model = "specialised",
+        tolerance: float = 1e-4,
+    ) -> None:
+        if penalty < 0:
+            raise ValueError(f"penalty={penalty} is negative")
+        if not 0 < link_threshold < 1:
+            raise ValueError(f"link_threshold={link_threshold} is not between 0 and 1")
+        if not 0 <= lucky_share < 1:
+            raise ValueError(f"lucky_share={lucky_share} is not a share below 1")
+        if model not in ("specialised", "l1", "convex"):
+            raise ValueError(f"model={model!r} is none of specialised, l1, convex")
+        self.penalty = penalty
+        self.link_threshold = link_threshold
+        self.device_detection = device_detection
+        self.lucky_share = lucky_share
+        self.model: Model = model
+        self.tolerance = tolerance
+
+    def localize(self, telemetry: Telemetry) -> Diagnosis:
+        probes = telemetry.need("probes", self.name)
+        topology = telemetry.topology
+        begin = time.perf_counter()
+        incidence = Incidence.of(probes.paths, undirected=True)
+        y = 1 - probes.lost / np.maximum(probes.sent, 1)
+        present = probes.sent > 0
+        success = np.where(incidence.links_on(present), 1.0, np.nan)
+        when = np.full(incidence.n_links, self.rounds)
+        round_of_edge = np.full(topology.n_edges, self.rounds)
+
+        devices = np.zeros(0, np.int64)
+        if self.device_detection:
+            good = good_paths(incidence, probes, self.link_threshold)
+            devices = np.flatnonzero(
+                bad_devices(incidence, present, good, topology, self.lucky_share)
+            )
+            of_device = np.isin(topology.link_src, devices) | np.isin(topology.link_dst, devices)
+            round_of_edge[of_device[::2]] = 0
+            taken = of_device[::2][incidence.link_ids]
+            when[taken] = 0
+            # No unique solution: what the best of a link's paths lets through is the bound.
+            best = _best_path(incidence.link_ptr, incidence.paths, np.where(present, y, 0.0), taken)
+            success = np.where(taken, best, success)
+            present &= ~incidence.paths_with(taken)
+
+        if (present & (probes.lost > 0)).any():
+            fitted = incidence.links_on(present)
+            x, blamed = self._infer(incidence, y, np.where(present, probes.sent, 0))
+            success[fitted], when[fitted] = x[fitted], blamed[fitted]
+        round_of_edge[incidence.link_ids] = when
+        if self.device_detection:
+            # A path has one link only of a switch that bounces it, so that among many one may let
+            # everything through by chance: there all links must tell.
+            of_all = _all_blamed(incidence.link_ids, when < self.rounds, topology)
+            devices = np.union1d(devices, of_all)
+
+        edge_success = np.full(topology.n_edges, np.nan)
+        edge_success[incidence.link_ids] = success
+        by_direction = np.repeat(edge_success, 2)
+        return Diagnosis(
+            method=self.name,
+            native="undirected",
+            flagged=both_directions(np.flatnonzero(round_of_edge < self.rounds)),
+            success=by_direction,
+            score=np.nan_to_num(1 - by_direction),
+            seconds=time.perf_counter() - begin,
+            stages=tuple(
+                both_directions(np.flatnonzero(round_of_edge <= now)) for now in range(self.rounds)
+            )
+            if self.rounds > 1
+            else (),
+            devices=devices.astype(np.int32),
+        )
+
+    def _infer(
+        self, incidence: Incidence, y: FloatArray, sent: npt.NDArray[np.int64]
+    ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """Success of each local link and the round it was blamed in (``rounds`` = never)."""
+        present = sent > 0
+        success = np.ones(incidence.n_links)
+        when = np.full(incidence.n_links, self.rounds)
+        for now in range(self.rounds):
+            x = self._fit(incidence, y, sent, present)
+            bad = (x <= self.link_threshold) & (when == self.rounds)
+            still = when == self.rounds
+            success[still], when[bad] = x[still], now
+            present = present & ~incidence.paths_with(bad)
+        return success, when
+
+    def _fit(
+        self,
+        incidence: Incidence,
+        y: FloatArray,
+        sent: npt.NDArray[np.int64],
+        present: BoolArray,
+    ) -> FloatArray:
+        if self.model == "convex":
+            return log_least_squares(
+                incidence,
+                np.maximum(y, LOG_FLOOR),
+                omega=self.penalty,
+                tolerance=self.tolerance,
+                used=present,
+            )
+        return coordinate_descent(
+            incidence,
+            y,
+            sent,
+            penalty=self.penalty,
+            regulariser=self.model,
+            tolerance=self.tolerance,
+            used=present,
+        ).success
+
+    def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        return PROBE_RECORD_BYTES * len(telemetry.need("probes", self.name))
+
+    def probe_packets(self, telemetry: Telemetry) -> int:
+        return int(telemetry.need("probes", self.name).sent.sum())
+
+
+class NetBouncerStage(NetBouncer):
+    """NetBouncer in five rounds, the links found removed after each (Canary, section IV-D).
+
+    The text names the removal alone, but that cannot find more: a link is blamed when
+    sum c (c - y) > lambda / 2 over its paths, and removing paths only takes terms away. So
+    that the comparison does not rest on a weaker reading, each round looks by default at one loss
+    range, mapped by equation 4, as in Canary's own stages: K=8, 26 faulty links, 100 packets a path
+    give 25 found and 1 wrong (the paper's figure 8: 22 and 1; removal alone: 16 and 0).
+
+    Args:
+        mapped: Use Canary's loss ranges and mapping in the rounds; False removes only.
+    """
+
+    name = "netbouncer-stage"
+    rounds = len(GROUPS) - 1
+
+    def __init__(
+        self,
+        *,
+        penalty: float = 1.0,
+        link_threshold: float = 0.999,
+        device_detection: bool = True,
+        mapped: bool = True,
+    ) -> None:
+        super().__init__(
+            penalty=penalty, link_threshold=link_threshold, device_detection=device_detection
+        )
+        self.mapped = mapped
+
+    def _infer(
+        self, incidence: Incidence, y: FloatArray, sent: npt.NDArray[np.int64]
+    ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        if not self.mapped:
+            return super()._infer(incidence, y, sent)
+        rates = SegmentRates(y, sent, (y < 1) & (sent > 0))
+        return solve_stages(incidence, rates, penalty=self.penalty)
+
+
+def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 0.999) -> BoolArray:
+    """The probed paths that lose no more than good links may: bool[P].
+
+    With the paper's 100 packets over 3 links above 0.999 that means no packet (figure 3: Y = 1).
+    With many more packets noise alone leaves no path without loss, and asking for one would make
+    every device a suspect.
+    """
+    allowed = 1 - link_threshold ** np.diff(incidence.path_ptr)
+    return (probes.sent > 0) & (probes.lost <= allowed * probes.sent)
+
+
+def bad_devices(
+    incidence: Incidence,
+    present: BoolArray,
+    good: BoolArray,
+    topology: Fabric,
+    lucky_share: float = 0.001,
+) -> BoolArray:
+    """Switches that paths cross without more of them being good than luck explains (figure 3).
+
+    Args:
+        incidence: Paths and undirected links of ``topology``.
+        present, good: The paths that were probed and those that are good, bool[P].
+        lucky_share: The share of a switch's paths that may be good by luck.
+
+    Returns bool[n_switches]. A switch that no path crosses is not suspected.
+    """
+    crossed, fine = np.zeros((2, topology.n_switches))
+    for end in (topology.link_src, topology.link_dst):
+        of_link = end[2 * incidence.link_ids]
+        crossed += np.bincount(of_link, incidence.paths_on(present), topology.n_switches)
+        fine += np.bincount(of_link, incidence.paths_on(good), topology.n_switches)
+    return (crossed > 0) & (fine <= lucky_share * crossed)
+
+
+def _all_blamed(edges: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabric) -> LongArray:
+    """Switches with two and more of the undirected links ``edges``, all blamed."""
+    ends = np.stack((topology.link_src[2 * edges], topology.link_dst[2 * edges]))
+    seen = np.bincount(ends.ravel(), minlength=topology.n_switches)
+    bad = np.bincount(ends[:, blamed].ravel(), minlength=topology.n_switches)
+    return np.flatnonzero((seen > 1) & (bad == seen))
+
+
+@nb.njit(cache=True, nogil=True)
+def _best_path(link_ptr, paths, y, wanted):  # pragma: no cover - compiled
+    """The highest y of each wanted link's paths, 0 for other links."""
+    best = np.zeros(len(wanted))
+    for i in range(len(wanted)):
+        if wanted[i]:
+            for e in range(link_ptr[i], link_ptr[i + 1]):
+                best[i] = max(best[i], y[paths[e]])
+    return best

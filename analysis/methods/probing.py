@@ -1,0 +1,192 @@
+"""NetBouncer's probing plans (its sections 3.2 and 4) for any Clos fabric.
+
+A probe climbs from a server, or from its ToR, to a switch that bounces it, and comes back over the
+same links, so a plan is a set of climbs and sees undirected links.
+
+Theorem 1: probing every climb to the top of the fabric identifies all links exactly if at least one
+path without loss crosses each switch. `identified` works out the links that given success
+probabilities of paths determine, so the theorem can be seen at work and any plan be judged by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from analysis.solvers.incidence import Incidence
+from analysis.solvers.parts import in_parts
+from testbed.fabric.clos import Fabric
+from testbed.fabric.paths import Paths
+
+__all__ = ["ProbingPlan", "hop_by_hop_plan", "identified", "probing_plan", "with_servers"]
+
+IntArray = npt.NDArray[np.int32]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ProbingPlan:
+    """The paths of a plan, those of an origin together.
+
+    Attributes:
+        origin: The switch of tier 0 (or server, see `with_servers`) each begins at, int32[P].
+        bounce: The switch that sends it back, int32[P].
+        paths: Directed links, up and the same way down again.
+    """
+
+    origin: IntArray
+    bounce: IntArray
+    paths: Paths
+
+    def __len__(self) -> int:
+        return len(self.origin)
+
+
+def probing_plan(fabric: Fabric) -> ProbingPlan:
+    """NetBouncer's plan: every way up from each origin to a switch that has no link upwards.
+
+    In a complete Clos those are the switches of the top tier. Where links are missing, a switch
+    that lost all its links upwards bounces probes itself, as nothing else would cross it.
+    """
+    return _plan(fabric, every_hop=False)
+
+
+def hop_by_hop_plan(fabric: Fabric) -> ProbingPlan:
+    """The exhaustive plan of section 6.2: every way up from each origin to every switch."""
+    return _plan(fabric, every_hop=True)
+
+
+def with_servers(fabric: Fabric) -> Fabric:
+    """The fabric with its servers as the lowest tier, so that their links count among the links.
+
+    Server ``h`` is number ``h`` and its link is undirected link ``h``; numbers of switches and of
+    links of ``fabric`` move up by ``fabric.n_hosts``.
+    """
+    servers = np.arange(fabric.n_hosts, dtype=np.int32)
+    return Fabric(
+        [f"server{h}" for h in range(fabric.n_hosts)] + fabric.switch_names,
+        np.concatenate((np.zeros(fabric.n_hosts, np.int8), fabric.tier + 1)),
+        np.concatenate((servers, fabric.n_hosts + fabric.link_src[::2])),
+        np.concatenate(
+            (
+                fabric.n_hosts + servers // fabric.hosts_per_tor,
+                fabric.n_hosts + fabric.link_dst[::2],
+            )
+        ),
+        title=f"{fabric.title} with its servers",
+    )
+
+
+def identified(incidence: Incidence, success: FloatArray) -> FloatArray:
+    """The success probability of each local link that follows from the paths': float64[n_links].
+
+    A path without loss proves all its links; a path whose other links are all known and not dead
+    gives the last one, and so on until nothing new follows. nan where nothing does: of a Clos whose
+    switches are all crossed by a path without loss, that is no link (theorem 1).
+
+    Args:
+        incidence: Paths and undirected links.
+        success: Exact success probability of each path, float64[P].
+    """
+    known = incidence.links_on(success == 1)
+    value = np.where(known, 1.0, np.nan)
+    while _follow(incidence.path_ptr, incidence.links, success, known, value):
+        pass
+    return value
+
+
+def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
+    up = np.argsort(fabric.link_src[::2], kind="stable").astype(np.int32)
+    ptr = np.searchsorted(fabric.link_src[::2][up], np.arange(fabric.n_switches + 1))
+    upper = fabric.link_dst[::2][up]
+    order = np.argsort(-fabric.tier, kind="stable")
+    here, steps = _ways(order, ptr, upper, every_hop)
+    first = np.concatenate(([0], np.cumsum(here[: fabric.n_tors])))
+    entry = np.concatenate(([0], np.cumsum(2 * steps[: fabric.n_tors])))
+    origin = np.repeat(np.arange(fabric.n_tors, dtype=np.int32), here[: fabric.n_tors])
+    bounce = np.empty(first[-1], np.int32)
+    path_ptr = np.zeros(first[-1] + 1, np.int64)
+    links = np.empty(entry[-1], np.int32)
+    tiers = int(fabric.tier.max(initial=0)) + 1
+    in_parts(
+        len(bounce), _climb, ptr, up, upper, tiers, every_hop, first, entry, bounce, path_ptr, links
+    )
+    return ProbingPlan(origin, bounce, Paths(path_ptr, links))
+
+
+@nb.njit(cache=True, nogil=True)
+def _ways(order, ptr, upper, every_hop):  # pragma: no cover - compiled
+    """Climbs of at least one link that begin at each switch, and the links of all of them.
+
+    ``order`` has the switches from the top down; uplink u of switch s, ptr[s] <= u < ptr[s + 1],
+    leads to upper[u].
+    """
+    ways, steps = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
+    for s in order:
+        for u in range(ptr[s], ptr[s + 1]):
+            above = upper[u]
+            bounces = 1 if every_hop or ptr[above] == ptr[above + 1] else 0
+            ways[s] += ways[above] + bounces
+            steps[s] += steps[above] + ways[above] + bounces
+    return ways, steps
+
+
+@nb.njit(cache=True, nogil=True)
+def _climb(
+    part, parts, ptr, up, upper, tiers, every_hop, first, entry, bounce, path_ptr, links
+):  # pragma: no cover - compiled
+    """Write the climbs of this part's origins, depth first."""
+    n = len(first) - 1
+    taken = np.empty(tiers, np.int64)  # the uplink taken at each height
+    for origin in range(n * part // parts, n * (part + 1) // parts):
+        path, at = first[origin], entry[origin]
+        if ptr[origin] == ptr[origin + 1]:
+            continue
+        height = 0
+        taken[0] = ptr[origin]
+        while height >= 0:
+            above = upper[taken[height]]
+            top = ptr[above] == ptr[above + 1]
+            if every_hop or top:
+                bounce[path] = above
+                for h in range(height + 1):
+                    link = 2 * up[taken[h]]
+                    links[at + h] = link
+                    links[at + 2 * height + 1 - h] = link + 1
+                at += 2 * height + 2
+                path += 1
+                path_ptr[path] = at
+            if not top:
+                height += 1
+                taken[height] = ptr[above]
+                continue
+            while height >= 0:  # the next uplink, of this switch or of one below it
+                below = origin if height == 0 else upper[taken[height - 1]]
+                taken[height] += 1
+                if taken[height] < ptr[below + 1]:
+                    break
+                height -= 1
+
+
+@nb.njit(cache=True, nogil=True)
+def _follow(path_ptr, links, success, known, value):  # pragma: no cover - compiled
+    """One pass over the paths with a single unknown link; whether any link became known."""
+    found = False
+    for j in range(len(path_ptr) - 1):
+        unknown, others = -1, 1.0
+        for e in range(path_ptr[j], path_ptr[j + 1]):
+            i = links[e]
+            if known[i]:
+                others *= value[i]
+            elif unknown < 0:
+                unknown = i
+            else:
+                others = 0.0
+        if unknown >= 0 and others > 0.0:
+            known[unknown] = found = True
+            value[unknown] = success[j] / others
+    return found

@@ -1,0 +1,1 @@
+"""007 (NSDI 2018): votes, the programs it is compared with, and its theorems."""

@@ -1,0 +1,386 @@
+"""ECMP probabilities of any Clos, as 007's vote adjustment needs them (section 5.1).
+
+ECMP spreads the connections of two ToRs uniformly over their equal-cost paths, those of
+`testbed.fabric.clos.Fabric.path_sets`. No path is enumerated here: the paths to one ToR form a
+graph whose nodes are the switches, each once on the way up and once on the way down, and a link
+on a path brings the ToR one hop nearer; so sums over paths are sums over links, hop by hop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.clos import Fabric
+from testbed.fabric.paths import Paths
+
+__all__ = ["Continuations", "EcmpProbabilities"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_FAR = 255
+"""Hops to a ToR that no path leads to."""
+
+
+@dataclass(frozen=True)
+class Continuations:
+    """The links that connections with broken traces may have crossed.
+
+    Those of connection i are ``links[ptr[i]:ptr[i + 1]]`` (ptr int64[N + 1], links int32[]), those
+    it did cross first; ``chance`` float64[] is the probability that it crossed each, 1 where the
+    trace or the topology leaves no choice. A connection whose trace begins no path has none.
+    """
+
+    ptr: LongArray
+    links: IntArray
+    chance: FloatArray
+
+
+class EcmpProbabilities:
+    """The equal-cost paths of a fabric, from every switch to every ToR.
+
+    Memory is 10 bytes a ToR and switch (33 MB for a K=48 fat-tree); construction takes time in
+    proportion to ToRs x links.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.n_tors, self.n_links = fabric.n_tors, fabric.n_links
+        self.link_src, self.link_dst = fabric.link_src, fabric.link_dst
+        up = np.arange(0, self.n_links, 2, dtype=np.int32)
+        self._up = (*_group(up, self.link_src[up], fabric.n_switches), self.link_dst)
+        self._under = (*_group(up, self.link_dst[up], fabric.n_switches), self.link_src)
+        self._rising = np.argsort(fabric.tier, kind="stable").astype(np.int32)
+        self._tables = _tables(self.n_tors, self._rising, *self._up)
+
+    def shared_votes(self, link: int) -> FloatArray:
+        """The share of a link's votes that every link gets from the same connections.
+
+        Connections run between ToRs uniformly at random (remark 1 of the paper's appendix C); a
+        connection over h links votes 1/h for each. Of the expected votes for ``link``, entry i is
+        the part cast by connections that cross link i too: float64[n_links], 1 at ``link`` itself.
+        """
+        votes = np.zeros(self.n_links)
+        _shared(link, self.link_src, self.link_dst, self._up, self._under, self._tables, votes)
+        if votes[link] > 0:
+            votes /= votes[link]
+        votes[link] = 1.0
+        return votes
+
+    def usage(self) -> FloatArray:
+        """The probability that a connection between two ToRs drawn at random crosses each link.
+
+        float64[n_links]. A pair that no path joins counts as crossing nothing.
+        """
+        used = np.zeros(self.n_links)
+        _usage(self._rising, self._up, self._under, self._tables, used)
+        return used / max(self.n_tors * (self.n_tors - 1), 1)
+
+    def continuations(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> Continuations:
+        """Where connections went whose traces broke off, as far as the topology implies.
+
+        Args:
+            src_tor, dst_tor: ToRs, int32[N].
+            traced: The directed links that each trace saw, in order.
+        """
+        at, down = self._ends(src_tor, traced)
+        good = self._begins_path(src_tor, dst_tor, traced)
+        state = np.stack((at, down, dst_tor), axis=1)[good]
+        state, which = np.unique(state, axis=0, return_inverse=True)
+        ptr, links, chance = _continue(
+            state.astype(np.int32), self.n_links, self._up, self._under, self._tables
+        )
+        onward = np.zeros(len(at), np.int64)
+        onward[good] = np.diff(ptr)[which.reshape(-1)]
+        seen = np.where(good, np.diff(traced.ptr), 0)
+        begin = np.zeros(len(at), np.int64)
+        begin[good] = ptr[:-1][which.reshape(-1)]
+        every = np.concatenate(([0], np.cumsum(seen + onward)))
+        out_links = np.empty(every[-1], np.int32)
+        out_chance = np.ones(every[-1])
+        out_links[_ranges(every[:-1], seen)] = traced.links[_ranges(traced.ptr[:-1], seen)]
+        new, old = _ranges(every[:-1] + seen, onward), _ranges(begin, onward)
+        out_links[new], out_chance[new] = links[old], chance[old]
+        return Continuations(every, out_links, out_chance)
+
+    def _ends(self, src_tor: IntArray, traced: Paths) -> tuple[LongArray, BoolArray]:
+        """The switch where each trace broke off, and whether it had begun to descend."""
+        at, down = src_tor.astype(np.int64), np.zeros(len(src_tor), np.bool_)
+        seen = np.diff(traced.ptr) > 0
+        last = traced.links[traced.ptr[1:][seen] - 1]
+        at[seen], down[seen] = self.link_dst[last], last % 2 == 1
+        return at, down
+
+    def _begins_path(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> BoolArray:
+        """Whether each trace is the beginning of a path between its ToRs."""
+        hops, down_hops, _, _ = self._tables
+        total = hops[dst_tor, src_tor].astype(np.int64)
+        owner, link = traced.owner, traced.links
+        nth = np.arange(len(link)) - traced.ptr[owner]
+        first = nth == 0
+        before = np.concatenate(([0], link))[:-1]
+        start = np.where(first, src_tor[owner], self.link_dst[before])
+        descends = link % 2 == 1
+        to = self.link_dst[link]
+        near = np.where(descends, down_hops[dst_tor[owner], to], hops[dst_tor[owner], to])
+        fits = (self.link_src[link] == start) & (near == total[owner] - 1 - nth)
+        fits &= first | descends | (before % 2 == 0)
+        good = total != _FAR
+        good[owner[~fits]] = False
+        return good
+
+
+def _group(links: IntArray, switch: IntArray, n_switches: int) -> tuple[LongArray, IntArray]:
+    """The links at each switch, as CSR: ptr int64[n_switches + 1] and the links."""
+    count = np.bincount(switch, minlength=n_switches)
+    ptr = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+    return ptr, links[np.argsort(switch, kind="stable")]
+
+
+def _ranges(begin: LongArray, length: LongArray) -> LongArray:
+    """begin[0], ..., begin[0] + length[0] - 1, begin[1], ...: int64[sum of length]."""
+    start = np.cumsum(length) - length
+    return np.arange(length.sum()) + np.repeat(begin - start, length)
+
+
+# In the compiled code ``up`` and ``under`` are (ptr, links, other end): the upward links that begin
+# and that end at each switch. ``tables`` are [ToR, switch]: the hops of the shortest up-down path,
+# those of the shortest descent, and how many there are of either.
+
+
+@nb.njit(cache=True, nogil=True)
+def _tables(n_tors, rising, ptr, link, above):  # pragma: no cover - compiled
+    n = len(rising)
+    hops = np.full((n_tors, n), _FAR, np.uint8)
+    down_hops = np.full((n_tors, n), _FAR, np.uint8)
+    routes = np.zeros((n_tors, n), np.float32)
+    descents = np.zeros((n_tors, n), np.float32)
+    for t in range(n_tors):
+        h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
+        d[t], c[t] = 0, 1.0
+        for x in rising:
+            if d[x] != _FAR:
+                for e in range(ptr[x], ptr[x + 1]):
+                    y = above[link[e]]
+                    if d[x] + 1 < d[y]:
+                        d[y], c[y] = d[x] + 1, c[x]
+                    elif d[x] + 1 == d[y]:
+                        c[y] += c[x]
+        for x in rising[::-1]:
+            h[x], r[x] = d[x], c[x]
+            for e in range(ptr[x], ptr[x + 1]):
+                y = above[link[e]]
+                if h[y] != _FAR and h[y] + 1 < h[x]:
+                    h[x], r[x] = h[y] + 1, r[y]
+                elif h[y] != _FAR and h[y] + 1 == h[x]:
+                    r[x] += r[y]
+    return hops, down_hops, routes, descents
+
+
+@nb.njit(cache=True, nogil=True)
+def _shared(link, src, dst, up, under, tables, votes):  # pragma: no cover - compiled
+    """Add the votes that connections over ``link`` are expected to cast.
+
+    A path over the link u->v is a way from its source to u and one from v to its ToR. Ways are
+    counted back from u (``ways``); ``weight`` sums, over the sources whose ways meet in a switch,
+    a path's vote times its probability.
+    """
+    up_ptr, up_link, _ = up
+    under_ptr, under_link, _ = under
+    hops, down_hops, routes, descents = tables
+    n_tors, n = hops.shape
+    u, v, climbs = src[link], dst[link], link % 2 == 0
+    ways_up, ways_down = np.zeros(n), np.zeros(n)
+    weight_up, weight_down = np.zeros(n), np.zeros(n)
+    climbing, falling = np.empty(n, np.int32), np.empty(n, np.int32)
+    mass, on, on_mass = (np.zeros(n), np.zeros(n)), np.empty(len(src), np.int32), np.empty(len(src))
+    queues = (np.empty(n, np.int32), np.empty(n, np.int32))
+    for t in range(n_tors):
+        h, d = hops[t], down_hops[t]
+        a_end = b_end = a = b = 0
+        if climbs:
+            if h[v] == _FAR or h[v] + 1 != h[u]:
+                continue
+            climbing[0], a_end, ways_up[u] = u, 1, 1.0
+            onward = routes[t, v]
+        else:
+            if d[v] == _FAR or d[v] + 1 != d[u]:
+                continue
+            falling[0], b_end, ways_down[u] = u, 1, 1.0
+            onward = descents[t, v]
+        while a < a_end or b < b_end:
+            stop = b_end
+            while b < stop:
+                x = falling[b]
+                b += 1
+                if h[x] == d[x]:
+                    if ways_up[x] == 0:
+                        climbing[a_end] = x
+                        a_end += 1
+                    ways_up[x] += ways_down[x]
+                for e in range(up_ptr[x], up_ptr[x + 1]):
+                    z = dst[up_link[e]]
+                    if d[z] == d[x] + 1:
+                        if ways_down[z] == 0:
+                            falling[b_end] = z
+                            b_end += 1
+                        ways_down[z] += ways_down[x]
+            stop = a_end
+            while a < stop:
+                x = climbing[a]
+                a += 1
+                for e in range(under_ptr[x], under_ptr[x + 1]):
+                    z = src[under_link[e]]
+                    if h[z] == h[x] + 1:
+                        if ways_up[z] == 0:
+                            climbing[a_end] = z
+                            a_end += 1
+                        ways_up[z] += ways_up[x]
+        for i in range(a_end - 1, -1, -1):
+            x = climbing[i]
+            if x < n_tors and x != t:
+                weight_up[x] = 1.0 / (h[x] * routes[t, x])
+            for e in range(under_ptr[x], under_ptr[x + 1]):
+                z = src[under_link[e]]
+                if h[z] == h[x] + 1:
+                    weight_up[x] += weight_up[z]
+                    votes[under_link[e]] += weight_up[z] * ways_up[x] * onward
+        for i in range(b_end - 1, -1, -1):
+            x = falling[i]
+            if h[x] == d[x]:
+                weight_down[x] = weight_up[x]
+            for e in range(up_ptr[x], up_ptr[x + 1]):
+                z = dst[up_link[e]]
+                if d[z] == d[x] + 1:
+                    weight_down[x] += weight_down[z]
+                    votes[up_link[e] ^ 1] += weight_down[z] * ways_down[x] * onward
+        cast = (weight_up[u] if climbs else weight_down[u]) * onward
+        votes[link] += cast
+        count = _forward(v, not climbs, cast, t, up, under, tables, mass, queues, on, on_mass)
+        for i in range(count):
+            votes[on[i]] += on_mass[i]
+        for i in range(a_end):
+            ways_up[climbing[i]] = weight_up[climbing[i]] = 0.0
+        for i in range(b_end):
+            ways_down[falling[i]] = weight_down[falling[i]] = 0.0
+
+
+@nb.njit(cache=True, nogil=True)
+def _forward(
+    start, descending, amount, t, up, under, tables, mass, queues, on, on_mass
+):  # pragma: no cover - compiled
+    """Spread ``amount`` from a switch over the paths to a ToR; returns how many links it met.
+
+    Writes them to ``on`` and what crosses each to ``on_mass``. ``mass`` is zeros, before and after.
+    """
+    up_ptr, up_link, above = up
+    under_ptr, under_link, below = under
+    hops, down_hops, routes, descents = tables
+    h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
+    mass_up, mass_down = mass
+    climbing, falling = queues
+    a = b = a_end = b_end = count = 0
+    if descending:
+        falling[0], b_end, mass_down[start] = start, 1, amount
+    else:
+        climbing[0], a_end, mass_up[start] = start, 1, amount
+    while a < a_end or b < b_end:
+        stop = a_end
+        while a < stop:
+            x = climbing[a]
+            a += 1
+            share = mass_up[x] / r[x]
+            mass_up[x] = 0.0
+            if h[x] == d[x]:
+                if mass_down[x] == 0:
+                    falling[b_end] = x
+                    b_end += 1
+                mass_down[x] += share * c[x]
+            for e in range(up_ptr[x], up_ptr[x + 1]):
+                y = above[up_link[e]]
+                if h[y] + 1 == h[x]:
+                    if mass_up[y] == 0:
+                        climbing[a_end] = y
+                        a_end += 1
+                    mass_up[y] += share * r[y]
+                    on[count], on_mass[count] = up_link[e], share * r[y]
+                    count += 1
+        stop = b_end
+        while b < stop:
+            x = falling[b]
+            b += 1
+            share = mass_down[x] / c[x]
+            mass_down[x] = 0.0
+            for e in range(under_ptr[x], under_ptr[x + 1]):
+                y = below[under_link[e]]
+                if d[y] + 1 == d[x]:
+                    if mass_down[y] == 0:
+                        falling[b_end] = y
+                        b_end += 1
+                    mass_down[y] += share * c[y]
+                    on[count], on_mass[count] = under_link[e] ^ 1, share * c[y]
+                    count += 1
+    return count
+
+
+@nb.njit(cache=True, nogil=True)
+def _continue(states, n_links, up, under, tables):  # pragma: no cover - compiled
+    """The links ahead of each (switch, descending, ToR), as CSR, with their probabilities."""
+    n = tables[0].shape[1]
+    mass = (np.zeros(n), np.zeros(n))
+    queues = (np.empty(n, np.int32), np.empty(n, np.int32))
+    on, on_mass = np.empty(n_links, np.int32), np.empty(n_links)
+    ptr = np.zeros(len(states) + 1, np.int64)
+    links, chance = np.empty(1024, np.int32), np.empty(1024)
+    for i in range(len(states)):
+        at, descending, t = states[i]
+        count = _forward(
+            at, descending == 1, 1.0, t, up, under, tables, mass, queues, on, on_mass
+        )  # fmt: skip
+        end = ptr[i] + count
+        if end > len(links):
+            room = max(end, 2 * len(links)) - len(links)
+            links = np.concatenate((links, np.empty(room, np.int32)))
+            chance = np.concatenate((chance, np.empty(room)))
+        links[ptr[i] : end], chance[ptr[i] : end] = on[:count], on_mass[:count]
+        ptr[i + 1] = end
+    return ptr, links, chance
+
+
+@nb.njit(cache=True, nogil=True)
+def _usage(rising, up, under, tables, used):  # pragma: no cover - compiled
+    """Add the connections over each link, one for each pair of ToRs."""
+    up_ptr, up_link, above = up
+    under_ptr, under_link, below = under
+    hops, down_hops, routes, descents = tables
+    n_tors, n = hops.shape
+    for t in range(n_tors):
+        h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
+        mass_up, mass_down = np.zeros(n), np.zeros(n)
+        mass_up[:n_tors] = 1.0
+        mass_up[t] = 0.0
+        for x in rising:
+            if mass_up[x] == 0 or h[x] == _FAR:
+                continue
+            share = mass_up[x] / r[x]
+            if h[x] == d[x]:
+                mass_down[x] += share * c[x]
+            for e in range(up_ptr[x], up_ptr[x + 1]):
+                y = above[up_link[e]]
+                if h[y] + 1 == h[x]:
+                    mass_up[y] += share * r[y]
+                    used[up_link[e]] += share * r[y]
+        for x in rising[::-1]:
+            if mass_down[x] == 0:
+                continue
+            share = mass_down[x] / c[x]
+            for e in range(under_ptr[x], under_ptr[x + 1]):
+                y = below[under_link[e]]
+                if d[y] + 1 == d[x]:
+                    mass_down[y] += share * c[y]
+                    used[under_link[e] ^ 1] += share * c[y]

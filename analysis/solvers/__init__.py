@@ -1,0 +1,1 @@
+"""Numerics that know no method: incidence, coordinate descent, least squares, parallel parts."""

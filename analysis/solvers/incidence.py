@@ -1,0 +1,131 @@
+"""Which links a path uses and which paths use a link, as two CSR arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.fat_tree import Paths
+
+__all__ = ["Incidence"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Incidence:
+    """Paths over locally numbered links, in both directions of look-up.
+
+    Path ``p`` uses local links ``links[path_ptr[p]:path_ptr[p + 1]]``; local link ``i`` is on paths
+    ``paths[link_ptr[i]:link_ptr[i + 1]]``. ``link_ids`` gives the original id of each local link.
+    Both lists ascend, and a path that uses a link twice holds it once.
+    """
+
+    path_ptr: LongArray
+    links: IntArray
+    link_ptr: LongArray
+    paths: IntArray
+    link_ids: IntArray
+
+    @classmethod
+    def of(cls, paths: Paths, *, undirected: bool = False) -> Incidence:
+        """Number the links that occur in ``paths`` densely and invert, in O(E).
+
+        Memory: 8 bytes for each link of a path, 8 for each path. ``undirected`` takes the two
+        directions of a link (id >> 1) for one.
+        """
+        shift = int(undirected)
+        n = (int(paths.links.max()) >> shift) + 1 if len(paths.links) else 0
+        local = np.zeros(n, np.int32)
+        path_ptr, links, link_ptr, inverse = _invert(paths.ptr, paths.links, shift, local)
+        return cls(path_ptr, links, link_ptr, inverse, np.flatnonzero(local >= 0).astype(np.int32))
+
+    @property
+    def n_paths(self) -> int:
+        return len(self.path_ptr) - 1
+
+    @property
+    def n_links(self) -> int:
+        return len(self.link_ids)
+
+    def paths_with(self, marked: BoolArray) -> BoolArray:
+        """The paths that use any marked local link (bool[n_links]): bool[n_paths]."""
+        return _any_of(self.path_ptr, self.links, marked)
+
+    def links_on(self, marked: BoolArray) -> BoolArray:
+        """The local links that any marked path (bool[n_paths]) uses: bool[n_links]."""
+        return _any_of(self.link_ptr, self.paths, marked)
+
+    def paths_on(self, marked: BoolArray) -> LongArray:
+        """How many marked paths (bool[n_paths]) use each local link: int64[n_links]."""
+        return _count_of(self.link_ptr, self.paths, marked)
+
+
+@nb.njit(cache=True, nogil=True)
+def _invert(ptr, ids, shift, local):  # pragma: no cover - compiled
+    """Both CSR arrays; ``local`` (zeros[ids]) becomes the local number of each id, -1 = unused."""
+    for e in range(len(ids)):
+        local[ids[e] >> shift] = 1
+    n_links = 0
+    for i in range(len(local)):
+        if local[i]:
+            local[i] = n_links
+            n_links += 1
+        else:
+            local[i] = -1
+    n_paths = len(ptr) - 1
+    path_ptr = np.empty(n_paths + 1, np.int64)
+    path_ptr[0] = 0
+    links = np.empty(len(ids), np.int32)
+    link_ptr = np.zeros(n_links + 1, np.int64)
+    end = 0
+    for j in range(n_paths):
+        begin = end
+        for e in range(ptr[j], ptr[j + 1]):  # insertion sort without repeats: paths are short
+            link = local[ids[e] >> shift]
+            at = end
+            while at > begin and links[at - 1] > link:
+                at -= 1
+            if at > begin and links[at - 1] == link:
+                continue
+            for o in range(end, at, -1):
+                links[o] = links[o - 1]
+            links[at] = link
+            link_ptr[link + 1] += 1
+            end += 1
+        path_ptr[j + 1] = end
+    for i in range(n_links):
+        link_ptr[i + 1] += link_ptr[i]
+    links = links[:end].copy() if end < len(ids) else links
+    place = link_ptr[:-1].copy()
+    paths = np.empty(end, np.int32)
+    for j in range(n_paths):
+        for e in range(path_ptr[j], path_ptr[j + 1]):
+            paths[place[links[e]]] = j
+            place[links[e]] += 1
+    return path_ptr, links, link_ptr, paths
+
+
+@nb.njit(cache=True, nogil=True)
+def _any_of(ptr, members, marked):  # pragma: no cover - compiled
+    hit = np.zeros(len(ptr) - 1, np.bool_)
+    for j in range(len(hit)):
+        for e in range(ptr[j], ptr[j + 1]):
+            if marked[members[e]]:
+                hit[j] = True
+                break
+    return hit
+
+
+@nb.njit(cache=True, nogil=True)
+def _count_of(ptr, members, marked):  # pragma: no cover - compiled
+    count = np.zeros(len(ptr) - 1, np.int64)
+    for j in range(len(count)):
+        for e in range(ptr[j], ptr[j + 1]):
+            count[j] += marked[members[e]]
+    return count

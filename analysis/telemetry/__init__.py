@@ -1,0 +1,1 @@
+"""What every method reads of a run, and how it is made of the run's record."""

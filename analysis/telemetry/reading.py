@@ -1,0 +1,392 @@
+"""Reads observations: every row checked, no loop over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from testbed.fabric.clos import Fabric
+from testbed.fabric.fat_tree import Segments
+from testbed.fabric.pair_sets import PairSets
+from testbed.fabric.paths import Paths, PathSets
+from testbed.record.fabric_file import NumberedFabric
+from testbed.record.schemas import COUNT_LIMIT, KINDS, OBSERVATIONS, PLANS
+from testbed.record.tables import Nested, Table, TableError, read_table
+
+__all__ = ["read_observations"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+
+_CELLS = 10**9  # of the table of epochs and segments
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The columns of a checked file, a value for each row.
+
+    ``kind`` and ``plan`` number `KINDS` and `PLANS`; ``src`` and ``dst`` are ToRs; ``set_of`` is
+    the set of paths given; -1 where there is none. ``lost`` are retransmissions where hosts count.
+    """
+
+    table: Table
+    fabric: Fabric
+    kind: LongArray
+    plan: LongArray
+    src: LongArray
+    dst: LongArray
+    set_of: LongArray
+    sets: PathSets
+    sent: LongArray
+    lost: LongArray
+    epoch: LongArray
+
+    def rows(self, kind: str) -> LongArray:
+        return np.flatnonzero(self.kind == KINDS.index(kind))
+
+    def one_path(self, rows: LongArray) -> Paths:
+        return self.sets.take(self.set_of[rows]).paths
+
+
+def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
+    """Read an observations file over a fabric. Kinds without rows were not measured.
+
+    Raises:
+        TableError: The file is unreadable, or a row makes no sense; one line.
+    """
+    fabric = numbered.fabric
+    table = read_table(path, OBSERVATIONS)
+    ids = table.integers("id")
+    table.refuse(~table.given("id"), "id is missing")
+    table.name_rows_by("id", ids)
+    table.refuse_twice("id", ids)
+    kind = _one_of(table, "kind", KINDS)
+    table.refuse(kind < 0, "kind is missing")
+    plan = _one_of(table, "plan", PLANS)
+    table.refuse((plan >= 0) & (kind != KINDS.index("active")), "only active rows have a plan")
+    src, dst = (_switches(table, end, fabric) for end in ("src", "dst"))
+    set_of, sets = _path_sets(table, numbered)
+    _check_paths(table, fabric, kind, src, dst, set_of, sets)
+    sent, lost, epoch = _counts(table, kind)
+    seen = _Seen(table, fabric, kind, plan, src, dst, set_of, sets, sent, lost, epoch)
+    return Telemetry(
+        fabric,
+        "given",
+        segments=_segments(seen),
+        flows=_flows(seen),
+        probes=_probes(seen, "netbouncer"),
+        detector=_probes(seen, "detector"),
+        connections=_connections(seen),
+    )
+
+
+def _one_of(table: Table, column: str, known: Sequence[str]) -> LongArray:
+    """A column of known texts as their numbers, -1 where none is given."""
+    code, names = table.texts(column)
+    number = {name: i for i, name in enumerate(known)}
+    value = np.array([number.get(name, -2) for name in names] + [-1])[code]
+    for row in np.flatnonzero(value == -2)[:1]:
+        name = names[code[row]]
+        raise table.fail(int(row), f"{column} {name!r} is none of {', '.join(known)}")
+    return value
+
+
+def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
+    """A column of ToRs as indices, -1 where none is given."""
+    code, names = table.texts(column)
+    known = {name: i for i, name in enumerate(fabric.switch_names)}
+    switch = np.array([known.get(name, -2) for name in names] + [-1])[code]
+    for row in np.flatnonzero((switch == -2) | (switch >= fabric.n_tors))[:1]:
+        name = names[code[row]]
+        what = "no switch of the fabric" if switch[row] == -2 else "no ToR (a switch of tier 0)"
+        raise table.fail(int(row), f"{column} {name!r} is {what}")
+    return switch
+
+
+def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathSets]:
+    """All sets of paths given, by links or by nodes, and the set of each row, -1 if none."""
+    by_link, by_node = table.given("paths"), table.given("nodes")
+    table.refuse(by_link & by_node, "both paths and nodes are given: one of them is enough")
+    parts = []
+    for name, to_links in (("paths", _from_links), ("nodes", _from_nodes)):
+        nested = table.nested(name)
+        row = np.repeat(np.repeat(np.arange(len(table)), nested.width), nested.length)
+        length, links = to_links(table, numbered, nested, row)
+        sets = PathSets(_pointers(nested.width), Paths(_pointers(length), links))
+        parts.append(sets.take(np.flatnonzero(table.given(name))))
+    set_of = np.full(len(table), -1, np.int64)
+    set_of[by_link] = np.arange(by_link.sum())
+    set_of[by_node] = by_link.sum() + np.arange(by_node.sum())
+    return set_of, PathSets.join(parts)
+
+
+def _from_links(
+    table: Table, numbered: NumberedFabric, nested: Nested, row: LongArray
+) -> tuple[LongArray, IntArray]:
+    order = np.argsort(numbered.link_ids)
+    known = numbered.link_ids[order]
+    at = np.minimum(np.searchsorted(known, nested.values), len(known) - 1)
+    unknown = known[at] != nested.values
+    for entry in np.flatnonzero(unknown)[:1]:
+        raise table.fail(int(row[entry]), f"link {nested.values[entry]} is not in the fabric")
+    return nested.length, order[at].astype(np.int32)
+
+
+def _from_nodes(
+    table: Table, numbered: NumberedFabric, nested: Nested, row: LongArray
+) -> tuple[LongArray, IntArray]:
+    """The links between neighbouring nodes; one fewer than nodes."""
+    fabric = numbered.fabric
+    known = {name: i for i, name in enumerate(fabric.switch_names)}
+    node = np.array([known.get(name, -1) for name in nested.names], np.int64)[nested.values]
+    for entry in np.flatnonzero(node < 0)[:1]:
+        name = nested.names[nested.values[entry]]
+        raise table.fail(int(row[entry]), f"node {name!r} is no switch of the fabric")
+    # An entry that ends its path has no next node.
+    last = np.zeros(len(node), np.bool_)
+    ends = np.cumsum(nested.length) - 1
+    last[ends[nested.length > 0]] = True
+    here = np.flatnonzero(~last)
+    key = fabric.link_src.astype(np.int64) * fabric.n_switches + fabric.link_dst
+    order = np.argsort(key)
+    wanted = node[here] * fabric.n_switches + node[here + 1]
+    low = np.searchsorted(key[order], wanted)
+    high = np.searchsorted(key[order], wanted, side="right")
+    for entry in np.flatnonzero(high - low != 1)[:1]:
+        ends_of = [nested.names[nested.values[here[entry] + i]] for i in (0, 1)]
+        reason = (
+            f"no link leads from {ends_of[0]} to {ends_of[1]}"
+            if high[entry] == low[entry]
+            else f"several links lead from {ends_of[0]} to {ends_of[1]}: give paths by link"
+        )
+        raise table.fail(int(row[here[entry]]), reason)
+    return np.maximum(nested.length - 1, 0), order[low].astype(np.int32)
+
+
+def _check_paths(
+    table: Table,
+    fabric: Fabric,
+    kind: LongArray,
+    src: LongArray,
+    dst: LongArray,
+    set_of: LongArray,
+    sets: PathSets,
+) -> None:
+    """Every path has links, hangs together and begins and ends as its row says."""
+    row_of = np.empty(len(sets), np.int64)
+    row_of[set_of[set_of >= 0]] = np.flatnonzero(set_of >= 0)
+    trace = kind == KINDS.index("connection")
+    passive = kind == KINDS.index("passive")
+
+    def refuse(rows: LongArray, reason: str) -> None:
+        if len(rows):
+            raise table.fail(int(rows.min()), reason)
+
+    path_row = row_of[sets.owner]
+    refuse(row_of[sets.width == 0], "the list of paths is empty")
+    refuse(path_row[sets.paths.length == 0], "a path has no link")
+    refuse(row_of[(sets.width > 1) & ~passive[row_of]], "only passive rows may have several paths")
+    no_path = (set_of < 0) & ~trace
+    by_pair = passive & (src >= 0) & (dst >= 0)
+    table.refuse(no_path & ~passive, "paths or nodes are missing")
+    table.refuse(no_path & ~by_pair, "neither paths, nodes nor both src and dst are given")
+    table.refuse(trace & ((src < 0) | (dst < 0)), "a connection needs src and dst")
+
+    links, owner = sets.paths.links, sets.paths.owner
+    entry_row = path_row[owner]
+    inside = owner[1:] == owner[:-1]
+    broken = inside & (fabric.link_dst[links[:-1]] != fabric.link_src[links[1:]])
+    refuse(entry_row[1:][broken & ~trace[entry_row[1:]]], "the links of a path do not join up")
+    first, last = links[sets.paths.ptr[:-1]], links[sets.paths.ptr[1:] - 1]
+    for given, found, what, checked in (
+        (src[path_row], fabric.link_src[first], "begin at src", ~trace[path_row]),
+        (dst[path_row], fabric.link_dst[last], "end at dst", ~trace[path_row]),
+    ):
+        wrong = (given >= 0) & (found != given) & checked
+        refuse(path_row[wrong], f"a path does not {what}")
+    refuse(row_of[_repeats(sets, fabric.n_links)], "a path is listed twice")
+
+
+def _repeats(sets: PathSets, n_links: int) -> LongArray:
+    """The sets that hold a path twice."""
+    several = np.flatnonzero(sets.width > 1)
+    some = sets.take(several)
+    key = _path_keys(some.paths, n_links)
+    order = np.lexsort((key, some.owner))
+    same = (np.diff(key[order]) == 0) & (np.diff(some.owner[order]) == 0)
+    return several[some.owner[order[1:][same]]]
+
+
+def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongArray]:
+    """``sent`` (0 where a connection has none), ``lost`` or retransmissions, and the epoch."""
+    active, segment, connection = (
+        kind == KINDS.index(name) for name in ("active", "segment", "connection")
+    )
+    given = {name: table.given(name) for name in ("sent", "lost", "retransmissions", "epoch")}
+    value = {name: table.integers(name) for name in given}
+    for name in given:
+        table.refuse(value[name] < 0, f"{name} is negative")
+        table.refuse(value[name] > COUNT_LIMIT, f"{name} is above 10^15")
+    table.refuse(~given["sent"] & ~connection, "sent is missing")
+    table.refuse(given["epoch"] & ~segment, "only segment rows have an epoch")
+    counted = active | segment
+    table.refuse(counted & given["retransmissions"], "only hosts see retransmissions: give lost")
+    table.refuse(counted & ~given["lost"], "lost is missing")
+    table.refuse(
+        given["lost"] & given["retransmissions"], "both lost and retransmissions are given"
+    )
+    table.refuse(
+        ~given["lost"] & ~given["retransmissions"], "neither lost nor retransmissions are given"
+    )
+    lost = np.where(given["lost"], value["lost"], value["retransmissions"])
+    more = given["sent"] & (lost > value["sent"])
+    for row in np.flatnonzero(more)[:1]:
+        what = "lost" if given["lost"][row] else "retransmissions"
+        raise table.fail(
+            int(row), f"{what} is {lost[row]}, more than the {value['sent'][row]} sent"
+        )
+    for name, column in (("sent", value["sent"]), ("lost", lost)):
+        if column.sum(dtype=np.float64) > 2**60:
+            raise TableError(f"{table.path}: {name} adds up to more than 10^18 packets")
+    return value["sent"], lost, value["epoch"]
+
+
+def _probes(seen: _Seen, plan: str) -> Probes | None:
+    """Probes of a plan and of none."""
+    rows = seen.rows("active")
+    rows = rows[(seen.plan[rows] < 0) | (seen.plan[rows] == PLANS.index(plan))]
+    if not len(rows):
+        return None
+    return Probes(seen.one_path(rows), seen.sent[rows], seen.lost[rows])
+
+
+def _flows(seen: _Seen) -> Flows | None:
+    rows, fabric = seen.rows("passive"), seen.fabric
+    times = _round_trips(seen.table, rows)
+    if not len(rows):
+        return None
+    own = seen.set_of[rows] >= 0
+    by_pair = rows[~own]
+    pair, number = np.unique(
+        seen.src[by_pair] * fabric.n_tors + seen.dst[by_pair], return_inverse=True
+    )
+    src, dst = np.divmod(pair, fabric.n_tors)
+    nowhere = (fabric.path_counts(src, dst) == 0)[number]
+    if nowhere.any():
+        row = int(by_pair[np.argmax(nowhere)])
+        ends = (fabric.switch_names[end[row]] for end in (seen.src, seen.dst))
+        raise seen.table.fail(row, f"no path goes up and down from {' to '.join(ends)}")
+    path_set = np.empty(len(rows), np.int32)
+    path_set[~own] = number
+    path_set[own] = len(pair) + np.arange(own.sum())
+    sets = seen.sets.take(seen.set_of[rows[own]])
+    if len(pair):
+        sets = PairSets(fabric, src.astype(np.int32), dst.astype(np.int32), sets)
+    return Flows(sets, path_set, seen.sent[rows], seen.lost[rows], times)
+
+
+def _round_trips(table: Table, passive: LongArray) -> npt.NDArray[np.float64] | None:
+    """The round-trip times of passive rows, of all or of none."""
+    times, given = table.numbers("rtt_ms"), table.given("rtt_ms")
+    table.refuse(times < 0, "rtt_ms is negative")
+    other = given.copy()
+    other[passive] = False
+    table.refuse(other, "only passive rows have an rtt_ms")
+    if not given.any():
+        return None
+    missing = np.zeros(len(table), np.bool_)
+    missing[passive] = ~given[passive]
+    table.refuse(missing, "rtt_ms is missing, though other passive rows have it")
+    return times[passive]
+
+
+def _connections(seen: _Seen) -> Connections | None:
+    rows, fabric = seen.rows("connection"), seen.fabric
+    if not len(rows):
+        return None
+    src, dst, traced = seen.src[rows], seen.dst[rows], seen.set_of[rows] >= 0
+    length = np.zeros(len(rows), np.int64)
+    known = seen.one_path(rows[traced])
+    length[traced] = known.length
+    paths = Paths(_pointers(length), known.links)
+    # Complete: without a gap from src to dst.
+    links, owner = paths.links, paths.owner
+    gap = (owner[1:] == owner[:-1]) & (fabric.link_dst[links[:-1]] != fabric.link_src[links[1:]])
+    complete = src == dst
+    there = np.flatnonzero(length)
+    begin, end = links[paths.ptr[there]], links[paths.ptr[there + 1] - 1]
+    complete[there] = (fabric.link_src[begin] == src[there]) & (fabric.link_dst[end] == dst[there])
+    complete[owner[1:][gap]] = False
+    tors = src.astype(np.int32), dst.astype(np.int32)
+    return Connections(tors[0], tors[1], seen.lost[rows], paths, complete, traceroute_packets=0)
+
+
+def _segments(seen: _Seen) -> SegmentCounts | None:
+    """Rows of the same path are a segment; of the same epoch too, they add up."""
+    rows, fabric = seen.rows("segment"), seen.fabric
+    if not len(rows):
+        return None
+    paths = seen.one_path(rows)
+    _, first, number = np.unique(
+        _path_keys(paths, fabric.n_links), return_index=True, return_inverse=True
+    )
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))  # segments in order of appearance
+    segment = rank[number]
+    distinct = paths.take(np.sort(first))
+    epochs, when = np.unique(seen.epoch[rows], return_inverse=True)
+    if len(epochs) * len(distinct) > _CELLS:
+        raise TableError(
+            f"{seen.table.path}: {len(epochs)} epochs of {len(distinct)} segments are too many: "
+            f"their product must be at most {_CELLS}"
+        )
+    shape = len(epochs), len(distinct)
+    sums = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    for cells, column in zip(sums, (seen.sent, seen.lost), strict=True):
+        np.add.at(cells, (when, segment), column[rows])
+    padded = distinct.padded()
+    return SegmentCounts(
+        Segments(
+            upstream=fabric.link_src[padded[:, 0]],
+            downstream=fabric.link_dst[distinct.links[distinct.ptr[1:] - 1]],
+            switches=np.where(padded >= 0, fabric.link_src[padded], -1).astype(np.int32),
+            paths=distinct,
+            subproblem=_subproblems(distinct, fabric.n_links),
+        ),
+        *sums,
+    )
+
+
+def _subproblems(paths: Paths, n_links: int) -> IntArray:
+    """Numbers the sets of paths that share links, directly or by way of others: int32[P]."""
+    n = len(paths)
+    size = n + n_links
+    graph = coo_array(
+        (np.ones(len(paths.links), np.int8), (paths.owner, n + paths.links)), shape=(size, size)
+    )
+    _, part = connected_components(graph, directed=False)
+    return np.unique(part[:n], return_inverse=True)[1].astype(np.int32)
+
+
+def _path_keys(paths: Paths, n_links: int) -> LongArray:
+    """Numbers that are equal where paths are: int64[P]."""
+    key = np.zeros(len(paths), np.int64)
+    bound = 1
+    for column in paths.padded().T:
+        if bound > 2**62 // (n_links + 1):
+            distinct, key = np.unique(key, return_inverse=True)
+            bound = len(distinct)
+        key = key * (n_links + 1) + column + 1
+        bound *= n_links + 1
+    return key
+
+
+def _pointers(length: LongArray) -> LongArray:
+    return np.concatenate(([0], np.cumsum(length))).astype(np.int64)

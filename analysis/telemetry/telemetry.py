@@ -1,0 +1,247 @@
+"""The columnar observations every localization method reads.
+
+One `Telemetry` holds all that a run measured: Canary's segment counts, end-host flow records,
+NetBouncer's probes and 007's traced connections, each as parallel arrays that are checked once,
+when they are made. A part that was not measured is ``None``; a method that needs it raises
+`MissingTelemetry`. An empty part (zero rows) is an observation of nothing and is no error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.clos import Fabric
+from testbed.fabric.fat_tree import Segments
+from testbed.fabric.pair_sets import PairSets
+from testbed.fabric.paths import Paths, PathSets
+
+__all__ = [
+    "Connections",
+    "Flows",
+    "MissingTelemetry",
+    "Probes",
+    "SegmentCounts",
+    "Telemetry",
+]
+
+IntArray = npt.NDArray[np.int32]
+CountArray = npt.NDArray[np.int64]
+
+
+class MissingTelemetry(ValueError):
+    """A method was given telemetry without the part it reads."""
+
+
+@dataclass(frozen=True)
+class SegmentCounts:
+    """Packets sent and lost on each path segment and epoch, from Canary's minus meters.
+
+    ``sent`` and ``lost`` are int64[E, S]; a segment with 0 packets sent was not observed.
+    """
+
+    segments: Segments
+    sent: CountArray
+    lost: CountArray
+
+    def __post_init__(self) -> None:
+        _check_counts("segments", self.sent, self.lost, ndim=2)
+        if self.sent.shape[1] != len(self.segments):
+            raise ValueError(
+                f"segments: counts are for {self.sent.shape[1]} segments, "
+                f"the topology has {len(self.segments)}"
+            )
+
+
+@dataclass(frozen=True)
+class Flows:
+    """Passive flow records of the end hosts (Flock, section 3.1).
+
+    Flow f took one of the paths of set ``path_set[f]`` (int32[F]) of ``sets``: all equal-cost paths
+    of its ToRs, or a set of one where its path is known (INT, traced flows). Many flows may share a
+    set; a flow within a rack has the path of no link. ``sent`` and ``lost`` are int64[F] packets,
+    ``lost`` as seen by retransmissions; ``rtt_ms`` float64[F] is each flow's round-trip time, where
+    it was measured.
+    """
+
+    sets: PathSets | PairSets
+    path_set: IntArray
+    sent: CountArray
+    lost: CountArray
+    rtt_ms: npt.NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        _check_counts("flows", self.sent, self.lost)
+        _check_column("flows", "path_set", self.path_set, len(self.sent))
+        outside = (self.path_set < 0) | (self.path_set >= len(self.sets))
+        _refuse("flows", outside, f"path_set is none of the {len(self.sets)} sets")
+        sets = self.listed
+        _check_paths("flows' path sets", sets.paths, len(sets.paths))
+        _check_pointers("flows' path sets", sets.ptr, len(sets.paths))
+        nth = self.path_set - (len(self.sets) - len(sets))
+        width = np.append(sets.width, 1)
+        _refuse("flows", width[np.where(nth >= 0, nth, -1)] == 0, "its set has no path")
+        if self.rtt_ms is not None:
+            if self.rtt_ms.shape != self.sent.shape or self.rtt_ms.dtype != np.float64:
+                raise ValueError(f"flows: rtt_ms must be float64[{len(self)}]")
+            _refuse("flows", ~(self.rtt_ms >= 0) | np.isinf(self.rtt_ms), "rtt_ms is no time")
+
+    def __len__(self) -> int:
+        return len(self.sent)
+
+    @property
+    def listed(self) -> PathSets:
+        """The sets that are listed: all, or those after the pairs of ToRs."""
+        return self.sets.listed if isinstance(self.sets, PairSets) else self.sets
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Source-routed probes over known paths: NetBouncer's host-core bounces (section 4.3), up and
+    back, or deTector's one-way probes of its matrix.
+
+    ``paths`` are directed fabric links in order; ``sent`` and ``lost`` int64[P] packets.
+    """
+
+    paths: Paths
+    sent: CountArray
+    lost: CountArray
+
+    def __post_init__(self) -> None:
+        _check_counts("probes", self.sent, self.lost)
+        _check_paths("probes", self.paths, len(self.sent))
+
+    def __len__(self) -> int:
+        return len(self.sent)
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Connections that lost packets, with the path a traceroute found (007, section 4).
+
+    ``src_tor``, ``dst_tor`` int32[C]; ``lost`` int64[C] retransmissions; ``paths`` the traced
+    directed fabric links in order, only as far as the trace got where ``complete`` (bool[C]) is
+    False; ``traceroute_packets`` what the tracing cost.
+    """
+
+    src_tor: IntArray
+    dst_tor: IntArray
+    lost: CountArray
+    paths: Paths
+    complete: npt.NDArray[np.bool_]
+    traceroute_packets: int
+
+    def __post_init__(self) -> None:
+        n = len(self.lost)
+        _check_column("connections", "lost", self.lost, n)
+        _check_column("connections", "src_tor", self.src_tor, n)
+        _check_column("connections", "dst_tor", self.dst_tor, n)
+        _check_paths("connections", self.paths, n)
+        if self.complete.shape != (n,) or self.complete.dtype != np.bool_:
+            raise ValueError(f"connections: complete must be bool[{n}]")
+        _refuse("connections", self.lost < 0, "lost is negative")
+        if self.traceroute_packets < 0:
+            raise ValueError("connections: traceroute_packets is negative")
+
+    def __len__(self) -> int:
+        return len(self.lost)
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Everything a run measured, for any method.
+
+    ``monitors`` is the placement of Canary's meters ("tor" or "tor+core"); ``probes`` are
+    NetBouncer's and ``detector`` deTector's; ``canary_bytes`` the meter and digest bytes Canary
+    uploaded.
+    """
+
+    topology: Fabric
+    monitors: str
+    segments: SegmentCounts | None = None
+    flows: Flows | None = None
+    probes: Probes | None = None
+    connections: Connections | None = None
+    detector: Probes | None = None
+    canary_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if self.connections is not None:
+            for column in ("src_tor", "dst_tor"):
+                tor = getattr(self.connections, column)
+                outside = (tor < 0) | (tor >= self.topology.n_tors)
+                _refuse("connections", outside, f"{column} is no ToR")
+        if self.flows is not None:
+            self._check_links("flows' path sets", self.flows.listed.paths)
+        for name in ("probes", "detector", "connections"):
+            part = getattr(self, name)
+            if part is not None:
+                self._check_links(name, part.paths)
+        if self.segments is not None:
+            self._check_links("segments", self.segments.segments.paths)
+        if self.canary_bytes < 0:
+            raise ValueError("canary_bytes is negative")
+
+    def _check_links(self, name: str, paths: Paths) -> None:
+        bad = (paths.links < 0) | (paths.links >= self.topology.n_links)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            raise ValueError(
+                f"{name}: row {int(paths.owner[at])} uses link {int(paths.links[at])}, but "
+                f"{self.topology.title} has links 0 to {self.topology.n_links - 1}"
+            )
+
+    @overload
+    def need(self, part: Literal["segments"], method: str) -> SegmentCounts: ...
+    @overload
+    def need(self, part: Literal["flows"], method: str) -> Flows: ...
+    @overload
+    def need(self, part: Literal["probes", "detector"], method: str) -> Probes: ...
+    @overload
+    def need(self, part: Literal["connections"], method: str) -> Connections: ...
+
+    def need(self, part: str, method: str) -> SegmentCounts | Flows | Probes | Connections:
+        """The named part. Raises MissingTelemetry, naming it, when the run did not measure it."""
+        found = getattr(self, part)
+        if found is None:
+            raise MissingTelemetry(f"{method} needs the telemetry part {part!r}: it is missing")
+        return found
+
+
+def _refuse(name: str, bad: npt.NDArray[np.bool_], what: str) -> None:
+    if bad.any():
+        row = np.argwhere(bad)[0].tolist()
+        at = row[0] if len(row) == 1 else tuple(row)
+        raise ValueError(f"{name}: row {at}: {what}")
+
+
+def _check_column(name: str, column: str, values: npt.NDArray[np.integer], n: int) -> None:
+    if values.shape != (n,) or values.dtype.kind not in "iu":
+        raise ValueError(f"{name}: {column} must be an integer array of {n} rows")
+
+
+def _check_counts(name: str, sent: CountArray, lost: CountArray, ndim: int = 1) -> None:
+    if sent.shape != lost.shape or sent.ndim != ndim:
+        raise ValueError(
+            f"{name}: sent has shape {sent.shape} and lost {lost.shape}: "
+            f"both must be equal and of {ndim} dimension{'s' if ndim > 1 else ''}"
+        )
+    if sent.dtype.kind not in "iu" or lost.dtype.kind not in "iu":
+        raise ValueError(f"{name}: sent and lost must be integers")
+    _refuse(name, lost < 0, "lost is negative")
+    _refuse(name, lost > sent, "more packets lost than sent")
+
+
+def _check_paths(name: str, paths: Paths, n: int) -> None:
+    if len(paths) != n:
+        raise ValueError(f"{name}: {len(paths)} paths for {n} rows")
+    _check_pointers(name, paths.ptr, len(paths.links))
+
+
+def _check_pointers(name: str, ptr: CountArray, n: int) -> None:
+    if ptr[0] != 0 or ptr[-1] != n:
+        raise ValueError(f"{name}: the path pointers do not match the links")
+    _refuse(name, np.diff(ptr) < 0, "the path pointers fall")

@@ -1,0 +1,36 @@
+"""Broken forwarding entries: on a few links some flows lose every packet, the others none.
+
+From a quarter of the run on, the flows of a link with certain low bits in the destination port fall
+into the hole. Canary selects flows where they arrive, so it sees the hole by the flows that it was
+monitoring when the hole opened: their upstream goes on counting and nothing arrives. A hole that
+was there from the start swallows its flows before they can be selected; Canary does not see that.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from scenarios.scenario import Scenario
+from scenarios.settings import Settings
+from testbed.fabric.clos import Fabric
+from testbed.faults.specification import FaultPlan, FlowMatch, Ternary, parse_faults
+
+
+def black_holes(topology: Fabric, settings: Settings) -> FaultPlan:
+    plan = parse_faults(settings.faults, topology, settings.seed)
+    rng = np.random.default_rng([settings.seed, 0xB1AC])
+    opens = settings.duration_s / 4
+    faults = tuple(
+        replace(
+            fault,
+            kind="blackhole",
+            rate=1.0,
+            match=FlowMatch(dst_port=Ternary(int(rng.integers(4)), 0b11)),
+            schedule=((opens, settings.duration_s),),
+        )
+        for fault in plan.faults
+    )
+    return FaultPlan(faults, plan.devices)
+
+
+SCENARIO = Scenario(defaults={"faults": "3links"}, make_faults=black_holes)

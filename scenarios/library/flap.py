@@ -1,0 +1,29 @@
+"""Links that come and go: a few links lose half their packets for a third of every 90 ms.
+
+The aggregation of epochs (Canary, section III-F: losses in n' of n epochs) must still see them.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from scenarios.scenario import Scenario
+from scenarios.settings import Settings
+from testbed.fabric.clos import Fabric
+from testbed.faults.specification import FaultPlan, parse_faults
+
+PERIOD_S = 0.09
+
+
+def flapping(topology: Fabric, settings: Settings) -> FaultPlan:
+    plan = parse_faults(settings.faults, topology, settings.seed)
+    rng = np.random.default_rng([settings.seed, 0xF1A9])
+    faults = []
+    for fault in plan.faults:
+        start = rng.uniform(0, PERIOD_S) + np.arange(0, settings.duration_s, PERIOD_S)
+        spans = tuple((float(t), float(t + PERIOD_S / 3)) for t in start.round(6))
+        faults.append(replace(fault, rate=0.5, schedule=spans))
+    return FaultPlan(tuple(faults), plan.devices)
+
+
+SCENARIO = Scenario(defaults={"faults": "3links"}, make_faults=flapping)

@@ -1,0 +1,16 @@
+"""10 % of the directed links drop packets at low rates only, 0.001 to 0.05.
+
+The links that single-stage methods overlook (Canary, section III-F).
+"""
+
+from scenarios.scenario import Scenario
+from scenarios.settings import Settings
+from testbed.fabric.clos import Fabric
+from testbed.faults.specification import LOW_RATES, FaultPlan, parse_faults
+
+
+def low_rates(topology: Fabric, settings: Settings) -> FaultPlan:
+    return parse_faults(settings.faults, topology, settings.seed, rates=LOW_RATES)
+
+
+SCENARIO = Scenario(make_faults=low_rates)

@@ -1,0 +1,1 @@
+"""The fabric as pure data: switches, links, paths, segments and their codes."""

@@ -1,0 +1,134 @@
+"""All ways up from the ToRs of a Clos, and the equal-cost paths that pairs of them make.
+
+An up-down path climbs from its source to some switch and descends to its destination; the descent
+is a climb of the destination, backwards. So the paths of a pair are the pairs of climbs that end at
+the same switch, those of the least total length; sorted by their end, they are found by a merge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.paths import Paths, PathSets
+
+__all__ = ["Climbs"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Climbs:
+    """Climbs ``ptr[tor]`` to ``ptr[tor + 1]`` begin at a ToR, ascending in their last switch.
+
+    ``end`` int32[A] is the last switch, ``links`` the upward links of each; the climb of no link
+    ends where it began.
+    """
+
+    ptr: LongArray
+    end: IntArray
+    links: Paths
+
+    @classmethod
+    def of(cls, n_tors: int, n_switches: int, link_src: IntArray, link_dst: IntArray) -> Climbs:
+        """Every climb over even (upward) links; as many as there are, so memory grows with them."""
+        up = np.arange(0, len(link_src), 2, dtype=np.int32)
+        up = up[np.argsort(link_src[up], kind="stable")]
+        first = np.searchsorted(link_src[up], np.arange(n_switches + 1))
+        tor = end = np.arange(n_tors, dtype=np.int32)
+        links = np.zeros((n_tors, 0), np.int32)
+        tors, ends, rows = [tor], [end], [links]
+        while len(tor):
+            fan = (first[1:] - first[:-1])[end]
+            before = np.repeat(np.arange(len(tor)), fan)
+            nth = np.arange(len(before)) - np.repeat(np.cumsum(fan) - fan, fan)
+            taken = up[first[end[before]] + nth]
+            tor, end = tor[before], link_dst[taken]
+            links = np.concatenate((links[before], taken[:, None]), axis=1)
+            tors.append(tor)
+            ends.append(end)
+            rows.append(links)
+        height = links.shape[1]
+        padded = np.concatenate(
+            [np.pad(r, ((0, 0), (0, height - r.shape[1])), constant_values=-1) for r in rows]
+        )
+        tor, end = np.concatenate(tors), np.concatenate(ends)
+        order = np.lexsort((end, tor))
+        ptr = np.searchsorted(tor[order], np.arange(n_tors + 1)).astype(np.int64)
+        return cls(ptr, end[order], Paths.from_padded(padded[order]))
+
+    def path_counts(self, src_tor: IntArray, dst_tor: IntArray) -> LongArray:
+        """See `testbed.fabric.clos.Fabric.path_counts`."""
+        width = np.zeros(len(src_tor), np.int64)
+        hops = np.zeros(len(src_tor), np.int64)
+        _count(src_tor, dst_tor, self.ptr, self.end, self.links.ptr, width, hops)
+        return width
+
+    def path_sets(self, src_tor: IntArray, dst_tor: IntArray) -> PathSets:
+        """See `testbed.fabric.clos.Fabric.path_sets`."""
+        width = np.zeros(len(src_tor), np.int64)
+        hops = np.zeros(len(src_tor), np.int64)
+        _count(src_tor, dst_tor, self.ptr, self.end, self.links.ptr, width, hops)
+        ptr = np.concatenate(([0], np.cumsum(width)))
+        path_ptr = np.concatenate(([0], np.cumsum(np.repeat(hops, width))))
+        links = np.empty(int(path_ptr[-1]), np.int32)
+        _fill(
+            src_tor, dst_tor, self.ptr, self.end, self.links.ptr, self.links.links, hops,
+            path_ptr[ptr[:-1]], links,
+        )  # fmt: skip
+        return PathSets(ptr, Paths(path_ptr, links))
+
+
+@nb.njit(cache=True, nogil=True)
+def _count(src, dst, ptr, end, link_ptr, width, hops):  # pragma: no cover - compiled
+    """Number and length of each pair's shortest paths; both stay 0 where there is none."""
+    for pair in range(len(src)):
+        best, found = np.iinfo(np.int64).max, 0
+        a, b = ptr[src[pair]], ptr[dst[pair]]
+        while a < ptr[src[pair] + 1] and b < ptr[dst[pair] + 1]:
+            if end[a] < end[b]:
+                a += 1
+            elif end[a] > end[b]:
+                b += 1
+            else:
+                other = b
+                while other < ptr[dst[pair] + 1] and end[other] == end[a]:
+                    total = link_ptr[a + 1] - link_ptr[a] + link_ptr[other + 1] - link_ptr[other]
+                    if total < best:
+                        best, found = total, 0
+                    if total == best:
+                        found += 1
+                    other += 1
+                a += 1
+        width[pair] = found
+        hops[pair] = best if found else 0
+
+
+@nb.njit(cache=True, nogil=True)
+def _fill(src, dst, ptr, end, link_ptr, link, hops, start, out):  # pragma: no cover - compiled
+    """Write each pair's paths, ascending in the switch where they turn."""
+    for pair in range(len(src)):
+        at = start[pair]
+        a, b = ptr[src[pair]], ptr[dst[pair]]
+        while a < ptr[src[pair] + 1] and b < ptr[dst[pair] + 1]:
+            if end[a] < end[b]:
+                a += 1
+            elif end[a] > end[b]:
+                b += 1
+            else:
+                other = b
+                while other < ptr[dst[pair] + 1] and end[other] == end[a]:
+                    total = link_ptr[a + 1] - link_ptr[a] + link_ptr[other + 1] - link_ptr[other]
+                    if total == hops[pair]:
+                        for e in range(link_ptr[a], link_ptr[a + 1]):
+                            out[at] = link[e]
+                            at += 1
+                        for e in range(link_ptr[other + 1] - 1, link_ptr[other] - 1, -1):
+                            out[at] = link[e] ^ 1
+                            at += 1
+                    other += 1
+                a += 1

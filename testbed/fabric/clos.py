@@ -1,0 +1,338 @@
+"""A Clos fabric of any shape as pure data: switches in tiers, links between them, paths.
+
+The fat-tree of `testbed.fabric.fat_tree` is one, with ports, hosts and addresses besides. Others
+are made here: leaf-spine, three layers with oversubscription, and either with links left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.paths import Paths, PathSets
+
+if TYPE_CHECKING:
+    from testbed.fabric.climbs import Climbs
+
+__all__ = ["Fabric", "PathSets", "Paths", "TopologyError", "clos", "leaf_spine"]
+
+IntArray = npt.NDArray[np.int32]
+
+
+class TopologyError(ValueError):
+    """The topology asked for cannot exist, or a name in it is unknown."""
+
+
+class Fabric:
+    """Switches in tiers and the directed links between them.
+
+    Tier 0 holds the ToRs, where paths begin and end; they come first. A directed link is numbered
+    ``2 * edge`` upwards and ``2 * edge + 1`` downwards, so ``link ^ 1`` is the opposite direction
+    and ``link >> 1`` the undirected link. Two links may join the same two switches.
+
+    Attributes:
+        switch_names: The name of each switch.
+        tier: int8[n_switches].
+        link_src, link_dst: The switches of each directed link, int32[n_links].
+        n_switches, n_tors, n_edges, n_links: Counts; ``n_links = 2 * n_edges`` is directed.
+        hosts_per_tor, n_hosts: How many hosts share a ToR, and how many there are, host ``h`` at
+            ToR ``h // hosts_per_tor``; their links are not part of the fabric.
+        title: What it is, for messages: ``"a K=4 fat-tree"``.
+
+    Args:
+        switch_names: Distinct names, those of tier 0 first.
+        tier: int[n_switches].
+        lower, upper: The ends of each undirected link, int[n_edges]; the upper's tier is higher.
+
+    Raises:
+        TopologyError: The arguments do not fit together.
+    """
+
+    def __init__(
+        self,
+        switch_names: Sequence[str],
+        tier: npt.NDArray[np.integer],
+        lower: npt.NDArray[np.integer],
+        upper: npt.NDArray[np.integer],
+        *,
+        hosts_per_tor: int = 1,
+        title: str | None = None,
+    ) -> None:
+        self.switch_names = list(switch_names)
+        self.tier = np.asarray(tier, np.int8)
+        self.n_switches = len(self.switch_names)
+        self.n_tors = int((self.tier == 0).sum())
+        self.n_edges = len(lower)
+        self.n_links = 2 * self.n_edges
+        self.hosts_per_tor = hosts_per_tor
+        self.n_hosts = self.n_tors * hosts_per_tor
+        self.title = title or f"a fabric of {self.n_switches} switches and {self.n_edges} links"
+        self.link_src = _interleave(lower, upper)
+        self.link_dst = _interleave(upper, lower)
+        self._check()
+
+    def _check(self) -> None:
+        if len(self.tier) != self.n_switches or len(self.link_src) != len(self.link_dst):
+            raise TopologyError(f"{self.title}: names, tiers or ends of links are not equally many")
+        if (self.tier < 0).any() or (self.tier[: self.n_tors] != 0).any():
+            raise TopologyError(f"{self.title}: tiers count from 0, switches of tier 0 come first")
+        if len(set(self.switch_names)) != self.n_switches:
+            raise TopologyError(f"{self.title}: two switches have the same name")
+        ends = np.concatenate((self.link_src, self.link_dst))
+        if len(ends) and (ends.min() < 0 or ends.max() >= self.n_switches):
+            raise TopologyError(f"{self.title}: a link ends at no switch")
+        flat = self.tier[self.link_src[::2]] >= self.tier[self.link_dst[::2]]
+        if flat.any():
+            link = 2 * int(np.flatnonzero(flat)[0])
+            low, high = (self.switch_names[end[link]] for end in (self.link_src, self.link_dst))
+            raise TopologyError(
+                f"{self.title}: the link from {low} to {high} does not go up a tier"
+            )
+
+    # ---- names -------------------------------------------------------------------------------
+
+    @cached_property
+    def link_names(self) -> list[str]:
+        """``"tor0_0->agg0_1"`` for every directed link, with ``#2`` for a second such link."""
+        name = self.switch_names
+        pairs = zip(self.link_src.tolist(), self.link_dst.tolist(), strict=True)
+        names = [f"{name[s]}->{name[d]}" for s, d in pairs]
+        for link in np.flatnonzero(self._parallel > 1).tolist():
+            names[link] += f"#{self._parallel[link]}"
+        return names
+
+    @cached_property
+    def _parallel(self) -> npt.NDArray[np.int64]:
+        """1 for the first link between two switches, 2 for the second, ...: int64[n_links]."""
+        pair = self.link_src.astype(np.int64) * self.n_switches + self.link_dst
+        order = np.argsort(pair, kind="stable")
+        fresh = np.concatenate(([True], np.diff(pair[order]) != 0))[: len(order)]
+        start = np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
+        nth = np.empty(len(order), np.int64)
+        nth[order] = np.arange(len(order)) - start + 1
+        return nth
+
+    @cached_property
+    def _switch_index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.switch_names)}
+
+    @cached_property
+    def _link_index(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.link_names)}
+
+    def switch(self, name: str) -> int:
+        """Index of a switch by name. Raises TopologyError for an unknown name."""
+        if name not in self._switch_index:
+            _, first = np.unique(self.tier, return_index=True)
+            known = ", ".join(self.switch_names[i] for i in first)
+            raise TopologyError(f"no switch {name!r} in {self.title} (names: {known}, ...)")
+        return self._switch_index[name]
+
+    def link(self, name: str) -> int:
+        """Index of a directed link by name, ``src->dst``. Raises TopologyError."""
+        if name in self._link_index:
+            return self._link_index[name]
+        for end in name.split("->"):
+            self.switch(end.strip())
+        raise TopologyError(f"no link {name!r} in {self.title}: they are not neighbours")
+
+    # ---- structure ---------------------------------------------------------------------------
+
+    def links_of(self, switch: int) -> IntArray:
+        """All directed links that begin or end at a switch."""
+        at = (self.link_src == switch) | (self.link_dst == switch)
+        return np.flatnonzero(at).astype(np.int32)
+
+    @cached_property
+    def pod(self) -> IntArray:
+        """What hangs together without the highest tier, in the order of ToRs: int32[n_switches].
+
+        -1 for the highest tier, and for switches below it that no ToR is linked with.
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        inside = self.tier[self.link_dst] < self.tier.max()
+        inside &= self.tier[self.link_src] < self.tier.max()
+        ends = self.link_src[inside], self.link_dst[inside]
+        joined = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(self.n_switches,) * 2)
+        _, label = connected_components(joined, directed=False)
+        found, first = np.unique(label[: self.n_tors], return_index=True)
+        number = np.full(int(label.max()) + 1, -1, np.int32)
+        number[found[np.argsort(first)]] = np.arange(len(found))
+        return np.where(self.tier < self.tier.max(), number[label], -1).astype(np.int32)
+
+    def tors_below(self, switch: int) -> IntArray:
+        """The ToRs that a packet can reach from a switch going down only, ascending."""
+        below = np.zeros(self.n_switches, np.bool_)
+        below[switch] = True
+        top = self.link_src[1::2]
+        for tier in range(int(self.tier[switch]), 0, -1):
+            from_here = below[top] & (self.tier[top] == tier)
+            below[self.link_dst[1::2][from_here]] = True
+        return np.flatnonzero(below[: self.n_tors]).astype(np.int32)
+
+    def without(self, edges: npt.ArrayLike) -> Fabric:
+        """This fabric with undirected links (``link >> 1``) left out; link ids are dense again.
+
+        Switches stay, even those that lose all their links.
+
+        Raises:
+            TopologyError: An edge does not exist.
+        """
+        gone = np.asarray(edges, np.int64).reshape(-1)
+        if len(gone) and (gone.min() < 0 or gone.max() >= self.n_edges):
+            raise TopologyError(f"{self.title} has links 0 to {self.n_edges - 1} to leave out")
+        keep = np.ones(self.n_edges, np.bool_)
+        keep[gone] = False
+        return Fabric(
+            self.switch_names,
+            self.tier,
+            self.link_src[::2][keep],
+            self.link_dst[::2][keep],
+            hosts_per_tor=self.hosts_per_tor,
+            title=f"{self.title} without {self.n_edges - int(keep.sum())} links",
+        )
+
+    # ---- paths -------------------------------------------------------------------------------
+
+    @cached_property
+    def climbs(self) -> Climbs:
+        """All ways up from the ToRs."""
+        from testbed.fabric.climbs import Climbs  # Numba, which a switch's process does without
+
+        return Climbs.of(self.n_tors, self.n_switches, self.link_src, self.link_dst)
+
+    def path_sets(
+        self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
+    ) -> PathSets:
+        """Every equal-cost path of each pair of ToRs: the shortest of those that go up, then down.
+
+        Args:
+            src_tor, dst_tor: int[N]. Repeated pairs get repeated sets.
+
+        Returns:
+            N sets: one path of no link within a rack, none where no path leads. Paths of a set
+            ascend in the switch where they turn. Memory is that of the result, which for all pairs
+            of a large fabric is more than there is: ask for the pairs in use, in parts.
+
+        Raises:
+            TopologyError: An index is no ToR.
+        """
+        src, dst = self._checked_pairs(src_tor, dst_tor)
+        return self.climbs.path_sets(src, dst)
+
+    def path_counts(
+        self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.int64]:
+        """How many equal-cost paths each pair of ToRs has, without listing them: int64[N].
+
+        Raises:
+            TopologyError: An index is no ToR.
+        """
+        src, dst = self._checked_pairs(src_tor, dst_tor)
+        return self.climbs.path_counts(src, dst)
+
+    def _checked_pairs(
+        self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
+    ) -> tuple[IntArray, IntArray]:
+        src, dst = np.asarray(src_tor), np.asarray(dst_tor)
+        if src.shape != dst.shape or src.ndim != 1:
+            raise TopologyError("src_tor and dst_tor must be arrays of one dimension and length")
+        for tor in (src, dst):
+            if len(tor) and (tor.min() < 0 or tor.max() >= self.n_tors):
+                raise TopologyError(f"{self.title} has ToRs 0 to {self.n_tors - 1}")
+        return src.astype(np.int32), dst.astype(np.int32)
+
+
+def leaf_spine(leaves: int, spines: int, *, oversubscription: float = 1.0) -> Fabric:
+    """Two tiers, every leaf linked to every spine.
+
+    Args:
+        oversubscription: Hosts of a leaf for each of its uplinks.
+
+    Raises:
+        TopologyError: A number makes no sense.
+    """
+    _at_least_one(leaves=leaves, spines=spines)
+    leaf, spine = _product(leaves, spines)
+    return Fabric(
+        [f"leaf{i}" for i in range(leaves)] + [f"spine{i}" for i in range(spines)],
+        np.repeat([0, 1], [leaves, spines]),
+        leaf,
+        leaves + spine,
+        hosts_per_tor=_hosts(spines, oversubscription),
+        title=f"a leaf-spine of {leaves} leaves and {spines} spines",
+    )
+
+
+def clos(
+    pods: int,
+    tors: int,
+    aggs: int,
+    cores: int,
+    *,
+    oversubscription: float = 1.0,
+    wiring: Literal["planes", "complete"] = "planes",
+) -> Fabric:
+    """Three tiers: pods of ToRs and aggregation switches, all linked, under core switches.
+
+    Args:
+        tors, aggs: Switches of a pod. ``clos(k, k // 2, k // 2, k**2 // 4)`` is the fat-tree.
+        cores: Core switches in all.
+        oversubscription: Hosts of a ToR for each of its uplinks.
+        wiring: With ``"planes"`` the i-th aggregation switch of each pod is linked to the i-th
+            ``cores / aggs`` core switches (Al-Fares et al.); with ``"complete"`` to all of them
+            (007, appendix C).
+
+    Raises:
+        TopologyError: A number makes no sense, or ``cores`` is no multiple of ``aggs``.
+    """
+    _at_least_one(pods=pods, tors=tors, aggs=aggs, cores=cores)
+    if wiring not in ("planes", "complete"):
+        raise TopologyError(f"wiring={wiring!r} is unknown: use planes or complete")
+    if wiring == "planes" and cores % aggs:
+        raise TopologyError(
+            f"cores={cores} is no multiple of aggs={aggs}: planes need as many each"
+        )
+    n_tors, n_aggs = pods * tors, pods * aggs
+    tor, nth = _product(n_tors, aggs)
+    agg, core = _product(n_aggs, cores if wiring == "complete" else cores // aggs)
+    if wiring == "planes":
+        core += agg % aggs * (cores // aggs)
+    return Fabric(
+        [f"tor{p}_{i}" for p in range(pods) for i in range(tors)]
+        + [f"agg{p}_{i}" for p in range(pods) for i in range(aggs)]
+        + [f"core{c}" for c in range(cores)],
+        np.repeat([0, 1, 2], [n_tors, n_aggs, cores]),
+        np.concatenate((tor, n_tors + agg)),
+        np.concatenate((n_tors + tor // tors * aggs + nth, n_tors + n_aggs + core)),
+        hosts_per_tor=_hosts(aggs, oversubscription),
+        title=f"a Clos of {pods} pods ({tors} ToRs, {aggs} aggregation switches), {cores} cores",
+    )
+
+
+def _hosts(uplinks: int, oversubscription: float) -> int:
+    if not 0 < oversubscription <= 1000:
+        raise TopologyError(f"oversubscription={oversubscription} is out of range: use 1, 3, ...")
+    return max(1, round(oversubscription * uplinks))
+
+
+def _at_least_one(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise TopologyError(f"{name}={number}: at least 1 is needed")
+
+
+def _product(n: int, m: int) -> tuple[IntArray, IntArray]:
+    """All pairs of 0..n-1 and 0..m-1, the second running faster."""
+    first, second = np.divmod(np.arange(n * m, dtype=np.int32), np.int32(m))
+    return first, second
+
+
+def _interleave(up: npt.NDArray[np.integer], down: npt.NDArray[np.integer]) -> IntArray:
+    return np.stack((up, down), axis=1).reshape(-1).astype(np.int32)

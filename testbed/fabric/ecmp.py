@@ -1,0 +1,135 @@
+"""Equal-cost paths of a Clos without listing them: where a pair's paths turn, how many, and draws.
+
+A path climbs from its source to some switch and descends to its destination, and the descent is a
+climb of the destination backwards (`testbed.fabric.climbs`). Pairs of ToRs by the million have
+paths by the billion, but only some hundred climbs a ToR; so a path is drawn, uniformly, by drawing
+one of the source's climbs and then one of the destination's to the same switch.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.paths import Paths
+
+__all__ = ["Ecmp"]
+
+IntArray = npt.NDArray[np.int32]
+
+
+class Ecmp:
+    """The climbs of a fabric, ordered for drawing paths.
+
+    Memory grows with ToRs times switches and with the climbs: 60 MB for the fat-tree of K=48.
+
+    Attributes:
+        fabric: Its links join neighbouring tiers.
+        climbs: All climbs as paths of upward links, those of a ToR together, ascending in tier and
+            number of the switch where they end.
+        tor, end: First and last switch of each climb, int32[A].
+        ptr: Those of ToR ``t`` to tier ``i`` are ``ptr[t, i]:ptr[t, i + 1]``, int64[n_tors, T + 1].
+        count: Climbs from each ToR to each switch, int16[n_tors, n_switches].
+        first: The first of them, int32[n_tors, n_switches].
+
+    Raises:
+        TopologyError: A link skips a tier, or two ToRs have no path between them.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        rises = fabric.tier[fabric.link_dst[::2]] - fabric.tier[fabric.link_src[::2]]
+        if (rises != 1).any():
+            link = fabric.link_names[2 * int(np.flatnonzero(rises != 1)[0])]
+            raise TopologyError(f"{fabric.title}: {link} skips a tier, which no Clos does")
+        found = fabric.climbs
+        tor = np.repeat(np.arange(fabric.n_tors, dtype=np.int32), np.diff(found.ptr))
+        tier = fabric.tier[found.end]
+        order = np.lexsort((found.end, tier, tor))
+        self.climbs = found.links.take(order)
+        self.tor, self.end = tor[order], found.end[order]
+        tiers = int(fabric.tier.max()) + 1
+        key = self.tor.astype(np.int64) * tiers + tier[order]
+        bounds = np.arange(fabric.n_tors)[:, None] * tiers + np.arange(tiers + 1)
+        self.ptr = np.searchsorted(key, bounds)
+        cell = self.tor.astype(np.int64) * fabric.n_switches + self.end
+        shape = (fabric.n_tors, fabric.n_switches)
+        size = shape[0] * shape[1]
+        self.count = np.bincount(cell, minlength=size).astype(np.int16).reshape(shape)
+        self.first = np.zeros(size, np.int32)
+        self.first[cell[::-1]] = np.arange(len(cell) - 1, -1, -1, dtype=np.int32)
+        self.first = self.first.reshape(shape)
+        if (self.turn < 0).any():
+            src, dst = (fabric.switch_names[i] for i in np.argwhere(self.turn < 0)[0])
+            raise TopologyError(f"{fabric.title} has no path from {src} to {dst}")
+
+    @property
+    def top(self) -> int:
+        """The highest tier."""
+        return self.ptr.shape[1] - 2
+
+    def reach(self, tier: int) -> npt.NDArray[np.float32]:
+        """Climbs from each ToR to the switches of a tier: float32[n_tors, switches of the tier]."""
+        return self.count[:, self.fabric.tier == tier].astype(np.float32)
+
+    @cached_property
+    def turn(self) -> npt.NDArray[np.int8]:
+        """The tier where the paths of two ToRs turn, -1 if there is none: int8[n_tors, n_tors]."""
+        turn = np.full((self.fabric.n_tors, self.fabric.n_tors), -1, np.int8)
+        for tier in range(self.top, 0, -1):
+            reach = self.reach(tier)
+            turn[(reach @ reach.T) > 0] = tier
+        np.fill_diagonal(turn, 0)
+        return turn
+
+    @cached_property
+    def width(self) -> IntArray:
+        """The number of equal-cost paths of two ToRs, 1 within a rack: int32[n_tors, n_tors]."""
+        width = np.ones(self.turn.shape, np.int32)
+        for tier in range(1, self.top + 1):
+            reach = self.reach(tier)
+            here = self.turn == tier
+            width[here] = (reach @ reach.T)[here].round()
+        return width
+
+    def draw(self, src: IntArray, dst: IntArray, rng: np.random.Generator) -> Paths:
+        """One path for each pair of ToRs (int32[N] each), uniform over its equal-cost paths."""
+        turn = self.turn[src, dst]
+        ptr = np.concatenate(([0], np.cumsum(2 * turn, dtype=np.int64)))
+        links = np.empty(int(ptr[-1]), np.int32)
+        most = np.array([self.reach(tier).max(initial=1) for tier in range(self.top + 1)])
+        _draw(
+            rng, src, dst, turn, self.ptr, self.end, self.climbs.ptr, self.climbs.links,
+            self.count, self.first, most, ptr, links,
+        )  # fmt: skip
+        return Paths(ptr, links)
+
+
+@nb.njit(cache=True, nogil=True)
+def _draw(
+    rng, src, dst, turn, tier_ptr, end, climb_ptr, climb_links, count, first, most, ptr, links
+):  # pragma: no cover - compiled
+    """A climb of the source is taken in proportion to the destination's climbs to its end."""
+    for i in range(len(src)):
+        tier = turn[i]
+        if tier == 0:
+            continue
+        low = tier_ptr[src[i], tier]
+        number = tier_ptr[src[i], tier + 1] - low
+        while True:
+            up = low + int(rng.random() * number)
+            ways = count[dst[i], end[up]]
+            if ways == most[tier] or rng.random() * most[tier] < ways:
+                break
+        down = first[dst[i], end[up]] + int(rng.random() * ways)
+        at = ptr[i]
+        for e in range(climb_ptr[up], climb_ptr[up + 1]):
+            links[at] = climb_links[e]
+            at += 1
+        for e in range(climb_ptr[down + 1] - 1, climb_ptr[down] - 1, -1):
+            links[at] = climb_links[e] ^ 1
+            at += 1

@@ -1,0 +1,46 @@
+"""Path sets of pairs of ToRs, not listed: at data-center scale they are more than memory holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.paths import PathSets
+
+__all__ = ["PairSets"]
+
+
+@dataclass(frozen=True)
+class PairSets:
+    """Sets of possible paths: first those of pairs of ToRs, then sets that are listed.
+
+    Set ``i`` below ``len(src_tor)`` holds every equal-cost path of ``fabric`` from ``src_tor[i]``
+    to ``dst_tor[i]`` (int32[N] each); the sets after them are those of ``listed``, such as the
+    known paths of some flows.
+
+    Raises:
+        TopologyError: An index is no ToR, or the columns differ in length.
+    """
+
+    fabric: Fabric
+    src_tor: npt.NDArray[np.int32]
+    dst_tor: npt.NDArray[np.int32]
+    listed: PathSets
+
+    def __post_init__(self) -> None:
+        if self.src_tor.shape != self.dst_tor.shape or self.src_tor.ndim != 1:
+            raise TopologyError("src_tor and dst_tor must be arrays of one dimension and length")
+        for tor in (self.src_tor, self.dst_tor):
+            if len(tor) and (tor.min() < 0 or tor.max() >= self.fabric.n_tors):
+                raise TopologyError(f"{self.fabric.title} has ToRs 0 to {self.fabric.n_tors - 1}")
+
+    def __len__(self) -> int:
+        return len(self.src_tor) + len(self.listed)
+
+    def expanded(self) -> PathSets:
+        """All sets listed, in order: as much memory as they have links."""
+        pairs = self.fabric.path_sets(self.src_tor, self.dst_tor)
+        return PathSets.join([pairs, self.listed])

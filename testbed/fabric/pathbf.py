@@ -1,0 +1,204 @@
+"""pathBF: the path segment of a packet as a Bloom filter of switch IDs (Canary, section III-B).
+
+Each switch ORs ``m = 3`` bits of a 32-bit field into a packet; the monitor switch at the end of the
+segment reads the field. As the topology is known, the field of every segment is computed beforehand
+and a field is decoded by looking it up; switch IDs with which that would be ambiguous are altered.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.fat_tree import FatTree, Segments
+
+__all__ = [
+    "BITS",
+    "HASHES",
+    "PathBfError",
+    "SegmentDecoder",
+    "bloom_mask",
+    "switch_ids",
+    "theorem1",
+]
+
+BITS = 32
+HASHES = 3
+
+IntArray = npt.NDArray[np.int32]
+Ids = npt.NDArray[np.uint64]
+Masks = npt.NDArray[np.uint32]
+
+# h(x) = (a x + c mod 2^64) >> 59 is pairwise independent for 48-bit x (Dietzfelbinger 1996, as
+# 64 >= 48 + 5 - 1). The constants are part of the encoding: random, drawn once.
+_A = np.array([0x9D39247E33776D41, 0x2AF7398005AAA5C7, 0x44DB015024623547], np.uint64)
+_C = np.array([0x9C15F73E62A76AE2, 0x75834465489C0C89, 0x3290AC3A203001BF], np.uint64)
+
+_CANDIDATES = 32
+_PATIENCE = 200  # rounds without progress
+
+
+class PathBfError(ValueError):
+    """No assignment of switch IDs was found with which every segment can be decoded."""
+
+
+def bloom_mask(ids: Ids) -> Masks:
+    """The bits that each switch sets: uint64[n] IDs of 48 bits -> uint32[n]."""
+    mask = np.zeros(len(ids), np.uint32)
+    for a, c in zip(_A, _C, strict=True):
+        position = (ids * a + c) >> np.uint64(59)
+        mask |= np.uint32(1) << position.astype(np.uint32)
+    return mask
+
+
+def theorem1(h: int, m: int = HASHES, b: int = BITS) -> float:
+    """Theorem 1: the probability that one other segment passes the Bloom test.
+
+    ``h`` is the number of switches on the segment. The other segment shares only the two ends, so
+    (h - 2) m bits must happen to be set by the (h - 1) m insertions. Two fat-tree paths through the
+    same aggregation switches differ in their core switch alone: for those the exponent is m.
+    """
+    return (1.0 - math.exp(-(h - 1) * m / b)) ** ((h - 2) * m)
+
+
+class SegmentDecoder:
+    """Names the segment of a (downstream switch, pathBF) pair.
+
+    Attributes:
+        path_bf: uint32[S], what a packet carries at the end of each segment.
+    """
+
+    def __init__(self, topology: FatTree, segments: Segments, ids: Ids) -> None:
+        if len(ids) != topology.n_switches:
+            raise PathBfError(f"{len(ids)} IDs for {topology.n_switches} switches")
+        self._segments = segments
+        self.path_bf = _path_bf(segments.switches, bloom_mask(ids))
+        keys = _keys(segments.downstream, self.path_bf)
+        self._keys, first, count = np.unique(keys, return_index=True, return_counts=True)
+        self._segment = np.where(count == 1, first, -1).astype(np.int32)
+
+    def decode(
+        self, downstream: npt.NDArray[np.integer], path_bf: npt.NDArray[np.integer]
+    ) -> IntArray:
+        """Segment ids int32[N] of int32[N] switches and uint32[N] fields; -1 if none or several."""
+        keys = _keys(downstream, path_bf)
+        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.where(self._keys[at] == keys, self._segment[at], -1).astype(np.int32)
+
+    def undecodable(self) -> IntArray:
+        """Segments whose pathBF another segment with the same ends passes too: sorted int32[]."""
+        this, other = _same_ends(self._segments)
+        passes = self.path_bf[other] & ~self.path_bf[this] == 0
+        return np.unique(this[passes]).astype(np.int32)
+
+
+def switch_ids(topology: FatTree, segments: Segments, seed: int) -> Ids:
+    """Draw a 48-bit ID for every switch such that every segment decodes uniquely.
+
+    Two things are required: no segment passes the Bloom test of another between the same ends (the
+    event of Theorem 1), and no two segments that end at a switch carry the same pathBF, because
+    table rules match pathBF exactly. The switch that causes most failures gets the best of a few
+    new IDs until none is left. With monitors at ToR and core switches that takes 0.05 s for K=8,
+    1 s for K=16 and 25 s for K=24; with ToR monitors alone 1 s for K=8 and 2 minutes for K=12.
+
+    Args:
+        topology: The fat-tree.
+        segments: Its segments between monitor switches.
+        seed: Same seed, same IDs.
+
+    Returns:
+        uint64[n_switches], locally administered unicast MAC addresses.
+
+    Raises:
+        PathBfError: 32 bits are too few for this many segments.
+    """
+    rng = np.random.default_rng([seed, 0x1D5])
+    ids = _draw(rng, topology.n_switches)
+    masks = bloom_mask(ids)
+    this, other = _same_ends(segments)
+    fewest, patience = None, _PATIENCE
+    while patience:
+        culprits = _culprits(segments, masks, this, other)
+        if not len(culprits):
+            return ids
+        if fewest is None or len(culprits) < fewest:
+            fewest, patience = len(culprits), _PATIENCE
+        patience -= 1
+        switch = rng.choice(culprits)
+        through = (segments.switches == switch).any(axis=1)
+        near = through[this] | through[other]
+        candidates = _draw(rng, _CANDIDATES)
+        candidates[0] = ids[switch]
+        failures = [
+            _failures(segments, _with(masks, switch, mask), this[near], other[near])
+            for mask in bloom_mask(candidates)
+        ]
+        # the old ID goes last, so that a tie moves on instead of staying in a dead end
+        best = _CANDIDATES - 1 - int(np.argmin(failures[::-1]))
+        ids[switch] = candidates[best]
+        masks[switch] = bloom_mask(candidates[best : best + 1])[0]
+    raise PathBfError(
+        f"no switch IDs make all {len(segments)} segments of K={topology.k} decodable from "
+        f"{BITS} bits: use MONITORS=tor+core or a smaller K"
+    )
+
+
+def _draw(rng: np.random.Generator, n: int) -> Ids:
+    ids = rng.integers(0, 1 << 48, n, dtype=np.uint64)
+    return ids & np.uint64(0xFCFF_FFFF_FFFF) | np.uint64(0x0200_0000_0000)
+
+
+def _with(masks: Masks, switch: int, mask: np.uint32) -> Masks:
+    changed = masks.copy()
+    changed[switch] = mask
+    return changed
+
+
+def _path_bf(switches: IntArray, masks: Masks) -> Masks:
+    """OR of the masks of each row of int32[S, H], -1 padded."""
+    padded = np.append(masks, np.uint32(0))
+    return np.bitwise_or.reduce(padded[switches], axis=1)
+
+
+def _keys(
+    downstream: npt.NDArray[np.integer], path_bf: npt.NDArray[np.integer]
+) -> npt.NDArray[np.uint64]:
+    return downstream.astype(np.uint64) << np.uint64(32) | path_bf.astype(np.uint64)
+
+
+def _same_ends(segments: Segments) -> tuple[IntArray, IntArray]:
+    """All ordered pairs of different segments with the same upstream and downstream switch."""
+    ends = segments.upstream.astype(np.int64) << 32 | segments.downstream
+    order = np.argsort(ends, kind="stable").astype(np.int32)
+    _, start, size = np.unique(ends[order], return_index=True, return_counts=True)
+    position = np.arange(len(order)) - np.repeat(start, size)
+    start, size = np.repeat(start, size), np.repeat(size, size)
+    this, other = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+    for shift in range(1, int(size.max(initial=1))):
+        some = np.flatnonzero(size > shift)
+        this.append(order[some])
+        other.append(order[start[some] + (position[some] + shift) % size[some]])
+    return np.concatenate(this), np.concatenate(other)
+
+
+def _failures(segments: Segments, masks: Masks, this: IntArray, other: IntArray) -> int:
+    path_bf = _path_bf(segments.switches, masks)
+    keys = np.sort(_keys(segments.downstream, path_bf))
+    duplicates = np.count_nonzero(keys[1:] == keys[:-1])
+    return int(duplicates + np.count_nonzero(path_bf[other] & ~path_bf[this] == 0))
+
+
+def _culprits(segments: Segments, masks: Masks, this: IntArray, other: IntArray) -> IntArray:
+    """For each failure, the switches that are on only one of the two segments, with repeats."""
+    path_bf = _path_bf(segments.switches, masks)
+    passes = path_bf[other] & ~path_bf[this] == 0
+    keys = _keys(segments.downstream, path_bf)
+    order = np.argsort(keys, kind="stable").astype(np.int32)
+    equal = keys[order][1:] == keys[order][:-1]
+    a = segments.switches[np.concatenate((this[passes], order[:-1][equal]))]
+    b = segments.switches[np.concatenate((other[passes], order[1:][equal]))]
+    shared = a[:, :, None] == b[:, None, :]
+    culprits = np.concatenate((a[~shared.any(axis=2)], b[~shared.any(axis=1)]))
+    return culprits[culprits >= 0]

@@ -1,0 +1,92 @@
+"""What TOPOLOGY means: the fabric of a run in a word.
+
+    fat-tree                                the fat-tree of K
+    leaf-spine:LEAVES:SPINES[:OVERSUB]      two tiers; OVERSUB hosts for each uplink of a leaf
+    clos:PODS:TORS:AGGS:CORES[:OVERSUB]     three tiers: pods of ToRs and aggregation switches
+
+each with ``:irregular=5pct`` to leave out that share of its undirected links, drawn at random.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from testbed.fabric.clos import Fabric, TopologyError, clos, leaf_spine
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+
+__all__ = ["make_fabric"]
+
+_FORMS = (
+    "fat-tree, leaf-spine:LEAVES:SPINES[:OVERSUB] or clos:PODS:TORS:AGGS:CORES[:OVERSUB], "
+    "each also with :irregular=5pct"
+)
+_SHAPES = {"leaf-spine": (leaf_spine, 2), "clos": (clos, 4)}
+_ATTEMPTS = 100
+_MOST = 8192  # ToRs, as in the fat-tree of K=128
+
+
+def make_fabric(text: str, k: int, seed: int) -> Fabric:
+    """The fabric of a run.
+
+    Args:
+        text: See the module.
+        k: Ports of a switch of the fat-tree; nothing to other shapes.
+        seed: Draws the links that an irregular fabric lacks.
+
+    Raises:
+        TopologyError: One line saying what is wrong and what would be right.
+    """
+    regular, _, irregular = text.strip().partition(":irregular=")
+    name, *fields = regular.split(":")
+    if name == "fat-tree" and not fields:
+        fabric: Fabric = FatTree(k)
+    elif name in _SHAPES:
+        shape, numbers = _SHAPES[name]
+        try:
+            sizes = [int(field) for field in fields[:numbers]]
+            oversubscription = [float(field) for field in fields[numbers:]]
+        except ValueError:
+            raise _unknown(text) from None
+        if len(sizes) < numbers or len(oversubscription) > 1:
+            raise _unknown(text)
+        tors = sizes[0] * sizes[1] if name == "clos" else sizes[0]
+        if max(tors, *sizes) > _MOST:
+            raise TopologyError(f"TOPOLOGY={text} is too large: use up to {_MOST} ToRs")
+        fabric = shape(*sizes, oversubscription=(oversubscription or [1.0])[0])
+    else:
+        raise _unknown(text)
+    if ":irregular=" not in text:
+        return fabric
+    share = re.fullmatch(r"(\d+(?:\.\d+)?)(?:pct|%)", irregular)
+    if share is None or not 0 < float(share[1]) < 100:
+        raise _unknown(text)
+    return _irregular(fabric, float(share[1]) / 100, seed)
+
+
+def _unknown(text: str) -> TopologyError:
+    return TopologyError(f"TOPOLOGY={text} is unknown: use {_FORMS}")
+
+
+def _irregular(fabric: Fabric, share: float, seed: int) -> Fabric:
+    """Leave links out; draw again while that cuts two ToRs off from each other."""
+    count = round(share * fabric.n_edges)
+    if count == 0:
+        raise TopologyError(
+            f"TOPOLOGY: {100 * share:g}pct of the {fabric.n_edges} links of {fabric.title} rounds "
+            "to no link: leave out more"
+        )
+    rng = np.random.default_rng([seed, 0x1226])
+    for _ in range(_ATTEMPTS):
+        found = fabric.without(rng.choice(fabric.n_edges, count, replace=False))
+        try:
+            Ecmp(found)
+        except TopologyError:
+            continue
+        return found
+    raise TopologyError(
+        f"TOPOLOGY: without {100 * share:g}pct of its links {fabric.title} falls apart: leave out "
+        "fewer"
+    )

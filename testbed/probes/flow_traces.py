@@ -1,0 +1,162 @@
+"""007's path discovery without packets: which connections are traced, and how far the traces get.
+
+As `testbed.probes.path_discovery` and `testbed.probes.traceroute` do it with packets: a host
+traces its connections that lost packets, C_t a second, and a switch answers T_max a second. A
+trace is a packet for each hop; it and the answer, which takes the same way back, are lost as other
+packets are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.paths import Paths
+from testbed.probes.traceroute import MAX_HOPS, host_rate_limit
+
+__all__ = ["Traces", "trace"]
+
+IntArray = npt.NDArray[np.int32]
+FloatArray = npt.NDArray[np.float64]
+
+# T_max = 100 a second, as the data plane keeps it (p4/include/sizes.p4)
+_WINDOW_S = 0.131072
+_PER_WINDOW = 13
+
+
+@dataclass(frozen=True)
+class Traces:
+    """``flow`` int64[C] the traced flows; ``paths`` the links each trace found, as far as it got;
+    ``complete`` bool[C] where that is the whole path; ``packets`` what they cost."""
+
+    flow: npt.NDArray[np.int64]
+    paths: Paths
+    complete: npt.NDArray[np.bool_]
+    packets: int
+
+
+def trace(
+    ecmp: Ecmp,
+    loss: FloatArray,
+    host: IntArray,
+    time_s: FloatArray,
+    paths: Paths,
+    lost: npt.NDArray[np.int64],
+    epoch_s: float,
+    rng: np.random.Generator,
+) -> Traces:
+    """Trace the flows that lost packets, within the hosts' and the switches' limits.
+
+    A switch that did not answer is filled in where the fabric leaves one possibility: between a
+    ToR and the switch where the path turns, or with the aggregation switch of the path's other end.
+
+    Args:
+        loss: The loss rates in each epoch, float64[1 or E, n_links].
+        host, time_s, paths, lost: Of each flow, [F]: the sender, when it sends, its path and loss.
+        epoch_s: Length of an epoch: what a host may trace in advance.
+    """
+    candidates = np.flatnonzero((lost > 0) & (paths.length > 0))
+    candidates = candidates[np.argsort(time_s[candidates], kind="stable")]
+    allowed = np.zeros(len(candidates), np.bool_)
+    limit = host_rate_limit(ecmp.fabric)
+    spent = np.zeros(ecmp.fabric.n_hosts, np.int64)
+    _within_budget(host[candidates], time_s[candidates], limit, epoch_s, spent, allowed)
+    flow = candidates[allowed]
+    links = paths.take(flow).padded()
+    answered = _answers(ecmp, loss, links, time_s[flow], epoch_s, rng)
+    found = _found(ecmp, links, answered)
+    order = np.argsort(flow)
+    kept = np.where(np.arange(links.shape[1]) < found[:, None], links, -1)[order]
+    return Traces(
+        flow[order],
+        Paths.from_padded(kept),
+        (found == (links >= 0).sum(axis=1))[order],
+        packets=len(flow) * MAX_HOPS,
+    )
+
+
+def _answers(
+    ecmp: Ecmp,
+    loss: FloatArray,
+    links: IntArray,
+    time_s: FloatArray,
+    epoch_s: float,
+    rng: np.random.Generator,
+) -> npt.NDArray[np.bool_]:
+    """Whether each switch after the first on each path answered: bool[C, H]."""
+    n, hops = links.shape
+    there = links >= 0
+    epoch = np.minimum((time_s / epoch_s).astype(np.int64), len(loss) - 1)[:, None]
+    onward = np.where(there, 1 - loss[epoch, links], 0.0)
+    back = np.where(there, 1 - loss[epoch, links ^ 1], 0.0)
+    reached = rng.random((n, hops)) < np.cumprod(onward, axis=1)
+    returned = rng.random((n, hops)) < np.cumprod(back, axis=1)
+    # the first of each switch and window answer, by the time they were asked
+    row, hop = np.nonzero(reached)
+    switch = ecmp.fabric.link_dst[links[row, hop]]
+    window = (time_s[row] / _WINDOW_S).astype(np.int64)
+    order = np.lexsort((time_s[row], window, switch))
+    key = switch[order].astype(np.int64) * (int(window.max(initial=0)) + 1) + window[order]
+    place = np.arange(len(key)) - np.searchsorted(key, key)
+    late = order[place >= _PER_WINDOW]
+    reached[row[late], hop[late]] = False
+    return reached & returned
+
+
+def _found(ecmp: Ecmp, links: IntArray, answered: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """How many links from the first on each trace makes known: int64[C].
+
+    The link behind the last switch that answered is known too if it is the only one.
+    """
+    n, hops = links.shape
+    if not n:
+        return np.zeros(0, np.int64)
+    length = (links >= 0).sum(axis=1)
+    at = np.arange(hops)
+    known = answered & (links >= 0)
+    last = np.where(known, at, -1).max(axis=1, initial=-1)
+    turn = length // 2 - 1
+    rows = np.arange(n)
+    fabric = ecmp.fabric
+    src, dst = fabric.link_src[links[:, 0]], fabric.link_dst[links[rows, length - 1]]
+    top = fabric.link_dst[links[rows, turn]]
+    turned = known[rows, turn]
+    for tor, side in ((src, at < turn[:, None]), (dst, at > turn[:, None])):
+        only = turned & (ecmp.count[tor, top] == 1)
+        known |= only[:, None] & side
+    if hops == 4:  # through a highest tier: the aggregation switches follow from each other
+        across = length == 4
+        partners = _partners(ecmp)
+        for here, tor, there in ((0, src, 2), (2, dst, 0)):
+            switch = fabric.link_dst[links[:, there]]
+            known[:, here] |= across & answered[:, there] & (partners[tor, switch] == 1)
+    known[rows, length - 1] |= known[rows, np.maximum(length - 2, 0)]
+    known &= at <= np.minimum(last + 1, length - 1)[:, None]
+    return np.cumprod(known, axis=1).sum(axis=1)
+
+
+def _partners(ecmp: Ecmp) -> npt.NDArray[np.float32]:
+    """Aggregation switches above each ToR that share a core switch with each switch:
+    float32[n_tors, n_switches], 0 for what is no aggregation switch."""
+    fabric = ecmp.fabric
+    middle, top = (np.flatnonzero(fabric.tier == tier) for tier in (1, 2))
+    linked = np.zeros((fabric.n_switches, fabric.n_switches), np.bool_)
+    linked[fabric.link_src[::2], fabric.link_dst[::2]] = True
+    uplinks = linked[np.ix_(middle, top)].astype(np.float32)
+    together = (uplinks @ uplinks.T > 0).astype(np.float32)
+    partners = np.zeros((fabric.n_tors, fabric.n_switches), np.float32)
+    partners[:, middle] = linked[np.ix_(np.arange(fabric.n_tors), middle)] @ together
+    return partners
+
+
+@nb.njit(cache=True, nogil=True)
+def _within_budget(host, time_s, limit, epoch_s, spent, allowed):  # pragma: no cover - compiled
+    """In the order of time: a host has traced no more than C_t times (time + epoch)."""
+    for i in range(len(host)):
+        if spent[host[i]] < int(limit * (time_s[i] + epoch_s)):
+            spent[host[i]] += 1
+            allowed[i] = True

@@ -1,0 +1,112 @@
+"""007's agents: traceroutes for the connections that lose packets (007, section 4).
+
+An agent notices a loss when the connection retransmits. Of real connections the hosts' kernels tell
+that (`testbed.traffic.retransmissions`); flows of given packets do not retransmit, so there it is
+when a packet has been under way for longer than any packet takes and has not arrived. The agent
+then sends one traceroute with the connection's own 5-tuple, at most once an epoch and connection
+and C_t times a second and host. The switches' data plane answers, at no more than T_max messages a
+second (section 4.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.network.network import Network
+from testbed.network.virtual import Source
+from testbed.probes.traceroute import MAX_HOPS, host_rate_limit, traceroute_frames
+from testbed.traffic.flows import TCP, Traffic
+
+__all__ = ["PathDiscovery"]
+
+
+@dataclass
+class PathDiscovery:
+    """All hosts' agents, as arrays over the flows of a run.
+
+    ``traffic_source`` is the network's number of the data traffic and ``source`` the traceroutes';
+    the network sets TTL and IP ID of each frame.
+    """
+
+    network: Network
+    traffic: Traffic
+    traffic_source: int
+    epoch_ns: int
+    source: int = -1
+    packets: int = 0
+    _templates: npt.NDArray[np.uint8] = field(init=False)
+    _template_length: npt.NDArray[np.uint16] = field(init=False)
+    _known: npt.NDArray[np.int64] = field(init=False)
+    _sent_before: npt.NDArray[np.int64] = field(init=False)
+    _traced_epoch: npt.NDArray[np.int64] = field(init=False)
+    _spent: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        flows = self.traffic.n_flows
+        every = np.arange(flows)
+        frames = traceroute_frames(self.traffic, every, self.network.topology, max_hops=1)
+        self._templates = frames[:, 0, :]
+        self._template_length = np.full(flows, frames.shape[2], np.uint16)
+        self._known = np.zeros(flows, np.int64)
+        self._sent_before = np.zeros(flows, np.int64)
+        self._traced_epoch = np.full(flows, -1, np.int64)
+        self._spent = np.zeros(self.network.topology.n_hosts, np.int64)
+        self.source = self.network.add_source(self._frames(np.empty(0, np.int64), 0))
+
+    def poll(self, now_ns: int, retransmitted: npt.NDArray[np.int64] | None = None) -> None:
+        """Trace the connections whose packets of before the last poll have not all arrived.
+
+        To be called at intervals longer than a packet's life in the network.
+
+        Args:
+            now_ns: The time.
+            retransmitted: Flows whose hosts' kernels have retransmitted since the last poll.
+        """
+        sent = self._sent_before
+        lost = sent - np.minimum(self.network.delivered(self.traffic_source), sent)
+        self._sent_before = self.network.sent(self.traffic_source).astype(np.int64)
+        fresh = (lost > self._known) & (self.traffic.protocol == TCP)
+        self._known = np.maximum(self._known, lost)
+        if retransmitted is not None:
+            fresh[retransmitted] = True
+        fresh &= self._traced_epoch < now_ns // self.epoch_ns
+        chosen = self._within_budget(np.flatnonzero(fresh), now_ns)
+        if len(chosen):
+            self._traced_epoch[chosen] = now_ns // self.epoch_ns
+            self.packets += len(chosen) * MAX_HOPS
+            self.network.feed(self.source, self._frames(chosen, now_ns))
+
+    @property
+    def traced(self) -> npt.NDArray[np.bool_]:
+        """The flows that were traced at least once, bool[F]."""
+        return self._traced_epoch >= 0
+
+    def _within_budget(self, flows: npt.NDArray[np.int64], now_ns: int) -> npt.NDArray[np.int64]:
+        """The first flows of each host that its C_t allows by now."""
+        limit = host_rate_limit(self.network.topology)
+        budget = np.int64(limit * (now_ns + self.epoch_ns) / 1e9) - self._spent
+        host = self.traffic.src_host[flows]
+        order = np.argsort(host, kind="stable")
+        flows, host = flows[order], host[order]
+        first = np.searchsorted(host, host, side="left")
+        chosen = np.arange(len(host)) - first < budget[host]
+        np.add.at(self._spent, host[chosen], 1)
+        return np.sort(flows[chosen])
+
+    def _frames(self, flows: npt.NDArray[np.int64], now_ns: int) -> Source:
+        ttl = np.tile(np.arange(1, MAX_HOPS + 1, dtype=np.uint8), len(flows))
+        # A host sends its traceroute packets back to back; 10 us apart keeps their order.
+        time = now_ns + np.arange(len(ttl), dtype=np.uint64) % MAX_HOPS * 10_000
+        order = np.argsort(time, kind="stable")
+        return Source(
+            time_ns=time[order].astype(np.uint64),
+            flow=np.repeat(flows, MAX_HOPS).astype(np.uint32)[order],
+            templates=self._templates,
+            template_length=self._template_length,
+            src_host=self.traffic.src_host,
+            dst_host=self.traffic.dst_host,
+            ttl=ttl[order],
+        )

@@ -1,0 +1,162 @@
+"""Fabric files: the directed links of a Clos, and the tiers of its switches."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, dijkstra
+
+from testbed.fabric.clos import Fabric
+from testbed.fabric.fat_tree import FatTree
+from testbed.record.schemas import FABRIC
+from testbed.record.tables import Table, TableError, read_table, write_table
+
+__all__ = ["NumberedFabric", "read_fabric", "write_fabric"]
+
+LongArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NumberedFabric:
+    """A fabric and the number that its file gives each directed link: int64[n_links]."""
+
+    fabric: Fabric
+    link_ids: LongArray
+
+
+def write_fabric(path: Path, fabric: Fabric) -> None:
+    """Write a fabric; link ids are those of ``fabric``.
+
+    Raises:
+        TableError: The file cannot be written, or a switch has no link, which a list of links
+            cannot say.
+    """
+    alone = np.ones(fabric.n_switches, np.bool_)
+    alone[fabric.link_src] = False
+    if alone.any():
+        name = fabric.switch_names[int(np.argmax(alone))]
+        raise TableError(f"cannot write {path}: switch {name} has no link")
+    columns: dict[str, Any] = {"link": pa.array(np.arange(fabric.n_links))}
+    for end, switch in (("src", fabric.link_src), ("dst", fabric.link_dst)):
+        columns[end] = pa.DictionaryArray.from_arrays(switch, fabric.switch_names)
+    for end, switch in (("src", fabric.link_src), ("dst", fabric.link_dst)):
+        columns[f"{end}_tier"] = pa.array(fabric.tier[switch])
+    write_table(path, FABRIC, columns)
+
+
+def read_fabric(path: Path) -> NumberedFabric:
+    """Read a fabric file; one that is a fat-tree by its names becomes a `FatTree`.
+
+    Raises:
+        TableError: The file is unreadable or no Clos fabric; one line.
+    """
+    table = read_table(path, FABRIC)
+    link = table.integers("link")
+    table.refuse(~table.given("link"), "link is missing")
+    table.name_rows_by("link", link)
+    table.refuse_twice("link", link)
+    (src, dst), names = _ends(table)
+    table.refuse((src < 0) | (dst < 0), "src or dst is missing")
+    table.refuse(src == dst, "the link leads back to its own switch")
+    tier = _tiers(table, src, dst, names)
+
+    # Switches by tier, then by name, numbers in names by their value.
+    order = np.array(sorted(range(len(names)), key=lambda i: (tier[i], _natural(names[i]))))
+    index = np.empty(len(order), np.int64)
+    index[order] = np.arange(len(order))
+    src, dst = index[src], index[dst]
+    up, down = _pair(table, src, dst, tier[order])
+    fabric = Fabric([names[i] for i in order], tier[order], src[up], dst[up])
+    return NumberedFabric(_as_fat_tree(fabric), np.stack((link[up], link[down]), 1).reshape(-1))
+
+
+def _ends(table: Table) -> tuple[tuple[LongArray, LongArray], list[str]]:
+    """Both columns as indices of one list of names."""
+    (src, src_names), (dst, dst_names) = table.texts("src"), table.texts("dst")
+    known: dict[str, int] = {}
+    for name in (*src_names, *dst_names):
+        known.setdefault(name, len(known))
+    to_common = [np.array([known[n] for n in names] + [-1]) for names in (src_names, dst_names)]
+    return (to_common[0][src], to_common[1][dst]), list(known)
+
+
+def _natural(name: str) -> list[object]:
+    """``tor2`` before ``tor10``: texts and numbers in turn, a number by its digits and length."""
+    parts = re.split("0*([0-9]+)", name)
+    return [(len(part), part) if i % 2 else part for i, part in enumerate(parts)]
+
+
+def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> LongArray:
+    """The tier of each switch: as given, else its distance from the nearest of tier 0."""
+    n = len(names)
+    tier = np.full(n, -1, np.int64)
+    for end, switch in (("src", src), ("dst", dst)):
+        name = f"{end}_tier"
+        given, value = table.given(name), table.integers(name)
+        table.refuse(given & ((value < 0) | (value > 100)), f"{name} is none of 0 to 100")
+        tier[switch[given]] = value[given]
+    for end, switch in (("src", src), ("dst", dst)):
+        given, value = table.given(f"{end}_tier"), table.integers(f"{end}_tier")
+        other = given & (value != tier[switch])
+        table.refuse(other, f"{end} has another tier here than in other rows")
+    graph = coo_array((np.ones(len(src)), (src, dst)), shape=(n, n)).tocsr()
+    parts, part = connected_components(graph, directed=False)
+    if parts > 1:
+        apart = part[src] != part[src[0]]
+        row = int(np.argmax(apart))
+        raise table.fail(
+            row, f"no way leads from {names[src[row]]} to {names[src[0]]}: the fabric falls apart"
+        )
+    if not (tier == 0).any():
+        raise TableError(
+            f"{table.path}: no switch has tier 0: give the ToRs, where paths begin and end, "
+            "the tier 0 in src_tier and dst_tier (the other tiers may be left out)"
+        )
+    if (tier < 0).any():
+        distance = dijkstra(
+            graph, directed=False, indices=np.flatnonzero(tier == 0), unweighted=True, min_only=True
+        )
+        tier = np.where(tier < 0, distance, tier).astype(np.int64)
+    flat = tier[src] == tier[dst]
+    table.refuse(flat, "both ends are of the same tier: the fabric is no Clos")
+    return tier
+
+
+def _pair(
+    table: Table, src: LongArray, dst: LongArray, tier: LongArray
+) -> tuple[LongArray, LongArray]:
+    """The row of the upward and of the downward link of each cable, in order of the upward ones."""
+    upward = tier[src] < tier[dst]
+    low, high = np.where(upward, src, dst), np.where(upward, dst, src)
+    key = low * (len(tier) + 1) + high
+    order = np.lexsort((np.arange(len(key)), ~upward, key))
+    # Of each key, as many rows must lead up as down; the n-th up and the n-th down are a cable.
+    _, group, size = np.unique(key, return_inverse=True, return_counts=True)
+    ups = np.bincount(group, upward)
+    odd = (2 * ups != size)[group]
+    table.refuse(odd, "a link in the opposite direction is missing: list both directions")
+    up, down = order[upward[order]], order[~upward[order]]
+    in_order = np.argsort(up)
+    return up[in_order], down[in_order]
+
+
+def _as_fat_tree(fabric: Fabric) -> Fabric:
+    """The same fabric with closed forms, if it is a fat-tree in names and numbers."""
+    k = round((4 * fabric.n_links / 4) ** (1 / 3))
+    if k < 4 or k % 2 or k > 128 or k**3 != fabric.n_links:
+        return fabric
+    tree = FatTree(k)
+    same = (
+        tree.switch_names == fabric.switch_names
+        and np.array_equal(tree.link_src, fabric.link_src)
+        and np.array_equal(tree.link_dst, fabric.link_dst)
+        and np.array_equal(tree.tier, fabric.tier)
+    )
+    return tree if same else fabric

@@ -1,0 +1,1 @@
+"""BMv2 JSON to C, and C to a cached shared library."""

@@ -1,0 +1,98 @@
+"""Compiling generated C into a cached shared library."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+
+from testbed.softswitch.errors import CompileError, NoCompiler, SoftSwitchError
+
+GENERATOR_VERSION = "1"
+FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-strict-aliasing")
+CANDIDATES = ("cc", "gcc", "clang")
+
+
+def compiler() -> list[str]:
+    """The C compiler command: $CC, else the first of cc, gcc, clang on PATH."""
+    chosen = shlex.split(os.environ.get("CC", ""))
+    wanted = [chosen[0]] if chosen else list(CANDIDATES)
+    for name in wanted:
+        found = shutil.which(name)
+        if found:
+            return [found, *chosen[1:]]
+    raise NoCompiler(
+        f"no C compiler: looked for {', '.join(wanted)} on PATH; install gcc "
+        "(Debian: apt install gcc libc6-dev) or set CC"
+    )
+
+
+@lru_cache(maxsize=8)
+def identity(command: tuple[str, ...]) -> str:
+    """Version line and target CPU of a compiler: what a cached library depends on."""
+    try:
+        run = subprocess.run(
+            [*command, "-march=native", "-E", "-dM", "-x", "c", os.devnull],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as e:
+        raise NoCompiler(f"the C compiler {command[0]} does not run: {e}") from None
+    return run.stdout if run.returncode == 0 else ""
+
+
+def cache_dir() -> Path:
+    """Directory of compiled programs."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "canary-softswitch"
+
+
+@contextmanager
+def _only_one(path: Path) -> Iterator[None]:
+    """Lets one process at a time compile a program: many switches start together."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build(code: str, json_text: str, extra_flags: tuple[str, ...] = ()) -> Path:
+    """Path of the shared library of ``code``; compiles unless the same was compiled before."""
+    command = compiler()
+    target = identity(tuple(command))
+    flags = (*FLAGS, *(("-march=native",) if target else ()), *extra_flags)
+    digest = hashlib.sha256()
+    for part in (GENERATOR_VERSION, json_text, code, *command, target, *flags):
+        digest.update(part.encode() + b"\0")
+    path = cache_dir() / f"{digest.hexdigest()[:40]}.so"
+    if path.exists():
+        return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work:
+            if path.exists():  # another process was faster
+                return path
+            source, library = Path(work) / "program.c", Path(work) / "program.so"
+            source.write_text(code, encoding="utf-8")
+            run = subprocess.run(
+                [*command, *flags, "-o", str(library), str(source)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if run.returncode:
+                errors = [x for x in run.stderr.splitlines() if "error" in x] or [run.stderr]
+                raise CompileError(f"{command[0]} refused the generated C: {errors[0].strip()}")
+            os.replace(library, path)
+    except OSError as e:
+        raise SoftSwitchError(f"cannot compile into {path.parent}: {e}") from None
+    return path

@@ -1,0 +1,291 @@
+"""C of actions: one function each, made of BMv2 primitives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from testbed.softswitch.compiler.bmv2_json import Action, Json, hexint, source_of
+from testbed.softswitch.compiler.codegen_calculation import field_words
+from testbed.softswitch.compiler.expressions import Expressions, Node
+from testbed.softswitch.compiler.layout import FieldRef, Layout, comment, storage
+from testbed.softswitch.errors import UnsupportedProgram
+
+
+class ActionWriter:
+    """Writes actions and single primitives; ``calculations`` are the C names of hashes."""
+
+    def __init__(self, layout: Layout, calculations: dict[str, str]) -> None:
+        self.layout = layout
+        self.program = layout.program
+        self.calculations = calculations
+        self.asserts: list[str] = []  # source line of each assert, by number
+
+    def can_exit(self, action: Action) -> bool:
+        """Whether the action may end the control block."""
+        return any(p["op"] == "exit" for p in action.primitives)
+
+    def action(self, action: Action) -> str:
+        """C function ``action_<id>`` with its parameters as 64-bit words in ``a``."""
+        params, word = [], 0
+        for name, width in action.params:
+            if width > 128:
+                raise UnsupportedProgram(
+                    f"parameter {name!r} of {width} bits of action {action.name!r}", action.source
+                )
+            code = f"a[{word}]"
+            if width > 64:
+                code = f"((u128)a[{word + 1}] << 64 | a[{word}])"
+            params.append((code, width))
+            word += field_words(width)
+        targets = self._jump_targets(action)
+        out = [
+            f"static SS_UNUSED void action_{action.id}(ss_switch *sw, ss_item *it, "
+            f"const uint64_t *a) {{ /* {comment(action.name)} */",
+            "    struct phv *p = &it->p;",
+            "    (void)sw; (void)p; (void)a;",
+        ]
+        if targets:
+            out.append("    unsigned jumps = 0; (void)jumps;")
+        for i, prim in enumerate(action.primitives):
+            e = Expressions(self.layout, params, source_of(prim) or action.source)
+            if i in targets:
+                out.append(f"jump_{i}: SS_UNUSED;")
+            out += [f"    {line}" for line in self.primitive(prim, e)]
+        if len(action.primitives) in targets:
+            out.append(f"jump_{len(action.primitives)}: SS_UNUSED;")
+        out.append("    return;\n}")
+        return "\n".join(out) + "\n"
+
+    @staticmethod
+    def _jump_targets(action: Action) -> set[int]:
+        return {
+            hexint(p["parameters"][-1]["value"])
+            for p in action.primitives
+            if p["op"] in ("_jump", "_jump_if_zero")
+        }
+
+    def primitive(self, prim: Json, e: Expressions) -> list[str]:
+        """C statements of one primitive."""
+        op, args = prim["op"], prim["parameters"]
+        method = getattr(self, f"_op_{op.lstrip('_')}", None)
+        if method is None:
+            raise e.refuse(f"primitive {op!r}")
+        return method(e, *args)
+
+    # ---- values ----
+
+    def target(self, e: Expressions, arg: Json) -> FieldRef:
+        """The field an argument that is written to denotes."""
+        value: Any = arg["value"]
+        if arg["type"] == "field":
+            ref = self.layout.field(*value)
+            if ref.code == "1" or value[1] == "$valid$":
+                raise e.refuse(f"assignment to the validity of {value[0]!r}")
+            return ref
+        if arg["type"] == "stack_field":
+            return e.stack_field(value)
+        if arg["type"] == "expression":
+            node = e.read(arg)
+            if node.field is not None:
+                return node.field
+        raise e.refuse(f"assignment to a {arg['type']}")
+
+    def header(self, e: Expressions, arg: Json) -> Node:
+        """The header an argument denotes."""
+        node = e.read(arg)
+        if node.sort != "header":
+            raise e.refuse(f"{node.sort} used as a header")
+        return node
+
+    def _type(self, node: Node) -> tuple[str, int]:
+        for h in self.program.headers.values():
+            if h.type.name == node.type_name:
+                return self.layout.type_name(h.type), h.type.width // 8
+        raise UnsupportedProgram(f"header type {node.type_name!r}")
+
+    # ---- primitives ----
+
+    def _op_assign(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+        return [e.store(self.target(e, dst), e.read(src))]
+
+    _op_modify_field = _op_assign
+
+    def _op_no_op(self, e: Expressions) -> list[str]:
+        return []
+
+    def _op_log_msg(self, e: Expressions, *args: Json) -> list[str]:
+        return []  # only writes a log in BMv2
+
+    def _op_exit(self, e: Expressions) -> list[str]:
+        return ["it->exit = 1;"]
+
+    def _op_jump(self, e: Expressions, to: Json) -> list[str]:
+        limit = "if (++jumps > 1000000) { sw->fault = SS_LOOP; return; }"
+        return [limit, f"goto jump_{hexint(to['value'])};"]
+
+    def _op_jump_if_zero(self, e: Expressions, cond: Json, to: Json) -> list[str]:
+        n = e.read(cond)
+        test = f"!{e.boolean(n)}" if n.sort == "bool" else f"{e.exact(n)} == 0"
+        return [f"if ({test}) goto jump_{hexint(to['value'])};"]
+
+    def _assertion(self, e: Expressions, cond: Json) -> list[str]:
+        n = e.read(cond)
+        test = f"!{e.boolean(n)}" if n.sort == "bool" else f"{e.exact(n)} == 0"
+        self.asserts.append(e.source)
+        return [
+            f"if ({test}) {{ sw->fault = SS_ASSERT; sw->fault_line = "
+            f"{len(self.asserts) - 1}; it->exit = 1; }}"
+        ]
+
+    _op_assert = _assertion
+    _op_assume = _assertion
+
+    def _op_mark_to_drop(self, e: Expressions, *args: Json) -> list[str]:
+        return ["SET_EGRESS_SPEC(p, SS_DROP_PORT);", "SET_MCAST_GRP(p, 0);"]
+
+    _op_drop = _op_mark_to_drop
+
+    def _op_add_header(self, e: Expressions, arg: Json) -> list[str]:
+        n = self.header(e, arg)
+        if n.op == "1":
+            return []
+        tag, size = self._type(n)
+        return [
+            f"{{ {tag} *h = &{n.code};",
+            f"  if (!h->valid) {{ memset(h, 0, sizeof *h); h->valid = 1; "
+            f"it->reg_length += {size}; }} }}",
+        ]
+
+    def _op_remove_header(self, e: Expressions, arg: Json) -> list[str]:
+        n = self.header(e, arg)
+        if n.op == "1":
+            return []
+        tag, size = self._type(n)
+        return [
+            f"{{ {tag} *h = &{n.code};",
+            f"  if (h->valid) {{ h->valid = 0; it->reg_length -= {size}; }} }}",
+        ]
+
+    def _op_assign_header(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+        a, b = self.header(e, dst), self.header(e, src)
+        if a.type_name != b.type_name:
+            raise e.refuse("assignment between headers of different types")
+        if b.op == "1":
+            return [f"{a.code} = {b.code};"] + ([] if a.op == "1" else [f"{a.code}.valid = 1;"])
+        tag = self._type(a)[0]
+        return [
+            f"{{ {tag} *to = &{a.code}; const {tag} *from = &{b.code};",
+            "  if (from->valid) *to = *from; else to->valid = 0; }",
+        ]
+
+    _op_copy_header = _op_assign_header
+
+    def _op_assign_header_stack(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+        a, b = (self.program.stacks[e.read(x).code] for x in (dst, src))
+        n = len(a.headers)
+        return [
+            f"{self.layout.stack_next(a.name)} = {self.layout.stack_next(b.name)};",
+            f"for (int i = 0; i < {n}; i++)",
+            f"    if (p->s{b.index}[i].valid) p->s{a.index}[i] = p->s{b.index}[i];",
+            f"    else p->s{a.index}[i].valid = 0;",
+        ]
+
+    def _shift(self, e: Expressions, stack: Json, count: Json) -> tuple[str, str, int, int]:
+        s = self.program.stacks[e.read(stack).code]
+        n = e.read(count).const
+        if n is None or n < 0:
+            raise e.refuse("push or pop of a number of headers not known at compile time")
+        return f"p->s{s.index}", self.layout.stack_next(s.name), len(s.headers), n
+
+    def _op_push(self, e: Expressions, stack: Json, count: Json) -> list[str]:
+        s, next_, size, n = self._shift(e, stack, count)
+        by = min(n, size)
+        out = [f"{next_} = {next_} + {n} < {size} ? {next_} + {n} : {size};"] if n else []
+        if size > by:
+            out.append(f"memmove({s} + {by}, {s}, sizeof *{s} * {size - by});")
+        return out + [f"{s}[{i}].valid = 0;" for i in range(by)]
+
+    def _op_pop(self, e: Expressions, stack: Json, count: Json) -> list[str]:
+        s, next_, size, n = self._shift(e, stack, count)
+        by = min(n, size)
+        out = [f"{next_} = {next_} > {n} ? {next_} - {n} : 0;"]
+        if size > by:
+            out.append(f"memmove({s}, {s} + {by}, sizeof *{s} * {size - by});")
+        return out + [f"{s}[{i}].valid = 0;" for i in range(size - by, size)]
+
+    def _register(self, e: Expressions, arg: Json, index: Json) -> tuple[list[str], str, int]:
+        if arg["value"] not in self.program.registers:
+            raise e.refuse(f"register {arg['value']!r}")
+        r = self.program.registers[arg["value"]]
+        code = f"(({storage(r.width)} *)sw->registers[{r.index}])[i]"
+        return (
+            [f"{{ uint64_t i = {e.index(e.read(index))};", f"  if (i < {r.size}) {{"],
+            code,
+            r.width,
+        )
+
+    def _op_register_read(self, e: Expressions, dst: Json, reg: Json, index: Json) -> list[str]:
+        out, code, width = self._register(e, reg, index)
+        value = Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
+        return [*out, f"    {e.store(self.target(e, dst), value)}", "} }"]
+
+    def _op_register_write(self, e: Expressions, reg: Json, index: Json, src: Json) -> list[str]:
+        out, code, width = self._register(e, reg, index)
+        element = FieldRef(code, width, False, "1", reg["value"])
+        return [*out, f"    {e.store(element, e.read(src))}", "} }"]
+
+    def _op_count(self, e: Expressions, counter: Json, index: Json) -> list[str]:
+        if counter["value"] not in self.program.counters:
+            raise e.refuse(f"count() of {counter['value']!r}")
+        c = self.program.counters[counter["value"]]
+        return [
+            f"{{ uint64_t i = {e.index(e.read(index))};",
+            f"  if (i < {c.size}) {{ ss_count *c = sw->counters[{c.index}] + i; "
+            "c->packets++; c->bytes += it->counted_length; } }",
+        ]
+
+    def _op_modify_field_with_hash_based_offset(
+        self, e: Expressions, dst: Json, base: Json, calc: Json, size: Json
+    ) -> list[str]:
+        call = f"{self.calculations[calc['value']]}(sw, it)"
+        value = Node("data", "load", lo=0, hi=(1 << 64) - 1, code="v")
+        return [
+            f"{{ uint64_t base = {e.word(e.read(base))}, size = {e.word(e.read(size))};",
+            f"  uint64_t v = {call} % (size ? size : 1) + base;",
+            f"  {e.store(self.target(e, dst), value)} }}",
+        ]
+
+    def _op_modify_field_rng_uniform(
+        self, e: Expressions, dst: Json, lo: Json, hi: Json
+    ) -> list[str]:
+        value = Node("data", "load", lo=0, hi=(1 << 64) - 1, code="v")
+        return [
+            f"{{ uint64_t lo = {e.word(e.read(lo))}, hi = {e.word(e.read(hi))};",
+            "  if (lo <= hi) { uint64_t v = ss_uniform(sw->random, lo, hi);",
+            f"  {e.store(self.target(e, dst), value)} }} }}",
+        ]
+
+    def _op_generate_digest(self, e: Expressions, receiver: Json, learn: Json) -> list[str]:
+        return [f"it->learn = (uint16_t){e.word(e.read(learn))};"]
+
+    def _op_clone_ingress_pkt_to_egress(
+        self, e: Expressions, session: Json, fields: Json
+    ) -> list[str]:
+        return [
+            f"it->clone = (uint16_t){e.word(e.read(session))} | 0x8000;",
+            f"it->clone_list = (uint16_t){e.word(e.read(fields))};",
+        ]
+
+    _op_clone_egress_pkt_to_egress = _op_clone_ingress_pkt_to_egress
+
+    def _op_resubmit(self, e: Expressions, fields: Json) -> list[str]:
+        return [f"it->resubmit = (uint16_t){e.word(e.read(fields))};"]
+
+    def _op_recirculate(self, e: Expressions, fields: Json) -> list[str]:
+        return [f"it->recirculate = (uint16_t){e.word(e.read(fields))};"]
+
+    def _op_truncate(self, e: Expressions, length: Json) -> list[str]:
+        return [
+            f"{{ uint64_t n = {e.index(e.read(length))}; "
+            "if (n < it->truncate) it->truncate = (uint32_t)n; }"
+        ]

@@ -1,0 +1,166 @@
+"""C of the hash calculations, checksums and digests."""
+
+from __future__ import annotations
+
+from testbed.softswitch.compiler.bmv2_json import Json, hexint, source_of
+from testbed.softswitch.compiler.codegen_headers import write_values
+from testbed.softswitch.compiler.expressions import Expressions, literal
+from testbed.softswitch.compiler.layout import FieldRef, Layout
+from testbed.softswitch.errors import UnsupportedProgram
+
+ALGORITHMS = {
+    "crc32": "ss_crc32",
+    "crc32_custom": "ss_crc32",
+    "crc16": "ss_crc16",
+    "crc16_custom": "ss_crc16",
+    "crcCCITT": "ss_crcCCITT",
+    "csum16": "ss_csum16",
+    "cksum16": "ss_csum16",
+    "xor16": "ss_xor16",
+    "xor32": "ss_xor32",
+    "identity": "ss_identity",
+}
+Input = tuple[str, int, bool, str]  # C value, width, wide, validity
+
+
+def inputs_of(layout: Layout, elements: list[Json], source: str) -> tuple[list[Input], bool]:
+    """Values hashed, in order, and whether the payload follows them."""
+    out: list[Input] = []
+    payload = False
+    for e in elements:
+        if e["type"] == "field":
+            f = layout.field(*e["value"])
+            out.append((f.code, f.width, f.wide, f.valid))
+        elif e["type"] == "hexstr":
+            width = int(e["bitwidth"])
+            if width > 128:
+                raise UnsupportedProgram(f"hashed constant of {width} bits", source)
+            value = literal(hexint(e["value"]) & (1 << width) - 1, 64 if width <= 64 else 128)
+            out.append((value, width, False, "1"))
+        elif e["type"] == "header":
+            h = layout.program.headers[e["value"]]
+            lvalue = layout.header(h.name)
+            for i in range(len(h.type.fields)):
+                f = layout.member(lvalue, h.type, i, h.metadata, h.name)
+                out.append((f.code, f.width, f.wide, f.valid))
+        elif e["type"] == "payload":
+            payload = True
+        else:
+            raise UnsupportedProgram(f"{e['type']} as input of a hash", source)
+    return out, payload
+
+
+def function(layout: Layout, name: str, algo: str, elements: list[Json], source: str) -> str:
+    """C function that computes one hash. Like BMv2 it skips fields of invalid headers."""
+    if algo not in ALGORITHMS:
+        raise UnsupportedProgram(f"hash algorithm {algo!r}", source)
+    inputs, payload = inputs_of(layout, elements, source)
+    bits = sum(w for _, w, _, _ in inputs)
+    size = (bits + 7) // 8
+    extra = " + (it->length < it->truncate ? it->length : it->truncate)" if payload else ""
+    out = [
+        f"static SS_UNUSED uint64_t {name}(ss_switch *sw, ss_item *it) {{",
+        "    struct phv *p = &it->p;",
+        f"    uint32_t n = {size};",
+    ]
+    if payload:
+        out += [
+            f"    uint8_t *b = ss_alloc(sw, (size_t)n{extra});",
+            "    if (!b) return 0;",
+            f"    memset(b, 0, {size});",
+        ]
+    else:
+        lines = write_values([(v, w, wide) for v, w, wide, _ in inputs], "b")
+        zero = " = {0}" if any("ss_put" in x for x in lines) else ""
+        out.append(f"    uint8_t b[{max(size, 1)}]{zero};")
+    conditions = sorted({v for _, _, _, v in inputs if v != "1"})
+    if conditions:
+        out.append(f"    if ({' && '.join(conditions)}) {{")
+    out += [f"    {x}" for x in write_values([(v, w, wide) for v, w, wide, _ in inputs], "b")]
+    if conditions:
+        out += ["    } else {", "    uint32_t bit = 0;", f"    memset(b, 0, {max(size, 1)});"]
+        for value, width, wide, valid in inputs:
+            put = (
+                f"ss_put_wide(b, bit, {value}, {width})"
+                if wide
+                else f"ss_put_bits(b, bit, {width}, {value})"
+            )
+            out.append(f"    if ({valid}) {{ {put}; bit += {width}; }}")
+        out += ["    n = (bit + 7) / 8;", "    }"]
+    if payload:
+        out += [
+            f"    uint32_t more = 0{extra};",
+            "    if (more) memcpy(b + n, it->data, more);",
+            "    n += more;",
+        ]
+    out += ["    (void)sw; (void)p;", f"    return {ALGORITHMS[algo]}(b, n);\n}}"]
+    return "\n".join(out) + "\n"
+
+
+def calculations(layout: Layout) -> tuple[str, dict[str, str]]:
+    """C of all named calculations, and the C function of each by name."""
+    out, names = [], {}
+    for i, c in enumerate(layout.program.calculations.values()):
+        names[c["name"]] = f"calculation_{i}"
+        out.append(function(layout, f"calculation_{i}", c["algo"], c["input"], source_of(c)))
+    return "".join(out), names
+
+
+def checksums(layout: Layout, names: dict[str, str]) -> str:
+    """C functions ``ss_verify_checksums`` and ``ss_update_checksums``."""
+    verify, update = [], []
+    for c in layout.program.checksums:
+        source = source_of(c)
+        if c["type"] != "generic":
+            raise UnsupportedProgram(f"checksum type {c['type']!r}", source)
+        e = Expressions(layout, source=source)
+        f: FieldRef = layout.field(*c["target"])
+        call = f"{names[c['calculation']]}(sw, it)"
+        cond = e.boolean(e.read(c["if_cond"])) if c.get("if_cond") else "1"
+        value = e.load(f)
+        if c.get("verify", True):
+            verify.append(
+                f"    if ({f.valid} && {cond} && {call} != {e.word(value)}) it->checksum_error = 1;"
+            )
+        if c.get("update", True):
+            mask = literal((1 << min(f.width, 64)) - 1, 64)
+            update.append(f"    if ({cond}) {f.code} = {call} & {mask};")
+    text = ""
+    for name, lines in (("verify", verify), ("update", update)):
+        text += (
+            f"static void ss_{name}_checksums(ss_switch *sw, ss_item *it) {{\n"
+            "    struct phv *p = &it->p;\n    (void)sw; (void)p;\n"
+            + "".join(line + "\n" for line in lines)
+            + "}\n"
+        )
+    return text
+
+
+def field_words(width: int) -> int:
+    """64-bit words a digest field or action parameter takes."""
+    return (width + 63) // 64
+
+
+def learning(layout: Layout) -> str:
+    """C function ``ss_learn_fields``: takes the sample of the digest a packet asked for."""
+    out = [
+        "static void ss_learn_fields(ss_switch *sw, ss_item *it) {",
+        "    struct phv *p = &it->p;",
+        "    (void)sw; (void)p;",
+        "    switch (it->learn) {",
+    ]
+    for i, fl in enumerate(layout.program.learn_lists.values()):
+        words: list[str] = []
+        for header, name in fl.elements:
+            f = layout.field(header, name)
+            if f.width > 128:
+                raise UnsupportedProgram(f"digest {fl.name!r} with {f.width}-bit {f.name}")
+            words.append(f"(uint64_t){f.code}")
+            if f.width > 64:
+                words.append(f"(uint64_t)((u128){f.code} >> 64)")
+        out.append(
+            f"    case {fl.id}: {{ const uint64_t s[] = {{{', '.join(words) or '0'}}}; "
+            f"ss_learn(sw, sw->learn + {i}, s); break; }}"
+        )
+    out.append("    default: break;\n    }\n}")
+    return "\n".join(out) + "\n"

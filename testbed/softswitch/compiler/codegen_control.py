@@ -1,0 +1,312 @@
+"""C of the ingress and egress controls: nodes are labels, tables look up and dispatch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed.softswitch.compiler.bmv2_json import Bmv2Program, Pipeline, TableDef
+from testbed.softswitch.compiler.codegen_action import ActionWriter
+from testbed.softswitch.compiler.codegen_calculation import field_words, function
+from testbed.softswitch.compiler.expressions import Expressions, literal
+from testbed.softswitch.compiler.layout import Layout, comment
+from testbed.softswitch.errors import UnsupportedProgram
+
+KINDS = {"keyless": 0, "exact": 1, "lpm": 2, "ternary": 3}
+
+
+@dataclass(frozen=True)
+class KeyPlace:
+    """Where a key field sits in the key words of its table: first word and bit in it."""
+
+    word: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Sizes of a table's rows, shared with the run-time side."""
+
+    kind: str
+    words: int
+    param_words: int
+    places: tuple[KeyPlace, ...]
+
+    @property
+    def row_words(self) -> int:
+        """64-bit words of one row."""
+        return 4 + 2 * self.words + self.param_words
+
+
+def action_words(program: Bmv2Program, ids: tuple[int, ...]) -> int:
+    """Most parameter words any of these actions takes."""
+    return max((sum(field_words(w) for _, w in program.actions[i].params) for i in ids), default=0)
+
+
+def table_layout(program: Bmv2Program, t: TableDef) -> TableLayout:
+    """Chooses key places: fields share a word while they fit, wide and range ones do not."""
+    places, word, used = [], 0, 64
+    for k in t.key:
+        alone = k.width > 64 or k.match == "range"
+        if alone or used + k.width > 64:
+            word += bool(places)
+            places.append(KeyPlace(word, 0))
+            word += field_words(k.width) - 1 if k.width > 64 else 0
+            used = 64 if alone else k.width
+        else:
+            places.append(KeyPlace(word, used))
+            used += k.width
+    kinds = {k.match for k in t.key}
+    if not t.key:
+        kind = "keyless"
+    elif kinds & {"ternary", "range", "optional"}:
+        kind = "ternary"
+    else:
+        kind = "lpm" if "lpm" in kinds else "exact"
+    if sum(k.match == "lpm" for k in t.key) > 1:
+        raise UnsupportedProgram(f"two lpm keys in table {t.name!r}", t.source)
+    words = word + 1 if places else 0
+    if words > 64:
+        raise UnsupportedProgram(f"key of {64 * words} bits of table {t.name!r}", t.source)
+    if t.kind != "simple" and t.default and program.actions[t.default.action_id].primitives:
+        raise UnsupportedProgram(
+            f"default action of table {t.name!r} that has an action profile", t.source
+        )
+    params = 0 if t.kind != "simple" else action_words(program, _action_ids(t))
+    return TableLayout(kind, words, params, tuple(places))
+
+
+def _action_ids(t: TableDef) -> tuple[int, ...]:
+    return t.action_ids + ((t.default.action_id,) if t.default else ())
+
+
+def profile_words(program: Bmv2Program) -> list[int]:
+    """Parameter words of the members of each action profile."""
+    out = [0] * len(program.profiles)
+    for t in program.tables:
+        if t.profile:
+            i = program.profiles[t.profile].index
+            out[i] = max(out[i], action_words(program, t.action_ids))
+    return out
+
+
+class ControlWriter:
+    """Writes ``ss_pipeline_ingress`` and ``ss_pipeline_egress``."""
+
+    def __init__(self, layout: Layout, actions: ActionWriter) -> None:
+        self.layout = layout
+        self.program = layout.program
+        self.actions = actions
+        self.tables = {t.name: table_layout(self.program, t) for t in self.program.tables}
+
+    def infos(self) -> str:
+        """C arrays that describe tables, profiles, registers, counters and digests."""
+        p, out = self.program, []
+        rows = []
+        for t in p.tables:
+            lay = self.tables[t.name]
+            meta, params = "0", "NULL"
+            if t.default and t.kind == "simple":
+                meta = f"SS_USED | {t.default.action_id}"
+                words = pack_params(p, t.default.action_id, t.default.data)
+                if words:
+                    values = ", ".join(
+                        literal(w, 64) for w in words + [0] * (lay.param_words - len(words))
+                    )
+                    out.append(f"static const uint64_t default_{t.index}[] = {{{values}}};")
+                    params = f"default_{t.index}"
+            rows.append(
+                f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.param_words}, {t.max_size}, "
+                f"{meta}, {params}}}, /* {comment(t.name)} */"
+            )
+        for name, n in (
+            ("TABLES", len(rows)),
+            ("PROFILES", len(p.profiles)),
+            ("REGISTERS", len(p.registers)),
+            ("COUNTERS", len(p.counters)),
+            ("LEARN_LISTS", len(p.learn_lists)),
+        ):
+            out.append(f"#define SS_{name} {n}")
+        out += [
+            "static const ss_table_info ss_table_infos[] = {",
+            *rows,
+            "    {0, 0, 0, 0, 0, NULL}\n};",
+        ]
+        widths = [
+            1
+            if r.width <= 8
+            else 2
+            if r.width <= 16
+            else 4
+            if r.width <= 32
+            else 8
+            if r.width <= 64
+            else 16
+            for r in p.registers.values()
+        ]
+        learn = [
+            max(sum(field_words(p.field_type(*f).width) for f in fl.elements), 1)
+            for fl in p.learn_lists.values()
+        ]
+        sizes = [f"{{{r.size}, {w}}}" for r, w in zip(p.registers.values(), widths, strict=True)]
+        text = ", ".join([*sizes, "{0, 0}"])
+        out.append(f"static const size_t ss_register_sizes[][2] = {{{text}}};")
+        for name, values in (
+            ("profile_words", profile_words(p)),
+            ("learn_words", learn),
+            ("counter_sizes", [c.size for c in p.counters.values()]),
+        ):
+            text = ", ".join(str(v) for v in [*values, 0])
+            out.append(f"static const uint32_t ss_{name}[] = {{{text}}};")
+        return "\n".join(out) + "\n"
+
+    def selectors(self) -> str:
+        """C functions of the selector hashes of action profiles."""
+        out = []
+        for ap in self.program.profiles.values():
+            if ap.selector:
+                out.append(
+                    function(
+                        self.layout,
+                        f"selector_{ap.index}",
+                        ap.selector["algo"],
+                        ap.selector["input"],
+                        f"action selector {ap.name!r}",
+                    )
+                )
+        return "".join(out)
+
+    def pipeline(self, pipe: Pipeline) -> str:
+        """C function of one control block."""
+        nodes: dict[str, int] = {}
+        for n in (*pipe.tables, *pipe.conditionals, *pipe.action_calls):
+            nodes[n.name] = len(nodes)
+        out = [
+            f"static void ss_pipeline_{pipe.name}(ss_switch *sw, ss_item *it) {{",
+            "    struct phv *p = &it->p;",
+            "    (void)sw; (void)p;",
+            f"    {self._goto(nodes, pipe.init)}",
+        ]
+        for t in pipe.tables:
+            out.append(f"node_{nodes[t.name]}: SS_UNUSED; /* {comment(t.name)} */")
+            out.append(self._table(t, nodes))
+        for c in pipe.conditionals:
+            e = Expressions(self.layout, source=c.source)
+            out.append(f"node_{nodes[c.name]}: SS_UNUSED; /* {comment(c.name)} */")
+            out.append(
+                f"    if ({e.boolean(e.read(c.expression))}) "
+                f"{self._goto(nodes, c.true_next)}\n    {self._goto(nodes, c.false_next)}"
+            )
+        for a in pipe.action_calls:
+            out.append(
+                f"node_{nodes[a.name]}: SS_UNUSED;\n    {self._call(a.action_id, 'NULL')}"
+                f"\n    {self._goto(nodes, a.next_node)}"
+            )
+        out.append("end:\n    return;\n}")
+        return "\n".join(out) + "\n"
+
+    def _goto(self, nodes: dict[str, int], name: str | None) -> str:
+        return "goto end;" if name is None else f"goto node_{nodes[name]};"
+
+    def _call(self, action_id: int, params: str) -> str:
+        action = self.program.actions[action_id]
+        code = f"action_{action_id}(sw, it, {params});" if action.primitives else ""
+        stops = self.actions.can_exit(action) or any(
+            p["op"] in ("assert", "assume") for p in action.primitives
+        )
+        return f"{code} if (it->exit) goto end;" if stops else code
+
+    def _key(self, t: TableDef, lay: TableLayout) -> list[str]:
+        parts: list[list[str]] = [[] for _ in range(lay.words)]
+        before: list[str] = []
+        for k, place in zip(t.key, lay.places, strict=True):
+            f = self.layout.field(*k.target)
+            if k.width > 128:
+                size = (k.width + 7) // 8
+                if k.mask is not None:
+                    raise UnsupportedProgram(f"mask on {k.width}-bit key {k.name!r}", t.source)
+                for w in range(field_words(k.width)):
+                    n = min(8, size - 8 * w)
+                    code = f"ss_ld({f.code} + {size - 8 * w - n}, {n})"
+                    parts[place.word + w].append(
+                        code if f.valid == "1" else f"({f.valid} ? {code} : 0)"
+                    )
+                continue
+            value = f.code if f.valid == "1" else f"({f.valid} ? {f.code} : 0)"
+            if k.mask is not None:
+                value = f"({value} & {literal(k.mask, 64 if k.width <= 64 else 128)})"
+            if k.width > 64:
+                name = f"wide{len(before)}"
+                before.append(f"u128 {name} = {value};")
+                parts[place.word].append(f"(uint64_t){name}")
+                parts[place.word + 1].append(f"(uint64_t)({name} >> 64)")
+            else:
+                up = f" << {place.shift}" if place.shift else ""
+                parts[place.word].append(f"(uint64_t){value}{up}")
+        words = ", ".join(" | ".join(x) for x in parts)
+        return [*before, f"const uint64_t key[{lay.words}] = {{{words}}};"]
+
+    def _table(self, t: TableDef, nodes: dict[str, int]) -> str:
+        lay = self.tables[t.name]
+        hit_miss = "__HIT__" in t.next_tables or "__MISS__" in t.next_tables
+        hit = self._goto(nodes, t.next_tables.get("__HIT__"))
+        miss = self._goto(nodes, t.next_tables.get("__MISS__") if hit_miss else t.base_default_next)
+        d = t.default
+        if lay.kind == "keyless" and d and d.entry_const and t.kind == "simple":
+            after = miss if hit_miss else self._goto(nodes, self._next(t, d.action_id))
+            params = f"sw->tables[{t.index}].def + SS_KEY"
+            return f"    {self._call(d.action_id, params)} {after}"
+        out = [
+            "    {",
+            f"    const ss_table *t = sw->tables + {t.index};",
+            "    uint64_t *row = NULL;",
+        ]
+        if lay.kind != "keyless":
+            out += [f"    {x}" for x in self._key(t, lay)]
+            ranges = sum(
+                1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
+            )
+            extra = f", UINT64_C({ranges:#x})" if lay.kind == "ternary" else ""
+            out.append(
+                f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
+            )
+            if t.counters:
+                out.append(
+                    "    if (row) { row[SS_PACKETS]++; row[SS_BYTES] += it->counted_length; }"
+                )
+        if t.kind == "simple":
+            out += [
+                f"    const uint64_t *a = row ? row + SS_KEY + {2 * lay.words} : t->def + SS_KEY;",
+                "    uint64_t meta = row ? row[SS_META] : t->def[SS_META];",
+            ]
+        else:
+            ap = self.program.profiles[t.profile]
+            pick = f"meta & SS_GROUP ? selector_{ap.index}(sw, it) : 0" if ap.selector else "0"
+            out += [
+                "    uint64_t meta = row ? row[SS_META] : t->def[SS_META];",
+                "    const uint64_t *a = meta & SS_USED ? "
+                f"ss_member(sw->profiles + {ap.index}, meta, {pick}) : NULL;",
+                "    meta = a ? a[0] : 0;",
+                "    if (a) a++;",
+            ]
+        out.append("    (void)a;")
+        out.append("    if (meta & SS_USED) switch ((uint32_t)meta) {")
+        for i in dict.fromkeys(_action_ids(t)):
+            after = "break;" if hit_miss else self._goto(nodes, self._next(t, i))
+            out.append(f"    case {i}: {self._call(i, 'a')} {after}")
+        out.append("    default: break;\n    }")
+        out.append(f"    if (row) {hit if hit_miss else miss}")
+        out.append(f"    {miss}\n    }}")
+        return "\n".join(out)
+
+    def _next(self, t: TableDef, action_id: int) -> str | None:
+        name = self.program.actions[action_id].name
+        return t.next_tables.get(name, t.base_default_next)
+
+
+def pack_params(program: Bmv2Program, action_id: int, values: tuple[int, ...]) -> list[int]:
+    """Action parameters as 64-bit words, low word first."""
+    words: list[int] = []
+    for (_, width), v in zip(program.actions[action_id].params, values, strict=True):
+        v &= (1 << width) - 1
+        words += [v >> 64 * i & (1 << 64) - 1 for i in range(field_words(width))]
+    return words

@@ -1,0 +1,193 @@
+"""C that moves fields between packet bytes and the header vector."""
+
+from __future__ import annotations
+
+from testbed.softswitch.compiler.bmv2_json import Header, HeaderType
+from testbed.softswitch.compiler.expressions import literal
+from testbed.softswitch.compiler.layout import FieldRef, Layout
+from testbed.softswitch.errors import UnsupportedProgram
+
+
+def read_bits(buffer: str, bit: int, width: int) -> str:
+    """C expression of ``width`` (at most 128) bits at a constant bit offset of a buffer."""
+    first, last = bit // 8, (bit + width - 1) // 8
+    n = last - first + 1
+    if n > 16:
+        return f"ss_get_bits({buffer}, {bit}, {width})"
+    load = f"ss_ld({buffer} + {first}, {n})" if n <= 8 else f"ss_ld128({buffer} + {first}, {n})"
+    down = 8 * (last + 1) - bit - width
+    if down:
+        load = f"({load} >> {down})"
+    if width != 8 * n - down:
+        load = f"({load} & {literal((1 << width) - 1, 64 if n <= 8 else 128)})"
+    return load
+
+
+def extract(header: str, t: HeaderType, buffer: str) -> list[str]:
+    """C statements that fill a header from a buffer (not its validity)."""
+    out = []
+    for i, f in enumerate(t.fields):
+        target = f"{header}.f{i}"
+        if f.width > 128:
+            if f.offset % 8 == 0 and f.width % 8 == 0:
+                out.append(f"memcpy({target}, {buffer} + {f.offset // 8}, {f.width // 8});")
+            else:
+                out.append(f"ss_get_wide({target}, {buffer}, {f.offset}, {f.width});")
+        elif f.width:
+            out.append(f"{target} = {read_bits(buffer, f.offset, f.width)};")
+    return out
+
+
+def write_values(values: list[tuple[str, int, bool]], buffer: str) -> list[str]:
+    """C statements that write (C value, width, wide) one after the other from bit 0.
+
+    The buffer must be zero wherever a group of values does not fill whole bytes.
+    """
+    out: list[str] = []
+    group: list[tuple[str, int, bool]] = []
+    start = bit = 0
+    for value, width, wide in values:
+        if wide:
+            out += _write_group(group, start, buffer)
+            group = []
+            if bit % 8 == 0 and width % 8 == 0:
+                out.append(f"memcpy({buffer} + {bit // 8}, {value}, {width // 8});")
+            else:
+                out.append(f"ss_put_wide({buffer}, {bit}, {value}, {width});")
+            bit += width
+            start = bit
+            continue
+        if width:
+            group.append((value, width, wide))
+        bit += width
+        if bit % 8 == 0:
+            out += _write_group(group, start, buffer)
+            group, start = [], bit
+    return out + _write_group(group, start, buffer)
+
+
+def _write_group(group: list[tuple[str, int, bool]], start: int, buffer: str) -> list[str]:
+    if not group:
+        return []
+    total = sum(w for _, w, _ in group)
+    if start % 8 or total % 8 or total > 128:
+        out, bit = [], start
+        for value, width, _ in group:
+            out.append(f"ss_put_bits({buffer}, {bit}, {width}, {value});")
+            bit += width
+        return out
+    ct, fn = ("uint64_t", "ss_st") if total <= 64 else ("u128", "ss_st128")
+    left, parts = total, []
+    for value, width, _ in group:
+        left -= width
+        parts.append(f"({ct})({value})" + (f" << {left}" if left else ""))
+    return [f"{fn}({buffer} + {start // 8}, {total // 8}, {' | '.join(parts)});"]
+
+
+def needs_zero(t: HeaderType) -> bool:
+    """Whether writing a header of this type ORs bits into the buffer."""
+    lines = write_values([(f"f{i}", f.width, f.width > 128) for i, f in enumerate(t.fields)], "b")
+    return any("ss_put" in line for line in lines)
+
+
+def deparser(layout: Layout) -> str:
+    """C function ``ss_deparser``: checksum updates, then headers and payload as bytes."""
+    headers: list[Header] = []
+    for name in layout.program.deparser["order"]:
+        if name not in layout.program.headers:
+            raise UnsupportedProgram(f"deparser emits unknown header {name!r}")
+        headers.append(layout.program.headers[name])
+    out = [
+        "static uint8_t *ss_deparser(ss_switch *sw, ss_item *it, uint32_t *length) {",
+        "    struct phv *p = &it->p;",
+        "    uint32_t n = 0;",
+        "    uint8_t *start, *b;",
+        "    ss_update_checksums(sw, it);",
+    ]
+    for h in headers:
+        if not h.metadata:
+            out.append(f"    if ({layout.header(h.name)}.valid) n += {h.type.width // 8};")
+    out += ["    if (!(start = b = ss_alloc(sw, (size_t)n + it->length))) return NULL;"]
+    for h in headers:
+        lvalue = layout.header(h.name)
+        values = [(f"{lvalue}.f{i}", f.width, f.width > 128) for i, f in enumerate(h.type.fields)]
+        out.append(f"    if ({'1' if h.metadata else lvalue + '.valid'}) {{")
+        if needs_zero(h.type):
+            out.append(f"        memset(b, 0, {h.type.width // 8});")
+        out += [f"        {line}" for line in write_values(values, "b")]
+        out.append(f"        b += {h.type.width // 8};\n    }}")
+    out += [
+        "    (void)p;",
+        "    if (it->length) memcpy(b, it->data, it->length);",
+        "    n += it->length;",
+        "    *length = n < it->truncate ? n : it->truncate;",
+        "    return start;\n}",
+    ]
+    return "\n".join(out) + "\n"
+
+
+def copy_field(to: FieldRef, source: FieldRef) -> str:
+    """C statement that copies one field, from ``s->`` to ``d->``."""
+    a, b = to.code.replace("p->", "d->", 1), source.code.replace("p->", "s->", 1)
+    if to.wide:
+        return f"memcpy({a}, {b}, {(to.width + 7) // 8});"
+    return f"{a} = {b};"
+
+
+def field_lists(layout: Layout) -> str:
+    """C function ``ss_copy_fields``: the fields a clone, resubmit or recirculate keeps."""
+    out = [
+        "static void ss_copy_fields(struct phv *d, const struct phv *s, uint32_t list) {",
+        "    (void)d; (void)s;",
+        "    switch (list) {",
+    ]
+    for fl in layout.program.field_lists.values():
+        out.append(f"    case {fl.id}:")
+        for header, name in fl.elements:
+            ref = layout.field(header, name)
+            if ref.code != "1":
+                out.append(f"        {copy_field(ref, ref)}")
+        out.append("        break;")
+    out.append("    default: break;\n    }\n}")
+    return "\n".join(out) + "\n"
+
+
+INTRINSIC = {
+    "INGRESS_PORT": "standard_metadata.ingress_port",
+    "PACKET_LENGTH": "standard_metadata.packet_length",
+    "INSTANCE_TYPE": "standard_metadata.instance_type",
+    "EGRESS_SPEC": "standard_metadata.egress_spec",
+    "EGRESS_PORT": "standard_metadata.egress_port",
+    "PARSER_ERROR": "standard_metadata.parser_error",
+    "CHECKSUM_ERROR": "standard_metadata.checksum_error",
+    "MCAST_GRP": "intrinsic_metadata.mcast_grp",
+    "EGRESS_RID": "intrinsic_metadata.egress_rid",
+    "INGRESS_TIMESTAMP": "intrinsic_metadata.ingress_global_timestamp",
+    "EGRESS_TIMESTAMP": "intrinsic_metadata.egress_global_timestamp",
+    "ENQ_TIMESTAMP": "queueing_metadata.enq_timestamp",
+    "ENQ_QDEPTH": "queueing_metadata.enq_qdepth",
+    "DEQ_TIMEDELTA": "queueing_metadata.deq_timedelta",
+    "DEQ_QDEPTH": "queueing_metadata.deq_qdepth",
+}
+
+
+def intrinsics(layout: Layout, observed: FieldRef | None) -> str:
+    """C macros that read and write the intrinsic metadata of simple_switch."""
+    out = []
+    for macro, name in INTRINSIC.items():
+        place = layout.program.intrinsic(name)
+        if place is None:
+            required = name.startswith("standard_metadata.") and "error" not in name
+            if required:
+                raise UnsupportedProgram(f"a program without {name} (not v1model?)")
+            out.append(f"#define SET_{macro}(q, v) ((void)(v))")
+            out.append(f"#define GET_{macro}(q) 0")
+            continue
+        ref = layout.field(*place)
+        code = ref.code.replace("p->", "(q)->", 1)
+        mask = literal((1 << ref.width) - 1, 64)
+        out.append(f"#define SET_{macro}(q, v) ({code} = (v) & {mask})")
+        out.append(f"#define GET_{macro}(q) ((uint32_t){code})")
+    code = observed.code.replace("p->", "(q)->", 1) if observed else "0"
+    out.append(f"#define SS_OBSERVED(q) ((uint64_t){code})")
+    return "\n".join(out) + "\n"

@@ -1,0 +1,383 @@
+"""BMv2 expressions to C.
+
+BMv2 computes with integers of unlimited size. Every node here knows the range its value
+can have, so each is given the smallest C type that holds it; where only the low bits are
+wanted (under a mask, or stored into a field), the operations that commute with
+truncation are computed modulo 2**64 or 2**128 instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.softswitch.compiler.bmv2_json import Json, hexint
+from testbed.softswitch.compiler.layout import FieldRef, Layout
+from testbed.softswitch.errors import UnsupportedProgram
+
+MODULAR = {"+", "-", "*", "&", "|", "^", "~", "<<"}
+COMPARE = {"==", "!=", "<", ">", "<=", ">="}
+MAX_SHIFT = 300  # any larger shift also leaves 128 bits
+
+
+@dataclass
+class Node:
+    """One value: ``sort`` is data, bool, header or stack; data lies in lo..hi."""
+
+    sort: str
+    op: str
+    kids: tuple[Node, ...] = ()
+    lo: int = 0
+    hi: int = 0
+    code: str = ""
+    field: FieldRef | None = None
+    type_name: str = ""
+
+    @property
+    def const(self) -> int | None:
+        """The value when it is known at compile time."""
+        return self.lo if self.sort == "data" and self.lo == self.hi else None
+
+
+def ctype(lo: int, hi: int) -> str | None:
+    """Smallest C type of an exact value in lo..hi, None when 128 bits are not enough."""
+    for bits, unsigned, signed in ((64, "uint64_t", "int64_t"), (128, "u128", "i128")):
+        if lo >= 0 and hi < 1 << bits:
+            return unsigned
+        if lo >= -(1 << bits - 1) and hi < 1 << bits - 1:
+            return signed
+    return None
+
+
+def literal(value: int, bits: int) -> str:
+    """C literal of ``value`` modulo 2**bits (64 or 128)."""
+    value &= (1 << bits) - 1
+    if bits == 64:
+        return f"UINT64_C({value:#x})"
+    if value < 1 << 64:
+        return f"(u128)UINT64_C({value:#x})"
+    return f"((u128)UINT64_C({value >> 64:#x}) << 64 | UINT64_C({value & (1 << 64) - 1:#x}))"
+
+
+def power_bits(v: int) -> int:
+    """Smallest n with v < 2**n, for v >= 0."""
+    return v.bit_length()
+
+
+class Expressions:
+    """Reads expressions of one action, parser or control into C.
+
+    ``params``: (C expression, width) of the action's run-time parameters.
+    ``source``: P4 line named when something is refused.
+    """
+
+    def __init__(
+        self, layout: Layout, params: list[tuple[str, int]] | None = None, source: str = ""
+    ) -> None:
+        self.layout = layout
+        self.params = params or []
+        self.source = source
+
+    def refuse(self, construct: str) -> UnsupportedProgram:
+        """The exception for an unsupported construct at the current source line."""
+        return UnsupportedProgram(construct, self.source)
+
+    # ---- reading ----
+
+    def read(self, e: Any) -> Node:
+        """Node of a JSON expression."""
+        if not isinstance(e, dict):
+            raise self.refuse(f"expression {e!r}")
+        if "op" in e and "type" not in e:
+            return self._operation(e)
+        kind: Any = e.get("type")
+        value: Any = e.get("value")
+        if kind == "expression":
+            return self._operation(value) if "op" in value else self.read(value)
+        if kind == "field":
+            return self.load(self.layout.field(value[0], value[1]))
+        if kind == "hexstr":
+            v = hexint(value)
+            return Node("data", "const", lo=v, hi=v)
+        if kind == "bool":
+            return Node("bool", "bool", code="1" if value else "0")
+        if kind in ("local", "runtime_data"):
+            code, width = self.params[value]
+            return Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
+        if kind == "header":
+            h = self.layout.program.headers[value]
+            code = self.layout.header(value)
+            return Node("header", "1" if h.metadata else "0", code=code, type_name=h.type.name)
+        if kind == "header_stack":
+            return Node("stack", "stack", code=value)
+        if kind == "stack_field":
+            return self.load(self.stack_field(value))
+        raise self.refuse(f"expression of type {kind!r}")
+
+    def stack_field(self, value: list[str]) -> FieldRef:
+        """Field of the last element of a stack."""
+        stack = self.layout.program.stacks[value[0]]
+        if stack.type.find(value[1]) < 0:
+            raise self.refuse(f"reference to {value[0]}.{value[1]}")
+        element = self.layout.element(value[0], f"(uint64_t){self.layout.stack_next(value[0])} - 1")
+        return self.layout.member(element, stack.type, stack.type.find(value[1]), False, value[0])
+
+    def load(self, f: FieldRef) -> Node:
+        """Node of a field."""
+        if f.signed and not f.wide:
+            half = 1 << f.width - 1
+            tag = 64 if f.width <= 64 else 128
+            code = f"ss_sext_{tag}({f.code}, {f.width})"
+            return Node("data", "load", lo=-half, hi=half - 1, code=code, field=f)
+        return Node("data", "load", lo=0, hi=(1 << f.width) - 1, code=f.code, field=f)
+
+    def _operation(self, e: Json) -> Node:
+        op = e["op"]
+        if op == "access_field":
+            return self.load(self.header_field(self.read(e["left"]), int(e["right"])))
+        if op == "dereference_header_stack":
+            stack, index = self.read(e["left"]), self.read(e["right"])
+            s = self.layout.program.stacks[stack.code]
+            element = self.layout.element(stack.code, self.index(index))
+            return Node("header", "0", code=element, type_name=s.type.name)
+        if op in ("last_stack_index", "size_stack"):
+            side = e["left"] if e.get("left") is not None else e["right"]
+            name = self.read(side).code
+            n = f"(uint64_t){self.layout.stack_next(name)}"
+            if op == "size_stack":
+                size = len(self.layout.program.stacks[name].headers)
+                return Node("data", "load", lo=0, hi=size, code=n)
+            return Node("data", "load", lo=0, hi=(1 << 64) - 1, code=f"({n} - 1)")
+        if op in ("+", "-") and e.get("left") is None:
+            left: Node | None = Node("data", "const")
+        else:
+            left = self.read(e["left"]) if e.get("left") is not None else None
+        right = self.read(e["right"])
+        if op == "?":
+            assert left is not None
+            return self._ternary(self.read(e["cond"]), left, right)
+        if left is None:
+            return self._unary(op, right)
+        return self._binary(op, left, right)
+
+    def header_field(self, header: Node, i: int) -> FieldRef:
+        """Field number ``i`` of a header node."""
+        for h in self.layout.program.headers.values():
+            if h.type.name == header.type_name:
+                if i == len(h.type.fields):  # the hidden validity comes last
+                    return FieldRef(f"{header.code}.valid", 1, False, "1", "$valid$")
+                return self.layout.member(header.code, h.type, i, header.op == "1", h.name)
+        raise self.refuse(f"field {i} of {header.type_name!r}")
+
+    def _ternary(self, cond: Node, left: Node, right: Node) -> Node:
+        if left.sort != right.sort or left.sort not in ("data", "bool"):
+            raise self.refuse(f"conditional expression of {left.sort}")
+        if left.sort == "bool":
+            code = f"({self.boolean(cond)} ? {self.boolean(left)} : {self.boolean(right)})"
+            return Node("bool", "bool", code=code)
+        return Node(
+            "data", "?", (cond, left, right), min(left.lo, right.lo), max(left.hi, right.hi)
+        )
+
+    def _unary(self, op: str, a: Node) -> Node:
+        if op == "not":
+            return Node("bool", "bool", code=f"(!{self.boolean(a)})")
+        if op == "d2b":
+            return Node("bool", "bool", code=f"({self.exact(a)} != 0)")
+        if op == "b2d":
+            return Node("data", "load", lo=0, hi=1, code=f"(uint64_t)({self.boolean(a)})")
+        if op == "valid" and a.sort == "header":
+            return Node("bool", "bool", code="1" if a.op == "1" else f"{a.code}.valid")
+        if op == "~" and a.sort == "data":
+            return Node("data", "~", (a,), ~a.hi, ~a.lo)
+        raise self.refuse(f"operator {op!r}")
+
+    def _binary(self, op: str, a: Node, b: Node) -> Node:
+        if op in ("and", "or"):
+            sign = "&&" if op == "and" else "||"
+            return Node("bool", "bool", code=f"({self.boolean(a)} {sign} {self.boolean(b)})")
+        if op in ("==", "!=") and a.sort == b.sort and a.sort in ("bool", "header"):
+            code = (
+                f"(!!{self.boolean(a)} == !!{self.boolean(b)})"
+                if a.sort == "bool"
+                else self._header_equal(a, b)
+            )
+            return Node("bool", "bool", code=code if op == "==" else f"(!{code})")
+        if a.sort != "data" or b.sort != "data":
+            raise self.refuse(f"operator {op!r} on {a.sort} and {b.sort}")
+        if op in COMPARE:
+            return Node("bool", "bool", code=self._compare(op, a, b))
+        lo, hi = self._range(op, a, b)
+        return Node("data", op, (a, b), lo, hi)
+
+    def _range(self, op: str, a: Node, b: Node) -> tuple[int, int]:
+        if op in ("+", "-"):
+            return (a.lo + b.lo, a.hi + b.hi) if op == "+" else (a.lo - b.hi, a.hi - b.lo)
+        if op == "*":
+            corners = [x * y for x in (a.lo, a.hi) for y in (b.lo, b.hi)]
+            return min(corners), max(corners)
+        if op == "&":
+            if a.lo >= 0 or b.lo >= 0:
+                return 0, min(x.hi for x in (a, b) if x.lo >= 0)
+            n = max(power_bits(max(~x.lo, x.hi, 0)) for x in (a, b))
+            return -(1 << n), (1 << n) - 1
+        if op in ("|", "^"):
+            n = max(power_bits(max(~x.lo if x.lo < 0 else 0, x.hi, 0)) for x in (a, b))
+            return (0 if a.lo >= 0 and b.lo >= 0 else -(1 << n)), (1 << n) - 1
+        if op in ("<<", ">>"):
+            if b.lo < 0:
+                raise self.refuse("shift by a negative amount")
+            most, least = min(b.hi, MAX_SHIFT), min(b.lo, MAX_SHIFT)
+            if op == "<<":
+                return min(a.lo << most, a.lo << least), max(a.hi << most, a.hi << least)
+            return min(a.lo >> least, a.lo >> most), max(a.hi >> least, a.hi >> most)
+        if op in ("/", "%"):
+            if a.lo < 0 or b.lo < 0:
+                raise self.refuse(f"operator {op!r} on signed values")
+            return (0, a.hi // max(b.lo, 1)) if op == "/" else (0, min(a.hi, max(b.hi - 1, 0)))
+        if op in ("two_comp_mod", "sat_cast", "usat_cast"):
+            if b.const is None or not 1 <= b.const <= 128:
+                raise self.refuse(f"{op} to a width that is not 1 to 128 bits")
+            if op == "usat_cast":
+                return 0, (1 << b.const) - 1
+            return -(1 << b.const - 1), (1 << b.const - 1) - 1
+        raise self.refuse(f"operator {op!r}")
+
+    # ---- writing ----
+
+    def boolean(self, n: Node) -> str:
+        """C condition of a boolean node."""
+        if n.sort != "bool":
+            raise self.refuse(f"{n.sort} used as a condition")
+        return n.code
+
+    def exact(self, n: Node) -> str:
+        """C expression of the exact value, of type ``ctype(n.lo, n.hi)``."""
+        if n.sort != "data":
+            raise self.refuse(f"{n.sort} used as a number")
+        t = ctype(n.lo, n.hi)
+        if t is None:
+            what = n.field.name if n.field else f"operator {n.op!r}"
+            raise self.refuse(f"arithmetic on more than 128 bits ({what})")
+        bits = 64 if "64" in t else 128
+        if n.op == "const":
+            return f"({t}){literal(n.lo, bits)}"
+        if n.op == "load":
+            return f"({t})({n.code})"
+        if n.op in MODULAR:
+            return f"({t}){self.modular(n, bits)}"
+        if n.op == "?":
+            c, a, b = n.kids
+            return f"({self.boolean(c)} ? ({t}){self.exact(a)} : ({t}){self.exact(b)})"
+        a, b = n.kids
+        if n.op == ">>" and a.field and a.field.wide:
+            return f"({t}){self.modular(n, bits)}"
+        if n.op == ">>":
+            ta = ctype(a.lo, a.hi) or ""
+            wide = "64" if "64" in ta else "128"
+            fn = "shr" if a.lo >= 0 else "sar"
+            return f"({t})ss_{fn}_{wide}({self.exact(a)}, {self.index(b)})"
+        if n.op in ("/", "%"):
+            common = ctype(0, max(a.hi, b.hi))
+            if common is None:
+                raise self.refuse(f"operator {n.op!r} on more than 128 bits")
+            fn = "div" if n.op == "/" else "mod"
+            tag = 64 if "64" in common else 128
+            return f"({t})ss_{fn}_{tag}({self.exact(a)}, {self.exact(b)})"
+        width = b.lo
+        if n.op == "two_comp_mod":
+            return f"ss_sext_{bits}({self.modular(a, bits)}, {width})"
+        return self._saturate(n, a, t)
+
+    def _saturate(self, n: Node, a: Node, t: str) -> str:
+        top = ctype(min(a.lo, n.lo), max(a.hi, n.hi))
+        if top is None:
+            raise self.refuse("saturating arithmetic on more than 128 bits")
+        bits = 64 if "64" in top else 128
+        lo, hi = f"({top}){literal(n.lo, bits)}", f"({top}){literal(n.hi, bits)}"
+        x = f"({top}){self.exact(a)}"
+        return f"({t})({{ {top} x_ = {x}; x_ < {lo} ? {lo} : x_ > {hi} ? {hi} : x_; }})"
+
+    def modular(self, n: Node, bits: int) -> str:
+        """C expression of an unsigned type of ``bits``, equal to the value modulo 2**bits."""
+        u = "uint64_t" if bits == 64 else "u128"
+        if n.sort != "data":
+            raise self.refuse(f"{n.sort} used as a number")
+        if n.op == "const":
+            return literal(n.lo, bits)
+        if n.op == "&" and bits == 128 and n.lo >= 0 and n.hi < 1 << 64:
+            return f"(u128){self.modular(n, 64)}"
+        if n.op == "~":
+            return f"(~{self.modular(n.kids[0], bits)})"
+        if n.op == "?":
+            c, a, b = n.kids
+            return f"({self.boolean(c)} ? {self.modular(a, bits)} : {self.modular(b, bits)})"
+        if n.op == "<<":
+            a, b = n.kids
+            if b.const is not None:
+                if b.const >= bits:
+                    return f"({u})0"
+                return f"({self.modular(a, bits)} << {b.const})"
+            return f"ss_shl_{bits}({self.modular(a, bits)}, {self.index(b)})"
+        if n.op in MODULAR:
+            a, b = (self.modular(k, bits) for k in n.kids)
+            return f"({a} {n.op} {b})"
+        wide = n.kids[0] if n.op == ">>" else n
+        if wide.field and wide.field.wide:  # a slice of a byte array
+            shift = self.index(n.kids[1]) if n.op == ">>" else "0"
+            size = (wide.field.width + 7) // 8
+            return f"({u})ss_wide({wide.field.code}, {size}, {shift})"
+        return f"({u}){self.exact(n)}"
+
+    def index(self, n: Node) -> str:
+        """C expression of an index, shift amount or id as uint64_t; huge values saturate."""
+        if n.lo >= 0 and n.hi < 1 << 64:
+            return self.exact(n)
+        t = self.exact(n)
+        return f"((u128){t} >> 64 ? UINT64_MAX : (uint64_t){t})"
+
+    def word(self, n: Node) -> str:
+        """C expression of the low 64 bits."""
+        return self.modular(n, 64)
+
+    def _compare(self, op: str, a: Node, b: Node) -> str:
+        fields = a.field, b.field
+        if any(f and f.wide for f in fields):
+            fa, fb = fields
+            if op in ("==", "!=") and fa and fb and fa.width == fb.width:
+                return f"(memcmp({fa.code}, {fb.code}, {(fa.width + 7) // 8}) {op} 0)"
+            wide = next(f for f in fields if f and f.wide)
+            raise self.refuse(f"comparison of the {wide.width} bits of {wide.name}")
+        t = ctype(min(a.lo, b.lo), max(a.hi, b.hi))
+        if t is None:
+            raise self.refuse("comparison of signed with unsigned values of 128 bits")
+        return f"(({t}){self.exact(a)} {op} ({t}){self.exact(b)})"
+
+    def _header_equal(self, a: Node, b: Node) -> str:
+        if a.type_name != b.type_name:
+            raise self.refuse("comparison of headers of different types")
+        h = next(x for x in self.layout.program.headers.values() if x.type.name == a.type_name)
+        parts = [] if h.metadata else [f"{a.code}.valid", f"{b.code}.valid"]
+        for i, f in enumerate(h.type.fields):
+            if f.width > 128:
+                parts.append(f"!memcmp({a.code}.f{i}, {b.code}.f{i}, {(f.width + 7) // 8})")
+            else:
+                parts.append(f"{a.code}.f{i} == {b.code}.f{i}")
+        return "(" + " && ".join(parts or ["1"]) + ")"
+
+    def store(self, f: FieldRef, n: Node) -> str:
+        """C statement that assigns a value to a field, truncated to its width."""
+        if f.wide:
+            size = (f.width + 7) // 8
+            if n.field and n.field.width == f.width:
+                return f"memcpy({f.code}, {n.field.code}, {size});"
+            if n.const is not None:
+                data = (n.const & (1 << f.width) - 1).to_bytes(size, "big")
+                text = ", ".join(str(x) for x in data)
+                return f"memcpy({f.code}, (const uint8_t[]){{{text}}}, {size});"
+            raise self.refuse(f"assignment of an expression to the {f.width} bits of {f.name}")
+        bits = 64 if f.width <= 64 else 128
+        code = self.modular(n, bits)
+        if not (n.lo >= 0 and n.hi < 1 << f.width):
+            code = f"{code} & {literal((1 << f.width) - 1, bits)}"
+        return f"{f.code} = {code};"

@@ -1,0 +1,302 @@
+"""A compiled program: what is in it, and the shared library that runs it."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from ctypes import POINTER, c_int, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from testbed.softswitch.compiler import bmv2_json, codegen
+from testbed.softswitch.compiler.bmv2_json import Bmv2Program, KeyField
+from testbed.softswitch.compiler.build import build
+from testbed.softswitch.errors import SoftSwitchError, unknown_name
+
+MAX_OUT = 64
+
+
+class Packet(ctypes.Structure):
+    """``ss_packet`` of abi.h."""
+
+    _fields_ = [("port", c_uint32), ("length", c_uint32), ("data", c_void_p), ("kind", c_uint32)]
+
+
+class Result(ctypes.Structure):
+    """``ss_result`` of abi.h."""
+
+    _fields_ = [
+        ("n", c_uint32),
+        ("queue_dropped", c_uint32),
+        ("observed", c_uint64),
+        ("packets", Packet * MAX_OUT),
+    ]
+
+
+class BatchOut(ctypes.Structure):
+    """``ss_batch_out`` of control.h."""
+
+    _fields_ = [
+        ("n", c_uint64),
+        ("bytes", c_uint64),
+        ("queue_dropped", c_uint64),
+        ("faults", c_uint64),
+        ("n_cap", c_uint64),
+        ("bytes_cap", c_uint64),
+        ("ports", c_void_p),
+        ("source", c_void_p),
+        ("offsets", c_void_p),
+        ("data", c_void_p),
+        ("first_fault", c_int),
+        ("first_fault_packet", c_uint32),
+    ]
+
+
+@dataclass(frozen=True)
+class ActionInfo:
+    """An action: its parameters as (name, width in bits)."""
+
+    name: str
+    params: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table. ``key`` elements have ``name``, ``match`` and ``width`` (bits).
+
+    ``const``: entries cannot be changed; ``profile`` is the action profile or "".
+    """
+
+    name: str
+    pipeline: str
+    key: tuple[KeyField, ...]
+    actions: tuple[str, ...]
+    size: int
+    const: bool
+    counters: bool
+    profile: str
+    default_action: str
+    const_default: bool
+
+
+@dataclass(frozen=True)
+class RegisterInfo:
+    """A register array: bits of one element and number of elements."""
+
+    name: str
+    width: int
+    size: int
+
+
+@dataclass(frozen=True)
+class CounterInfo:
+    """An indirect counter array of ``size`` elements."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class DigestInfo:
+    """A digest: its fields as (name, width in bits)."""
+
+    name: str
+    fields: tuple[tuple[str, int], ...]
+
+
+def _normal(name: str) -> str:
+    """P4 name of a flattened metadata field: no ``meta._a_b7`` decoration."""
+    last = name.split(".")[-1]
+    match = re.fullmatch(r"_(.*?)\d+", last)
+    return match.group(1) if match else last
+
+
+def resolve_field(program: Bmv2Program, name: str) -> tuple[str, str]:
+    """(header, field) of a field named as in the JSON, or by its P4 name if unambiguous."""
+    exact, loose = [], []
+    wanted = name.split(".")
+    tails = {"_".join(wanted[i:]) for i in range(min(len(wanted), 2))}
+    for h in program.headers.values():
+        for f in h.type.fields:
+            full = f"{h.name}.{f.name}"
+            if name == full:
+                return h.name, f.name
+            if full.endswith("." + name) or f.name == name:
+                exact.append((h.name, f.name))
+            elif h.metadata and _normal(f.name) in tails:
+                loose.append((h.name, f.name))
+    found = list(dict.fromkeys(exact or loose))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(".".join(x) for x in found[:6])
+        raise SoftSwitchError(f"field {name!r} is ambiguous: {names}")
+    raise unknown_name(
+        "field",
+        name,
+        [f"{h.name}.{f.name}" for h in program.headers.values() for f in h.type.fields],
+    )
+
+
+@dataclass(frozen=True)
+class Source:
+    """A program read and turned into C but not compiled; ``text`` is the JSON."""
+
+    definition: Bmv2Program
+    generated: codegen.Generated
+    text: str
+
+    @property
+    def code(self) -> str:
+        """The C translation unit."""
+        return self.generated.code
+
+
+def read(path: str | Path, observe: str | None = None) -> Source:
+    """The part of ``Program.load`` that needs no C compiler; same errors."""
+    definition, text = bmv2_json.load(path)
+    place = resolve_field(definition, observe) if observe is not None else None
+    if place:
+        width = definition.field_type(*place).width
+        if width > 64:
+            raise SoftSwitchError(f"observed field {observe!r} has {width} bits, at most 64")
+    try:
+        return Source(definition, codegen.generate(definition, place), text)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as e:
+        raise SoftSwitchError(f"{path} is not a valid BMv2 JSON: {type(e).__name__} {e}") from None
+
+
+class Program:
+    """A P4 program compiled for the software switch; make switches of it with ``Switch``.
+
+    ``tables``, ``actions``, ``registers``, ``counters`` and ``digests`` map the full P4
+    names to descriptions. ``process_address`` and ``digests_pending_address`` are the
+    addresses of ``ss_process`` and ``ss_digests_pending`` (abi.h) for other C code.
+    """
+
+    def __init__(self, source: Source, library: Path, observe: str | None) -> None:
+        self.definition = definition = source.definition
+        self.generated = source.generated
+        self.library = library
+        self.observe = observe
+        self.path = definition.path
+        d = definition
+        self.actions: Mapping[str, ActionInfo] = MappingProxyType(
+            {a.name: ActionInfo(a.name, a.params) for a in d.actions.values()}
+        )
+        self.tables: Mapping[str, TableInfo] = MappingProxyType(
+            {
+                t.name: TableInfo(
+                    t.name,
+                    t.pipeline,
+                    t.key,
+                    tuple(d.actions[i].name for i in t.action_ids),
+                    t.max_size,
+                    t.entries is not None,
+                    t.counters,
+                    t.profile,
+                    d.actions[t.default.action_id].name if t.default else "",
+                    bool(t.default and t.default.entry_const),
+                )
+                for t in d.tables
+            }
+        )
+        self.registers: Mapping[str, RegisterInfo] = MappingProxyType(
+            {r.name: RegisterInfo(r.name, r.width, r.size) for r in d.registers.values()}
+        )
+        self.counters: Mapping[str, CounterInfo] = MappingProxyType(
+            {c.name: CounterInfo(c.name, c.size) for c in d.counters.values()}
+        )
+        self.digests: Mapping[str, DigestInfo] = MappingProxyType(
+            {
+                fl.name: DigestInfo(
+                    fl.name, tuple((_normal(f), d.field_type(h, f).width) for h, f in fl.elements)
+                )
+                for fl in d.learn_lists.values()
+            }
+        )
+        self.lib = self._open(library)
+
+    @classmethod
+    def load(cls, path: str | Path, observe: str | None = None) -> Program:
+        """Read a BMv2 JSON file and compile it (or take it from the cache).
+
+        ``observe``: metadata or header field of at most 64 bits whose final value each
+        processed packet reports. Errors: ``SoftSwitchError`` when the file is not a BMv2
+        JSON, ``UnsupportedProgram`` for a construct this switch does not run,
+        ``NoCompiler`` without a C compiler.
+        """
+        source = read(path, observe)
+        return cls(source, build(source.code, source.text), observe)
+
+    @staticmethod
+    def _open(library: Path) -> ctypes.CDLL:
+        try:
+            lib = ctypes.CDLL(str(library))
+        except OSError as e:
+            raise SoftSwitchError(f"cannot load {library}: {e}") from None
+        p, u32, u64 = c_void_p, c_uint32, c_uint64
+        for name, result, *args in (
+            ("ss_create", p, u64),
+            ("ss_destroy", None, p),
+            ("ss_process", c_int, p, u32, c_void_p, u32, u64, p, p, POINTER(Result)),
+            ("ss_digests_pending", u32, p),
+            ("ss_table_add", c_int64, p, u32, p, p, u64, u64, p),
+            ("ss_table_modify", c_int, p, u32, u64, u64, p),
+            ("ss_table_delete", c_int, p, u32, u64),
+            ("ss_table_clear", None, p, u32),
+            ("ss_table_default", None, p, u32, u64, p),
+            ("ss_table_row", p, p, u32, u64),
+            ("ss_table_default_row", p, p, u32),
+            ("ss_table_capacity", u32, p, u32),
+            ("ss_table_count", u32, p, u32),
+            ("ss_set_member", c_int, p, u32, u32, u64, p),
+            ("ss_set_group", c_int, p, u32, u32, p, u32),
+            ("ss_register", p, p, u32),
+            ("ss_counter", p, p, u32),
+            ("ss_digest_count", u32, p, u32),
+            ("ss_digest_lost", u64, p, u32),
+            ("ss_digest_read", None, p, u32, p, u32, c_int),
+            ("ss_digest_since", u32, p, u32, u64, p, u32),
+            ("ss_digest_forget", None, p, u32, u64, u64),
+            ("ss_set_session", c_int, p, u32, u32, u32, u32, u32),
+            ("ss_delete_session", None, p, u32),
+            ("ss_set_mgroup", c_int, p, u32, p, u32),
+            ("ss_fault_line", u32, p),
+            ("ss_free", None, p),
+            (
+                "ss_batch",
+                c_int,
+                p,
+                u64,
+                POINTER(c_uint16),
+                POINTER(c_uint8),
+                POINTER(c_uint64),
+                POINTER(c_uint64),
+                u64,
+                POINTER(c_uint64),
+                POINTER(BatchOut),
+            ),
+        ):
+            fn = getattr(lib, name)
+            fn.restype, fn.argtypes = result, args
+        return lib
+
+    def address(self, function: str) -> int:
+        """Address of an exported C function."""
+        return ctypes.cast(getattr(self.lib, function), c_void_p).value or 0
+
+    @property
+    def process_address(self) -> int:
+        """Address of ``ss_process``."""
+        return self.address("ss_process")
+
+    @property
+    def digests_pending_address(self) -> int:
+        """Address of ``ss_digests_pending``."""
+        return self.address("ss_digests_pending")
+
+    def __repr__(self) -> str:
+        return f"Program({self.path!r})"

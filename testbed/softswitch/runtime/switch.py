@@ -1,0 +1,332 @@
+"""One running switch: packets in and out, and access to its state."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.softswitch.errors import SoftSwitchError, SwitchFault, unknown_name
+from testbed.softswitch.runtime.program import BatchOut, DigestInfo, Program, Result
+from testbed.softswitch.runtime.tables import ActionProfile, Table, number
+
+WIDE = np.dtype([("lo", "<u8"), ("hi", "<u8")])
+COUNT = np.dtype([("packets", "<u8"), ("bytes", "<u8")])
+FAULTS = {
+    1: "more than 64 output packets: the surplus was dropped",
+    2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",
+    3: "a P4 assert or assume failed",
+    4: "out of memory",
+}
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """Outputs of a batch of n packets, m packets in all, in the order they were made.
+
+    ``ports`` u16[m]; ``data`` u8 with packet i at ``offsets[i]:offsets[i + 1]`` (u64[m+1]);
+    ``source`` u32[m], the input packet of each; ``observed`` u64[n], the observed field of
+    each input packet.
+    """
+
+    ports: NDArray[np.uint16]
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.uint64]
+    source: NDArray[np.uint32]
+    observed: NDArray[np.uint64]
+
+
+def element_dtype(width: int) -> np.dtype[Any]:
+    """numpy type of a register element or digest field of ``width`` bits."""
+    for bits in (8, 16, 32, 64):
+        if width <= bits:
+            return np.dtype(f"<u{bits // 8}")
+    return WIDE
+
+
+def digest_dtype(digest: DigestInfo) -> np.dtype[Any]:
+    """numpy type of a digest's samples: its fields, ``now_us`` and ``sequence``."""
+    names, formats, offsets, at = [], [], [], 0
+    for name, width in digest.fields:
+        unique = name if name not in names else f"{name}_{len(names)}"
+        names.append(unique)
+        formats.append("<u8" if width <= 64 else WIDE)
+        offsets.append(at)
+        at += 8 if width <= 64 else 16
+    at = max(at, 8)
+    return np.dtype(
+        {
+            "names": [*names, "now_us", "sequence"],
+            "formats": [*formats, "<u8", "<u8"],
+            "offsets": [*offsets, at, at + 8],
+            "itemsize": at + 16,
+        }
+    )
+
+
+class Switch:
+    """A switch that runs ``program``; all its state is its own.
+
+    ``seed`` seeds the P4 ``random`` (xoshiro256** seeded by splitmix64, uniform by
+    rejection). Not thread safe: one thread at a time may use a switch.
+    """
+
+    def __init__(self, program: Program, seed: int = 1) -> None:
+        self.program = program
+        self._lib = program.lib
+        handle = self._lib.ss_create(number(seed, 64, "seed"))
+        if not handle:
+            raise SoftSwitchError("out of memory")
+        #: Address of the ``ss_switch`` for other C code.
+        self.handle: int = handle
+        self._closer = weakref.finalize(self, self._lib.ss_destroy, handle)
+        self._result = Result()
+        self._queue_dropped = 0
+        self._tables = {
+            t.name: Table(self, t, program.generated.tables[t.name])
+            for t in program.definition.tables
+        }
+        self._profiles = {
+            p.name: ActionProfile(self, p) for p in program.definition.profiles.values()
+        }
+        for t in self._tables.values():
+            t.install_const_entries()
+
+    # ---- packets ----
+
+    def process(self, port: int, data: bytes, now_us: int = 0) -> list[tuple[int, bytes]]:
+        """Run one packet; gives (port, data) of every packet that leaves.
+
+        ``port`` 0..511, ``now_us`` the time in microseconds. Raises ``SwitchFault`` when a
+        P4 assert fails, more than 64 packets leave, or the packet never stops.
+        """
+        port = number(port, 9, "port")
+        raw = bytes(data)
+        r = self._result
+        rc = self._lib.ss_process(
+            self.handle,
+            port,
+            raw,
+            len(raw),
+            number(now_us, 64, "now_us"),
+            None,
+            None,
+            ctypes.byref(r),
+        )
+        if rc:
+            raise SwitchFault(self._fault(rc))
+        return [
+            (r.packets[i].port, ctypes.string_at(r.packets[i].data, r.packets[i].length))
+            for i in range(r.n)
+        ]
+
+    def _fault(self, rc: int) -> str:
+        text = FAULTS.get(rc, f"fault {rc}")
+        if rc == 3:
+            line = self.program.generated.asserts[self._lib.ss_fault_line(self.handle)]
+            text = f"{text} at {line or 'an unknown line'}"
+        return text
+
+    @property
+    def observed(self) -> int:
+        """Observed field of the last ``process`` call's packet, at its last control block."""
+        return self._result.observed
+
+    def process_batch(
+        self,
+        ports: NDArray[np.uint16],
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.uint64],
+        now_us: NDArray[np.uint64] | int = 0,
+    ) -> BatchResult:
+        """Run n packets, one after the other.
+
+        ``ports`` u16[n]; packet i is ``data[offsets[i]:offsets[i + 1]]`` (``offsets``
+        u64[n+1]); ``now_us`` one time for all or u64[n]. Raises ``SwitchFault`` after the
+        whole batch when any packet had a fault.
+        """
+        p = np.ascontiguousarray(ports, dtype=np.uint16)
+        d = np.ascontiguousarray(data, dtype=np.uint8)
+        o = np.ascontiguousarray(offsets, dtype=np.uint64)
+        n = len(p)
+        if p.ndim != 1 or d.ndim != 1 or o.shape != (n + 1,):
+            raise SoftSwitchError(
+                f"process_batch: {n} ports need {n + 1} offsets and flat data, "
+                f"not offsets of shape {o.shape}"
+            )
+        if int(o[-1]) > len(d) or (n and bool(np.any(o[1:] < o[:-1]))):
+            raise SoftSwitchError("process_batch: offsets must rise and end within the data")
+        if n and int(p.max()) > 511:
+            raise SoftSwitchError(f"process_batch: port {int(p.max())} does not fit in 9 bits")
+        times = None
+        if not isinstance(now_us, int):
+            times = np.ascontiguousarray(now_us, dtype=np.uint64)
+            if times.shape != (n,):
+                raise SoftSwitchError(f"process_batch: now_us has shape {times.shape}, not ({n},)")
+        observed = np.zeros(n, dtype=np.uint64)
+        out = BatchOut()
+        rc = self._lib.ss_batch(
+            self.handle,
+            n,
+            _pointer(p, ctypes.c_uint16),
+            _pointer(d, ctypes.c_uint8),
+            _pointer(o, ctypes.c_uint64),
+            None if times is None else _pointer(times, ctypes.c_uint64),
+            now_us if isinstance(now_us, int) else 0,
+            _pointer(observed, ctypes.c_uint64),
+            ctypes.byref(out),
+        )
+        result = BatchResult(
+            self._take(out.ports, np.dtype("<u2"), out.n),
+            self._take(out.data, np.dtype("u1"), out.bytes),
+            self._take(out.offsets, np.dtype("<u8"), out.n + 1),
+            self._take(out.source, np.dtype("<u4"), out.n),
+            observed,
+        )
+        if rc:
+            raise SoftSwitchError("out of memory")
+        if out.faults:
+            raise SwitchFault(
+                f"packet {out.first_fault_packet}: {self._fault(out.first_fault)} "
+                f"({out.faults} packets of the batch had faults)"
+            )
+        return result
+
+    def _take(self, address: int | None, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
+        """Array over malloc'ed memory, freed together with the array."""
+        if not address:
+            return np.zeros(0, dtype=dtype)
+        if not n:
+            self._lib.ss_free(address)
+            return np.zeros(0, dtype=dtype)
+        memory: Any = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
+        weakref.finalize(memory, self._lib.ss_free, address)
+        return np.frombuffer(memory, dtype=dtype)
+
+    # ---- state ----
+
+    def table(self, name: str) -> Table:
+        """The table with this full P4 name."""
+        if name not in self._tables:
+            raise unknown_name("table", name, self._tables)
+        return self._tables[name]
+
+    def action_profile(self, name: str) -> ActionProfile:
+        """The action profile or selector with this full P4 name."""
+        if name not in self._profiles:
+            raise unknown_name("action profile", name, self._profiles)
+        return self._profiles[name]
+
+    def register(self, name: str) -> NDArray[Any]:
+        """Register array as a writable view: u8..u64, or (lo, hi) for 65 to 128 bits.
+
+        Values written must fit the register's width.
+        """
+        if name not in self.program.registers:
+            raise unknown_name("register", name, self.program.registers)
+        r = self.program.definition.registers[name]
+        return self._view(
+            self._lib.ss_register(self.handle, r.index), element_dtype(r.width), r.size
+        )
+
+    def counter(self, name: str) -> NDArray[Any]:
+        """Indirect counter as a writable view with fields ``packets`` and ``bytes``."""
+        if name not in self.program.counters:
+            direct = self.program.definition.direct_counters
+            if name in direct:
+                raise SoftSwitchError(
+                    f"counter {name!r} is direct: use table({direct[name]!r}).counter(handle)"
+                )
+            raise unknown_name("counter", name, self.program.counters)
+        c = self.program.definition.counters[name]
+        return self._view(self._lib.ss_counter(self.handle, c.index), COUNT, c.size)
+
+    def _view(self, address: int, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
+        memory: Any = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
+        memory._switch = self  # the array keeps the switch alive
+        return np.frombuffer(memory, dtype=dtype)
+
+    @property
+    def digests_pending(self) -> int:
+        """Number of digest samples not yet acknowledged."""
+        return self._lib.ss_digests_pending(self.handle)
+
+    def digests(self, ack: bool = True) -> dict[str, NDArray[Any]]:
+        """Digest samples by digest name: fields, ``now_us`` and ``sequence``.
+
+        A sample identical to one not yet acknowledged is not kept (BMv2's learn filter);
+        ``ack=True`` acknowledges and removes what is returned, ``ack=False`` leaves it.
+        """
+        out = {}
+        for i, d in enumerate(self.program.digests.values()):
+            n = self._lib.ss_digest_count(self.handle, i)
+            samples = np.zeros(n, dtype=digest_dtype(d))
+            self._lib.ss_digest_read(self.handle, i, samples.ctypes.data, n, int(ack))
+            out[d.name] = samples
+        return out
+
+    def _digest(self, name: str) -> int:
+        names = list(self.program.digests)
+        if name not in names:
+            raise unknown_name("digest", name, names)
+        return names.index(name)
+
+    def digest_since(self, name: str, sequence: int, limit: int) -> NDArray[Any]:
+        """At most ``limit`` unacknowledged samples of a digest from ``sequence`` on."""
+        i = self._digest(name)
+        n = min(limit, self._lib.ss_digest_count(self.handle, i))
+        samples = np.zeros(n, dtype=digest_dtype(self.program.digests[name]))
+        n = self._lib.ss_digest_since(self.handle, i, sequence, samples.ctypes.data, n)
+        return samples[:n]
+
+    def digest_forget(self, name: str, first: int, end: int) -> None:
+        """Acknowledge the samples of a digest with ``first <= sequence < end``."""
+        self._lib.ss_digest_forget(self.handle, self._digest(name), first, end)
+
+    # ---- packet replication ----
+
+    def set_mirror(
+        self, session: int, port: int | None, truncate: int = 0, multicast_group: int = 0
+    ) -> None:
+        """Configure a clone session: egress ``port`` and/or a multicast group.
+
+        ``truncate``: clones leave cut to this many bytes, 0 for whole.
+        """
+        session = number(session, 15, "mirror session")
+        rc = self._lib.ss_set_session(
+            self.handle,
+            session,
+            0 if port is None else number(port, 9, "port"),
+            int(port is not None),
+            number(truncate, 31, "truncate"),
+            number(multicast_group, 16, "multicast group"),
+        )
+        if rc:
+            raise SoftSwitchError("out of memory")
+
+    def delete_mirror(self, session: int) -> None:
+        """Remove a clone session: its clones are no longer made."""
+        self._lib.ss_delete_session(self.handle, number(session, 15, "mirror session"))
+
+    def set_multicast_group(self, group: int, ports: Sequence[tuple[int, int]]) -> None:
+        """Set the (port, rid) copies of a group, made in this order; group 1..65535."""
+        group = number(group, 16, "multicast group")
+        if not group:
+            raise SoftSwitchError("multicast group 0 means no multicast")
+        if len(ports) > 64:
+            raise SoftSwitchError(f"multicast group {group}: {len(ports)} copies, at most 64")
+        flat: list[int] = []
+        for port, rid in ports:
+            flat += [number(port, 9, "port"), number(rid, 16, "rid")]
+        array = (ctypes.c_uint32 * max(len(flat), 1))(*flat)
+        if self._lib.ss_set_mgroup(self.handle, group, array, len(ports)):
+            raise SoftSwitchError("out of memory")
+
+
+def _pointer(array: NDArray[Any], kind: Any) -> Any:
+    return array.ctypes.data_as(ctypes.POINTER(kind))

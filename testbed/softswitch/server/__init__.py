@@ -1,0 +1,1 @@
+"""The soft switch as a process: command line, ports, P4Runtime and Thrift."""

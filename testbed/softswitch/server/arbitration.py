@@ -1,0 +1,139 @@
+"""Which of the connected controllers is the primary one.
+
+As in simple_switch_grpc the connected controller with the highest election id is primary, so
+a backup takes over when the primary goes. Each role has its own primary.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.softswitch.server.messages import p4runtime_pb2, status_pb2
+from testbed.softswitch.server.values import (
+    ALREADY_EXISTS,
+    FAILED_PRECONDITION,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    OK,
+    PERMISSION_DENIED,
+    UNIMPLEMENTED,
+    P4Error,
+)
+
+
+def election_number(message: Any) -> int:
+    """Value of a Uint128."""
+    return message.high << 64 | message.low
+
+
+@dataclass(eq=False)
+class Controller:
+    """A connected stream; ``out`` holds messages to send, a P4Error to end with, or None."""
+
+    out: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
+    role: str | None = None  # None: not arbitrated yet
+    election: int = 0
+
+
+class Arbitration:
+    """The connected controllers of one device; thread safe."""
+
+    def __init__(self, device_id: int) -> None:
+        self.device_id = device_id
+        self._lock = threading.Lock()
+        self._controllers: list[Controller] = []
+
+    def update(self, c: Controller, message: Any) -> None:
+        """A controller asks for its place; ``P4Error`` ends its stream."""
+        if message.device_id != self.device_id:
+            raise P4Error(
+                NOT_FOUND,
+                f"there is no device {message.device_id}: this is device {self.device_id}",
+            )
+        if message.role.HasField("config"):
+            raise P4Error(UNIMPLEMENTED, "role configurations are not supported")
+        role = message.role.name or (f"#{message.role.id}" if message.role.id else "")
+        election = election_number(message.election_id)
+        with self._lock:
+            if c.role is not None and role != c.role:
+                raise P4Error(FAILED_PRECONDITION, "a stream cannot change its role")
+            if election and any(
+                o is not c and o.role == role and o.election == election for o in self._controllers
+            ):
+                raise P4Error(INVALID_ARGUMENT, f"election id {election} is another controller's")
+            before = self._primary(role)
+            if c.role is None:
+                self._controllers.append(c)
+            c.role, c.election = role, election
+            after = self._primary(role)
+            if before is not after:
+                self._notify(role)
+            else:
+                c.out.put(self._answer(c))
+
+    def leave(self, c: Controller) -> None:
+        """A stream ended."""
+        with self._lock:
+            if c not in self._controllers:
+                return
+            before = self._primary(c.role or "")
+            self._controllers.remove(c)
+            if before is c:
+                self._notify(c.role or "")
+
+    def _primary(self, role: str) -> Controller | None:
+        of_role = [o for o in self._controllers if o.role == role and o.election]
+        return max(of_role, key=lambda o: o.election, default=None)
+
+    def primary(self, role: str = "") -> Controller | None:
+        """The primary controller of a role."""
+        with self._lock:
+            return self._primary(role)
+
+    def _answer(self, c: Controller) -> Any:
+        message = p4runtime_pb2.StreamMessageResponse()
+        a = message.arbitration
+        a.device_id = self.device_id
+        if c.role and c.role.startswith("#"):
+            a.role.id = int(c.role[1:])
+        elif c.role:
+            a.role.name = c.role
+        primary = self._primary(c.role or "")
+        if primary is not None:
+            a.election_id.high = primary.election >> 64
+            a.election_id.low = primary.election & (1 << 64) - 1
+        if primary is c:
+            a.status.CopyFrom(status_pb2.Status(code=OK, message="is primary"))
+        elif primary is None:
+            a.status.CopyFrom(status_pb2.Status(code=NOT_FOUND, message="there is no primary"))
+        else:
+            a.status.CopyFrom(status_pb2.Status(code=ALREADY_EXISTS, message="is backup"))
+        return message
+
+    def _notify(self, role: str) -> None:
+        for o in self._controllers:
+            if o.role == role:
+                o.out.put(self._answer(o))
+
+    def allow(self, request: Any) -> None:
+        """Error unless a Write or SetForwardingPipelineConfig comes from the primary.
+
+        As in simple_switch_grpc, without any controller connected a request without election
+        id is allowed.
+        """
+        if request.device_id != self.device_id:
+            raise P4Error(
+                NOT_FOUND,
+                f"there is no device {request.device_id}: this is device {self.device_id}",
+            )
+        role = request.role or (f"#{request.role_id}" if request.role_id else "")
+        election = election_number(request.election_id)
+        with self._lock:
+            if not self._controllers and not election:
+                return
+            primary = self._primary(role)
+        if primary is None or primary.election != election:
+            raise P4Error(PERMISSION_DENIED, "not primary")

@@ -1,0 +1,113 @@
+"""Counter and register arrays as P4Runtime sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.softswitch.server.config import ArrayConfig
+from testbed.softswitch.server.messages import p4runtime_pb2
+from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.table_entries import fill_counter
+from testbed.softswitch.server.values import (
+    INVALID_ARGUMENT,
+    OUT_OF_RANGE,
+    UNIMPLEMENTED,
+    P4Error,
+    decode,
+    encode,
+)
+
+
+def integers(array: NDArray[Any]) -> list[int]:
+    """A register array as Python integers."""
+    if array.dtype.names is None:
+        return array.tolist()
+    return [lo | hi << 64 for lo, hi in array.tolist()]
+
+
+def store(array: NDArray[Any], place: int | slice, value: int) -> None:
+    """Set elements of a register array."""
+    array[place] = value if array.dtype.names is None else (value & (1 << 64) - 1, value >> 64)
+
+
+def places(config: ArrayConfig, entry: Any) -> range:
+    """The elements an entry means: one, or all without an index."""
+    if not entry.HasField("index"):
+        return range(config.size)
+    i = entry.index.index
+    if not 0 <= i < config.size:
+        raise P4Error(
+            OUT_OF_RANGE, f"{config.name!r} has no element {i}: its size is {config.size}"
+        )
+    return range(i, i + 1)
+
+
+def only_modify(kind: str, what: str) -> None:
+    """Error unless an update is a MODIFY."""
+    if kind != "MODIFY":
+        raise P4Error(INVALID_ARGUMENT, f"a {what} can only be modified")
+
+
+def write_counter(
+    config: ArrayConfig, array: NDArray[Any], ports: Ports, kind: str, entry: Any
+) -> None:
+    """Set one element of an indirect counter, or all."""
+    only_modify(kind, "counter entry")
+    if not entry.HasField("data"):
+        raise P4Error(INVALID_ARGUMENT, f"counter {config.name!r}: the data is missing")
+    at = places(config, entry)
+    with ports.lock():
+        array[at.start : at.stop] = (entry.data.packet_count, entry.data.byte_count)
+
+
+def read_counter(
+    config: ArrayConfig, array: NDArray[Any], ports: Ports, entry: Any
+) -> Iterable[Any]:
+    """One element of an indirect counter, or all."""
+    at = places(config, entry)
+    with ports.lock():
+        values = array[at.start : at.stop].copy()
+    for i, (packets, size) in zip(at, values.tolist(), strict=True):
+        e = p4runtime_pb2.Entity()
+        e.counter_entry.counter_id, e.counter_entry.index.index = config.id, i
+        fill_counter(config.unit, packets, size, e.counter_entry.data)
+        yield e
+
+
+def write_register(
+    config: ArrayConfig, array: NDArray[Any], ports: Ports, kind: str, entry: Any
+) -> None:
+    """Set one element of a register array, or all."""
+    only_modify(kind, "register entry")
+    data = entry.data.WhichOneof("data")
+    if data not in ("bitstring", "bool"):
+        raise P4Error(
+            INVALID_ARGUMENT if data is None else UNIMPLEMENTED,
+            f"register {config.name!r}: the data must be a bitstring",
+        )
+    value = (
+        int(entry.data.bool)
+        if data == "bool"
+        else decode(entry.data.bitstring, config.width, f"register {config.name!r}")
+    )
+    at = places(config, entry)
+    with ports.lock():
+        store(array, slice(at.start, at.stop), value)
+
+
+def read_register(
+    config: ArrayConfig, array: NDArray[Any], ports: Ports, entry: Any
+) -> Iterable[Any]:
+    """One element of a register array, or all."""
+    at = places(config, entry)
+    with ports.lock():
+        values = np.array(array[at.start : at.stop])
+    for i, value in zip(at, integers(values), strict=True):
+        e = p4runtime_pb2.Entity()
+        e.register_entry.register_id, e.register_entry.index.index = config.id, i
+        e.register_entry.data.bitstring = encode(value)
+        yield e

@@ -1,0 +1,243 @@
+"""A forwarding pipeline configuration: P4Info and BMv2 JSON, checked against each other."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.softswitch.compiler.bmv2_json import TableDef
+from testbed.softswitch.errors import SoftSwitchError, UnsupportedProgram
+from testbed.softswitch.runtime.program import Program
+from testbed.softswitch.server.messages import p4info_pb2
+from testbed.softswitch.server.values import INVALID_ARGUMENT, UNIMPLEMENTED, P4Error
+
+MATCH = p4info_pb2.MatchField.MatchType
+
+
+@dataclass(frozen=True)
+class FieldConfig:
+    """A match field: its id and kind in P4Info, and its place in the program's key."""
+
+    id: int
+    name: str
+    width: int
+    kind: int
+    place: int
+
+
+@dataclass(frozen=True)
+class ActionConfig:
+    """An action: parameters as (id, name, bits) in P4Info's order, and the program's order."""
+
+    id: int
+    name: str
+    params: tuple[tuple[int, str, int], ...]
+    order: tuple[int, ...]  # place in params of each of the program's parameters
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """A table of P4Info and its definition in the program."""
+
+    id: int
+    name: str
+    definition: TableDef
+    fields: tuple[FieldConfig, ...]
+    prioritized: bool
+    actions: dict[int, int]  # action id to scope
+    const_default: bool
+    const: bool
+    counter: int  # id of the direct counter or 0
+    profile: int  # id of the action profile or 0
+
+
+@dataclass(frozen=True)
+class ArrayConfig:
+    """A counter or register array."""
+
+    id: int
+    name: str
+    size: int
+    width: int = 0
+    unit: int = 0
+
+
+@dataclass(frozen=True)
+class ProfileConfig:
+    """An action profile."""
+
+    id: int
+    name: str
+    size: int
+    max_group_size: int
+    selector: bool
+    tables: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DigestConfig:
+    """A digest: bits of its members, and whether they stand in a struct, tuple or alone."""
+
+    id: int
+    name: str
+    widths: tuple[int, ...]
+    shape: str
+
+
+def _same(theirs: list[str], ours: list[str], what: str) -> list[int]:
+    """Place in ``ours`` of each name of ``theirs``; by order when the names differ."""
+    if len(theirs) != len(ours):
+        raise P4Error(
+            INVALID_ARGUMENT, f"{what}: P4Info has {len(theirs)}, the program {len(ours)}"
+        )
+    if sorted(theirs) == sorted(ours) and len(set(ours)) == len(ours):
+        return [ours.index(n) for n in theirs]
+    return list(range(len(ours)))
+
+
+class PipelineConfig:
+    """What a SetForwardingPipelineConfig request gives, checked and compiled.
+
+    Errors are ``P4Error``: INVALID_ARGUMENT for a bad P4Info or JSON or when they do not
+    belong together, UNIMPLEMENTED for a program the switch cannot run.
+    """
+
+    def __init__(self, p4info: Any, device_config: bytes, cookie: int | None = None) -> None:
+        if not device_config:
+            raise P4Error(INVALID_ARGUMENT, "p4_device_config is empty: it must be BMv2 JSON")
+        self.p4info = p4info
+        self.device_config = device_config
+        self.cookie = cookie
+        self.program = self._compile(device_config)
+        self.actions = {a.preamble.id: self._action(a) for a in p4info.actions}
+        self.direct_counters = {c.preamble.id: c for c in p4info.direct_counters}
+        self.profiles = {a.preamble.id: self._profile(a) for a in p4info.action_profiles}
+        self.tables = {t.preamble.id: self._table(t) for t in p4info.tables}
+        self.counters = {
+            c.preamble.id: self._array("counter", c, self.program.counters, unit=c.spec.unit)
+            for c in p4info.counters
+        }
+        self.registers = {r.preamble.id: self._register(r) for r in p4info.registers}
+        self.digests = {d.preamble.id: self._digest(d) for d in p4info.digests}
+        self.headers = {h.preamble.name: h for h in p4info.controller_packet_metadata}
+
+    @staticmethod
+    def _compile(device_config: bytes) -> Program:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "p4_device_config")
+            path.write_bytes(device_config)
+            try:
+                return Program.load(path)
+            except UnsupportedProgram as e:
+                raise P4Error(UNIMPLEMENTED, str(e)) from None
+            except SoftSwitchError as e:
+                message = str(e).replace(str(path), path.name)
+                raise P4Error(INVALID_ARGUMENT, message) from None
+
+    def same_as(self, other: PipelineConfig) -> bool:
+        """Whether another configuration runs the same program under the same ids."""
+        return self.device_config == other.device_config and self.p4info == other.p4info
+
+    def _known(self, what: str, name: str, known: Any) -> Any:
+        if name not in known:
+            raise P4Error(INVALID_ARGUMENT, f"P4Info's {what} {name!r} is not in the program")
+        return known[name]
+
+    def _action(self, a: Any) -> ActionConfig:
+        name = a.preamble.name
+        params = tuple((p.id, p.name, p.bitwidth) for p in a.params)
+        ours = self.program.actions.get(name)
+        if ours is None:  # p4c leaves out actions nothing calls
+            return ActionConfig(a.preamble.id, name, params, tuple(range(len(params))))
+        places = _same(
+            [p[1] for p in params], [p[0] for p in ours.params], f"parameters of action {name!r}"
+        )
+        order = [0] * len(params)
+        for i, place in enumerate(places):
+            order[place] = i
+            if params[i][2] != ours.params[place][1]:
+                raise P4Error(
+                    INVALID_ARGUMENT,
+                    f"parameter {params[i][1]!r} of action {name!r} "
+                    f"has not the width of the program's",
+                )
+        return ActionConfig(a.preamble.id, name, params, tuple(order))
+
+    def _table(self, t: Any) -> TableConfig:
+        name = t.preamble.name
+        definition = self._known("table", name, {x.name: x for x in self.program.definition.tables})
+        places = _same(
+            [f.name for f in t.match_fields],
+            [k.name for k in definition.key],
+            f"match fields of table {name!r}",
+        )
+        fields = []
+        for f, place in zip(t.match_fields, places, strict=True):
+            if f.bitwidth != definition.key[place].width:
+                raise P4Error(
+                    INVALID_ARGUMENT,
+                    f"match field {f.name!r} of table {name!r} has not the width of the program's",
+                )
+            fields.append(FieldConfig(f.id, f.name, f.bitwidth, f.match_type, place))
+        for r in t.action_refs:
+            if r.id not in self.actions:
+                raise P4Error(INVALID_ARGUMENT, f"table {name!r}: no action has the id {r.id}")
+        counters = [r for r in t.direct_resource_ids if r in self.direct_counters]
+        return TableConfig(
+            t.preamble.id,
+            name,
+            definition,
+            tuple(fields),
+            any(f.kind in (MATCH.TERNARY, MATCH.RANGE, MATCH.OPTIONAL) for f in fields),
+            {r.id: r.scope for r in t.action_refs},
+            bool(t.const_default_action_id),
+            t.is_const_table,
+            counters[0] if counters else 0,
+            t.implementation_id,
+        )
+
+    def _profile(self, a: Any) -> ProfileConfig:
+        name = a.preamble.name
+        self._known("action profile", name, self.program.definition.profiles)
+        return ProfileConfig(
+            a.preamble.id, name, a.size, a.max_group_size, a.with_selector, tuple(a.table_ids)
+        )
+
+    def _array(self, what: str, a: Any, known: Any, width: int = 0, unit: int = 0) -> ArrayConfig:
+        ours = self._known(what, a.preamble.name, known)
+        return ArrayConfig(a.preamble.id, a.preamble.name, ours.size, width, unit)
+
+    def _register(self, r: Any) -> ArrayConfig:
+        width = self._width(r.type_spec, f"register {r.preamble.name!r}")
+        return self._array("register", r, self.program.registers, width)
+
+    @staticmethod
+    def _width(spec: Any, what: str) -> int:
+        if spec.WhichOneof("type_spec") == "bool":
+            return 1
+        kind = spec.bitstring.WhichOneof("type_spec")
+        if kind not in ("bit", "int"):
+            raise P4Error(UNIMPLEMENTED, f"{what}: only bit and int elements are supported")
+        return getattr(spec.bitstring, kind).bitwidth
+
+    def _digest(self, d: Any) -> DigestConfig:
+        name, spec = d.preamble.name, d.type_spec
+        ours = self._known("digest", name, self.program.digests)
+        shape = spec.WhichOneof("type_spec")
+        if shape == "struct":
+            info = self.p4info.type_info.structs
+            members = (
+                [m.type_spec for m in info[spec.struct.name].members]
+                if spec.struct.name in info
+                else []
+            )
+        elif shape == "tuple":
+            members = list(spec.tuple.members)
+        else:
+            shape, members = "bitstring", [spec]
+        widths = tuple(self._width(m, f"digest {name!r}") for m in members)
+        if widths != tuple(w for _, w in ours.fields):
+            raise P4Error(INVALID_ARGUMENT, f"the members of digest {name!r} are not the program's")
+        return DigestConfig(d.preamble.id, name, widths, shape)

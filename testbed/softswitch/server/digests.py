@@ -1,0 +1,177 @@
+"""Digests as P4Runtime sees them: lists that are sent, acknowledged or expire.
+
+The switch keeps a sample until it is acknowledged, and keeps no second one equal to it: that
+is P4Runtime's cache. A digest nobody configured is thrown away.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from testbed.softswitch.runtime.switch import Switch
+from testbed.softswitch.server.config import DigestConfig
+from testbed.softswitch.server.messages import p4data_pb2, p4runtime_pb2
+from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.values import (
+    ALREADY_EXISTS,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    P4Error,
+    encode,
+)
+
+UNLIMITED = 1024  # samples in a list when max_list_size is 0
+LISTS = 16  # lists of a digest in one go: others want the switch as well
+Send = Callable[[Any], bool]
+
+
+@dataclass
+class Outstanding:
+    """A list that was sent: its sample numbers, and when it expires."""
+
+    first: int
+    end: int
+    expires: float
+
+
+@dataclass
+class DigestState:
+    """One digest: its configuration by the controller and what was sent of it."""
+
+    config: DigestConfig
+    entry: Any = None
+    next: int = 0  # number of the first sample not sent
+    waiting_since: float | None = None
+    list_id: int = 0
+    sent: dict[int, Outstanding] = field(default_factory=dict)
+
+
+class Digests:
+    """All digests of a running switch."""
+
+    def __init__(self, configs: dict[int, DigestConfig], switch: Switch, ports: Ports) -> None:
+        self.switch = switch
+        self.ports = ports
+        self.digests = {i: DigestState(c) for i, c in configs.items()}
+
+    def _state(self, id_: int) -> DigestState:
+        if id_ not in self.digests:
+            raise P4Error(NOT_FOUND, f"no digest has the id {id_}")
+        return self.digests[id_]
+
+    def write(self, kind: str, entry: Any) -> None:
+        """INSERT, MODIFY or DELETE the configuration of a digest."""
+        d = self._state(entry.digest_id)
+        if kind == "INSERT" and d.entry is not None:
+            raise P4Error(ALREADY_EXISTS, f"digest {d.config.name!r} is configured")
+        if kind != "INSERT" and d.entry is None:
+            raise P4Error(NOT_FOUND, f"digest {d.config.name!r} is not configured")
+        if kind == "DELETE":
+            d.entry = None
+            d.sent.clear()
+            self._forget(d, 0, 1 << 63)
+            return
+        c = entry.config
+        if c.max_timeout_ns < 0 or c.max_list_size < 0 or c.ack_timeout_ns < 0:
+            raise P4Error(INVALID_ARGUMENT, f"digest {d.config.name!r}: a limit is negative")
+        if kind == "INSERT":
+            self._forget(d, 0, 1 << 63)
+        d.entry = p4runtime_pb2.DigestEntry()
+        d.entry.CopyFrom(entry)
+
+    def read(self, id_: int, out: list[Any]) -> None:
+        """Add one configuration, or all for id 0, to a list of entities."""
+        for d in [self._state(id_)] if id_ else self.digests.values():
+            if d.entry is not None:
+                out.append(p4runtime_pb2.Entity(digest_entry=d.entry))
+
+    def ack(self, message: Any) -> None:
+        """A list was received: equal samples are reported again from now on."""
+        d = self._state(message.digest_id)
+        sent = d.sent.pop(message.list_id, None)
+        if sent is None:
+            raise P4Error(
+                NOT_FOUND,
+                f"digest {d.config.name!r} has no list {message.list_id} "
+                "that waits for its acknowledgement",
+            )
+        self._forget(d, sent.first, sent.end)
+
+    def _forget(self, d: DigestState, first: int, end: int) -> None:
+        with self.ports.lock():
+            self.switch.digest_forget(d.config.name, first, end)
+
+    def poll(self, send: Send) -> float | None:
+        """Send the lists that are due; gives the seconds until the next is, or None.
+
+        ``send`` says whether a controller took the list; samples nobody took are dropped.
+        """
+        due = [self._poll(d, send) for d in self.digests.values()]
+        return min((x for x in due if x is not None), default=None)
+
+    def _poll(self, d: DigestState, send: Send) -> float | None:
+        if d.entry is None:
+            self._forget(d, 0, 1 << 63)
+            return None
+        now, c = time.monotonic(), d.entry.config
+        for i in [i for i, s in d.sent.items() if s.expires <= now]:
+            s = d.sent.pop(i)
+            self._forget(d, s.first, s.end)
+        size = c.max_list_size or UNLIMITED
+        wait = None
+        for left in range(LISTS - 1, -1, -1):
+            with self.ports.lock():
+                samples = self.switch.digest_since(d.config.name, d.next, size)
+            if not len(samples):
+                d.waiting_since = None
+                break
+            if d.waiting_since is None:
+                d.waiting_since = now
+            wait = d.waiting_since + c.max_timeout_ns / 1e9 - now
+            if len(samples) < size and wait > 0:
+                break
+            self._send(d, samples, send, now)
+            d.waiting_since, wait = None, None if left else 0.0
+        expiry = min((s.expires for s in d.sent.values()), default=None)
+        times = [wait, None if expiry is None else max(0.0, expiry - now)]
+        return min((t for t in times if t is not None), default=None)
+
+    def _send(self, d: DigestState, samples: NDArray[Any], send: Send, now: float) -> None:
+        first, end = int(samples["sequence"][0]), int(samples["sequence"][-1]) + 1
+        d.list_id += 1
+        message = p4runtime_pb2.DigestList(
+            digest_id=d.config.id, list_id=d.list_id, timestamp=time.time_ns()
+        )
+        names = (samples.dtype.names or ())[:-2]
+        for sample in samples:
+            values = [sample[n] for n in names]
+            message.data.append(
+                _data(
+                    d.config,
+                    [
+                        int(v) if v.dtype.names is None else int(v["lo"]) | int(v["hi"]) << 64
+                        for v in values
+                    ],
+                )
+            )
+        d.next = end
+        if send(message) and d.entry.config.ack_timeout_ns:
+            d.sent[d.list_id] = Outstanding(first, end, now + d.entry.config.ack_timeout_ns / 1e9)
+        else:
+            self._forget(d, first, end)
+
+
+def _data(config: DigestConfig, values: list[int]) -> Any:
+    data = p4data_pb2.P4Data()
+    if config.shape == "bitstring":
+        data.bitstring = encode(values[0])
+        return data
+    members = getattr(data, config.shape).members
+    for v in values:
+        members.add(bitstring=encode(v))
+    return data

@@ -1,0 +1,211 @@
+"""The state of a running switch behind P4Runtime's Write and Read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.runtime.switch import Switch
+from testbed.softswitch.server import arrays
+from testbed.softswitch.server.arrays import only_modify
+from testbed.softswitch.server.config import PipelineConfig
+from testbed.softswitch.server.digests import Digests
+from testbed.softswitch.server.messages import p4runtime_pb2
+from testbed.softswitch.server.packets import ControllerHeader
+from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.profiles import ProfileState
+from testbed.softswitch.server.replication import Replication
+from testbed.softswitch.server.table_entries import TableState
+from testbed.softswitch.server.values import (
+    INTERNAL,
+    INVALID_ARGUMENT,
+    UNIMPLEMENTED,
+    P4Error,
+    one_of,
+)
+
+KINDS = {
+    p4runtime_pb2.Update.INSERT: "INSERT",
+    p4runtime_pb2.Update.MODIFY: "MODIFY",
+    p4runtime_pb2.Update.DELETE: "DELETE",
+}
+
+
+class Pipeline:
+    """A switch that runs a configuration, written and read by P4Runtime entities.
+
+    Not thread safe; the switch itself is guarded by the lock of ``ports``.
+    """
+
+    def __init__(self, config: PipelineConfig, ports: Ports, seed: int) -> None:
+        self.config = config
+        self.ports = ports
+        self.switch = switch = Switch(config.program, seed)
+        self.profiles = {
+            i: ProfileState(c, config, switch, ports) for i, c in config.profiles.items()
+        }
+        self.tables = {
+            i: TableState(c, config, switch, ports, self.profiles.get(c.profile))
+            for i, c in config.tables.items()
+        }
+        self.replication = Replication(switch, ports)
+        self.digests = Digests(config.digests, switch, ports)
+        self.packet_in = ControllerHeader(config.headers.get("packet_in"))
+        self.packet_out = ControllerHeader(config.headers.get("packet_out"))
+        self._counters = {i: switch.counter(c.name) for i, c in config.counters.items()}
+        self._registers = {i: switch.register(c.name) for i, c in config.registers.items()}
+        self._writers: dict[str, Callable[[str, Any], None]] = {
+            "table_entry": self._write_table,
+            "action_profile_member": lambda k, e: self._profile(e).write_member(k, e),
+            "action_profile_group": lambda k, e: self._profile(e).write_group(k, e),
+            "counter_entry": self._write_counter,
+            "direct_counter_entry": self._write_direct_counter,
+            "register_entry": self._write_register,
+            "packet_replication_engine_entry": self.replication.write,
+            "digest_entry": self.digests.write,
+        }
+
+    # ---- writing ----
+
+    def write(self, update: Any) -> None:
+        """Apply one Update; ``P4Error`` when it is refused, and then nothing was changed."""
+        kind = KINDS.get(update.type)
+        if kind is None:
+            raise P4Error(INVALID_ARGUMENT, "the type of the update is missing")
+        which = update.entity.WhichOneof("entity")
+        if which is None:
+            raise P4Error(INVALID_ARGUMENT, "the entity of the update is missing")
+        writer = self._writers.get(which)
+        if writer is None:
+            raise P4Error(UNIMPLEMENTED, f"{which} is not supported")
+        try:
+            writer(kind, getattr(update.entity, which))
+        except SoftSwitchError as e:
+            raise P4Error(INTERNAL, str(e)) from None
+
+    def _write_table(self, kind: str, entry: Any) -> None:
+        table = self.tables.get(entry.table_id)
+        if table is None:
+            one_of("table", self.tables, entry.table_id)
+        else:
+            table.write(kind, entry)
+
+    def _profile(self, entity: Any) -> ProfileState:
+        one_of("action profile", self.profiles, entity.action_profile_id)
+        return self.profiles[entity.action_profile_id]
+
+    def _write_counter(self, kind: str, entry: Any) -> None:
+        i = entry.counter_id
+        one_of("counter", self._counters, i)
+        arrays.write_counter(self.config.counters[i], self._counters[i], self.ports, kind, entry)
+
+    def _write_register(self, kind: str, entry: Any) -> None:
+        i = entry.register_id
+        one_of("register", self._registers, i)
+        arrays.write_register(self.config.registers[i], self._registers[i], self.ports, kind, entry)
+
+    def _counted_table(self, entry: Any) -> TableState:
+        one_of("table", self.tables, entry.table_entry.table_id)
+        table = self.tables[entry.table_entry.table_id]
+        if not table.config.counter:
+            raise P4Error(INVALID_ARGUMENT, f"table {table.config.name!r} has no direct counter")
+        return table
+
+    def _write_direct_counter(self, kind: str, entry: Any) -> None:
+        only_modify(kind, "direct counter entry")
+        if not entry.HasField("data"):
+            raise P4Error(INVALID_ARGUMENT, "the data of the direct counter entry is missing")
+        table = self._counted_table(entry)
+        table.set_counter(table.find(entry.table_entry), entry.data)
+
+    # ---- reading ----
+
+    def read(self, entity: Any) -> list[Any]:
+        """The entities a request's entity means."""
+        which = entity.WhichOneof("entity")
+        out: list[Any] = []
+        if which == "table_entry":
+            for table in self._chosen("table", self.tables, entity.table_entry.table_id):
+                table.read(entity.table_entry, out)
+        elif which == "action_profile_member":
+            m = entity.action_profile_member
+            for p in self._chosen("action profile", self.profiles, m.action_profile_id):
+                p.read_members(m.member_id, out)
+        elif which == "action_profile_group":
+            g = entity.action_profile_group
+            for p in self._chosen("action profile", self.profiles, g.action_profile_id):
+                p.read_groups(g.group_id, out)
+        elif which == "counter_entry":
+            c = entity.counter_entry
+            for i in self._chosen_ids("counter", self._counters, c.counter_id):
+                out += arrays.read_counter(
+                    self.config.counters[i], self._counters[i], self.ports, c
+                )
+        elif which == "register_entry":
+            r = entity.register_entry
+            for i in self._chosen_ids("register", self._registers, r.register_id):
+                out += arrays.read_register(
+                    self.config.registers[i], self._registers[i], self.ports, r
+                )
+        elif which == "direct_counter_entry":
+            self._read_direct_counters(entity.direct_counter_entry, out)
+        elif which == "packet_replication_engine_entry":
+            self.replication.read(entity.packet_replication_engine_entry, out)
+        elif which == "digest_entry":
+            self.digests.read(entity.digest_entry.digest_id, out)
+        else:
+            raise P4Error(
+                UNIMPLEMENTED if which else INVALID_ARGUMENT,
+                f"{which} is not supported" if which else "an entity is empty",
+            )
+        return out
+
+    @staticmethod
+    def _chosen_ids(what: str, known: dict[int, Any], id_: int) -> Iterable[int]:
+        if not id_:
+            return list(known)
+        one_of(what, known, id_)
+        return [id_]
+
+    def _chosen(self, what: str, known: dict[int, Any], id_: int) -> Iterable[Any]:
+        return [known[i] for i in self._chosen_ids(what, known, id_)]
+
+    def _read_direct_counters(self, request: Any, out: list[Any]) -> None:
+        entry = request.table_entry
+        tables = (
+            [self._counted_table(request)]
+            if entry.table_id
+            else [t for t in self.tables.values() if t.config.counter]
+        )
+        for table in tables:
+            for stored in table.select(entry):
+                e = p4runtime_pb2.Entity()
+                table.fill_match(stored, e.direct_counter_entry.table_entry)
+                table.read_counter(stored, e.direct_counter_entry.data)
+                out.append(e)
+
+    def entities(self) -> list[Any]:
+        """Everything a controller has written, in an order in which it can be written again."""
+        out: list[Any] = []
+        for p in self.profiles.values():
+            p.read_members(0, out)
+        for p in self.profiles.values():
+            p.read_groups(0, out)
+        every = p4runtime_pb2.TableEntry()
+        every.counter_data.SetInParent()
+        for t in self.tables.values():
+            if not t.config.const:
+                t.read(every, out)
+            if t.default is not None:
+                t.read(p4runtime_pb2.TableEntry(is_default_action=True), out)
+        self.replication.read(p4runtime_pb2.PacketReplicationEngineEntry(), out)
+        self.digests.read(0, out)
+        return out
+
+    def restore(self, entities: Iterable[Any]) -> None:
+        """Write what ``entities`` of another pipeline gave; ``P4Error`` when it does not fit."""
+        for e in entities:
+            default = e.HasField("table_entry") and e.table_entry.is_default_action
+            kind = p4runtime_pb2.Update.MODIFY if default else p4runtime_pb2.Update.INSERT
+            self.write(p4runtime_pb2.Update(type=kind, entity=e))

@@ -1,0 +1,465 @@
+"""Table entries as P4Runtime sees them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.softswitch.runtime.switch import Switch
+from testbed.softswitch.server.config import MATCH, FieldConfig, PipelineConfig, TableConfig
+from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2
+from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.profiles import (
+    Member,
+    ProfileState,
+    program_order,
+    read_action,
+    write_action,
+)
+from testbed.softswitch.server.values import (
+    ALREADY_EXISTS,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
+    UNIMPLEMENTED,
+    P4Error,
+    decode,
+    encode,
+)
+
+SCOPE = p4info_pb2.ActionRef.Scope
+NAMES = {
+    MATCH.EXACT: "exact",
+    MATCH.LPM: "lpm",
+    MATCH.TERNARY: "ternary",
+    MATCH.RANGE: "range",
+    MATCH.OPTIONAL: "optional",
+}
+Key = tuple[tuple[Any, ...], int]
+
+
+@dataclass
+class Reference:
+    """What an entry runs: an action, a member, a group or a one-shot action set."""
+
+    kind: str  # action, member, group, set
+    id: int
+    values: tuple[int, ...] = ()
+    members: tuple[Member, ...] = ()
+    message: Any = None
+
+
+@dataclass
+class Stored:
+    """An entry of the controller; ``match`` is in the program's order."""
+
+    handle: int
+    match: tuple[Any, ...]
+    priority: int
+    reference: Reference
+    metadata: bytes = b""
+    controller_metadata: int = 0
+
+
+def dont_care(kind: int, width: int) -> Any:
+    """The match that stands for a field left out."""
+    if kind == MATCH.RANGE:
+        return 0, (1 << width) - 1
+    return None if kind == MATCH.OPTIONAL else (0, 0)
+
+
+def match_value(f: FieldConfig, m: Any, what: str) -> Any:
+    """A match element of the switch from one of P4Runtime."""
+    kind, width = m.WhichOneof("field_match_type"), f.width
+    if kind != NAMES.get(f.kind):
+        raise P4Error(INVALID_ARGUMENT, f"{what}: the field is {NAMES.get(f.kind)}, not {kind}")
+    if f.kind == MATCH.EXACT:
+        return decode(m.exact.value, width, what)
+    if f.kind == MATCH.OPTIONAL:
+        return decode(m.optional.value, width, what)
+    if f.kind == MATCH.LPM:
+        n, value = m.lpm.prefix_len, decode(m.lpm.value, width, what)
+        if not 0 < n <= width:
+            raise P4Error(
+                INVALID_ARGUMENT,
+                f"{what}: prefix length {n} is not within 1..{width}"
+                + (": leave the field out" if not n else ""),
+            )
+        if value & ((1 << width - n) - 1):
+            raise P4Error(INVALID_ARGUMENT, f"{what}: {value:#x} has bits after its prefix")
+        return value, n
+    if f.kind == MATCH.TERNARY:
+        value, mask = decode(m.ternary.value, width, what), decode(m.ternary.mask, width, what)
+        if not mask:
+            raise P4Error(INVALID_ARGUMENT, f"{what}: the mask is 0: leave the field out")
+        if value & ~mask:
+            raise P4Error(INVALID_ARGUMENT, f"{what}: {value:#x} has bits outside its mask")
+        return value, mask
+    low, high = decode(m.range.low, width, what), decode(m.range.high, width, what)
+    if low > high:
+        raise P4Error(INVALID_ARGUMENT, f"{what}: the range {low}..{high} is empty")
+    if (low, high) == (0, (1 << width) - 1):
+        raise P4Error(INVALID_ARGUMENT, f"{what}: the range is everything: leave the field out")
+    return low, high
+
+
+class TableState:
+    """One table of a running switch."""
+
+    def __init__(
+        self,
+        config: TableConfig,
+        pipeline: PipelineConfig,
+        switch: Switch,
+        ports: Ports,
+        profile: ProfileState | None,
+    ) -> None:
+        self.config = config
+        self.pipeline = pipeline
+        self.table = switch.table(config.name)
+        self.ports = ports
+        self.profile = profile
+        self.entries: dict[Key, Stored] = {}
+        self.default: Reference | None = None
+        self._fields = {f.id: f for f in config.fields}
+        self._dont_cares = self._template()
+        self._required = {f.place: f for f in config.fields if f.kind == MATCH.EXACT}
+        self._by_name = {pipeline.actions[i].name: i for i in config.actions}
+        self._program_default = self._initial_default()
+        self._install_const()
+
+    def _template(self) -> list[Any]:
+        out: list[Any] = [None] * len(self.config.fields)
+        for f in self.config.fields:
+            out[f.place] = dont_care(f.kind, f.width)
+        return out
+
+    def _error(self, code: int, message: str) -> P4Error:
+        return P4Error(code, f"table {self.config.name!r}: {message}")
+
+    def _initial_default(self) -> Reference | None:
+        d = self.config.definition.default
+        if d is None:
+            return None
+        program = self.table.switch.program.definition
+        id_ = self._by_name.get(program.actions[d.action_id].name)
+        if id_ is None:
+            return None
+        values = [0] * len(d.data)
+        for place, i in enumerate(self.pipeline.actions[id_].order):
+            values[i] = d.data[place]
+        return Reference("action", id_, tuple(values))
+
+    def _install_const(self) -> None:
+        for e in self.table.entries():
+            match: list[Any] = list(e.match)
+            for f in self.config.fields:
+                v = match[f.place]
+                if f.kind == MATCH.OPTIONAL and isinstance(v, tuple):
+                    match[f.place] = v[0] if v[1] else None
+            action = self.pipeline.actions[self._by_name[e.action]]
+            values = [0] * len(e.params)
+            for place, i in enumerate(action.order):
+                values[i] = e.params[place]
+            priority = e.priority or 0
+            stored = Stored(
+                e.handle, tuple(match), priority, Reference("action", action.id, tuple(values))
+            )
+            self.entries[stored.match, priority] = stored
+
+    # ---- writing ----
+
+    def key(self, entry: Any) -> Key:
+        """The match and priority of an entry, checked."""
+        match = self._dont_cares.copy()
+        required = len(self._required)
+        seen = set()
+        for m in entry.match:
+            f = self._fields.get(m.field_id)
+            if f is None:
+                raise self._error(INVALID_ARGUMENT, f"no match field has the id {m.field_id}")
+            if f.id in seen:
+                raise self._error(INVALID_ARGUMENT, f"match field {f.name!r} is there twice")
+            seen.add(f.id)
+            match[f.place] = match_value(f, m, f"table {self.config.name!r} field {f.name!r}")
+            required -= f.place in self._required
+        if required:
+            missing = [f.name for f in self._required.values() if f.id not in seen]
+            raise self._error(INVALID_ARGUMENT, f"exact match field {missing[0]!r} is missing")
+        if self.config.prioritized != (entry.priority > 0):
+            need = "needs a priority above 0" if self.config.prioritized else "takes no priority"
+            raise self._error(INVALID_ARGUMENT, f"an entry {need}, not {entry.priority}")
+        return tuple(match), entry.priority
+
+    def _reference(self, action: Any, default: bool) -> Reference:
+        kind = action.WhichOneof("type")
+        if kind is None:
+            raise self._error(INVALID_ARGUMENT, "the action is missing")
+        if (kind == "action") != (self.profile is None):
+            how = "a direct action" if self.profile is None else "a member, group or action set"
+            raise self._error(INVALID_ARGUMENT, f"an entry runs {how}")
+        if kind == "action":
+            id_ = action.action.action_id
+            scope = self.config.actions.get(id_)
+            wrong = SCOPE.TABLE_ONLY if default else SCOPE.DEFAULT_ONLY
+            if scope is None or scope == wrong:
+                name = self.pipeline.actions[id_].name if id_ in self.pipeline.actions else id_
+                why = "" if scope is None else f" for {'its default' if default else 'an'} entry"
+                raise self._error(INVALID_ARGUMENT, f"the table has no action {name!r}{why}")
+            return Reference("action", id_, read_action(self.pipeline.actions[id_], action.action))
+        assert self.profile is not None
+        if kind == "action_profile_action_set":
+            handle, members = self.profile.one_shot(
+                action.action_profile_action_set.action_profile_actions
+            )
+            copy = p4runtime_pb2.ActionProfileActionSet()
+            copy.CopyFrom(action.action_profile_action_set)
+            return Reference("set", handle, (), tuple(members), copy)
+        if kind == "action_profile_member_id":
+            id_ = action.action_profile_member_id
+            if id_ not in self.profile.members:
+                raise self._error(NOT_FOUND, f"there is no member {id_}")
+            return Reference("member", id_)
+        id_ = action.action_profile_group_id
+        if id_ not in self.profile.groups:
+            raise self._error(NOT_FOUND, f"there is no group {id_}")
+        if not self.profile.groups[id_].weights:
+            raise self._error(INVALID_ARGUMENT, f"group {id_} is empty")
+        return Reference("group", id_)
+
+    def _use(self, r: Reference | None, n: int) -> None:
+        """Count the use of a member or group; make away with an action set let go."""
+        if r is None or self.profile is None:
+            return
+        if r.kind == "set" and n < 0:
+            self.profile.drop_one_shot(r.id, list(r.members))
+        counts = {"member": self.profile.used_members, "group": self.profile.used_groups}.get(
+            r.kind
+        )
+        if counts is not None:
+            counts[r.id] = counts.get(r.id, 0) + n
+
+    def _number(self, r: Reference) -> int:
+        assert self.profile is not None
+        if r.kind == "member":
+            return self.profile.members[r.id].handles[0]
+        return self.profile.groups[r.id].handle if r.kind == "group" else r.id
+
+    def write(self, kind: str, entry: Any) -> None:
+        """INSERT, MODIFY or DELETE an entry, or MODIFY the default entry."""
+        if entry.idle_timeout_ns:
+            raise self._error(UNIMPLEMENTED, "idle timeouts are not supported")
+        if entry.HasField("meter_config"):
+            raise self._error(INVALID_ARGUMENT, "the table has no meter")
+        if entry.HasField("counter_data") and not self.config.counter:
+            raise self._error(INVALID_ARGUMENT, "the table has no direct counter")
+        if entry.is_default_action:
+            self._write_default(kind, entry)
+            return
+        if self.config.const:
+            raise self._error(PERMISSION_DENIED, "its entries are const")
+        if not self.config.fields:
+            raise self._error(
+                INVALID_ARGUMENT, "it has no key, so only a default entry: set is_default_action"
+            )
+        key = self.key(entry)
+        known = self.entries.get(key)
+        if kind == "INSERT":
+            if known:
+                raise self._error(ALREADY_EXISTS, "an entry has this match already")
+            if len(self.entries) >= self.config.definition.max_size:
+                raise self._error(
+                    RESOURCE_EXHAUSTED, f"it is full ({self.config.definition.max_size} entries)"
+                )
+            known = self._insert(key, self._reference(entry.action, False))
+        elif known is None:
+            raise self._error(NOT_FOUND, "no entry has this match")
+        elif kind == "MODIFY":
+            self._modify(known, self._reference(entry.action, False))
+        else:
+            with self.ports.lock():
+                self.table.delete(known.handle)
+            del self.entries[key]
+            self._use(known.reference, -1)
+            return
+        known.metadata, known.controller_metadata = entry.metadata, entry.controller_metadata
+        if entry.HasField("counter_data"):
+            self.set_counter(known, entry.counter_data)
+
+    def _insert(self, key: Key, r: Reference) -> Stored:
+        match, priority = key
+        prio = priority if self.config.prioritized else None
+        if r.kind == "action":
+            action = self.pipeline.actions[r.id]
+            values = program_order(action, r.values)
+            with self.ports.lock():
+                handle = self.table.add(match, action.name, values, prio)
+        else:
+            add = self.table.add_member_entry if r.kind == "member" else self.table.add_group_entry
+            with self.ports.lock():
+                handle = add(match, self._number(r), prio)
+        self._use(r, 1)
+        self.entries[key] = stored = Stored(handle, match, priority, r)
+        return stored
+
+    def _modify(self, known: Stored, r: Reference) -> None:
+        if r.kind == "action":
+            action = self.pipeline.actions[r.id]
+            values = program_order(action, r.values)
+            with self.ports.lock():
+                self.table.modify(known.handle, action.name, values)
+        else:
+            modify = (
+                self.table.modify_member_entry
+                if r.kind == "member"
+                else self.table.modify_group_entry
+            )
+            with self.ports.lock():
+                modify(known.handle, self._number(r))
+        old, known.reference = known.reference, r
+        self._use(r, 1)
+        self._use(old, -1)
+
+    def _write_default(self, kind: str, entry: Any) -> None:
+        if kind != "MODIFY":
+            raise self._error(INVALID_ARGUMENT, "a default entry can only be modified")
+        if entry.match or entry.priority:
+            raise self._error(INVALID_ARGUMENT, "a default entry has no match and no priority")
+        if entry.HasField("counter_data"):
+            raise self._error(UNIMPLEMENTED, "the default entry has no counter")
+        definition = self.config.definition.default
+        if self.config.const_default or (definition and definition.entry_const):
+            raise self._error(PERMISSION_DENIED, "its default action is const")
+        old = self.default
+        if not entry.HasField("action"):
+            with self.ports.lock():
+                self.table.reset_default()
+            self.default = None
+        else:
+            r = self._reference(entry.action, True)
+            if r.kind == "action":
+                action = self.pipeline.actions[r.id]
+                values = program_order(action, r.values)
+                with self.ports.lock():
+                    self.table.set_default(action.name, values)
+            else:
+                choose = (
+                    self.table.set_default_member
+                    if r.kind == "member"
+                    else self.table.set_default_group
+                )
+                with self.ports.lock():
+                    choose(self._number(r))
+            self.default = r
+            self._use(r, 1)
+        self._use(old, -1)
+
+    # ---- counters ----
+
+    def _row(self, stored: Stored) -> Any:
+        lib = self.table.switch.program.lib
+        address = lib.ss_table_row(
+            self.table.switch.handle, self.config.definition.index, stored.handle
+        )
+        return (ctypes.c_uint64 * 4).from_address(address)
+
+    def set_counter(self, stored: Stored, data: Any) -> None:
+        """Set the direct counter of an entry."""
+        with self.ports.lock():
+            row = self._row(stored)
+            row[2], row[3] = data.packet_count, data.byte_count
+
+    def read_counter(self, stored: Stored, data: Any) -> None:
+        """Fill in the direct counter of an entry, as far as its unit goes."""
+        with self.ports.lock():
+            row = self._row(stored)
+            packets, size = row[2], row[3]
+        fill_counter(
+            self.pipeline.direct_counters[self.config.counter].spec.unit, packets, size, data
+        )
+
+    def find(self, entry: Any) -> Stored:
+        """The entry with the match and priority of a message."""
+        stored = self.entries.get(self.key(entry))
+        if stored is None:
+            raise self._error(NOT_FOUND, "no entry has this match")
+        return stored
+
+    # ---- reading ----
+
+    def select(self, entry: Any) -> Iterable[Stored]:
+        """The entries a read request means: one, or all when it has no match."""
+        if entry.match:
+            stored = self.entries.get(self.key(entry))
+            return [stored] if stored else []
+        return [
+            s
+            for s in list(self.entries.values())
+            if not entry.priority or s.priority == entry.priority
+        ]
+
+    def fill_match(self, stored: Stored, entry: Any) -> None:
+        """Fill in table id, match and priority of a TableEntry."""
+        entry.table_id = self.config.id
+        for f in self.config.fields:
+            v = stored.match[f.place]
+            if f.kind == MATCH.EXACT:
+                entry.match.add(field_id=f.id).exact.value = encode(v)
+            elif v == dont_care(f.kind, f.width):
+                continue
+            elif f.kind == MATCH.OPTIONAL:
+                entry.match.add(field_id=f.id).optional.value = encode(v)
+            elif f.kind == MATCH.LPM:
+                if v[1]:
+                    m = entry.match.add(field_id=f.id).lpm
+                    m.value, m.prefix_len = encode(v[0]), v[1]
+            elif f.kind == MATCH.TERNARY:
+                m = entry.match.add(field_id=f.id).ternary
+                m.value, m.mask = encode(v[0]), encode(v[1])
+            else:
+                m = entry.match.add(field_id=f.id).range
+                m.low, m.high = encode(v[0]), encode(v[1])
+        entry.priority = stored.priority
+
+    def _fill_action(self, r: Reference, action: Any) -> None:
+        if r.kind == "action":
+            write_action(self.pipeline.actions[r.id], r.values, action.action)
+        elif r.kind == "member":
+            action.action_profile_member_id = r.id
+        elif r.kind == "group":
+            action.action_profile_group_id = r.id
+        else:
+            action.action_profile_action_set.CopyFrom(r.message)
+
+    def read(self, request: Any, out: list[Any]) -> None:
+        """Add the entries a request means to a list of entities."""
+        if request.is_default_action:
+            r = self.default or self._program_default
+            e = p4runtime_pb2.Entity()
+            e.table_entry.table_id, e.table_entry.is_default_action = self.config.id, True
+            if r is not None:
+                self._fill_action(r, e.table_entry.action)
+                out.append(e)
+            return
+        for stored in self.select(request):
+            e = p4runtime_pb2.Entity()
+            entry = e.table_entry
+            self.fill_match(stored, entry)
+            self._fill_action(stored.reference, entry.action)
+            entry.metadata = stored.metadata
+            entry.controller_metadata = stored.controller_metadata
+            if request.HasField("counter_data") and self.config.counter:
+                self.read_counter(stored, entry.counter_data)
+            out.append(e)
+
+
+def fill_counter(unit: int, packets: int, size: int, data: Any) -> None:
+    """Fill in CounterData; only what the unit counts."""
+    data.SetInParent()
+    if unit != p4info_pb2.CounterSpec.BYTES:
+        data.packet_count = packets
+    if unit != p4info_pb2.CounterSpec.PACKETS:
+        data.byte_count = size

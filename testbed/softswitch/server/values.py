@@ -1,0 +1,64 @@
+"""P4Runtime's errors and byte strings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from testbed.softswitch.server.messages import any_pb2, code_pb2, p4runtime_pb2, status_pb2
+
+OK = code_pb2.OK
+ALREADY_EXISTS = code_pb2.ALREADY_EXISTS
+FAILED_PRECONDITION = code_pb2.FAILED_PRECONDITION
+INTERNAL = code_pb2.INTERNAL
+INVALID_ARGUMENT = code_pb2.INVALID_ARGUMENT
+NOT_FOUND = code_pb2.NOT_FOUND
+OUT_OF_RANGE = code_pb2.OUT_OF_RANGE
+PERMISSION_DENIED = code_pb2.PERMISSION_DENIED
+RESOURCE_EXHAUSTED = code_pb2.RESOURCE_EXHAUSTED
+UNIMPLEMENTED = code_pb2.UNIMPLEMENTED
+UNKNOWN = code_pb2.UNKNOWN
+
+
+class P4Error(Exception):
+    """A refused request: canonical code and a message of one line."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def encode(value: int) -> bytes:
+    """The shortest byte string of a value, as P4Runtime wants it."""
+    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
+
+
+def decode(data: bytes, width: int, what: str) -> int:
+    """Value of a byte string, canonical or not, that must fit in ``width`` bits."""
+    if not data:
+        raise P4Error(INVALID_ARGUMENT, f"{what}: the byte string is empty")
+    value = int.from_bytes(data, "big")
+    if value >> width:
+        raise P4Error(OUT_OF_RANGE, f"{what}: {value:#x} does not fit in {width} bits")
+    return value
+
+
+def batch_status(errors: Sequence[P4Error | None]) -> Any:
+    """The status of a Write of which some updates failed: one p4.v1.Error for each update."""
+    failed = sum(e is not None for e in errors)
+    status = status_pb2.Status(code=UNKNOWN, message=f"{failed} of {len(errors)} updates failed")
+    for e in errors:
+        detail = p4runtime_pb2.Error(canonical_code=OK)
+        if e is not None:
+            detail = p4runtime_pb2.Error(canonical_code=e.code, message=e.message)
+        packed = any_pb2.Any()
+        packed.Pack(detail)
+        status.details.append(packed)
+    return status
+
+
+def one_of(what: str, known: Iterable[int], id_: int) -> None:
+    """Error unless an id is known."""
+    if id_ not in known:
+        raise P4Error(NOT_FOUND, f"no {what} has the id {id_}")

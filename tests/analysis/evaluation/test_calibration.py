@@ -1,0 +1,86 @@
+"""Calibration: the rule of section 5.2, accuracy as in appendix A.1, and that it learns."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.evaluation.calibration import Case, Setting, accuracy, calibrate, choose, trade_off
+from analysis.methods.base import Diagnosis
+from analysis.methods.flock.flock import Flock
+from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.fat_tree import FatTree
+
+
+def setting(precision, recall):
+    return Setting({"at": (precision, recall)}, precision, recall)
+
+
+@pytest.mark.parametrize(
+    ("points", "chosen"),
+    [
+        ([(0.99, 0.6), (0.98, 0.7), (0.97, 0.9)], (0.98, 0.7)),  # at P = 98 % the most recall
+        ([(0.99, 0.2), (0.94, 0.5), (0.92, 0.9)], (0.94, 0.5)),  # too little recall: P = 93 %
+        ([(0.6, 0.9), (0.7, 0.8)], (0.7, 0.8)),  # P falls to 68 %
+        ([(0.5, 0.1)], (0.5, 0.1)),
+    ],
+)
+def test_the_rule(points, chosen):
+    assert choose([setting(*point) for point in points]).parameters["at"] == chosen
+
+
+rates = st.floats(0, 1)
+
+
+@given(st.lists(st.tuples(rates, rates), min_size=1, max_size=30))
+def test_trade_off_is_what_nothing_beats(points):
+    settings = [setting(*point) for point in points]
+    kept = trade_off(settings)
+    for point in settings:
+        assert any(s.precision >= point.precision and s.recall >= point.recall for s in kept)
+    for a in kept:
+        assert not any(
+            b.precision >= a.precision and b.recall >= a.recall and b is not a for b in kept
+        )
+
+
+def diagnosis(topology, links, devices=()):
+    nothing = np.zeros(topology.n_links)
+    devices = np.array(devices, np.int32)
+    of_device = np.isin(topology.link_src, devices) | np.isin(topology.link_dst, devices)
+    flagged = np.union1d(np.array(links, np.int32), np.flatnonzero(of_device)).astype(np.int32)
+    return Diagnosis("x", "directed", flagged, nothing, nothing, 0.0, devices=devices)
+
+
+def test_accuracy_of_links_and_devices():
+    topology = FatTree(4)
+    link, device = topology.link("tor0_0->agg0_0"), topology.switch("agg1_0")
+    mine = topology.links_of(device)
+    case = Case(Telemetry(topology, "tor"), np.append(mine, link), np.array([device]))
+    wrong = topology.link("tor3_0->agg3_0")
+    assert accuracy(diagnosis(topology, []), case) == (1.0, 0.0)
+    assert accuracy(diagnosis(topology, [link], [device]), case) == (1.0, 1.0)
+    assert accuracy(diagnosis(topology, [link ^ 1]), case) == (1.0, 0.5)  # links are undirected
+    assert accuracy(diagnosis(topology, [link, wrong], [device]), case) == (2 / 3, 1.0)
+    # A quarter of the device's four links, and one link that is not faulty.
+    assert accuracy(diagnosis(topology, [mine[0], wrong]), case) == (0.5, 0.25 / 2)
+    healthy = Case(Telemetry(topology, "tor"), np.zeros(0, np.int32))
+    assert accuracy(diagnosis(topology, []), healthy) == (1.0, 1.0)
+    assert accuracy(diagnosis(topology, [wrong]), healthy) == (0.0, 1.0)
+
+
+def test_calibration_learns_the_noise(synthetic):
+    """On noisy links a low p_good blames healthy ones; calibration finds a better."""
+    cases = []
+    for seed in range(4):
+        world = synthetic.make_world(k=4, seed=seed, share=0.05, noise=2e-3, flows=1500)
+        cases.append(Case(world.telemetry, world.faulty))
+    grid = {"p_good": (1e-5, 2e-2, 0.5), "p_bad": (0.1, 0.003), "inputs": ("probes",)}
+    settings = calibrate(Flock, grid, cases)
+    assert len(settings) == 3  # p_good below p_bad
+    assert choose(settings).parameters["p_good"] == 2e-2
+    assert choose(settings).precision > settings[0].precision
+    with pytest.raises(ValueError, match="no setting"):
+        calibrate(Flock, {"p_good": (0.5,), "p_bad": (0.1,)}, cases)
+    with pytest.raises(ValueError, match="at least one"):
+        calibrate(Flock, grid, [])

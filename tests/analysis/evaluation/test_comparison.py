@@ -1,0 +1,107 @@
+"""Statistics of a comparison, and that its plot is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from analysis.evaluation.comparison import (
+    average_precision,
+    comparison_table,
+    found_at,
+    interval,
+    plot,
+    precision_at,
+)
+
+
+def test_the_interval_of_known_values() -> None:
+    rng = np.random.default_rng(1)
+    sample = rng.normal(0.7, 0.1, 400)
+    found = interval(sample)
+    assert found.mean == pytest.approx(sample.mean())
+    # Of so many values the bootstrap's interval is the normal one.
+    error = sample.std(ddof=1) / np.sqrt(400)
+    assert found.low == pytest.approx(found.mean - 1.96 * error, abs=error / 8)
+    assert found.high == pytest.approx(found.mean + 1.96 * error, abs=error / 8)
+    assert interval(sample) == found
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(2)
+    covered = 0
+    for _ in range(60):
+        found = interval(rng.uniform(0, 1, 30))
+        covered += found.low <= 0.5 <= found.high
+    assert 50 <= covered <= 60
+
+
+def test_intervals_of_one_or_equal_values() -> None:
+    lone = interval([0.8])
+    assert lone.mean == 0.8 and np.isnan(lone.low) and np.isnan(lone.high)
+    same = interval([1.0, 1.0, 1.0])
+    assert (same.mean, same.low, same.high) == (1.0, 1.0, 1.0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=12))
+def test_found_at_counts_the_links_accused(links: list[tuple[int, bool]]) -> None:
+    score = np.array([s for s, _ in links], np.float64)
+    faulty = np.array([f for _, f in links])
+    plain = sorted(sum(other >= own for other in score) for own in score[faulty])
+    assert found_at(score, faulty).tolist() == plain
+
+
+def test_precision_and_its_average() -> None:
+    score = np.array([9.0, 8.0, 7.0, 6.0, 5.0])
+    faulty = np.array([True, False, True, False, False])
+    found = found_at(score, faulty)
+    assert found.tolist() == [1, 3]
+    assert precision_at(found, np.array([0, 0.5, 0.51, 1.0])) == pytest.approx([1, 1, 2 / 3, 2 / 3])
+    assert average_precision(found) == pytest.approx((1 + 2 / 3) / 2)
+    # A ranking that knows nothing accuses all at once.
+    flat = found_at(np.zeros(5), faulty)
+    assert average_precision(flat) == pytest.approx(2 / 5)
+    assert average_precision(found_at(score, np.zeros(5, np.bool_))) == 1.0
+
+
+def rows(seeds: int, f1: dict[str, float]) -> dict:
+    rng = np.random.default_rng(0)
+    names = [name for _ in range(seeds) for name in f1]
+    n = len(names)
+    value = np.clip([f1[name] + rng.normal(0, 0.05) for name in names], 0, 1)
+    return {
+        "seed": np.repeat(np.arange(seeds), len(f1)),
+        "method": names,
+        "native": ["undirected" if name == "b" else "directed" for name in names],
+        "faulty": np.full(n, 3),
+        **dict.fromkeys(("precision", "recall", "f1", "accuracy", "undirected_f1"), value),
+        "average_precision": value,
+        "seconds": np.full(n, 0.5),
+        "telemetry_bytes": np.full(n, 100),
+        "probe_packets": np.full(n, 1234),
+        "found_at": [np.array([1, 2, 5]) if i % 2 else np.zeros(0, int) for i in range(n)],
+    }
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 20])
+def test_table_and_plot(tmp_path: Path, seeds: int) -> None:
+    methods = {"a": 0.9, "b": 0.5} | {f"method-of-name-{i}": 0.7 for i in range(10)}
+    made = rows(seeds, methods)
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(comparison_table(made))
+    lines = captured.get().splitlines()
+    assert len(lines) == 2 + len(methods)
+    assert lines[3].startswith("b *") and "0.50" in lines[3]
+    assert ("–" in lines[2]) == (seeds > 1)
+    assert max(map(len, lines)) <= 80 and "…" not in captured.get()
+    plot(made, "a title", tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 20_000
+    first = (tmp_path / "plot.png").read_bytes()
+    plot(made, "a title", tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes() == first

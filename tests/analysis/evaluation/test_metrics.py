@@ -1,0 +1,51 @@
+"""Scores and their conventions."""
+
+import numpy as np
+import pytest
+
+from analysis.evaluation.metrics import device_score, score
+from testbed.fabric.fat_tree import FatTree
+
+TOPOLOGY = FatTree(4)
+
+
+def links(*ids):
+    return np.array(ids, np.int32)
+
+
+def test_counts_and_names_of_errors():
+    result = score(links(0, 1, 7, 7), links(0, 4), TOPOLOGY)
+    directed, undirected = result["directed"], result["undirected"]
+    assert (directed.true_positives, directed.false_positives, directed.false_negatives) == (
+        1,
+        2,
+        1,
+    )
+    assert directed.wrong == (1, 7) and directed.missed == (4,)
+    assert directed.precision == pytest.approx(1 / 3) and directed.recall == 0.5
+    assert directed.f1 == pytest.approx(0.4)
+    assert directed.accuracy == pytest.approx(1 - 3 / TOPOLOGY.n_links)
+    assert (undirected.true_positives, undirected.wrong, undirected.missed) == (1, (3,), (2,))
+
+
+def test_conventions():
+    silent = score(links(), links(), TOPOLOGY)["directed"]
+    assert (silent.precision, silent.recall, silent.f1, silent.accuracy) == (1, 1, 1, 1)
+    blind = score(links(), links(3), TOPOLOGY)["directed"]
+    assert (blind.precision, blind.recall, blind.f1) == (1, 0, 0)
+    alarm = score(links(3), links(), TOPOLOGY)["directed"]
+    assert (alarm.precision, alarm.recall, alarm.f1) == (0, 1, 0)
+
+
+def test_devices():
+    result = device_score(links(2, 2, 9), links(9, 3), TOPOLOGY)
+    assert (result.precision, result.recall) == (0.5, 0.5)
+    assert result.wrong == (2,) and result.missed == (3,)
+    assert result.accuracy == pytest.approx(1 - 2 / TOPOLOGY.n_switches)
+    with pytest.raises(ValueError, match="no switch of a K=4 fat-tree"):
+        device_score(links(20), links(), TOPOLOGY)
+
+
+def test_unknown_links():
+    with pytest.raises(ValueError, match="no link"):
+        score(links(10**6), links(), TOPOLOGY)

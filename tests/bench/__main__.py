@@ -1,0 +1,124 @@
+"""`make bench`: how fast the soft switch, the network and the methods are on this machine."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from analysis.methods.registry import METHODS
+from analysis.telemetry.observations import read_telemetry
+from scenarios.backends import PROGRAM
+from scenarios.experiment import run_experiment
+from scenarios.scenario import load_scenario
+from scenarios.settings import Settings
+from testbed.control.forwarding import install_forwarding
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
+from testbed.record.run import RunDirectory
+from testbed.softswitch import Program, Switch
+from tests.bench.bench_canary import bench_canary
+from tests.bench.bench_detector import bench_detector
+from tests.bench.bench_flock import bench_flock
+from tests.bench.bench_flow import bench_flow
+from tests.bench.bench_netbouncer import bench_netbouncer
+from tests.bench.bench_vigil import bench_vigil
+
+FLOWS = 64
+BATCH = 4096
+TURNS = 100
+
+
+def monitored_core(size: int) -> tuple[Switch, np.ndarray]:
+    """A core switch that monitors every flow up and down, and one batch of frames for it."""
+    topology = FatTree(4)
+    segments = topology.segments()
+    ids = switch_ids(topology, segments, 1)
+    decoder = SegmentDecoder(topology, segments, ids)
+    core = topology.core(0)
+    switch = Switch(Program.load(PROGRAM, observe="meta.verdict"), seed=1)
+    install_forwarding(topology, core, switch, int(bloom_mask(ids)[core]), monitor=True)
+    segment = int(np.flatnonzero((segments.downstream == core) & (segments.upstream == 0))[0])
+    path_bf = int(decoder.path_bf[segment])
+    src, dst = int(topology.host_ip[0]), int(topology.host_ip[-1])
+    frames = np.zeros((BATCH, size), np.uint8)
+    for n in range(FLOWS):
+        flow = src << 72 | dst << 40 | (1000 + n) << 24 | 80 << 8 | 6
+        switch.table("CanaryIngress.dsm.rules").add([flow, path_bf], "CanaryIngress.dsm.monitor")
+        switch.table("CanaryEgress.usm.rules").add([flow], "CanaryEgress.usm.monitor")
+        frames[n::FLOWS, :] = _frame(size, path_bf, src, dst, 1000 + n)
+    return switch, frames
+
+
+def _frame(size: int, path_bf: int, src: int, dst: int, port: int) -> np.ndarray:
+    ip = bytearray.fromhex("45000000000000003e060000")
+    ip[2:4] = (size - 21).to_bytes(2, "big")
+    ip += src.to_bytes(4, "big") + dst.to_bytes(4, "big")
+    total = sum(int.from_bytes(ip[i : i + 2], "big") for i in range(0, 20, 2))
+    total = (total & 0xFFFF) + (total >> 16)
+    ip[10:12] = (~(total + (total >> 16)) & 0xFFFF).to_bytes(2, "big")
+    shim = path_bf.to_bytes(4, "big") + b"\x80\x08\x00"  # counted, in an even epoch
+    l4 = port.to_bytes(2, "big") + (80).to_bytes(2, "big")
+    packet = bytes(12) + b"\x88\xb5" + shim + bytes(ip) + l4
+    return np.frombuffer(packet.ljust(size, b"\0"), np.uint8)
+
+
+def bench_switch(console: Console) -> None:
+    for size in (64, 1500):
+        switch, frames = monitored_core(size)
+        ports = np.full(BATCH, 1, np.uint16)
+        offsets = np.arange(BATCH + 1, dtype=np.uint64) * size
+        data = frames.reshape(-1)
+        switch.process_batch(ports, data, offsets, 0)
+        begin = time.perf_counter()
+        for _ in range(TURNS):
+            result = switch.process_batch(ports, data, offsets, 0)
+        rate = BATCH * TURNS / (time.perf_counter() - begin)
+        counted = int(switch.register("CanaryEgress.usm.row0.count").sum())
+        assert len(result.ports) == BATCH
+        assert counted >= BATCH * TURNS
+        console.print(
+            f"soft switch, full Canary program on a monitor switch, {size:4}-byte packets: "
+            f"{rate / 1e6:.2f} M packet-hops/s on one core"
+        )
+
+
+def bench_run(console: Console, k: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        summary = run_experiment(
+            "faulty_links", load_scenario("faulty_links"), Settings(k=k), path, lambda *_: None
+        )
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+        hops, seconds = summary["packet_hops"], summary["wall_seconds"]
+        console.print(
+            f"K={k} FAULTS=10pct: {seconds:.1f} s in all, {hops:,} packet-hops "
+            f"({hops / seconds / 1e6:.2f} M/s), peak memory so far {peak:.0f} MB"
+        )
+        telemetry = read_telemetry(RunDirectory(path))
+        for name, method in METHODS.items():
+            method().localize(telemetry)
+            begin = time.perf_counter()
+            method().localize(telemetry)
+            console.print(f"  {name:17} {time.perf_counter() - begin:7.3f} s")
+
+
+def main() -> None:
+    console = Console(width=120, highlight=False)
+    bench_switch(console)
+    for k in (4, 8):
+        bench_run(console, k)
+    bench_flow(console)
+    bench_canary(console)
+    bench_netbouncer(console)
+    bench_detector(console)
+    bench_vigil(console)
+    bench_flock(console)
+
+
+if __name__ == "__main__":
+    main()

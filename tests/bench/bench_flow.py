@@ -1,0 +1,64 @@
+"""Runs without packets: time and memory of the simulation alone, K=8 to 48.
+
+Each in a process of its own, `FAULTS=1pct` and noise up to 1e-4.
+`python -m tests.bench.bench_flow`.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
+from multiprocessing import get_context
+
+from rich.console import Console
+
+from scenarios.flow import simulate
+from scenarios.settings import make_settings
+from testbed.fabric.topologies import make_fabric
+from testbed.faults.specification import parse_faults
+
+__all__ = ["bench_flow"]
+
+SIZES = (8, 16, 32, 48)
+
+
+def measure(k: int) -> str:
+    """One line about a run at K."""
+    small = make_settings({"backend": "flow", "epochs": 1, "epoch_ms": 20})
+    simulate(small, parse_faults("1links", make_fabric("fat-tree", 4, 1), 1))  # compiles
+    settings = make_settings({"k": k, "backend": "flow", "faults": "1pct", "noise": 1e-4})
+    fabric = make_fabric("fat-tree", k, 1)
+    plan = parse_faults(settings.faults, fabric, 1)
+    steps: list[tuple[str, float]] = []
+
+    def note(what: str, share: float) -> None:
+        del share
+        steps.append((what, time.perf_counter()))
+
+    run = simulate(settings, plan, fabric, progress=note)
+    steps.append(("", time.perf_counter()))
+    simulated = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    begin = time.perf_counter()
+    run.telemetry()
+    read = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    parts = ", ".join(f"{what} {after - at:.1f}" for (what, at), (_, after) in pairwise(steps))
+    seen = run.seen
+    return (
+        f"K={k}: {fabric.n_links:,} links, {len(seen.flows):,} flows, {seen.probed_sent.size:,} "
+        f"probed paths, {seen.metered_sent.size:,} counts of segments: "
+        f"{steps[-1][1] - steps[0][1]:.1f} s ({parts}), {simulated:.1f} GB; "
+        f"its telemetry {read:.1f} s, {peak:.1f} GB"
+    )
+
+
+def bench_flow(console: Console) -> None:
+    for k in SIZES:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            console.print(pool.submit(measure, k).result())
+
+
+if __name__ == "__main__":
+    bench_flow(Console(width=120, highlight=False))

@@ -1,0 +1,165 @@
+"""Flow selection after Canary's section III-D, on switches that are plain Python tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from testbed.control.selection import FlowSelector, SelectionParameters
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.pathbf import SegmentDecoder, switch_ids
+
+LATENCY = 5_000_000
+
+
+class FakeTable:
+    def __init__(self, log: list[str], name: str) -> None:
+        self.entries: dict[int, tuple[Any, ...]] = {}
+        self.packets: dict[int, int] = {}
+        self._log, self._name, self._next = log, name, 0
+
+    def add(self, match, action, params=(), priority=None) -> int:
+        self._next += 1
+        self.entries[self._next] = tuple(match)
+        self.packets[self._next] = 0
+        self._log.append(f"+{self._name}")
+        return self._next
+
+    def delete(self, handle: int) -> None:
+        del self.entries[handle]
+        self._log.append(f"-{self._name}")
+
+    def counter(self, handle: int) -> tuple[int, int]:
+        return self.packets[handle], 0
+
+
+class FakeSwitch:
+    def __init__(self, log: list[str]) -> None:
+        self.tables: dict[str, FakeTable] = {}
+        self.pending: list[tuple[int, ...]] = []
+        self._log = log
+
+    def table(self, name: str) -> FakeTable:
+        short = name.split(".")[1]
+        return self.tables.setdefault(short, FakeTable(self._log, short))
+
+    def digests(self, ack: bool = True) -> dict[str, np.ndarray]:
+        names = ("a", "b", "c", "d", "e", "f", "now_us")
+        rows = np.array(self.pending, [(name, "<u8") for name in names])
+        self.pending = []
+        return {"heavy_hitter_t": rows}
+
+
+class World:
+    """A K=4 fat-tree of fake switches and a selector."""
+
+    def __init__(self, **parameters: int) -> None:
+        topology = FatTree(4)
+        self.segments = topology.segments()
+        decoder = SegmentDecoder(topology, self.segments, switch_ids(topology, self.segments, 1))
+        self.log: list[str] = []
+        self.switches = {int(i): FakeSwitch(self.log) for i in np.unique(self.segments.downstream)}
+        chosen = SelectionParameters(**({"alpha": 100, "beta": 2, "delta": 2} | parameters))
+        self.selector = FlowSelector(self.segments, decoder, dict(self.switches), chosen)  # type: ignore[arg-type]
+        self.path_bf = decoder.path_bf
+
+    def plan(self, low: list[int]) -> None:
+        """Tell the selector that only the segments ``low`` counted too little."""
+        sent = np.full(len(self.segments), 100)
+        sent[low] = 99
+        self.selector.plan(sent, np.full(len(self.segments), 2))
+
+    def report(self, segment: int, flow: int, now_us: int = 0) -> None:
+        switch = self.switches[int(self.segments.downstream[segment])]
+        switch.pending.append((1, 2, flow, 80, 6, int(self.path_bf[segment]), now_us))
+
+    def hh(self, segment: int) -> int:
+        switch = self.switches[int(self.segments.downstream[segment])]
+        return len(switch.table("CanaryIngress.heavy_hitter.segments").entries)
+
+
+def test_a_segment_asks_for_flows_when_it_counts_less_than_alpha_or_beta() -> None:
+    world = World()
+    sent, flows = np.full(80, 100), np.full(80, 2)
+    sent[5], flows[9] = 99, 1
+    world.selector.plan(sent, flows)
+    assert [s for s in range(80) if s in world.selector._requests] == [5, 9]
+    world.selector.plan(np.full(80, 100), np.full(80, 2))
+    assert not world.selector._requests
+    assert world.log.count("-heavy_hitter") == 2
+
+
+def test_digests_act_late_dsm_before_usm_and_the_request_ends_after_delta_flows() -> None:
+    world = World()
+    world.plan([7])
+    for flow in (1, 2, 3):
+        world.report(7, flow)
+    world.selector.poll(LATENCY - 1)
+    assert world.selector.installed == 0
+    world.selector.poll(LATENCY)
+    assert world.selector.installed == 2  # delta, the third digest came too late
+    assert world.log == ["+heavy_hitter", "+dsm", "+usm", "+dsm", "+usm", "-heavy_hitter"]
+    assert world.hh(7) == 0
+
+
+def test_rules_sit_at_the_two_ends_of_the_segment() -> None:
+    world = World()
+    world.plan([0])
+    world.report(0, 4242)
+    world.selector.poll(LATENCY)
+    up, down = (int(a[0]) for a in (world.segments.upstream, world.segments.downstream))
+    flow = 1 << 72 | 2 << 40 | 4242 << 24 | 80 << 8 | 6
+    assert list(world.switches[down].tables["dsm"].entries.values()) == [
+        (flow, int(world.path_bf[0]))
+    ]
+    assert list(world.switches[up].tables["usm"].entries.values()) == [(flow,)]
+
+
+def test_a_flow_reported_twice_is_selected_once() -> None:
+    world = World(delta=5)
+    world.plan([3])
+    for _ in range(3):
+        world.report(3, 1)
+    world.selector.poll(LATENCY)
+    assert world.selector.installed == 1
+
+
+def test_quiet_flows_leave_upstream_first_and_downstream_after_the_drain() -> None:
+    world = World()
+    world.plan([3])
+    world.report(3, 1)
+    world.report(3, 2)
+    world.selector.poll(LATENCY)
+    usm = world.switches[int(world.segments.upstream[3])].tables["usm"]
+    first, second = usm.entries
+    world.selector.retire_quiet()  # the first look only takes notes
+    usm.packets[first] = 10
+    world.selector.retire_quiet()
+    assert list(usm.entries) == [first]
+    dsm = world.switches[int(world.segments.downstream[3])].tables["dsm"]
+    assert len(dsm.entries) == 2
+    assert len(world.selector.in_force()[2]) == 1
+    world.selector.finish_retiring()
+    assert len(dsm.entries) == 1
+    assert second not in usm.entries
+
+
+def test_a_full_table_refuses_and_says_so() -> None:
+    world = World(delta=5)
+    world.selector.max_rules = 2
+    world.plan([3])
+    for flow in range(4):
+        world.report(3, flow)
+    world.selector.poll(LATENCY)
+    assert world.selector.installed == 2
+    assert world.selector.refused == 2
+
+
+@pytest.mark.parametrize("flow", [0, (1 << 104) - 1, 0x0A000002_0A030103_C001_0050_06])
+def test_flow_ids_survive_the_split_into_two_words(flow: int) -> None:
+    world = World()
+    world.selector.rules[flow, 0] = None  # type: ignore[assignment]
+    hi, lo, _ = world.selector.in_force()
+    assert int(hi[0]) << 64 | int(lo[0]) == flow

@@ -1,0 +1,116 @@
+"""Paths drawn without being listed, against the lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from testbed.fabric.clos import Fabric, TopologyError, clos, leaf_spine
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.segments import segment_share, segments
+
+FABRICS = [
+    FatTree(4),
+    FatTree(6),
+    leaf_spine(5, 3),
+    clos(3, 2, 2, 4),
+    clos(2, 3, 2, 3, wiring="complete"),
+    FatTree(6).without([0, 7, 31, 60, 61]),
+    leaf_spine(6, 4).without([1, 5, 14]),
+]
+MONITORS = ("tor", "tor+core")
+
+
+def every_pair(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
+    tor = np.arange(fabric.n_tors, dtype=np.int32)
+    src, dst = (a.ravel() for a in np.meshgrid(tor, tor, indexing="ij"))
+    return src, dst
+
+
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda f: f.title)
+def test_number_and_length_of_paths_are_those_of_the_lists(fabric: Fabric) -> None:
+    ecmp = Ecmp(fabric)
+    src, dst = every_pair(fabric)
+    sets = fabric.path_sets(src, dst)
+    assert ecmp.width[src, dst].tolist() == sets.width.tolist()
+    length = sets.paths.length[sets.ptr[:-1]]
+    assert (2 * ecmp.turn[src, dst]).tolist() == length.tolist()
+
+
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda f: f.title)
+def test_draws_are_uniform_over_the_path_set(fabric: Fabric) -> None:
+    ecmp, rng = Ecmp(fabric), np.random.default_rng(1)
+    src, dst = every_pair(fabric)
+    apart = np.flatnonzero(src != dst)
+    statistics = []
+    for pair in rng.choice(apart, 6, replace=False):
+        path_set = fabric.path_sets(src[pair : pair + 1], dst[pair : pair + 1]).paths
+        known = {tuple(path_set[i].tolist()): i for i in range(len(path_set))}
+        n = 200 * len(known)
+        drawn = ecmp.draw(np.repeat(src[pair], n), np.repeat(dst[pair], n), rng)
+        times = np.zeros(len(known))
+        for row in drawn.padded().tolist():
+            times[known[tuple(row)]] += 1
+        statistics.append(chisquare(times).pvalue if len(known) > 1 else 1.0)
+    assert min(statistics) > 1e-4
+
+
+def test_a_rack_has_a_path_of_no_link() -> None:
+    paths = Ecmp(FatTree(4)).draw(
+        np.array([1, 2], np.int32), np.array([1, 3], np.int32), np.random.default_rng(0)
+    )
+    assert paths.length.tolist() == [0, 2]
+
+
+def test_a_fabric_that_falls_apart_is_refused() -> None:
+    fabric = leaf_spine(3, 1).without([1])
+    with pytest.raises(TopologyError, match="no path from leaf0 to leaf1"):
+        Ecmp(fabric)
+
+
+def test_a_link_that_skips_a_tier_is_refused() -> None:
+    fabric = Fabric(["a", "b", "c"], np.array([0, 0, 2]), np.array([0, 1]), np.array([2, 2]))
+    with pytest.raises(TopologyError, match="a->c skips a tier"):
+        Ecmp(fabric)
+
+
+@pytest.mark.parametrize("monitors", MONITORS)
+@pytest.mark.parametrize("k", [4, 6])
+def test_segments_of_a_fat_tree_are_its_own(k: int, monitors: str) -> None:
+    topology = FatTree(k)
+    found, own = segments(Ecmp(topology), monitors), topology.segments(monitors)
+    for name in ("upstream", "downstream", "switches", "subproblem"):
+        assert getattr(found, name).tolist() == getattr(own, name).tolist()
+    assert found.paths.ptr.tolist() == own.paths.ptr.tolist()
+    assert found.paths.links.tolist() == own.paths.links.tolist()
+
+
+@pytest.mark.parametrize("monitors", MONITORS)
+@pytest.mark.parametrize("fabric", FABRICS, ids=lambda f: f.title)
+def test_segments_share_the_flows_as_their_paths_do(fabric: Fabric, monitors: str) -> None:
+    """A link's flows, counted over segments and counted over the paths of all pairs."""
+    rng = np.random.default_rng(2)
+    demand = rng.random((fabric.n_tors, fabric.n_tors))
+    np.fill_diagonal(demand, 0.0)
+    demand /= demand.sum()
+    ecmp = Ecmp(fabric)
+    found, share = segments(ecmp, monitors), segment_share(ecmp, demand, monitors)
+    assert len(found) == len(share)
+    by_segment = np.bincount(found.paths.links, share[found.paths.owner], fabric.n_links)
+    src, dst = every_pair(fabric)
+    sets = fabric.path_sets(src, dst)
+    each = (demand[src, dst] / sets.width)[sets.owner]
+    by_path = np.bincount(sets.paths.links, each[sets.paths.owner], fabric.n_links)
+    assert by_segment == pytest.approx(by_path)
+    inner = fabric.link_dst[found.paths.links]
+    last = np.zeros(len(inner), np.bool_)
+    last[found.paths.ptr[1:] - 1] = True
+    monitor = (fabric.tier == 0) | ((fabric.tier == fabric.tier.max()) & (monitors == "tor+core"))
+    assert (monitor[inner] == last).all()
+
+
+def test_too_many_segments_are_refused() -> None:
+    with pytest.raises(TopologyError, match="MONITORS=tor makes .* use tor.core"):
+        segments(Ecmp(FatTree(32)), "tor")

@@ -1,0 +1,86 @@
+"""A K=4 network for each backend that can run here, once a module."""
+
+from __future__ import annotations
+
+import fcntl
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from testbed.control.forwarding import install_forwarding
+from testbed.control.switch import batch
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
+from testbed.network.mininet import Backend, MininetNetwork, missing
+
+BUILD = Path(__file__).parents[4] / "p4" / "build"
+TOPOLOGY = FatTree(4)
+SEGMENTS = TOPOLOGY.segments()
+IDS = switch_ids(TOPOLOGY, SEGMENTS, 1)
+DECODER = SegmentDecoder(TOPOLOGY, SEGMENTS, IDS)
+MONITORS = sorted({int(switch) for switch in SEGMENTS.downstream})
+
+
+def bring_up(path: Path, backend: Backend) -> MininetNetwork:
+    """A network whose switches forward; the caller stops it."""
+    net = MininetNetwork(
+        TOPOLOGY,
+        backend,
+        BUILD / "canary.json",
+        BUILD / "canary.p4info.txtpb",
+        path / "logs",
+        state=path / "state.json",
+    )
+    masks = bloom_mask(IDS).tolist()
+    with batch(net.controls):
+        for switch, control in enumerate(net.controls):
+            install_forwarding(TOPOLOGY, switch, control, masks[switch], switch in MONITORS)
+    return net
+
+
+def some_backend() -> Backend:
+    """A backend that runs here, the quicker one first; skips when there is none."""
+    for backend in ("softswitch", "bmv2"):
+        if not missing(backend):
+            return backend
+    pytest.skip(missing("softswitch"))
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)
+
+
+@contextmanager
+def turn() -> Iterator[None]:
+    """One at a time, whatever test processes there are: these tests are about real time."""
+    with open(Path(tempfile.gettempdir()) / "canary-mininet-tests.lock", "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    with turn():
+        yield
+
+
+@pytest.fixture(scope="module", params=["bmv2", "softswitch"])
+def net(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MininetNetwork]:
+    backend = cast(Backend, request.param)
+    if reason := missing(backend):
+        pytest.skip(reason)
+    with turn():
+        made = bring_up(tmp_path_factory.mktemp(backend), backend)
+    with made:
+        made.start()
+        yield made

@@ -1,0 +1,144 @@
+"""What a run leaves behind: nothing of its own, everything of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.network.mininet import NetworkError, clean
+from testbed.network.processes import ProcessError
+from tests.testbed.network.mininet.conftest import TOPOLOGY, bring_up, some_backend
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture(scope="module", autouse=True)
+def possible() -> None:
+    some_backend()
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def namespaces(token: str = "") -> set[str]:
+    """Network namespaces that a process is in, or a process with a run's token."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and token.encode() in (entry / "environ").read_bytes():
+                found.add(os.readlink(entry / "ns" / "net"))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.fixture
+def foreign() -> Iterator[None]:
+    """Somebody else's namespace with a process, interfaces and nftables table."""
+    run("ip", "netns", "add", "foreign-test")
+    run("ip", "link", "add", "tor0_0-eth9", "type", "veth", "peer", "name", "h9-eth0")
+    process = subprocess.Popen(["ip", "netns", "exec", "foreign-test", "sleep", "600"])
+    run("ip", "netns", "exec", "foreign-test", "nft", "add", "table", "netdev", "canary")
+    try:
+        yield
+        assert process.poll() is None
+        assert "foreign-test" in run("ip", "netns", "list")
+        assert "tor0_0-eth9" in run("ip", "-o", "link", "show", "type", "veth")
+        tables = run("ip", "netns", "exec", "foreign-test", "nft", "list", "tables")
+        assert "table netdev canary" in tables
+    finally:
+        process.kill()
+        process.wait()
+        run("ip", "link", "del", "tor0_0-eth9")
+        run("ip", "netns", "del", "foreign-test")
+
+
+RUNNER = """
+import sys, time
+from pathlib import Path
+from tests.testbed.network.mininet.conftest import bring_up
+net = bring_up(Path(sys.argv[1]), sys.argv[2])
+net.start()
+net.host("h0_0_0").cmd("sleep 1000 &")
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def runner(path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", RUNNER, str(path), some_backend()],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[4],
+    )
+
+
+def test_a_killed_run_is_cleaned_up_and_nothing_else(tmp_path: Path, foreign: None) -> None:
+    links = run("ip", "-o", "link")
+    process = runner(tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    state = json.loads((tmp_path / "state.json").read_text())
+    own = namespaces(state["token"])
+    assert len(own) == TOPOLOGY.n_switches + TOPOLOGY.n_hosts
+    with pytest.raises(ProcessError, match="still runs a network"):
+        clean(tmp_path / "state.json")
+    with pytest.raises(NetworkError, match="still runs a network"):
+        bring_up(tmp_path, some_backend())
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    ended = clean(tmp_path / "state.json")
+
+    assert len(ended) >= TOPOLOGY.n_switches
+    deadline = time.monotonic() + 5
+    while namespaces() & own and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert namespaces() & own == set()
+    assert run("ip", "-o", "link") == links
+    assert not Path(state["sockets"]).exists()
+    assert not (tmp_path / "state.json").exists()
+    assert clean(tmp_path / "state.json") == []
+
+
+def test_killed_while_it_starts_and_the_next_run_works(tmp_path: Path) -> None:
+    tokens = []
+    for seconds in (0.9, 1.5, 2.0):
+        process = runner(tmp_path)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if (tmp_path / "state.json").exists():
+            tokens.append(json.loads((tmp_path / "state.json").read_text())["token"])
+    assert tokens
+    with bring_up(tmp_path, some_backend()) as net:
+        os.kill(net.process("core0"), signal.SIGSEGV)
+        while not net.degraded:
+            time.sleep(0.02)
+    assert net.degraded == ["core0: signal SIGSEGV"]
+    assert not any(namespaces(token) for token in tokens)
+    codes = json.loads((tmp_path / "logs" / "exit-codes.json").read_text())
+    assert codes["by_itself"] == {"core0": -signal.SIGSEGV}
+    assert set(codes["exit_code"]) == set(TOPOLOGY.switch_names)
+
+
+def test_a_switch_that_does_not_start_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "simple_switch_grpc"
+    broken.write_text("#!/bin/sh\necho out of ports >&2; exit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(NetworkError, match=r"switch \w+ ended with exit code 3: out of ports"):
+        bring_up(tmp_path, "bmv2")
+    assert not (tmp_path / "state.json").exists()

@@ -1,0 +1,144 @@
+"""A run on real packets that is ended: its network goes, its finished epochs stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.network.mininet import missing
+from testbed.record.run import RunDirectory
+from tests.testbed.network.mininet.test_cleanup import namespaces
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(bool(missing("softswitch")), reason=missing("softswitch") or "never"),
+]
+
+OPTIONS = ["--backend", "softswitch", "--epoch-ms", "2500", "--load", "0.2"]
+OPTIONS += ["--faults", "agg0_0->core0:0.3"]
+STATE = Path("runs/.mininet-state.json")
+
+
+def canary(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+    """The command in a session of its own, as a terminal starts it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "scenarios.cli", *arguments],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finished_epochs(partial: Path) -> int:
+    try:
+        return int(json.loads((partial / "network.json").read_text())["epochs"])
+    except (OSError, ValueError):
+        return 0
+
+
+def begin(path: Path) -> tuple[subprocess.Popen[str], str]:
+    """A run that has finished an epoch of eight, and its token."""
+    process = canary("run", *OPTIONS, "--epochs", "8", "--run", "here", cwd=path)
+    deadline = time.monotonic() + 60
+    while not finished_epochs(path / "here.partial"):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return process, json.loads((path / STATE).read_text())["token"]
+
+
+def interfaces() -> str:
+    return subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout
+
+
+def assert_nothing_is_left(path: Path, token: str, links: str) -> None:
+    assert namespaces(token) == set()
+    assert interfaces() == links
+    assert not Path(f"/tmp/canary-{token[:12]}").exists()
+    assert not (path / STATE).exists()
+
+
+def assert_the_epochs_can_be_diagnosed(partial: Path) -> None:
+    process = canary("analyze", partial.name, cwd=partial.parent)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    epochs = finished_epochs(partial)
+    assert 1 <= epochs < 8
+    assert f"it ended after {epochs} of 8 epochs" in " ".join(out.split())
+    summary = json.loads((partial / "summary.json").read_text())
+    assert summary["degraded"] == [f"it ended after {epochs} of 8 epochs"]
+    assert len(summary["collection_seconds"]) == epochs
+    found = summary["methods"]["canary-mle"]["directed"]
+    assert (found["true_positives"], found["false_positives"]) == (1, 0)
+    run = RunDirectory(partial, finished=False)
+    assert (run.table("probes")["lost"] >= 0).all()
+    assert run.table("flows")["sent"].sum() > 1000
+    assert set(np.unique(run.table("rules")["epoch"])) <= set(range(epochs))
+
+
+def ctrl_c(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize("end", [ctrl_c, subprocess.Popen.terminate], ids=["ctrl-c", "sigterm"])
+def test_an_interrupted_run_keeps_its_finished_epochs_and_no_network(
+    tmp_path: Path, end: Callable[[subprocess.Popen[str]], None]
+) -> None:
+    links = interfaces()
+    process, token = begin(tmp_path)
+    end(process)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert "make analyze RUN=here.partial" in errors
+    assert_nothing_is_left(tmp_path, token, links)
+    assert not (tmp_path / "here").exists()
+    assert_the_epochs_can_be_diagnosed(tmp_path / "here.partial")
+
+    process = canary("run", *OPTIONS, "--run", "here", cwd=tmp_path)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "finished epochs of an interrupted run" in errors
+    assert finished_epochs(tmp_path / "here.partial")
+
+
+def test_after_a_kill_the_next_run_cleans_up_and_the_epochs_are_still_there(tmp_path: Path) -> None:
+    links = interfaces()
+    process, token = begin(tmp_path)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert namespaces(token)
+    again = canary("run", *OPTIONS, "--epochs", "1", "--run", "next", cwd=tmp_path)
+    _, errors = again.communicate(timeout=90)
+    assert again.returncode == 0, errors
+    assert_nothing_is_left(tmp_path, token, links)
+    assert RunDirectory(tmp_path / "next").epochs == 1
+    assert_the_epochs_can_be_diagnosed(tmp_path / "here.partial")
+
+
+def test_interrupted_before_an_epoch_ends_leaves_nothing(tmp_path: Path) -> None:
+    links = interfaces()
+    process = canary("run", *OPTIONS, "--epochs", "2", "--run", "here", cwd=tmp_path)
+    while not (tmp_path / STATE).exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    token = json.loads((tmp_path / STATE).read_text())["token"]
+    ctrl_c(process)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "nothing was kept" in errors
+    assert_nothing_is_left(tmp_path, token, links)
+    shutil.rmtree(tmp_path / "runs")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,44 @@
+"""deTector's probes over real packets: on their paths, and no host's kernel answers them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from testbed.network.mininet import MininetNetwork
+from testbed.network.virtual import Source
+from testbed.probes.matrix_probes import matrix_probes
+from testbed.probes.probe_matrix import standard_matrix
+from tests.testbed.network.mininet.conftest import TOPOLOGY
+
+pytestmark = pytest.mark.root
+
+
+def test_matrix_probes_take_their_paths_and_kernels_keep_silent(net: MininetNetwork) -> None:
+    plan = matrix_probes(TOPOLOGY, standard_matrix(TOPOLOGY), 1.0, packets=1024)
+    frames = plan.frames
+    start = np.uint64(net.now_ns + 50_000_000)
+    strangers = net.host_statistics()["strangers"]
+    already = net.link_packets().astype(np.int64)
+    number = net.add_source(
+        Source(
+            time_ns=start + plan.time_ns,
+            flow=plan.flow,
+            templates=frames,
+            template_length=np.full(len(frames), frames.shape[1], np.uint16),
+            src_host=plan.src_host,
+            dst_host=plan.dst_host,
+        )
+    )
+    net.drain()
+    sent = net.sent(number)
+    assert sent.sum() == len(plan.flow)
+    assert (net.delivered(number) == sent).all()
+    links = plan.paths.links
+    planned = np.bincount(
+        links, np.bincount(plan.path, sent)[plan.paths.owner], minlength=TOPOLOGY.n_links
+    )
+    assert (net.link_packets() - already >= planned).all()
+    after = net.host_statistics()
+    assert after["misdelivered"] == after["shims"] == 0
+    assert after["strangers"] == strangers  # no ICMP "port unreachable"

@@ -1,0 +1,377 @@
+"""The real network: hosts' kernels, agents, control over the wire, faults."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter
+from testbed.control.collection import clear_hashpipe, collect
+from testbed.control.epochs import set_parity
+from testbed.control.remote import RemoteError
+from testbed.control.selection import FlowSelector, SelectionParameters
+from testbed.control.switch import batch
+from testbed.faults.injector import FaultInjector
+from testbed.faults.netem import NetemInjector
+from testbed.faults.nft import NftInjector
+from testbed.faults.specification import (
+    Fault,
+    FaultPlan,
+    FlowMatch,
+    Ternary,
+    parse_faults,
+)
+from testbed.network.mininet import MininetNetwork
+from testbed.network.virtual import Source
+from testbed.probes.bounce_probes import probe_plan
+from testbed.probes.traceroute import parse_time_exceeded
+from testbed.traffic.flows import Traffic
+from testbed.traffic.generator import generate
+from testbed.traffic.packets import headers
+from tests.testbed.network.mininet.conftest import DECODER, MONITORS, SEGMENTS, TOPOLOGY, wait_until
+
+pytestmark = pytest.mark.root
+
+# Frames a second that two cores carry without loss, with some reserve.
+RATE = {"bmv2": 1500, "softswitch": 10_000}
+
+
+def source(traffic: Traffic, packets: int, rate: float, start_ns: int) -> Source:
+    """The first packets of some traffic, again and again, at a steady rate."""
+    templates, lengths = headers(traffic, TOPOLOGY)
+    which = np.arange(packets) % traffic.n_packets
+    return Source(
+        start_ns + (np.arange(packets) * 1e9 / rate).astype(np.uint64),
+        traffic.flow[which],
+        templates,
+        lengths.astype(np.uint16),
+        traffic.src_host,
+        traffic.dst_host,
+        size=traffic.size[which],
+    )
+
+
+SOON_NS = 50_000_000
+
+
+@pytest.fixture(scope="module")
+def traffic() -> Traffic:
+    return generate(TOPOLOGY, "hadoop", 0.05, 0.3, seed=1)
+
+
+@pytest.fixture(scope="module")
+def sent(net: MininetNetwork, traffic: Traffic) -> int:
+    """Number of a source of that traffic, which has nothing to send."""
+    return net.add_source(source(traffic, 0, 1, 0))
+
+
+def test_hosts_of_all_pods_reach_each_other_without_loss(net: MininetNetwork) -> None:
+    for src, dst in (("h0_0_0", "h3_1_1"), ("h1_0_1", "h1_1_0"), ("h2_0_0", "h2_0_1")):
+        address = TOPOLOGY.host_ip[TOPOLOGY.host_names.index(dst)]
+        ip = ".".join(str(int(address) >> s & 255) for s in (24, 16, 8, 0))
+        out = net.host(src).cmd(f"ping -c 5 -i 0.05 -W 2 -s 1400 {ip}")
+        assert "5 received, 0% packet loss" in re.sub(r"\+\d+ duplicates, ", "", out)
+
+
+SERVE = """
+import hashlib, socket
+s = socket.create_server(("10.2.1.2", 5300)); print("ready", flush=True)
+c, _ = s.accept(); h = hashlib.sha256()
+while data := c.recv(1 << 16): h.update(data)
+c.sendall(h.hexdigest().encode())
+"""
+FETCH = """
+import hashlib, socket
+data = bytes(range(251)) * 8000
+c = socket.create_connection(("10.2.1.2", 5300), 10)
+c.sendall(data); c.shutdown(socket.SHUT_WR)
+print(c.recv(100).decode() == hashlib.sha256(data).hexdigest())
+"""
+
+
+def test_tcp_between_pods_carries_data_whole(net: MininetNetwork) -> None:
+    server = net.host("h2_1_0").popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE)
+    assert server.stdout.readline() == b"ready\n"
+    client = net.host("h0_1_1").popen([sys.executable, "-c", FETCH], stdout=subprocess.PIPE)
+    out, _ = client.communicate(timeout=20)
+    assert out == b"True\n"
+    server.wait(timeout=5)
+
+
+def test_what_sources_send_arrives_and_kernels_keep_silent(
+    net: MininetNetwork, traffic: Traffic, sent: int
+) -> None:
+    before = net.host_statistics()
+    packets = 2 * RATE[net.backend]
+    net.feed(sent, source(traffic, packets, RATE[net.backend], net.now_ns + SOON_NS))
+    net.drain()
+    after = net.host_statistics()
+    assert net.sent(sent).sum() == packets
+    assert (net.delivered(sent) == net.sent(sent)).all()
+    assert after["misdelivered"] == after["shims"] == after["send_errors"] == 0
+    assert after["strangers"] == before["strangers"]  # no RST, no ICMP, no ARP
+    assert net.degraded == []
+
+
+def test_frames_leave_on_time(net: MininetNetwork, traffic: Traffic, sent: int) -> None:
+    start = net.now_ns + SOON_NS
+    already = int(net.sent(sent).sum())
+    net.feed(sent, source(traffic, 1000, 1000, start))
+    for ms in (200, 500, 800):
+        net.run_until(start + ms * 1_000_000)
+        share = int(net.sent(sent).sum()) - already
+        due = min((net.now_ns - start) / 1e6, 1000)  # run_until() may return late, after the last
+        assert abs(share - due) < 30
+    net.drain()
+
+
+@pytest.fixture(scope="module")
+def probes(net: MininetNetwork) -> tuple[int, Source, np.ndarray, np.ndarray]:
+    plan = probe_plan(TOPOLOGY, 1.0, packets=1)
+    made = Source(
+        plan.time_ns[:0],
+        plan.pair[:0],
+        plan.frames,
+        np.full(len(plan.frames), plan.frames.shape[1], np.uint16),
+        plan.host,
+        plan.host,
+    )
+    return net.add_source(made), made, plan.host, plan.core
+
+
+def send_probes(net: MininetNetwork, probes, tor: int, core: int, packets: int) -> tuple[int, int]:
+    """Probes from a ToR's hosts to a core switch and back: sent and lost."""
+    number, made, host, core_of = probes
+    pairs = np.flatnonzero((TOPOLOGY.host_tor[host] == tor) & (core_of == core)).astype(np.uint32)
+    sent, delivered = (int(a[pairs].sum()) for a in (net.sent(number), net.delivered(number)))
+    time_ns = net.now_ns + SOON_NS + np.arange(packets) * 10**9 // RATE[net.backend]
+    flow = pairs[np.arange(packets) % len(pairs)]
+    fed = Source(
+        time_ns.astype(np.uint64),
+        flow,
+        made.templates,
+        made.template_length,
+        made.src_host,
+        made.dst_host,
+    )
+    net.feed(number, fed)
+    net.drain()
+    sent = int(net.sent(number)[pairs].sum()) - sent
+    return sent, sent - (int(net.delivered(number)[pairs].sum()) - delivered)
+
+
+def make_injector(kind: str, net: MininetNetwork, faults: str):
+    plan = parse_faults(faults, TOPOLOGY, seed=1)
+    if kind == "p4":
+        return FaultInjector(TOPOLOGY, list(net.controls), plan)
+    of_kind = {"nft": NftInjector, "netem": NetemInjector}[kind]
+    if reason := of_kind.available():
+        pytest.skip(reason)
+    return of_kind(TOPOLOGY, net.egress, plan)
+
+
+@contextmanager
+def injected(kind: str, net: MininetNetwork, link: str, rate: float) -> Iterator[None]:
+    injector = make_injector(kind, net, f"{link}:{rate}")
+    injector.start()
+    yield
+    if kind == "p4":
+        index = TOPOLOGY.link_src[TOPOLOGY.link(link)]
+        table = net.controls[index].table("CanaryEgress.fault.faults")
+        for handle in injector._active.values():
+            table.delete(handle)
+    else:
+        injector.set_link(TOPOLOGY.link(link), [], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "link", "rate"),
+    [
+        ("p4", "tor0_0->agg0_0", 0.05),
+        ("nft", "agg0_0->tor0_0", 0.02),
+        ("netem", "agg0_0->tor0_0", 0.02),
+    ],
+)
+def test_injected_rate_is_within_the_binomial_interval_and_in_one_direction(
+    net: MininetNetwork, probes, kind: str, link: str, rate: float
+) -> None:
+    tor, there, back = 0, TOPOLOGY.link("tor0_0->agg0_0"), TOPOLOGY.link("agg0_0->tor0_0")
+    with injected(kind, net, link, rate):
+        before = net.link_packets()
+        sent, lost = send_probes(net, probes, tor, core=0, packets=20_000)
+        passed = net.link_packets() - before
+    low, high = binom.interval(0.999, sent, rate)
+    assert sent == 20_000
+    assert low <= lost <= high
+    # of the two directions each probe takes, the other loses nothing
+    upward = link.startswith("tor")
+    assert passed[there] == (sent - lost if upward else sent)
+    assert passed[back] == sent - lost
+    sent, lost = send_probes(net, probes, tor, core=0, packets=1000)
+    assert (sent, lost) == (1000, 0)
+
+
+def test_nft_takes_only_the_flows_that_match(net: MininetNetwork, probes) -> None:
+    if reason := NftInjector.available():
+        pytest.skip(reason)
+    host = TOPOLOGY.host_ip[0]
+    link = TOPOLOGY.link("tor0_0->agg0_0")
+    match = FlowMatch(src_ip=Ternary(int(host), 0xFFFFFFFF), protocol=Ternary(4, 0xFF))
+    injector = NftInjector(TOPOLOGY, net.egress, FaultPlan((Fault(link, 1.0, "blackhole", match),)))
+    injector.start()
+    sent, lost = send_probes(net, probes, tor=0, core=0, packets=400)
+    injector.set_link(link, [], 0.0)
+    assert (sent, lost) == (400, 200)  # one of the two hosts
+
+
+def test_traceroutes_are_answered_by_the_switches(
+    net: MininetNetwork, traffic: Traffic, sent: int
+) -> None:
+    inter_pod = TOPOLOGY.host_tor[traffic.src_host] // 2 != TOPOLOGY.host_tor[traffic.dst_host] // 2
+    flow = int(np.flatnonzero(inter_pod & (traffic.protocol == 6))[0])
+    templates, lengths = headers(traffic, TOPOLOGY)
+    already = net.delivered(sent).sum()
+    net.add_source(
+        Source(
+            (net.now_ns + SOON_NS + np.arange(5) * 1_000_000).astype(np.uint64),
+            np.full(5, flow, np.uint32),
+            templates,
+            lengths.astype(np.uint16),
+            traffic.src_host,
+            traffic.dst_host,
+            ttl=np.arange(1, 6, dtype=np.uint8),
+        )
+    )
+    net.drain()
+    replies = net.replies()
+    assert (replies["host"] == traffic.src_host[flow]).all()
+    hops = parse_time_exceeded(replies["data"], TOPOLOGY)
+    assert sorted(hops.ttl.tolist()) == [1, 2, 3, 4, 5]
+    assert TOPOLOGY.tier[hops.switch[np.argsort(hops.ttl)]].tolist() == [0, 1, 2, 1, 0]
+    assert net.delivered(sent).sum() == already  # a trace is not the flow's traffic
+
+
+def test_an_epoch_over_the_wire_counts_every_packet(
+    net: MininetNetwork, traffic: Traffic, sent: int
+) -> None:
+    """Digests select flows, rules count them, registers come back, nothing looks like loss."""
+    controls = {switch: net.controls[switch] for switch in MONITORS}
+    collect(dict(controls), 0), collect(dict(controls), 1)
+    clear_hashpipe(dict(controls))
+    selector = FlowSelector(SEGMENTS, DECODER, dict(controls), SelectionParameters(eta=4))
+    none = np.zeros(len(SEGMENTS), np.int64)
+    with batch(controls.values()):
+        selector.plan(none, none)
+    rate = 2 * RATE[net.backend]  # enough packets for many flows to be large
+    start = net.now_ns + SOON_NS
+    net.feed(sent, source(traffic, 3 * rate, rate, start))
+    while net.now_ns < start + 1_800_000_000:
+        net.run_until(net.now_ns + 20_000_000)
+        with batch(controls.values()):
+            selector.poll(net.now_ns)
+    with batch(controls.values()):
+        for control in controls.values():
+            set_parity(control, 1)
+    net.drain()
+    begun = time.perf_counter()
+    first = collect(dict(controls), 0)
+    took = time.perf_counter() - begun
+    second = collect(dict(controls), 1)
+    assert selector.installed > 50
+    assert took < 1.0
+    rules = Rules(*selector.in_force())
+    assert len(second["switch"]) > 0
+    for dump in (first, second):
+        meter = minus_meter(MeterDump(**dump), DECODER.decode, SEGMENTS, rules)
+        assert len(meter) > 20
+        assert meter.lost.sum() == meter.negative == meter.inconsistent == 0
+        assert meter.undecodable == 0
+    counted = [
+        controls[int(SEGMENTS.upstream[rule.segment])]
+        .table("CanaryEgress.usm.rules")
+        .counter(rule.usm_handle)[0]
+        for rule in selector.rules.values()
+    ]
+    clean = first["meter"] == 0
+    assert sum(counted) >= first["count"][clean & (first["row"] == 0)].sum()
+    assert max(counted) > 0
+    assert (collect(dict(controls), 0)["count"] == 0).all()
+    with batch(controls.values()):
+        for segment in list(selector._requests):
+            selector._close(segment)
+
+
+def test_nothing_listens_in_the_machines_own_namespace(net: MininetNetwork) -> None:
+    pids = {net.process(name) for name in TOPOLOGY.switch_names}
+    sockets = set()
+    for pid in pids:
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                target = str(fd.readlink())
+            except OSError:
+                continue
+            sockets.add(target.removeprefix("socket:[").removesuffix("]"))
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        lines = Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        assert not sockets & {line.split()[9] for line in lines}
+    for name in ("tor0_0", "core1"):
+        addresses = net.host(name).cmd("ip -o addr")
+        assert set(re.findall(r"inet6? (\S+)", addresses)) <= {"127.0.0.1/8", "::1/128"}
+
+
+def test_interfaces_are_named_after_their_nodes_and_have_no_offloads(net: MininetNetwork) -> None:
+    link = TOPOLOGY.link("tor0_0->agg0_1")
+    assert net.egress(link)[1] == "tor0_0-eth4"
+    names = re.findall(r"\d+: (\S+)@", net.host("tor0_0").cmd("ip -o link"))
+    assert sorted(names) == [f"tor0_0-eth{port}" for port in (1, 2, 3, 4)]
+
+
+def test_what_a_switch_refuses_is_one_line(net: MininetNetwork) -> None:
+    control = net.controls[0]
+    routes = control.table("CanaryIngress.routing.routes")
+    with pytest.raises(RemoteError, match=r"^tor0_0: update 0: [^\n]+$"):
+        routes.add([(0, 0)], "CanaryIngress.routing.up")  # it is there already
+    with pytest.raises(RemoteError, match="no table 'nowhere'"):
+        control.table("nowhere")
+    assert net.degraded == []
+
+
+def test_a_channel_that_is_cut_is_named(net: MininetNetwork) -> None:
+    control = net.controls[TOPOLOGY.switch("agg3_1")]
+    control._client.stream.cancel()
+    wait_until(lambda: control.digests() == {} or bool(control.lost))
+    assert net.degraded == ["agg3_1: its P4Runtime channel was cut"]
+    control.table("CanaryIngress.routing.routes").add([(1, 32)], "CanaryIngress.routing.up")
+    control.lost = ""  # the switch itself is well, and the next test wants it
+
+
+@pytest.fixture(scope="module")
+def victim() -> str:
+    return "core3"
+
+
+def test_a_switch_that_dies_is_named_and_the_rest_goes_on(
+    net: MininetNetwork, victim: str, probes
+) -> None:
+    """The last test: it breaks the network."""
+    os.kill(net.process(victim), signal.SIGKILL)
+    wait_until(lambda: bool(net.degraded))
+    assert net.degraded == [f"{victim}: signal SIGKILL"]
+    control = net.controls[TOPOLOGY.switch(victim)]
+    set_parity(control, 0)  # vanishes
+    assert control.digests()["heavy_hitter_t"].size == 0
+    dump = collect({switch: net.controls[switch] for switch in MONITORS}, 0)
+    assert TOPOLOGY.switch(victim) not in dump["switch"]
+    assert send_probes(net, probes, tor=0, core=0, packets=200) == (200, 0)
+    assert send_probes(net, probes, tor=0, core=3, packets=200) == (200, 200)

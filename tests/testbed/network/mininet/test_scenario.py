@@ -1,0 +1,46 @@
+"""A scenario over real packets: the same code, telemetry and methods as in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.telemetry.observations import read_minus_meters
+from scenarios.experiment import run_experiment
+from scenarios.scenario import load_scenario
+from scenarios.settings import make_settings
+from testbed.network.mininet import missing
+from testbed.record.run import RunDirectory
+from tests.conftest import quiet
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.xdist_group("mininet"),
+    pytest.mark.skipif(bool(missing("softswitch")), reason=missing("softswitch") or "never"),
+]
+
+
+def test_a_lossy_link_is_found_with_real_packets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = make_settings(
+        {"backend": "softswitch", "epochs": 3, "epoch_ms": 4000, "load": 0.2}
+        | {"faults": "agg0_0->core0:0.3,core3->agg2_1:0.1"}
+    )
+    scenario = load_scenario("faulty_links")
+    summary = run_experiment("faulty_links", scenario, settings, tmp_path / "run", quiet)
+    run = RunDirectory(tmp_path / "run")
+    network = run.json("network.json")
+    # How late the controller is depends on what else the machine does.
+    assert all("late" in reason for reason in network["degraded"])
+    assert network["conservation"]["fault_drops"] > 100
+    for meter in read_minus_meters(run):
+        assert meter.negative == meter.inconsistent == 0
+        assert meter.sent.sum() > 1000
+    links = run.table("links")
+    assert set(np.flatnonzero(links["fault_drops"])) <= set(np.flatnonzero(links["faulty"]))
+    assert summary["methods"]["canary-mle"]["directed"]["true_positives"] == 2
+    assert (run.path / "logs").is_dir()

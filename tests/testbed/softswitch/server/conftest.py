@@ -1,0 +1,38 @@
+"""Fixtures: a switch process for each test that asks for one, and controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.testbed.softswitch.server.client import Client, Process
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One process for a module; its device is 0, its CPU port 100."""
+    with Process("--no-p4", target=("--cpu-port", "100")) as p:
+        yield p
+
+
+@pytest.fixture
+def connect(process: Process) -> Iterator[Callable[..., Client]]:
+    """Makes controllers, closed after the test."""
+    made: list[Client] = []
+
+    def make(**options: object) -> Client:
+        made.append(Client(process.grpc, **options))  # pyright: ignore[reportArgumentType]
+        return made[-1]
+
+    yield make
+    for c in made:
+        c.close()
+
+
+@pytest.fixture
+def client(connect: Callable[..., Client]) -> Client:
+    """The primary controller of a switch that runs the Canary program, all fresh."""
+    c = connect()
+    c.configure()
+    return c

@@ -1,0 +1,151 @@
+"""The command line, signals, and where the process listens."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from testbed.softswitch.server.messages import p4runtime_pb2
+from testbed.softswitch.server.process import main
+from tests.testbed.softswitch.server.client import JSON, P4INFO, ROOT, Client, Process
+from tests.testbed.softswitch.server.frames import udp
+
+
+def run(*arguments: str) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed.softswitch.server.process", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert not done.stdout
+    return done.returncode, done.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--no-p4", "--log-console"], "--log-console"),
+        (["--no-p4", "--devic", "1"], "--devic"),
+        (["--no-p4", "-i", "eth0"], "eth0"),
+        (["--no-p4", "-i", "x@eth0"], "x@eth0"),
+        (["--no-p4", "-i", "511@eth0"], "511@eth0"),
+        (["--no-p4", "-i", "1@a", "-i", "1@b"], "port 1 is there twice"),
+        (["--no-p4", "-i", "1@a", "--", "--cpu-port", "1"], "port 1 is there twice"),
+        (["--no-p4", "--device-id", "-1"], "-1"),
+        (["--no-p4", "--thrift-port", "66000"], "66000"),
+        (["--no-p4", "--", "--grpc-server-addr", "0.0.0.0:1"], "loopback only"),
+        (["--no-p4", "--", "--grpc-server-addr", "9559"], "HOST:PORT"),
+        (["--no-p4", "--", "--cpu-port", "511"], "511"),
+        (["--no-p4", "--", "--device-id", "1"], "--device-id"),
+        (["--no-p4", "x.json"], "--no-p4"),
+        ([], "--no-p4"),
+    ],
+)
+def test_bad_command_lines(
+    arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as e:
+        main(arguments)
+    lines = capsys.readouterr().err.splitlines()
+    assert e.value.code == 2 and len(lines) == 1 and word in lines[0]
+
+
+def test_bad_command_line_of_a_process() -> None:
+    status, lines = run("--no-p4", "--log-console")
+    assert status == 2 and len(lines) == 1 and "--log-console" in lines[0]
+
+
+def test_what_cannot_be_started(tmp_path: Path) -> None:
+    with Process("--no-p4") as p:
+        busy = ["--", "--grpc-server-addr", p.grpc]
+        for arguments, word in (
+            ([str(tmp_path / "none.json")], "none.json"),
+            ([str(P4INFO)], "not JSON"),
+            (["--no-p4", "--thrift-port", "0", *busy], p.grpc),
+            (["--no-p4", "--thrift-port", str(p.thrift)], str(p.thrift)),
+            (["--no-p4", "-i", "1@none0"], "none0"),
+        ):
+            status, lines = run(*arguments)
+            assert status == 1 and len(lines) == 1 and word in lines[0], lines
+
+
+@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
+def test_signals_end_it_quickly(which: signal.Signals) -> None:
+    with Process("--no-p4") as p, Client(p.grpc), socket.create_connection(("127.0.0.1", p.thrift)):
+        start = time.monotonic()
+        p.popen.send_signal(which)
+        _, errors = p.popen.communicate(timeout=5)
+        assert p.popen.returncode == 0 and not errors
+        assert time.monotonic() - start < 2
+
+
+def listening(pid: int) -> list[str]:
+    """Local addresses of the listening and unbound sockets of a process, in hex."""
+    links = [link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = {x.removeprefix("socket:[").rstrip("]") for x in links if x.startswith("socket:")}
+    out = []
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[9] in inodes and (table.startswith("udp") or words[3] == "0A"):
+                out.append(words[1].partition(":")[0])
+    return out
+
+
+def test_only_loopback_is_listened_on() -> None:
+    with Process(str(JSON), target=("--cpu-port", "9")) as p, Client(p.grpc):
+        loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
+        sockets = listening(p.popen.pid)
+        assert len(sockets) == 2 and set(sockets) <= loopback
+
+
+def test_unix_socket(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/p4runtime"
+    with Process(str(JSON), address=address) as p, Client(address) as c:
+        assert p.grpc == address
+        assert listening(p.popen.pid) == ["0100007F"]  # Thrift
+        c.configure()
+
+
+def test_seed_decides_the_dice() -> None:
+    def drops(*arguments: str) -> int:
+        with (
+            Process(str(JSON), *arguments, target=("--cpu-port", "100")) as p,
+            Client(p.grpc, device=int(arguments[1])) as c,
+        ):
+            c.write(
+                (
+                    "insert",
+                    c.entry(
+                        "CanaryIngress.fault.faults",
+                        {"port": 100},
+                        "CanaryIngress.fault.lossy",
+                        (1 << 31,),
+                        1,
+                    ),
+                )
+            )
+            c.write(("insert", c.route(0x0A000000, 8, 100)))
+            for i in range(24):
+                c.send(packet=p4runtime_pb2.PacketOut(payload=udp(sport=i)))
+            c.send(packet=p4runtime_pb2.PacketOut(payload=b"end"))
+            seen = 0
+            try:
+                while True:
+                    payload = c.receive("packet", 0.3).payload
+                    seen |= 1 << int.from_bytes(payload[34:36], "big")
+            except queue.Empty:
+                return seen
+
+    first = drops("--device-id", "1", "--seed", "7")
+    assert first and first == drops("--device-id", "2", "--seed", "7")
+    assert first != drops("--device-id", "2")

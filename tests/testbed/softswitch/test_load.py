@@ -1,0 +1,203 @@
+"""Wrong files, no compiler, the cache, names of fields, hostile packets, speed."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.softswitch import (
+    NoCompiler,
+    Program,
+    SoftSwitchError,
+    Switch,
+    SwitchFault,
+)
+from testbed.softswitch.compiler import build
+from testbed.softswitch.runtime import program
+
+PROGRAMS = Path(__file__).parent / "programs"
+NAMES = sorted(p.stem for p in PROGRAMS.glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[]", "not a BMv2 JSON"),
+        ("{}", "not a BMv2 JSON"),
+        (
+            '{"header_types": 3, "headers": [], "parsers": [], "deparsers": [], "actions": [], '
+            '"pipelines": []}',
+            "not a valid BMv2 JSON",
+        ),
+    ],
+)
+def test_wrong_files(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(SoftSwitchError, match=message) as e:
+        Program.load(path)
+    assert "\n" not in str(e.value)
+
+
+def test_missing_and_binary_files(tmp_path: Path) -> None:
+    with pytest.raises(SoftSwitchError, match="cannot read"):
+        Program.load(tmp_path / "none.json")
+    (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SoftSwitchError, match="UTF-8"):
+        Program.load(tmp_path / "b.json")
+
+
+def test_damaged_programs_are_refused_not_crashed(tmp_path: Path) -> None:
+    text = (PROGRAMS / "router.json").read_text()
+    whole = json.loads(text)
+    rng = random.Random(2)
+    read = program.read
+    for i in range(300):
+        damaged = json.loads(text)
+        key = rng.choice(sorted(whole))
+        node = damaged[key]
+        while isinstance(node, (list, dict)) and node:
+            step = rng.choice(list(node) if isinstance(node, dict) else range(len(node)))
+            if not isinstance(node[step], (list, dict)) or rng.random() < 0.3:
+                node[step] = rng.choice([None, "zz", 10**6, [], {}])
+                break
+            node = node[step]
+        path = tmp_path / f"{i}.json"
+        path.write_text(json.dumps(damaged))
+        try:  # only the reading and generating part: compiling each would take long
+            generated = read(path)
+        except SoftSwitchError as e:
+            assert "\n" not in str(e)
+        else:
+            assert "ss_process" in generated.code
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(NoCompiler, match=r"cc, gcc, clang.*install"):
+        build.compiler()
+    monkeypatch.setenv("CC", "no-such-cc -O3")
+    with pytest.raises(NoCompiler, match="no-such-cc"):
+        build.compiler()
+
+
+def test_cache_is_used_and_keyed(
+    load: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load("selector")
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(build.tempfile, "TemporaryDirectory", refuse)
+    again = Program.load(PROGRAMS / "selector.json")
+    assert again.library == first.library
+    with pytest.raises(AssertionError):
+        Program.load(PROGRAMS / "selector.json", observe="k.verdict")
+
+
+@pytest.mark.parametrize("name", ["meta.verdict", "verdict", "scalars.metadata.verdict"])
+def test_observe_names(load: Callable[..., Program], name: str) -> None:
+    sw = Switch(load("router", name))
+    sw.process(0, b"")
+    assert sw.observed == 200
+
+
+def test_observe_refuses_wide_and_ambiguous(load: Callable[..., Program]) -> None:
+    with pytest.raises(SoftSwitchError, match="ambiguous"):
+        load("router", "src")
+    with pytest.raises(SoftSwitchError, match="104 bits"):
+        load("matching", "k.wide")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hostile_packets(load: Callable[..., Program], name: str) -> None:
+    sw = Switch(load(name))
+    rng = random.Random(name)
+    sw.set_mirror(5, 3)
+    sw.set_multicast_group(1, [(q, q) for q in range(60)])
+    packets = [
+        bytes(rng.getrandbits(8) for _ in range(rng.choice([0, 1, 7, 20, 50, 200])))
+        for _ in range(400)
+    ]
+    packets += [bytes([rng.randrange(13), rng.randrange(4)]) + p for p in packets]
+    packets += [bytes(12) + b"\x08\x00\x45" + p for p in packets[:200]]
+    for p in packets:
+        try:
+            out = sw.process(rng.randrange(512), p, rng.getrandbits(40))
+        except SwitchFault:
+            continue
+        assert all(0 <= port < 512 for port, _ in out)
+    sw.digests()
+
+
+def test_switches_are_independent_and_cheap(load: Callable[..., Program]) -> None:
+    switches = [Switch(load("speed")) for _ in range(200)]
+    switches[3].register("I.r0")[0] = 5
+    switches[3].table("I.routes").add([(0, 0)], "forward", [1])
+    assert switches[4].register("I.r0")[0] == 0
+    assert len(switches[4].table("I.routes")) == 0
+
+
+def speed_packets(size: int, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """n valid IPv4/UDP packets of ``size`` bytes."""
+    rng = np.random.default_rng(1)
+    a = np.zeros((n, size), np.uint8)
+    a[:, 12], a[:, 14], a[:, 22], a[:, 23] = 8, 0x45, 64, 17
+    a[:, 26], a[:, 30] = 10, 10
+    a[:, 29], a[:, 31] = rng.integers(0, 256, n), rng.integers(0, 30, n)
+    a[:, 34:38] = rng.integers(0, 256, (n, 4))
+    words = a[:, 14:34].astype(np.uint32)
+    total = (words[:, 0::2] << 8 | words[:, 1::2]).sum(1)
+    total = (total & 0xFFFF) + (total >> 16)
+    total = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    a[:, 24], a[:, 25] = total >> 8, total & 255
+    return (np.zeros(n, np.uint16), a.ravel(), np.arange(n + 1, dtype=np.uint64) * size)
+
+
+@pytest.mark.parametrize("size", [64, 1500])
+def test_speed(load: Callable[..., Program], size: int) -> None:
+    """15 tables and 30 register accesses; the bound is loose because machines are shared."""
+    sw = Switch(load("speed"))
+    for i in range(30):
+        sw.table("I.routes").add([(0x0A000000 + (i << 16), 16)], "forward", [3])
+        sw.table("I.acl").add(
+            [(0x0B000000 + i, 0xFFFFFFFF), (0, 0), (0, 65535)], "drop", priority=i + 1
+        )
+    for k in range(12):
+        for i in range(200):
+            sw.table(f"I.t{k}").add([i + 0x0A000000 * (k % 4 < 2), 17], "add", [i])
+    args = speed_packets(size, 10000)
+    best = 0.0
+    for _ in range(5):
+        start = time.perf_counter()
+        r = sw.process_batch(*args)
+        best = max(best, 10000 / (time.perf_counter() - start))
+    assert len(r.ports) == 10000
+    assert best > 200_000
+
+
+@pytest.mark.skipif(shutil.which("p4c-bm2-ss") is None, reason="p4c-bm2-ss is not on PATH")
+@pytest.mark.parametrize("name", NAMES)
+def test_committed_json_is_what_p4c_makes(tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out.json"
+    subprocess.run(
+        ["p4c-bm2-ss", "--std", "p4-16", "-o", str(out), f"{name}.p4"],
+        cwd=PROGRAMS,
+        check=True,
+        capture_output=True,
+    )
+    made, kept = json.loads(out.read_text()), json.loads((PROGRAMS / f"{name}.json").read_text())
+    for key in ("header_types", "actions", "pipelines", "parsers", "deparsers"):
+        assert made[key] == kept[key]
