@@ -251,8 +251,8 @@ def hexint(text: str) -> int:
     return -value if negative else value
 
 
-def load(path: str | Path) -> tuple[Bmv2Program, str]:
-    """Read and check a BMv2 JSON file; returns the program and the text of the file."""
+def load(path: str | Path) -> Bmv2Program:
+    """Read and check a BMv2 JSON file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -267,7 +267,7 @@ def load(path: str | Path) -> tuple[Bmv2Program, str]:
     if missing:
         raise SoftSwitchError(f"{path} is not a BMv2 JSON: it has no {missing[0]!r}")
     try:
-        return _convert(root, str(path)), text
+        return _convert(root, str(path))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as e:
         raise SoftSwitchError(f"{path} is not a valid BMv2 JSON: {type(e).__name__} {e}") from None
 

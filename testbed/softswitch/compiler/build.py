@@ -1,22 +1,25 @@
-"""Compiling generated C into a cached shared library."""
+"""C for ctypes: text put together, compiled into a cached shared library, loaded."""
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from testbed.softswitch.errors import CompileError, NoCompiler, SoftSwitchError
 
-GENERATOR_VERSION = "1"
+C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fno-strict-aliasing")
 CANDIDATES = ("cc", "gcc", "clang")
 
@@ -65,13 +68,61 @@ def _only_one(path: Path) -> Iterator[None]:
         yield
 
 
-def build(code: str, json_text: str, extra_flags: tuple[str, ...] = ()) -> Path:
+def read_c(path: Path) -> str:
+    """Text of a C file in which each ``#include "name"`` is replaced by that file's text.
+
+    A name is looked for beside the file, then among the soft switch's own (``abi.h``); a second
+    mention of the same file is left out. The text alone then decides what is compiled.
+    """
+    return _expanded(path, set())
+
+
+def _expanded(path: Path, seen: set[Path]) -> str:
+    def included(match: re.Match[str]) -> str:
+        near = path.parent / match[1]
+        wanted = near if near.exists() else C_SOURCES / match[1]
+        if wanted in seen:
+            return ""
+        return _expanded(wanted, seen)
+
+    seen.add(path)
+    return re.sub(r'^#include "([^"]+)"$', included, path.read_text(encoding="utf-8"), flags=re.M)
+
+
+def load_library(
+    code: str, signatures: Mapping[str, Sequence[Any]], flags: Sequence[str] = ()
+) -> ctypes.CDLL:
+    """Compile a C translation unit, unless the same was compiled before, and load it.
+
+    Args:
+        code: The whole text; ``read_c`` makes it of files.
+        signatures: For each function to call, its result type (None: void) and then the types
+            of its arguments, as ctypes has them.
+        flags: Flags of the compiler beyond ``FLAGS``, such as ``-pthread``.
+
+    Raises:
+        NoCompiler: There is no C compiler.
+        CompileError: The compiler refused the code.
+        SoftSwitchError: The cache cannot be written, or the library not loaded.
+    """
+    path = build(code, "", tuple(flags))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as e:
+        raise SoftSwitchError(f"cannot load {path}: {e}") from None
+    for name, (result, *arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def build(code: str, _: str = "", extra_flags: tuple[str, ...] = ()) -> Path:
     """Path of the shared library of ``code``; compiles unless the same was compiled before."""
     command = compiler()
     target = identity(tuple(command))
     flags = (*FLAGS, *(("-march=native",) if target else ()), *extra_flags)
     digest = hashlib.sha256()
-    for part in (GENERATOR_VERSION, json_text, code, *command, target, *flags):
+    for part in (code, *command, target, *flags):
         digest.update(part.encode() + b"\0")
     path = cache_dir() / f"{digest.hexdigest()[:40]}.so"
     if path.exists():
@@ -91,7 +142,7 @@ def build(code: str, json_text: str, extra_flags: tuple[str, ...] = ()) -> Path:
             )
             if run.returncode:
                 errors = [x for x in run.stderr.splitlines() if "error" in x] or [run.stderr]
-                raise CompileError(f"{command[0]} refused the generated C: {errors[0].strip()}")
+                raise CompileError(f"{command[0]} refused the C code: {errors[0].strip()}")
             os.replace(library, path)
     except OSError as e:
         raise SoftSwitchError(f"cannot compile into {path.parent}: {e}") from None

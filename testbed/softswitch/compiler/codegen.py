@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from testbed.softswitch.compiler.bmv2_json import Bmv2Program
+from testbed.softswitch.compiler.build import C_SOURCES, read_c
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import calculations, checksums, learning
 from testbed.softswitch.compiler.codegen_control import ControlWriter, TableLayout
@@ -13,7 +13,6 @@ from testbed.softswitch.compiler.codegen_headers import deparser, field_lists, i
 from testbed.softswitch.compiler.codegen_parser import ParserWriter
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 
-C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
 ITEM = """
 struct ss_item { /* a packet on its way */
     ss_item *next;
@@ -41,11 +40,6 @@ class Generated:
     asserts: list[str]
 
 
-def fragment(name: str) -> str:
-    """Text of one static C file."""
-    return (C_SOURCES / name).read_text(encoding="utf-8").replace('#include "abi.h"\n', "")
-
-
 def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generated:
     """C of a whole program. ``observed`` is the (header, field) reported per packet."""
     layout = Layout(program)
@@ -56,10 +50,9 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
     parser = ParserWriter(layout, actions).write()
     action_code = "".join(actions.action(a) for a in program.actions.values())
     parts = [
-        fragment("abi.h"),
-        fragment("runtime.h"),
-        fragment("tables.h"),
-        fragment("switch.h"),
+        read_c(C_SOURCES / "runtime.h"),
+        read_c(C_SOURCES / "tables.h"),
+        read_c(C_SOURCES / "switch.h"),
         layout.definition(),
         ITEM,
         intrinsics(layout, ref),
@@ -74,7 +67,7 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
         *(control.pipeline(p) for p in program.pipelines.values()),
         deparser(layout),
         control.infos(),
-        fragment("process.h"),
-        fragment("control.h"),
+        read_c(C_SOURCES / "process.h"),
+        read_c(C_SOURCES / "control.h"),
     ]
     return Generated("\n".join(parts), control.tables, actions.asserts)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from testbed.softswitch.compiler import bmv2_json, codegen
 from testbed.softswitch.compiler.bmv2_json import Bmv2Program, KeyField
-from testbed.softswitch.compiler.build import build
+from testbed.softswitch.compiler.build import load_library
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
 
 MAX_OUT = 64
@@ -52,6 +52,50 @@ class BatchOut(ctypes.Structure):
         ("first_fault", c_int),
         ("first_fault_packet", c_uint32),
     ]
+
+
+_P, _U32, _U64 = c_void_p, c_uint32, c_uint64
+_SIGNATURES = {
+    "ss_create": (_P, _U64),
+    "ss_destroy": (None, _P),
+    "ss_process": (c_int, _P, _U32, _P, _U32, _U64, _P, _P, POINTER(Result)),
+    "ss_digests_pending": (_U32, _P),
+    "ss_table_add": (c_int64, _P, _U32, _P, _P, _U64, _U64, _P),
+    "ss_table_modify": (c_int, _P, _U32, _U64, _U64, _P),
+    "ss_table_delete": (c_int, _P, _U32, _U64),
+    "ss_table_clear": (None, _P, _U32),
+    "ss_table_default": (None, _P, _U32, _U64, _P),
+    "ss_table_row": (_P, _P, _U32, _U64),
+    "ss_table_default_row": (_P, _P, _U32),
+    "ss_table_capacity": (_U32, _P, _U32),
+    "ss_table_count": (_U32, _P, _U32),
+    "ss_set_member": (c_int, _P, _U32, _U32, _U64, _P),
+    "ss_set_group": (c_int, _P, _U32, _U32, _P, _U32),
+    "ss_register": (_P, _P, _U32),
+    "ss_counter": (_P, _P, _U32),
+    "ss_digest_count": (_U32, _P, _U32),
+    "ss_digest_lost": (_U64, _P, _U32),
+    "ss_digest_read": (None, _P, _U32, _P, _U32, c_int),
+    "ss_digest_since": (_U32, _P, _U32, _U64, _P, _U32),
+    "ss_digest_forget": (None, _P, _U32, _U64, _U64),
+    "ss_set_session": (c_int, _P, _U32, _U32, _U32, _U32, _U32),
+    "ss_delete_session": (None, _P, _U32),
+    "ss_set_mgroup": (c_int, _P, _U32, _P, _U32),
+    "ss_fault_line": (_U32, _P),
+    "ss_free": (None, _P),
+    "ss_batch": (
+        c_int,
+        _P,
+        _U64,
+        POINTER(c_uint16),
+        POINTER(c_uint8),
+        POINTER(c_uint64),
+        POINTER(c_uint64),
+        _U64,
+        POINTER(c_uint64),
+        POINTER(BatchOut),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -142,11 +186,10 @@ def resolve_field(program: Bmv2Program, name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Source:
-    """A program read and turned into C but not compiled; ``text`` is the JSON."""
+    """A program read and turned into C but not compiled."""
 
     definition: Bmv2Program
     generated: codegen.Generated
-    text: str
 
     @property
     def code(self) -> str:
@@ -156,14 +199,14 @@ class Source:
 
 def read(path: str | Path, observe: str | None = None) -> Source:
     """The part of ``Program.load`` that needs no C compiler; same errors."""
-    definition, text = bmv2_json.load(path)
+    definition = bmv2_json.load(path)
     place = resolve_field(definition, observe) if observe is not None else None
     if place:
         width = definition.field_type(*place).width
         if width > 64:
             raise SoftSwitchError(f"observed field {observe!r} has {width} bits, at most 64")
     try:
-        return Source(definition, codegen.generate(definition, place), text)
+        return Source(definition, codegen.generate(definition, place))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as e:
         raise SoftSwitchError(f"{path} is not a valid BMv2 JSON: {type(e).__name__} {e}") from None
 
@@ -176,10 +219,9 @@ class Program:
     addresses of ``ss_process`` and ``ss_digests_pending`` (abi.h) for other C code.
     """
 
-    def __init__(self, source: Source, library: Path, observe: str | None) -> None:
+    def __init__(self, source: Source, observe: str | None) -> None:
         self.definition = definition = source.definition
         self.generated = source.generated
-        self.library = library
         self.observe = observe
         self.path = definition.path
         d = definition
@@ -217,7 +259,7 @@ class Program:
                 for fl in d.learn_lists.values()
             }
         )
-        self.lib = self._open(library)
+        self.lib = load_library(source.code, _SIGNATURES)
 
     @classmethod
     def load(cls, path: str | Path, observe: str | None = None) -> Program:
@@ -229,60 +271,7 @@ class Program:
         ``NoCompiler`` without a C compiler.
         """
         source = read(path, observe)
-        return cls(source, build(source.code, source.text), observe)
-
-    @staticmethod
-    def _open(library: Path) -> ctypes.CDLL:
-        try:
-            lib = ctypes.CDLL(str(library))
-        except OSError as e:
-            raise SoftSwitchError(f"cannot load {library}: {e}") from None
-        p, u32, u64 = c_void_p, c_uint32, c_uint64
-        for name, result, *args in (
-            ("ss_create", p, u64),
-            ("ss_destroy", None, p),
-            ("ss_process", c_int, p, u32, c_void_p, u32, u64, p, p, POINTER(Result)),
-            ("ss_digests_pending", u32, p),
-            ("ss_table_add", c_int64, p, u32, p, p, u64, u64, p),
-            ("ss_table_modify", c_int, p, u32, u64, u64, p),
-            ("ss_table_delete", c_int, p, u32, u64),
-            ("ss_table_clear", None, p, u32),
-            ("ss_table_default", None, p, u32, u64, p),
-            ("ss_table_row", p, p, u32, u64),
-            ("ss_table_default_row", p, p, u32),
-            ("ss_table_capacity", u32, p, u32),
-            ("ss_table_count", u32, p, u32),
-            ("ss_set_member", c_int, p, u32, u32, u64, p),
-            ("ss_set_group", c_int, p, u32, u32, p, u32),
-            ("ss_register", p, p, u32),
-            ("ss_counter", p, p, u32),
-            ("ss_digest_count", u32, p, u32),
-            ("ss_digest_lost", u64, p, u32),
-            ("ss_digest_read", None, p, u32, p, u32, c_int),
-            ("ss_digest_since", u32, p, u32, u64, p, u32),
-            ("ss_digest_forget", None, p, u32, u64, u64),
-            ("ss_set_session", c_int, p, u32, u32, u32, u32, u32),
-            ("ss_delete_session", None, p, u32),
-            ("ss_set_mgroup", c_int, p, u32, p, u32),
-            ("ss_fault_line", u32, p),
-            ("ss_free", None, p),
-            (
-                "ss_batch",
-                c_int,
-                p,
-                u64,
-                POINTER(c_uint16),
-                POINTER(c_uint8),
-                POINTER(c_uint64),
-                POINTER(c_uint64),
-                u64,
-                POINTER(c_uint64),
-                POINTER(BatchOut),
-            ),
-        ):
-            fn = getattr(lib, name)
-            fn.restype, fn.argtypes = result, args
-        return lib
+        return cls(source, observe)
 
     def address(self, function: str) -> int:
         """Address of an exported C function."""

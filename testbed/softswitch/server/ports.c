@@ -2,7 +2,7 @@
  *
  * One thread receives in batches, runs the batch under the lock, and sends. The control side
  * takes the same lock for every change. Packets for the CPU port, and the news that digest
- * samples wait, go to whoever calls pp_wait. Compiled on its own, after abi.h. */
+ * samples wait, go to whoever calls pp_wait.*/
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
@@ -21,6 +21,8 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "abi.h"
 
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23

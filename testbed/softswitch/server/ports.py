@@ -7,13 +7,12 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import c_int, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from testbed.softswitch.compiler.build import build
-from testbed.softswitch.compiler.codegen import fragment
+from testbed.softswitch.compiler.build import load_library, read_c
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.switch import Switch
 
@@ -50,30 +49,28 @@ class _Counters(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in COUNTERS]
 
 
+_P, _U32 = c_void_p, c_uint32
+_SIGNATURES = {
+    "pp_create": (_P, _U32),
+    "pp_destroy": (None, _P),
+    "pp_lock": (None, _P),
+    "pp_unlock": (None, _P),
+    "pp_add": (c_int, _P, _U32, c_char_p),
+    "pp_start": (c_int, _P),
+    "pp_switch": (None, _P, _P, _P, _P),
+    "pp_inject": (None, _P, _U32, c_char_p, _U32),
+    "pp_wait": (_U32, _P, c_int64),
+    "pp_wake": (None, _P),
+    "pp_take": (c_int64, _P, c_char_p, _U32),
+    "pp_read": (None, _P, _U32, _P),
+    "pp_read_totals": (None, _P, _P),
+}
+
+
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
     """The compiled packet loop."""
-    code = "#define _GNU_SOURCE\n" + fragment("abi.h") + PORTS_C.read_text()
-    lib = ctypes.CDLL(str(build(code, "", ("-pthread",))))
-    p, u32 = c_void_p, c_uint32
-    for name, result, *args in (
-        ("pp_create", p, u32),
-        ("pp_destroy", None, p),
-        ("pp_lock", None, p),
-        ("pp_unlock", None, p),
-        ("pp_add", c_int, p, u32, ctypes.c_char_p),
-        ("pp_start", c_int, p),
-        ("pp_switch", None, p, p, p, p),
-        ("pp_inject", None, p, u32, ctypes.c_char_p, u32),
-        ("pp_wait", u32, p, c_int64),
-        ("pp_wake", None, p),
-        ("pp_take", c_int64, p, ctypes.c_char_p, u32),
-        ("pp_read", None, p, u32, p),
-        ("pp_read_totals", None, p, p),
-    ):
-        fn = getattr(lib, name)
-        fn.restype, fn.argtypes = result, args
-    return lib
+    return load_library("#define _GNU_SOURCE\n" + read_c(PORTS_C), _SIGNATURES, ["-pthread"])
 
 
 class Ports:

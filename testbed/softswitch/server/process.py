@@ -159,9 +159,9 @@ def _signal_socket() -> socket.socket:
 
 
 def _serve(options: argparse.Namespace, ports: list[Port], ended: socket.socket) -> int:
-    from testbed.softswitch.runtime.startup import start_program
     from testbed.softswitch.server.p4runtime import Device, Server
     from testbed.softswitch.server.ports import Ports
+    from testbed.softswitch.server.startup import start_program
     from testbed.softswitch.server.thrift_service import ThriftServer
 
     attached = Ports(ports, options.cpu_port)

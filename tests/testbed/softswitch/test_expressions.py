@@ -259,7 +259,7 @@ def test_random_expressions(tmp_path: Path, seed: int) -> None:
         try:  # exact values of more than 128 bits are refused, never wrong
             probe = tmp_path / "probe.json"
             probe.write_text(json.dumps(program([*sources, (name, width, False)], [prim])))
-            codegen.generate(bmv2_json.load(probe)[0], None)
+            codegen.generate(bmv2_json.load(probe), None)
         except UnsupportedProgram:
             continue
         targets.append((name, width, False))
