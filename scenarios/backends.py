@@ -15,6 +15,7 @@ import numpy as np
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
 from testbed.control.switch import SwitchControl, batch
+from testbed.dataplane import P4INFO, PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.injector import FaultInjector
 from testbed.faults.links import LinkInjector
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from testbed.traffic.iperf import Iperf
 
 __all__ = [
-    "P4INFO",
-    "PROGRAM",
     "Backend",
     "Choice",
     "bring_up",
@@ -41,9 +40,6 @@ __all__ = [
     "make_tcp",
     "open_backend",
 ]
-
-PROGRAM = Path(__file__).parent.parent / "p4" / "build" / "canary.json"
-P4INFO = PROGRAM.with_name("canary.p4info.txtpb")
 
 BMV2_PER_CORE = 10  # switches; more than that fall behind the default traffic
 
@@ -108,7 +104,7 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
     """
     topology = FatTree(settings.k)
     if settings.backend == "virtual":
-        program = Program.load(PROGRAM, observe="meta.verdict")
+        program = Program.load(PROGRAM, observe=VERDICT.field)
         switches = [
             Switch(program, seed=_seed(settings.seed, index))
             for index in range(topology.n_switches)

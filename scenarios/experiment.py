@@ -17,12 +17,13 @@ from analysis.methods.base import Diagnosis
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
-from scenarios.backends import PROGRAM, open_backend
+from scenarios.backends import open_backend
 from scenarios.emulation import Emulation
 from scenarios.flow import simulate, write_run
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
+from testbed.dataplane import source_digests
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import FaultPlan
@@ -185,6 +186,5 @@ def run_config(name: str, settings: Settings) -> dict[str, Any]:
     packages = ("canary-testbed", "numpy", "numba", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}
-    sources = (PROGRAM.parent / "sources.sha256").read_text().split()
-    config["p4_sources_sha256"] = dict(zip(sources[1::2], sources[::2], strict=True))
+    config["p4_sources_sha256"] = source_digests()
     return config

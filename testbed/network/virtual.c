@@ -17,7 +17,9 @@
 typedef int (*process_fn)(ss_switch *, uint32_t, const uint8_t *, uint32_t, uint64_t, ss_admit_fn,
                           void *, ss_result *);
 
-enum { CAUSE_NONE, CAUSE_FAULT, CAUSE_CORRUPT, CAUSE_TTL, CAUSE_QUEUE = 100 };
+/* VERDICT_* and the other CAUSE_* stand before this file: they are the P4 program's
+ * (testbed/dataplane). */
+enum { CAUSE_QUEUE = 100 };
 enum { KIND_REPLY = 255 };
 
 typedef struct {
@@ -174,7 +176,8 @@ static void log_drop(net_t *net, const frame_t *frame, uint32_t link, uint8_t ca
         net->drops = grow(net, net->drops, &net->drops_cap, sizeof(drop_t));
     if (net->drops_n == net->drops_cap) return;
     net->drops[net->drops_n++] = (drop_t){net->now, frame->tag, link, net->current, cause,
-                                          mark >> 1 & 1, mark & 1, frame->kind};
+                                          VERDICT_COUNTED(mark), VERDICT_PARITY(mark),
+                                          frame->kind};
 }
 
 /* Bytes waiting on a link. */
@@ -232,7 +235,7 @@ static void deliver(net_t *net, frame_t *frame, uint32_t host) {
 
 static void drop(net_t *net, frame_t *frame, uint64_t verdict, uint32_t dropped_by_queue) {
     stats_t *stats = &net->stats;
-    uint8_t cause = (uint8_t)(verdict >> 8);
+    uint8_t cause = VERDICT_CAUSE(verdict);
     uint32_t link = NOWHERE;
     if (dropped_by_queue) {
         stats->queue_drops++;
@@ -273,7 +276,7 @@ static void arrive(net_t *net, frame_t *frame) {
                  frame->time / 1000, admit, net, result);
     net->stats.packet_hops++;
     uint64_t verdict = result->observed;
-    if (verdict >> 7 & 1 && verdict >> 8 != CAUSE_TTL) {
+    if (VERDICT_EXPIRED(verdict) && VERDICT_CAUSE(verdict) != CAUSE_TTL) {
         /* the packet expired here and an ICMP message goes back in its place */
         net->stats.ttl_drops++;
         net->stats.sent++;

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.dataplane import CAUSES, c_defines
 from testbed.fabric.fat_tree import FatTree
 from testbed.softswitch import Program, Switch
 from testbed.softswitch.compiler.build import build
@@ -25,15 +26,8 @@ __all__ = ["DROP_CAUSES", "LinkModel", "Source", "Statistics", "VirtualNetwork"]
 
 _NOWHERE = 0xFFFFFFFF
 
-DROP_CAUSES = {
-    1: "fault",
-    2: "corrupt",
-    3: "ttl",
-    4: "no_route",
-    5: "malformed",
-    6: "local",
-    100: "queue",
-}
+_QUEUE = 100  # no cause of the program's: the packet did not come that far
+DROP_CAUSES = {number: name for name, number in CAUSES.items() if number} | {_QUEUE: "queue"}
 
 _DROP = np.dtype(
     [
@@ -308,12 +302,13 @@ class VirtualNetwork:
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Packets lost to faults of each directed fabric link so far: uint64[n_links]."""
         drops = self.drops()
-        return self._per_link(drops["link"][(drops["cause"] == 1) | (drops["cause"] == 2)])
+        faulty = np.isin(drops["cause"], [CAUSES["fault"], CAUSES["corrupt"]])
+        return self._per_link(drops["link"][faulty])
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Packets that full queues of each directed fabric link dropped: uint64[n_links]."""
         drops = self.drops()
-        return self._per_link(drops["link"][drops["cause"] == 100])
+        return self._per_link(drops["link"][drops["cause"] == _QUEUE])
 
     def _per_link(self, link: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
         n = self.topology.n_links
@@ -368,7 +363,7 @@ def _load() -> ctypes.CDLL:
     here = Path(__file__).parent
     abi = (here.parent / "softswitch" / "runtime" / "c" / "abi.h").read_text()
     code = (here / "virtual.c").read_text().replace('#include "abi.h"', abi)
-    library = ctypes.CDLL(str(build(code, "")))
+    library = ctypes.CDLL(str(build(c_defines() + code, "")))
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
     library.net_new.argtypes = [u32, pointer, pointer, u32, pointer, u32, pointer]
     library.net_new.restype = pointer

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_telemetry
-from scenarios.backends import PROGRAM
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
+from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.record.run import RunDirectory
@@ -40,7 +40,7 @@ def monitored_core(size: int) -> tuple[Switch, np.ndarray]:
     ids = switch_ids(topology, segments, 1)
     decoder = SegmentDecoder(topology, segments, ids)
     core = topology.core(0)
-    switch = Switch(Program.load(PROGRAM, observe="meta.verdict"), seed=1)
+    switch = Switch(Program.load(PROGRAM, observe=VERDICT.field), seed=1)
     install_forwarding(topology, core, switch, int(bloom_mask(ids)[core]), monitor=True)
     segment = int(np.flatnonzero((segments.downstream == core) & (segments.upstream == 0))[0])
     path_bf = int(decoder.path_bf[segment])

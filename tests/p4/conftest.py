@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.dataplane import PROGRAM, VERDICT
 from testbed.softswitch import Program
 
 from .fabric import Fabric
@@ -16,7 +17,7 @@ P4 = Path(__file__).parents[2] / "p4"
 @pytest.fixture(scope="session")
 def program() -> Program:
     """The committed program, compiled for the soft switch."""
-    return Program.load(P4 / "build" / "canary.json", observe="meta.verdict")
+    return Program.load(PROGRAM, observe=VERDICT.field)
 
 
 @pytest.fixture

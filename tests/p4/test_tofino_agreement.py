@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.dataplane import VERDICT
 from testbed.softswitch import Program, Switch
 
 from .conftest import P4
@@ -31,7 +32,7 @@ STAGES, ENTRIES = 3, 32
 @pytest.fixture(scope="module")
 def tofino_choices() -> Program:
     """The v1model program with the Tofino profile's hashes."""
-    return Program.load(P4 / "build" / "tofino_choices.json", observe="meta.verdict")
+    return Program.load(P4 / "build" / "tofino_choices.json", observe=VERDICT.field)
 
 
 # ---- the profile's arrays ------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scenarios.backends import PROGRAM
 from testbed.control.forwarding import install_forwarding
+from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.virtual import Source, VirtualNetwork
 from testbed.softswitch import Program, Switch
@@ -36,7 +36,7 @@ def all_pairs(topology: FatTree, ports: int) -> Traffic:
 @pytest.mark.parametrize("k", [4, 6])
 def test_every_host_reaches_every_other_over_shortest_paths(k: int) -> None:
     topology = FatTree(k)
-    program = Program.load(PROGRAM, observe="meta.verdict")
+    program = Program.load(PROGRAM, observe=VERDICT.field)
     switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
     for index, switch in enumerate(switches):
         install_forwarding(topology, index, switch, mask=1 << index % 32, monitor=False)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scenarios.backends import PROGRAM
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
+from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import parse_faults
@@ -23,7 +23,7 @@ TOPOLOGY = FatTree(4)
 
 
 def network(links: LinkModel = LinkModel(), faults: str = "none", noise: float = 0.0):
-    program = Program.load(PROGRAM, observe="meta.verdict")
+    program = Program.load(PROGRAM, observe=VERDICT.field)
     switches = [Switch(program, seed=i) for i in range(TOPOLOGY.n_switches)]
     for index, switch in enumerate(switches):
         install_forwarding(TOPOLOGY, index, switch, mask=1, monitor=False)
@@ -149,7 +149,7 @@ def test_a_rate_delays_packets_by_their_serialisation() -> None:
 
 def test_same_seed_same_run_and_other_seed_other_losses(traffic: Traffic) -> None:
     def lost(noise_seed: int) -> np.ndarray:
-        program = Program.load(PROGRAM, observe="meta.verdict")
+        program = Program.load(PROGRAM, observe=VERDICT.field)
         switches = [Switch(program, seed=noise_seed + i) for i in range(TOPOLOGY.n_switches)]
         for index, switch in enumerate(switches):
             install_forwarding(TOPOLOGY, index, switch, mask=1, monitor=False)

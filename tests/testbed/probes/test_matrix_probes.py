@@ -3,8 +3,8 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from scenarios.backends import PROGRAM
 from testbed.control.forwarding import install_forwarding
+from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.virtual import Source, VirtualNetwork
 from testbed.probes.matrix_probes import PAIRS, MatrixProbes, matrix_probes
@@ -73,7 +73,7 @@ def test_probes_take_the_planned_paths(k: int) -> None:
     matrix = probe_matrix(topology, 3, 2)
     assert (topology.tier[matrix.turn] == 1).any() == (k == 4)  # K=4 needs paths within pods
     plan = matrix_probes(topology, matrix, 0.1, 1, seed=1)
-    program = Program.load(PROGRAM, observe="meta.verdict")
+    program = Program.load(PROGRAM, observe=VERDICT.field)
     switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
     for index, switch in enumerate(switches):
         install_forwarding(topology, index, switch, mask=1, monitor=False)

@@ -1,0 +1,233 @@
+"""The one place that names the P4 program: an instance for each control block, as in `p4/include`.
+
+Every name is looked up in what p4c made of the sources (`testbed.dataplane.program`), with the key
+fields and the parameters in the order in which Python gives them. If the program changes, importing
+this fails with one line. It takes 10 ms.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from testbed.dataplane.program import CompiledProgram, DataPlaneError
+
+__all__ = [
+    "BUCKETS",
+    "CAUSES",
+    "DSM",
+    "FAULT",
+    "FLOW_ID",
+    "HASHPIPE",
+    "HEAVY_HITTER",
+    "IDENTITY",
+    "INGRESS_FAULT",
+    "P4INFO",
+    "PROGRAM",
+    "ROUTING",
+    "ROWS",
+    "SHIM_BITS",
+    "USM",
+    "VERDICT",
+    "DataPlaneError",
+    "FlowId",
+    "Meter",
+    "c_defines",
+    "source_digests",
+]
+
+_P4 = Path(__file__).parents[2] / "p4"
+_program = CompiledProgram(_P4, "canary")
+_sizes = _program.constants("include/sizes.p4")
+
+PROGRAM = _program.json
+"""BMv2's JSON of the program."""
+P4INFO = _program.p4info
+"""The program's P4Info, as text."""
+
+BUCKETS: int = _sizes["ROW_BUCKETS"]
+"""Buckets of a meter's row, for each of the two epoch parities."""
+ROWS = len([name for name in _program.registers("CanaryEgress.usm") if name.endswith(".count")])
+"""Rows of a meter."""
+
+
+def source_digests() -> dict[str, str]:
+    """SHA-256 of each source that the program was compiled from."""
+    words = (PROGRAM.parent / "sources.sha256").read_text().split()
+    return dict(zip(words[1::2], words[::2], strict=True))
+
+
+# ---- control blocks ------------------------------------------------------------------------------
+
+
+class Identity:
+    """What a switch is, and the parity of its epoch."""
+
+    def __init__(self, block: str) -> None:
+        self.identity = _program.table(f"{block}.identity")
+        self.identify = _program.action(
+            self.identity, f"{block}.identify", "monitor", "upper_tier", "mask", "own_ip"
+        )
+        self.epoch = _program.table(f"{block}.epoch")
+        self.set_parity = _program.action(self.epoch, f"{block}.set_parity", "parity")
+
+
+class Fault:
+    """Losses on purpose."""
+
+    def __init__(self, block: str) -> None:
+        self.faults = table = _program.table(
+            f"{block}.faults",
+            *("port", "hdr.ipv4.src_ip", "hdr.ipv4.dst_ip", "hdr.ipv4.protocol"),
+            *("src_port", "dst_port"),
+        )
+        self.lossy = _program.action(table, f"{block}.lossy", "threshold")
+        self.corrupt = _program.action(table, f"{block}.corrupt", "threshold")
+        self.blackhole = _program.action(table, f"{block}.blackhole")
+        self.healthy = _program.action(table, f"{block}.healthy")
+        self.dropped = _program.counter(f"{block}.dropped")
+        """A counter of dropped packets by port."""
+
+
+class Meter:
+    """A meter: the table of the flows it counts, and its rows of buckets.
+
+    Attributes:
+        rules, monitor, skip: The table and its actions.
+        capacity: Rules that the table has room for.
+        rows: Of each row the register array of each field of a bucket. Both epoch parities lie in
+            it, the even one's `BUCKETS` first.
+        bucket_bits: Bits of a bucket.
+        half_bits: Bits of ``flow_lo``, the lower half of a flow ID.
+    """
+
+    def __init__(self, block: str, key: tuple[str, ...], fields: tuple[str, ...]) -> None:
+        self.rules = _program.table(f"{block}.rules", *key)
+        self.monitor = _program.action(self.rules, f"{block}.monitor")
+        self.skip = _program.action(self.rules, f"{block}.skip")
+        self.capacity = _program.capacity(self.rules)
+        size = 2 * BUCKETS
+        self.rows = [
+            {field: _program.register(f"{block}.row{row}.{field}", size) for field in fields}
+            for row in range(ROWS)
+        ]
+        widths = _program.registers(block)
+        if others := widths.keys() - {name for row in self.rows for name in row.values()}:
+            raise DataPlaneError(f"nobody reads the registers {', '.join(sorted(others))}")
+        self.bucket_bits = sum(widths[name] for name in self.rows[0].values())
+        self.half_bits = widths[self.rows[0]["flow_lo"]]
+
+
+class HashPipe:
+    """The stages that find large flows: of each the register arrays of flow IDs and of counts."""
+
+    def __init__(self, block: str) -> None:
+        self.entries = _sizes["STAGE_ENTRIES"]
+        names = _program.registers(block)
+        self.stages = [
+            {
+                field: _program.register(f"{block}.stage{stage}.{field}", self.entries)
+                for field in ("flow_id", "counts")
+            }
+            for stage in range(len(names) // 2)
+        ]
+
+
+class HeavyHitter:
+    """The table of the segments that need flows, and the digest of a flow that is large enough."""
+
+    def __init__(self, block: str) -> None:
+        self.segments = _program.table(
+            f"{block}.segments", "hdr.shim.path_bf", "meta.hashpipe_count"
+        )
+        self.report = _program.action(self.segments, f"{block}.report")
+        self.capacity = _program.capacity(self.segments)
+        self.digest = _program.digest(
+            "heavy_hitter_t", "src_ip", "dst_ip", "src_port", "dst_port", "protocol", "path_bf"
+        )
+
+
+class Routing:
+    """Longest prefix down, a group of uplinks up."""
+
+    def __init__(self, block: str) -> None:
+        self.routes = _program.table(f"{block}.routes", "hdr.ipv4.dst_ip")
+        self.forward = _program.action(self.routes, f"{block}.forward", "port", "mac")
+        self.deliver = _program.action(self.routes, f"{block}.deliver", "port", "mac")
+        self.up = _program.action(self.routes, f"{block}.up")
+        self.local = _program.action(self.routes, f"{block}.local")
+        self.unroutable = _program.action(self.routes, f"{block}.unroutable")
+        self.capacity = _program.capacity(self.routes)
+        self.uplinks = _program.table(f"{block}.uplinks", "upward")
+        self.selector = _program.profile(f"{block}.uplink_selector")
+
+
+_BUCKET = ("dirty", "flow_hi", "flow_lo", "count")
+
+IDENTITY = Identity("CanaryIngress.identity")
+DSM = Meter("CanaryIngress.dsm", ("meta.flow_id", "hdr.shim.path_bf"), (*_BUCKET, "path_bfs"))
+USM = Meter("CanaryEgress.usm", ("meta.flow_id",), _BUCKET)
+HASHPIPE = HashPipe("CanaryIngress.hashpipe")
+HEAVY_HITTER = HeavyHitter("CanaryIngress.heavy_hitter")
+ROUTING = Routing("CanaryIngress.routing")
+FAULT = Fault("CanaryEgress.fault")
+INGRESS_FAULT = Fault("CanaryIngress.fault")
+
+
+# ---- words that are put together of fields -------------------------------------------------------
+
+
+class FlowId:
+    """The 104-bit flow ID, an int."""
+
+    def __init__(self) -> None:
+        bits = _program.joined(
+            "include/flow.p4", "flow_id", "src_ip", "dst_ip", "src_port", "dst_port", "protocol"
+        )
+        self._shifts = [field.shift for field in bits.values()]
+
+    def of(self, src_ip: int, dst_ip: int, src_port: int, dst_port: int, protocol: int) -> int:
+        """The flow ID of a 5-tuple."""
+        fields = (src_ip, dst_ip, src_port, dst_port, protocol)
+        return sum(value << shift for value, shift in zip(fields, self._shifts, strict=True))
+
+
+class Verdict:
+    """Why a packet ended (one of `CAUSES`), whether it expired, and its marks in the shim.
+
+    ``field`` is what a soft switch has to observe (`testbed.softswitch.Program.load`).
+    """
+
+    def __init__(self) -> None:
+        self.field = _program.metadata("verdict")
+        parts = ("cause", "expired", "counted", "parity")
+        self.fields = bits = _program.joined("include/metadata.p4", "verdict", *parts)
+        self.cause = bits["cause"]
+        self.expired = bits["expired"]
+        self.counted = bits["counted"]
+        self.parity = bits["parity"]
+
+
+FLOW_ID = FlowId()
+VERDICT = Verdict()
+CAUSES = {
+    name.removeprefix("CAUSE_").lower(): value
+    for name, value in _program.constants("include/metadata.p4").items()
+    if name.startswith("CAUSE_")
+}
+"""Why packets end, by name; ``none`` is 0."""
+if missing := {"none", "fault", "corrupt", "ttl"} - CAUSES.keys():
+    raise DataPlaneError(f"metadata.p4 has no cause {', '.join(sorted(missing))}")
+
+SHIM_BITS = sum(_program.header("shim").values())
+"""Bits of the header between Ethernet and IPv4 on fabric links."""
+
+
+def c_defines() -> str:
+    """The same for C: ``VERDICT_CAUSE(word)`` and its like, ``CAUSE_FAULT`` and its like."""
+    fields = [
+        f"#define VERDICT_{name.upper()}(word) ((word) >> {bits.shift} & {(1 << bits.width) - 1})"
+        for name, bits in VERDICT.fields.items()
+    ]
+    causes = [f"#define CAUSE_{name.upper()} {number}" for name, number in CAUSES.items()]
+    shim = _program.constants("include/headers.p4")["ETHERTYPE_SHIM"]
+    return "\n".join([*fields, *causes, f"#define ETHERTYPE_SHIM {shim:#x}", ""])
