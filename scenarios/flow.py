@@ -23,7 +23,7 @@ from testbed.fabric.paths import Paths
 from testbed.fabric.segments import segment_share, segments
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import FaultPlan
-from testbed.network.flow import Carried, FlowRecords, Observation, bounces, link_loss, send
+from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
 from testbed.probes.flow_traces import trace
 from testbed.probes.probe_matrix import standard_matrix
 from testbed.record.run import RunWriter
@@ -110,7 +110,7 @@ def simulate(
         ecmp, loss, host, start_s, records.paths, records.lost, epoch_s, _rng(settings, 4)
     )
     progress("probes", 0.4)
-    paths = bounces(ecmp)
+    paths = ecmp.bounces()
     hosts = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
     probes = _send_probes(loss, paths, hosts, PROBE_PACKETS, _rng(settings, 6))
     planned = standard_matrix(fabric).both_ways

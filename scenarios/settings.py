@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from analysis.telemetry.flow_observations import KINDS
-from testbed.fabric.fat_tree import FatTree, Monitors
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.segments import Monitors
 
 __all__ = ["Settings", "SettingsError", "make_settings"]
 

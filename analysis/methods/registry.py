@@ -22,6 +22,7 @@ from analysis.methods.sherlock import Sherlock
 from analysis.methods.vigil.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
 from analysis.methods.vigil.vigil import Vigil
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
@@ -127,7 +128,7 @@ def warm_up() -> None:
     sent = np.full((1, len(segments)), 100, np.int64)
     lost = np.zeros_like(sent)
     lost[0, :8] = 10
-    probes = Paths.from_padded(topology.bounce_paths().reshape(-1, 4))
+    probes = Ecmp(topology).bounces()
     counts = np.full(len(probes), 100, np.int64)
     planned = standard_matrix(topology).both_ways
     src, dst, traced = np.zeros(2, np.int32), np.array([2, 4], np.int32), np.array([[-1], [0]])

@@ -8,7 +8,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import Paths
+from testbed.fabric.paths import Paths
 
 __all__ = ["Incidence"]
 

@@ -19,7 +19,7 @@ from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import segments
 from testbed.fabric.topologies import make_fabric
-from testbed.network.flow import FlowRecords, Observation, bounces
+from testbed.network.flow import FlowRecords, Observation
 from testbed.record.run import RunDirectory
 
 __all__ = ["KINDS", "flow_telemetry", "telemetry_of"]
@@ -48,7 +48,7 @@ def flow_telemetry(run: RunDirectory) -> Telemetry:
         flows=FlowRecords(
             flows["src_tor"], flows["dst_tor"], flows["sent"], flows["lost"], flows["path"]
         ),
-        bounces=bounces(ecmp),
+        bounces=ecmp.bounces(),
         probed_sent=probes["sent"].reshape(shape),
         probed_lost=probes["lost"].reshape(shape),
         matrix=planned["path"],

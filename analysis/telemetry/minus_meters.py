@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import Segments
+from testbed.fabric.segments import Segments
 
 __all__ = ["DSM", "USM", "Decoder", "MeterDump", "MinusMeter", "Rules", "minus_meter"]
 __all__ += ["segment_counts"]

@@ -17,10 +17,11 @@ from analysis.telemetry.minus_meters import (
     segment_counts,
 )
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.pathbf import SegmentDecoder
-from testbed.fabric.paths import PathSets
+from testbed.fabric.paths import Paths, PathSets
 from testbed.record.run import RunDirectory
 
 __all__ = ["read_minus_meters", "read_telemetry"]
@@ -91,8 +92,7 @@ def _probes(run: RunDirectory, topology: FatTree) -> Probes:
     """One row a host-core pair, as NetBouncer probes every server's paths (its section 4.3)."""
     table = run.table("probes")
     path = topology.host_tor[table["host"]].astype(np.int64) * topology.n_cores + table["core"]
-    links = topology.bounce_paths().reshape(-1, 4)[path]
-    return Probes(Paths.from_padded(links), table["sent"], table["lost"])
+    return Probes(Ecmp(topology).bounces().take(path), table["sent"], table["lost"])
 
 
 def _detector(run: RunDirectory) -> Probes:

@@ -13,9 +13,9 @@ from scipy.sparse.csgraph import connected_components
 
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.fabric.clos import Fabric
-from testbed.fabric.fat_tree import Segments
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.segments import Segments
 from testbed.record.fabric_file import NumberedFabric
 from testbed.record.schemas import COUNT_LIMIT, KINDS, OBSERVATIONS, PLANS
 from testbed.record.tables import Nested, Table, TableError, read_table

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
-from testbed.fabric.fat_tree import Segments
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.segments import Segments
 
 __all__ = [
     "Connections",

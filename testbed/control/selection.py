@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.control.switch import SwitchControl, for_each
-from testbed.fabric.fat_tree import Segments
 from testbed.fabric.pathbf import SegmentDecoder
+from testbed.fabric.segments import Segments
 
 __all__ = ["FlowKey", "FlowSelector", "Rule", "SelectionParameters"]
 

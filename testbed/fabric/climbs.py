@@ -13,7 +13,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.paths import Paths, PathSets, pointers
 
 __all__ = ["Climbs"]
 
@@ -73,8 +73,7 @@ class Climbs:
         width = np.zeros(len(src_tor), np.int64)
         hops = np.zeros(len(src_tor), np.int64)
         _count(src_tor, dst_tor, self.ptr, self.end, self.links.ptr, width, hops)
-        ptr = np.concatenate(([0], np.cumsum(width)))
-        path_ptr = np.concatenate(([0], np.cumsum(np.repeat(hops, width))))
+        ptr, path_ptr = pointers(width), pointers(np.repeat(hops, width))
         links = np.empty(int(path_ptr[-1]), np.int32)
         _fill(
             src_tor, dst_tor, self.ptr, self.end, self.links.ptr, self.links.links, hops,

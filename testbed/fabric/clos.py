@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.climbs import Climbs
+from testbed.fabric.paths import PathSets
 
-if TYPE_CHECKING:
-    from testbed.fabric.climbs import Climbs
-
-__all__ = ["Fabric", "PathSets", "Paths", "TopologyError", "clos", "leaf_spine"]
+__all__ = ["Fabric", "TopologyError", "clos", "leaf_spine"]
 
 IntArray = npt.NDArray[np.int32]
 
@@ -203,8 +201,6 @@ class Fabric:
     @cached_property
     def climbs(self) -> Climbs:
         """All ways up from the ToRs."""
-        from testbed.fabric.climbs import Climbs  # Numba, which a switch's process does without
-
         return Climbs.of(self.n_tors, self.n_switches, self.link_src, self.link_dst)
 
     def path_sets(

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric, TopologyError
-from testbed.fabric.paths import Paths
+from testbed.fabric.paths import Paths, pointers
 
 __all__ = ["Ecmp"]
 
@@ -96,10 +96,18 @@ class Ecmp:
             width[here] = (reach @ reach.T)[here].round()
         return width
 
+    def bounces(self) -> Paths:
+        """NetBouncer's probes (its section 4.3): every way from a ToR to the highest tier, and back
+        the same way. Those of a ToR are together, ascending in the switch that bounces them."""
+        up = self.climbs.take(np.flatnonzero(self.fabric.tier[self.end] == self.top))
+        rows = up.links.reshape(len(up), self.top)
+        rows = np.concatenate((rows, rows[:, ::-1] ^ 1), axis=1)
+        return Paths(np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1], rows.reshape(-1))
+
     def draw(self, src: IntArray, dst: IntArray, rng: np.random.Generator) -> Paths:
         """One path for each pair of ToRs (int32[N] each), uniform over its equal-cost paths."""
         turn = self.turn[src, dst]
-        ptr = np.concatenate(([0], np.cumsum(2 * turn, dtype=np.int64)))
+        ptr = pointers(2 * turn.astype(np.int64))
         links = np.empty(int(ptr[-1]), np.int32)
         most = np.array([self.reach(tier).max(initial=1) for tier in range(self.top + 1)])
         _draw(

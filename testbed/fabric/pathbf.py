@@ -12,7 +12,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree, Segments
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.segments import Segments
 
 __all__ = [
     "BITS",

@@ -9,10 +9,18 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PathSets", "Paths"]
+__all__ = ["PathSets", "Paths", "pointers"]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
+
+
+def pointers(length: npt.ArrayLike) -> LongArray:
+    """Where rows of these lengths (int[N]) begin, one after another, and where they end.
+
+    Row ``i`` is at ``ptr[i]:ptr[i + 1]`` of a CSR array; int64[N + 1].
+    """
+    return np.concatenate(([0], np.cumsum(length))).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Paths:
     def from_padded(cls, padded: npt.NDArray[np.integer]) -> Paths:
         """Build from int[P, H] rows where -1 marks "no link"."""
         keep = padded >= 0
-        return cls(_pointers(keep.sum(axis=1)), padded[keep].astype(np.int32))
+        return cls(pointers(keep.sum(axis=1)), padded[keep].astype(np.int32))
 
     def __len__(self) -> int:
         return len(self.ptr) - 1
@@ -82,8 +90,8 @@ class PathSets:
         length = [np.zeros(0, np.int64), *(part.paths.length for part in parts)]
         links = [np.zeros(0, np.int32), *(part.paths.links for part in parts)]
         return cls(
-            _pointers(np.concatenate(width)),
-            Paths(_pointers(np.concatenate(length)), np.concatenate(links)),
+            pointers(np.concatenate(width)),
+            Paths(pointers(np.concatenate(length)), np.concatenate(links)),
         )
 
     def __len__(self) -> int:
@@ -113,12 +121,8 @@ class PathSets:
         return PathSets(ptr, self.paths.take(path))
 
 
-def _pointers(length: npt.NDArray[np.integer]) -> LongArray:
-    return np.concatenate(([0], np.cumsum(length))).astype(np.int64)
-
-
 def _taken(ptr: LongArray, rows: npt.NDArray[np.integer]) -> tuple[LongArray, LongArray]:
     """The pointers of the rows taken, and where their entries were."""
     length = np.diff(ptr)[rows]
-    new = _pointers(length)
+    new = pointers(length)
     return new, np.arange(new[-1]) + np.repeat(ptr[:-1][rows] - new[:-1], length)

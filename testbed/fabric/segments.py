@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import TopologyError
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.fat_tree import Monitors, Segments
 from testbed.fabric.paths import Paths
 
-__all__ = ["segment_share", "segments"]
+__all__ = ["Monitors", "Segments", "segment_share", "segments"]
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
 
+Monitors = Literal["tor", "tor+core"]
+
 MOST_ENTRIES = 200_000_000  # links of all segments: 0.8 GB
+
+
+@dataclass(frozen=True)
+class Segments:
+    """All path segments between monitor switches (Canary, section III-A), as parallel arrays.
+
+    ``upstream`` and ``downstream`` are switch indices int32[S]; ``switches`` int32[S, H] holds the
+    switches that encode themselves into pathBF (the upstream and those between, -1 padded);
+    ``subproblem`` int32[S] numbers the disjoint sub-problem (section III-E) of each segment.
+    """
+
+    upstream: IntArray
+    downstream: IntArray
+    switches: IntArray
+    paths: Paths
+    subproblem: IntArray
+
+    def __len__(self) -> int:
+        return len(self.upstream)
 
 
 def segments(ecmp: Ecmp, monitors: Monitors = "tor+core") -> Segments:
@@ -23,13 +46,14 @@ def segments(ecmp: Ecmp, monitors: Monitors = "tor+core") -> Segments:
 
     With ``"tor+core"`` the ToRs and the switches of the highest tier are monitors: first come the
     paths that turn below it, then the climbs to it, then those downwards. A sub-problem (section
-    III-E) is a pod with its links to the highest tier. With ``"tor"``
-    a segment is a whole path and there is one sub-problem. Of a fat-tree they are
-    `FatTree.segments`, in the same order.
+    III-E) is a pod with its links to the highest tier. With ``"tor"`` a segment is a whole path and
+    there is one sub-problem.
 
     Raises:
-        TopologyError: There are too many.
+        TopologyError: There are too many, or ``monitors`` is neither.
     """
+    if monitors not in ("tor", "tor+core"):
+        raise TopologyError(f"MONITORS={monitors} is unknown: use tor or tor+core")
     fabric = ecmp.fabric
     if monitors == "tor":
         entries = int((2 * ecmp.turn * ecmp.width.astype(np.int64)).sum())

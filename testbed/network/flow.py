@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
-from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.fat_tree import Segments
 from testbed.fabric.paths import Paths
+from testbed.fabric.segments import Segments
 from testbed.faults.specification import FaultError, FaultPlan
 
-__all__ = ["Carried", "FlowRecords", "Observation", "bounces", "link_loss", "send"]
+__all__ = ["Carried", "FlowRecords", "Observation", "link_loss", "send"]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -68,7 +67,7 @@ class Observation:
         segments: The path segments between monitor switches.
         metered_sent, metered_lost: Packets counted on each, and lost, int32[E, S].
         flows: A sample of the traffic.
-        bounces: The paths of probes, as of `bounces`.
+        bounces: The paths of probes, as of `Ecmp.bounces`.
         probed_sent, probed_lost: Probes over each path by each host of its ToR, int32[P, hosts].
         matrix: The paths of deTector's probes, each direction on its own.
         matrix_sent, matrix_lost: Probes over each, int64[M].
@@ -90,15 +89,6 @@ class Observation:
     traced: LongArray
     trace_paths: Paths
     trace_complete: npt.NDArray[np.bool_]
-
-
-def bounces(ecmp: Ecmp) -> Paths:
-    """NetBouncer's probes (its section 4.3) in any Clos: every way from a ToR to the highest tier,
-    and back the same way."""
-    up = ecmp.climbs.take(np.flatnonzero(ecmp.fabric.tier[ecmp.end] == ecmp.top))
-    rows = up.links.reshape(len(up), ecmp.top)
-    rows = np.concatenate((rows, rows[:, ::-1] ^ 1), axis=1)
-    return Paths(np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1], rows.reshape(-1))
 
 
 def link_loss(

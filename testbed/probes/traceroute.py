@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.packets import (
     ETHERNET,

@@ -17,8 +17,8 @@
     summary.json           the figures
 
 A run without packets (BACKEND=flow) has no switches, registers, rules and drops. Its probes are
-over the paths of `testbed.network.flow.bounces`, by each host of a ToR, deTector's by no host in
-particular; its flows have their path instead of a 5-tuple and host, and its connections refer to
+over the paths of `testbed.fabric.ecmp.Ecmp.bounces`, by each host of a ToR, deTector's by no host
+in particular; its flows have their path instead of a 5-tuple and host, and its connections refer to
 them; its segments are measured.
 
 A run is written beside its final place and moved there when it is complete, so a directory without
@@ -43,7 +43,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.fabric.fat_tree import Paths
+from testbed.fabric.paths import Paths
 
 __all__ = ["REQUIRED", "RunDirectory", "RunError", "RunWriter"]
 

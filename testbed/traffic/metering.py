@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from testbed.control.collection import BUCKETS, ROWS, upload_bytes
 from testbed.control.selection import SelectionParameters
-from testbed.fabric.fat_tree import Segments
+from testbed.fabric.segments import Segments
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
 __all__ = ["Metered", "meter", "meter_upload"]

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 from testbed.probes.probe_matrix import standard_matrix
 
 RANGES = ((0.2, 1.0), (0.1, 0.2), (0.05, 0.1), (0.01, 0.05), (0.001, 0.01))
@@ -73,8 +75,8 @@ def segment_counts(topology, loss, rng, packets=1000, epochs=6, monitors="tor+co
 def bounce_probes(topology, loss, rng, packets=100, per_tor=None):
     """NetBouncer's probes of every host-core pair; ``per_tor`` prober hosts a ToR."""
     per_tor = topology.half if per_tor is None else per_tor
-    paths = topology.bounce_paths().reshape(-1, 4).repeat(per_tor, axis=0)
-    paths = Paths.from_padded(paths)
+    bounces = Ecmp(topology).bounces()
+    paths = bounces.take(np.arange(len(bounces)).repeat(per_tor))
     sent = np.full(len(paths), packets, np.int64)
     return Probes(paths, sent, rng.binomial(sent, 1 - path_success(paths, loss)))
 
@@ -88,17 +90,15 @@ def matrix_probes(topology, loss, rng, packets=100):
 
 def passive(topology, loss, rng, flows=4000, partial=0.0):
     """Flow records over random ECMP paths, and the traces of those that lost packets."""
-    half, n = topology.half, flows
+    n = flows
     src = rng.integers(0, topology.n_tors, n).astype(np.int32)
     dst = ((src + rng.integers(1, topology.n_tors, n)) % topology.n_tors).astype(np.int32)
-    every = topology.ecmp_paths(src, dst)
-    width = np.where(src // half == dst // half, half, topology.n_cores)
-    chosen = every[np.arange(n), rng.integers(0, width)]
-    paths = Paths.from_padded(chosen)
+    sets = topology.path_sets(src, dst)
+    paths = sets.paths.take(sets.ptr[:-1] + rng.integers(0, sets.width))
     sent = np.minimum((20 * (1 + rng.pareto(1.2, n))).astype(np.int64), 100_000)
     lost = rng.binomial(sent, 1 - path_success(paths, loss))
     bad = np.flatnonzero(lost)
-    traced = chosen[bad].copy()
+    traced = paths.padded()[bad]
     complete = np.ones(len(bad), np.bool_)
     # A trace of a lossy path breaks where its probes die.
     dies = rng.random(traced.shape) < np.where(traced >= 0, loss[traced], 0.0) ** 3

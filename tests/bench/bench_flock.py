@@ -26,7 +26,7 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
-from testbed.network.flow import bounces, send
+from testbed.network.flow import send
 
 __all__ = ["bench_flock"]
 
@@ -58,7 +58,7 @@ class World:
         size = 200_000 * 0.05 / 1.05 * (1 + rng.pareto(1.05, n_flows))
         self.sent = np.ceil(np.minimum(size, 1e8) / 1500).astype(np.int64)
         self.lost = send(loss[None], self.paths, self.sent, rng).lost
-        every = bounces(ecmp)
+        every = ecmp.bounces()
         self.probes = every.take(np.arange(n_probes) % len(every))
         self.probe_sent = np.full(n_probes, packets, np.int64)
         self.probe_lost = send(loss[None], self.probes, self.probe_sent, rng).lost

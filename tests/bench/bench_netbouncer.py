@@ -27,7 +27,8 @@ from analysis.methods.netscope import NetScope
 from analysis.methods.probing import ProbingPlan, hop_by_hop_plan, probing_plan, with_servers
 from analysis.telemetry.telemetry import Probes, Telemetry
 from testbed.fabric.clos import Fabric
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 
 __all__ = ["bench_netbouncer"]
 

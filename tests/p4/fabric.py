@@ -8,8 +8,9 @@ import numpy as np
 
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
-from testbed.fabric.fat_tree import FatTree, Monitors
+from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
+from testbed.fabric.segments import Monitors
 from testbed.softswitch import Program, Switch
 
 

@@ -11,11 +11,12 @@ from analysis.methods.netbouncer import NetBouncer, NetBouncerStage, bad_devices
 from analysis.methods.probing import probing_plan, with_servers
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes, Telemetry
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
 
 
 def exact_probes(topology, loss, packets=1000):
-    paths = Paths.from_padded(topology.bounce_paths().reshape(-1, 4))
+    paths = Ecmp(topology).bounces()
     through = np.array([np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
     sent = np.full(len(paths), packets, np.int64)
     return Probes(paths, sent, np.round(sent * (1 - through)).astype(np.int64))

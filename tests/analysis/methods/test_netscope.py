@@ -9,7 +9,9 @@ from analysis.methods.netscope import NetScope
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -57,7 +59,7 @@ def test_one_lossy_link(rate):
     loss = np.zeros(topology.n_links)
     link = topology.link("tor2_1->agg2_0")
     loss[link] = rate
-    paths = Paths.from_padded(topology.bounce_paths().reshape(-1, 4))
+    paths = Ecmp(topology).bounces()
     telemetry = Telemetry(topology, "tor+core", probes=Probes(paths, *exact(topology, paths, loss)))
     result = NetScope(omega=0.1).localize(telemetry)
     assert result.native == "undirected" and result.flagged.tolist() == [link, link ^ 1]

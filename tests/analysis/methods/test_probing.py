@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from analysis.methods.probing import hop_by_hop_plan, identified, probing_plan, with_servers
 from analysis.solvers.incidence import Incidence
 from testbed.fabric.clos import clos, leaf_spine
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 
 
 @st.composite
@@ -60,7 +62,7 @@ def test_against_recursion(fabric):
 def test_fat_tree_has_the_known_bounces():
     topology = FatTree(6)
     plan = probing_plan(topology)
-    assert plan.paths.padded().tolist() == topology.bounce_paths().reshape(-1, 4).tolist()
+    assert plan.paths.padded().tolist() == Ecmp(topology).bounces().padded().tolist()
     servers = probing_plan(with_servers(topology))
     assert len(servers) == topology.n_hosts * topology.n_cores
     assert servers.paths.length.tolist() == [6] * len(servers)

@@ -17,8 +17,9 @@ from analysis.telemetry.telemetry import (
     SegmentCounts,
     Telemetry,
 )
-from testbed.fabric.fat_tree import FatTree, Paths
-from testbed.fabric.paths import PathSets
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths, PathSets
 
 NEEDS = {
     "canary": "segments",
@@ -141,7 +142,7 @@ def test_silence_is_no_evidence(name):
         telemetry,
         segments=SegmentCounts(segments, zero, zero),
         flows=Flows(topology.path_sets([0, 0], [1, 5]), np.array([0, 1], np.int32), n, n),
-        probes=Probes(Paths.from_padded(topology.bounce_paths()[0, :2]), n, n),
+        probes=Probes(Ecmp(topology).bounces().take(np.arange(2)), n, n),
         connections=Connections(
             n.astype(np.int32),
             np.array([1, 5], np.int32),
@@ -150,7 +151,7 @@ def test_silence_is_no_evidence(name):
             np.zeros(2, np.bool_),
             0,
         ),
-        detector=Probes(Paths.from_padded(topology.bounce_paths()[0, :2]), n, n),
+        detector=Probes(Ecmp(topology).bounces().take(np.arange(2)), n, n),
     )
     result = EVERY[name]().localize(telemetry)
     check(result, topology)

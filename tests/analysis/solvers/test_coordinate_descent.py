@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from analysis.solvers.coordinate_descent import coordinate_descent, objective
 from analysis.solvers.incidence import Incidence
-from testbed.fabric.fat_tree import Paths
+from testbed.fabric.paths import Paths
 
 
 def incidence_of(paths):

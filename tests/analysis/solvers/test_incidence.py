@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.solvers.incidence import Incidence
-from testbed.fabric.fat_tree import Paths
+from testbed.fabric.paths import Paths
 
 PATHS = st.lists(st.lists(st.integers(0, 15), max_size=6), max_size=20)
 

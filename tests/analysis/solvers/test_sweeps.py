@@ -10,7 +10,9 @@ from analysis.solvers.coordinate_descent import coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
 from analysis.solvers.sweeps import Sweeps
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +59,7 @@ def test_layers_are_exact(threads, seed):
 
 def test_layers_of_a_clos_are_its_tiers(threads):
     topology = FatTree(4)
-    incidence = Incidence.of(
-        Paths.from_padded(topology.bounce_paths().reshape(-1, 4)), undirected=True
-    )
+    incidence = Incidence.of(Ecmp(topology).bounces(), undirected=True)
     assert [len(links) for links in Sweeps(incidence).layers] == [16, 16]
 
 

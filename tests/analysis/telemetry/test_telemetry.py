@@ -5,8 +5,8 @@ import pytest
 
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.fabric.clos import leaf_spine
-from testbed.fabric.fat_tree import FatTree, Paths
-from testbed.fabric.paths import PathSets
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths, PathSets
 
 TOPOLOGY = FatTree(4)
 SEGMENTS = TOPOLOGY.segments()

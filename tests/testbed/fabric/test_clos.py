@@ -94,20 +94,11 @@ def test_tors_below_are_those_that_can_climb_there(fabric, pick):
 
 
 @pytest.mark.parametrize("k", [4, 6, 8])
-def test_the_fat_trees_closed_form_is_the_general_answer(k):
+def test_a_fat_tree_counts_its_paths_without_looking(k):
     topology = FatTree(k)
     src, dst = every_pair(topology)
-    closed, general = topology.path_sets(src, dst), topology.without([]).path_sets(src, dst)
-    assert (closed.ptr == general.ptr).all()
-    assert (topology.path_counts(src, dst) == general.width).all()
-    assert (closed.paths.ptr == general.paths.ptr).all()
-    assert (closed.paths.links == general.paths.links).all()
-    padded = topology.ecmp_paths(src, dst)
-    for s in (0, 1, topology.half, len(src) - 2):
-        rows = padded[s][padded[s][:, 0] >= -1]
-        assert [p[p >= 0].tolist() for p in rows] == [
-            closed[s][p].tolist() for p in range(len(closed[s]))
-        ]
+    counted = topology.without([]).path_counts(src, dst)
+    assert (topology.path_counts(src, dst) == counted).all()
 
 
 def test_a_clos_of_the_fat_trees_numbers_is_the_fat_tree():

@@ -77,17 +77,6 @@ def test_a_link_that_skips_a_tier_is_refused() -> None:
 
 
 @pytest.mark.parametrize("monitors", MONITORS)
-@pytest.mark.parametrize("k", [4, 6])
-def test_segments_of_a_fat_tree_are_its_own(k: int, monitors: str) -> None:
-    topology = FatTree(k)
-    found, own = segments(Ecmp(topology), monitors), topology.segments(monitors)
-    for name in ("upstream", "downstream", "switches", "subproblem"):
-        assert getattr(found, name).tolist() == getattr(own, name).tolist()
-    assert found.paths.ptr.tolist() == own.paths.ptr.tolist()
-    assert found.paths.links.tolist() == own.paths.links.tolist()
-
-
-@pytest.mark.parametrize("monitors", MONITORS)
 @pytest.mark.parametrize("fabric", FABRICS, ids=lambda f: f.title)
 def test_segments_share_the_flows_as_their_paths_do(fabric: Fabric, monitors: str) -> None:
     """A link's flows, counted over segments and counted over the paths of all pairs."""
@@ -114,3 +103,19 @@ def test_segments_share_the_flows_as_their_paths_do(fabric: Fabric, monitors: st
 def test_too_many_segments_are_refused() -> None:
     with pytest.raises(TopologyError, match="MONITORS=tor makes .* use tor.core"):
         segments(Ecmp(FatTree(32)), "tor")
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [leaf_spine(3, 2), clos(2, 2, 2, 4, wiring="complete"), FatTree(4).without([3, 17])],
+    ids=lambda f: f.title,
+)
+def test_bounces_go_up_to_the_highest_tier_and_back(fabric) -> None:
+    rows = Ecmp(fabric).bounces().padded()
+    half = rows.shape[1] // 2
+    assert (rows[:, ::-1] == rows ^ 1).all()
+    assert (fabric.link_dst[rows[:, :-1]] == fabric.link_src[rows[:, 1:]]).all()
+    assert (fabric.tier[fabric.link_src[rows[:, 0]]] == 0).all()
+    assert (fabric.tier[fabric.link_dst[rows[:, half - 1]]] == fabric.tier.max()).all()
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    assert set(rows.ravel().tolist()) == set(range(fabric.n_links))

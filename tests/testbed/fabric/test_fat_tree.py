@@ -3,7 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.fabric.fat_tree import FatTree, Paths, TopologyError
+from testbed.fabric.clos import TopologyError
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 
 KS = st.sampled_from([4, 6, 8, 10, 16])
 
@@ -65,16 +68,16 @@ def walk_is_connected(topology: FatTree, links: np.ndarray) -> bool:
     return bool((topology.link_dst[links[:-1]] == topology.link_src[links[1:]]).all())
 
 
-def test_ecmp_paths_connect_their_tors():
+def test_equal_cost_paths_connect_their_tors():
     topology = FatTree(6)
     src, dst = np.divmod(np.arange(topology.n_tors**2, dtype=np.int32), topology.n_tors)
-    paths = topology.ecmp_paths(src, dst)
-    count = (paths[:, :, 0] >= -1).sum(axis=1)
+    sets = topology.path_sets(src, dst)
     same_pod = src // 3 == dst // 3
-    assert (count == np.where(src == dst, 1, np.where(same_pod, 3, 9))).all()
+    assert (sets.width == np.where(src == dst, 1, np.where(same_pod, 3, 9))).all()
     for pair in range(0, len(src), 7):
-        for path in paths[pair]:
-            links = path[path >= 0]
+        paths = sets[pair]
+        for path in range(len(paths)):
+            links = paths[path]
             if len(links):
                 assert walk_is_connected(topology, links)
                 assert topology.link_src[links[0]] == src[pair]
@@ -83,7 +86,8 @@ def test_ecmp_paths_connect_their_tors():
 
 def test_bounce_paths_go_to_the_core_and_back():
     topology = FatTree(4)
-    for tor, cores in enumerate(topology.bounce_paths()):
+    bounces = Ecmp(topology).bounces().links.reshape(topology.n_tors, topology.n_cores, 4)
+    for tor, cores in enumerate(bounces):
         for core, links in enumerate(cores):
             assert walk_is_connected(topology, links)
             assert topology.link_src[links[0]] == topology.link_dst[links[-1]] == tor
@@ -111,7 +115,8 @@ def test_paper_figures_of_k8():
     topology = FatTree(8)
     segments = topology.segments()
     for pod in range(8):
-        links = np.flatnonzero(topology.link_subproblem == pod)
+        below = np.minimum(topology.link_src, topology.link_dst)  # ToRs come first, then aggs
+        links = np.flatnonzero(topology.pod[below] == pod)
         assert len(links) == 2 * 32
         switches = np.union1d(topology.link_src[links], topology.link_dst[links])
         assert len(switches) == 24

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from testbed.fabric.clos import clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from testbed.faults.specification import Fault, FaultError, FaultPlan, FlowMatch, Ternary
-from testbed.network.flow import bounces, link_loss, send
+from testbed.network.flow import link_loss, send
 
 
 @settings(deadline=None)  # the first call compiles
@@ -94,25 +93,3 @@ def test_a_fault_of_some_flows_is_refused() -> None:
     plan = FaultPlan((Fault(0, 1.0, match=FlowMatch(dst_port=Ternary(1, 3))),))
     with pytest.raises(FaultError, match="no packet headers, use BACKEND=virtual"):
         link_loss(FatTree(4), plan, 1, 1.0)
-
-
-def test_bounces_are_netbouncers_probes() -> None:
-    topology = FatTree(6)
-    own = topology.bounce_paths().reshape(-1, 4)
-    assert bounces(Ecmp(topology)).padded().tolist() == own.tolist()
-
-
-@pytest.mark.parametrize(
-    "fabric",
-    [leaf_spine(3, 2), clos(2, 2, 2, 4, wiring="complete"), FatTree(4).without([3, 17])],
-    ids=lambda f: f.title,
-)
-def test_bounces_go_up_to_the_highest_tier_and_back(fabric) -> None:
-    rows = bounces(Ecmp(fabric)).padded()
-    half = rows.shape[1] // 2
-    assert (rows[:, ::-1] == rows ^ 1).all()
-    assert (fabric.link_dst[rows[:, :-1]] == fabric.link_src[rows[:, 1:]]).all()
-    assert (fabric.tier[fabric.link_src[rows[:, 0]]] == 0).all()
-    assert (fabric.tier[fabric.link_dst[rows[:, half - 1]]] == fabric.tier.max()).all()
-    assert len(np.unique(rows, axis=0)) == len(rows)
-    assert set(rows.ravel().tolist()) == set(range(fabric.n_links))

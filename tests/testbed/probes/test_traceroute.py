@@ -38,10 +38,8 @@ def reply(topology: FatTree, switch: int, frame: np.ndarray) -> bytes:
 def true_path(topology: FatTree, traffic, flow: int, choice: int) -> np.ndarray:
     src = topology.host_tor[traffic.src_host[flow : flow + 1]]
     dst = topology.host_tor[traffic.dst_host[flow : flow + 1]]
-    paths = topology.ecmp_paths(src, dst)[0]
-    paths = paths[paths[:, 0] >= 0]
-    path = paths[choice % len(paths)]
-    return path[path >= 0]
+    paths = topology.path_sets(src, dst).paths
+    return paths[choice % len(paths)]
 
 
 def trace(topology, traffic, flows, choices, answered):

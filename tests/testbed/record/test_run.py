@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.fabric.fat_tree import Paths
+from testbed.fabric.paths import Paths
 from testbed.record.run import RunDirectory, RunError, RunWriter, read_table, write_table
 
 

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from analysis.evaluation.metrics import score
 from analysis.methods.canary.mle import CanaryMle, explain
 from analysis.solvers.incidence import Incidence
-from testbed.fabric.fat_tree import Paths
+from testbed.fabric.paths import Paths
 
 GRID = np.array([[a, 4 + b] for a in range(4) for b in range(4)])
 

@@ -214,7 +214,7 @@ def test_a_wrong_early_device_is_taken_back():
         topology.link(name) ^ way for name in ("agg0_0->core0", "agg0_0->core1") for way in (0, 1)
     )
     loss[truth] = 0.3
-    paths = Paths.from_padded(topology.bounce_paths().reshape(-1, 4))
+    paths = Ecmp(topology).bounces()
     through = np.array([np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
     sent = np.full(len(paths), 1000, np.int64)
     probes = Probes(paths, sent, np.round(sent * (1 - through)).astype(np.int64))
@@ -229,7 +229,7 @@ def test_faulty_device_is_blamed_whole():
     switch = topology.switch("agg2_1")
     loss = np.zeros(topology.n_links)
     loss[topology.links_of(switch)] = 0.05
-    paths = Paths.from_padded(topology.bounce_paths().reshape(-1, 4))
+    paths = Ecmp(topology).bounces()
     through = np.array([np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
     sent = np.full(len(paths), 100, np.int64)
     probes = Probes(paths, sent, np.round(sent * (1 - through)).astype(np.int64))
@@ -245,7 +245,7 @@ def test_flows_tell_directions_apart(synthetic):
     link = topology.link("tor0_0->agg0_1")
     loss = np.zeros(topology.n_links)
     loss[link] = 0.1
-    paths = Paths.from_padded(topology.bounce_paths().reshape(-1, 4))
+    paths = Ecmp(topology).bounces()
     sent = np.full(len(paths), 100, np.int64)
     probes = Probes(paths, sent, np.where([link in paths[p] for p in range(len(paths))], 10, 0))
     src, dst = (a.ravel().astype(np.int32) for a in np.indices((8, 8)))

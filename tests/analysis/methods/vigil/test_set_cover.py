@@ -22,7 +22,8 @@ from analysis.methods.vigil.set_cover import (
     max_coverage,
 )
 from analysis.telemetry.telemetry import Connections, MissingTelemetry, Telemetry
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 
 
 def routing(rows, lost=None):

@@ -1,5 +1,7 @@
 """007: the paper's figure 15, vote adjustment, partial traces, causes and noise."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,8 @@ from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
 from analysis.methods.vigil.vigil import Vigil, ballot
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.fabric.clos import leaf_spine
-from testbed.fabric.fat_tree import FatTree, Paths
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
 
 TOPOLOGY = FatTree(4)
 ECMP = EcmpProbabilities(TOPOLOGY)
@@ -57,10 +60,10 @@ def test_adjustment_stops_at_the_one_bad_link():
     src = np.full(2000, topology.tor(1, 2), np.int32)
     dst = rng.integers(0, topology.n_tors - 1, 2000).astype(np.int32)
     dst += dst >= src
-    paths = topology.ecmp_paths(src, dst)
-    through = (paths == bad).any(axis=2)
-    chosen = np.array([rng.choice(np.flatnonzero(t)) for t in through])
-    rows = paths[np.arange(2000), chosen]
+    sets = topology.path_sets(src, dst)
+    through = (sets.paths.padded() == bad).any(axis=1)
+    chosen = [rng.choice(np.flatnonzero(through[a:b])) + a for a, b in pairwise(sets.ptr)]
+    rows = sets.paths.padded()[chosen]
     telemetry = Telemetry(topology, "tor+core", connections=connections(src, dst, rows))
     assert Vigil().localize(telemetry).flagged.tolist() == [bad]
     assert len(Vigil(adjust=False, relative_threshold=2).localize(telemetry).flagged) > 1
@@ -135,8 +138,9 @@ def test_many_lone_drops_on_one_link_are_a_failure():
     link = TOPOLOGY.link("agg0_0->core1")
     src = np.repeat(np.int32(TOPOLOGY.tor(0, 0)), 12)
     dst = np.arange(12, dtype=np.int32) % 6 + TOPOLOGY.tor(1, 0)
-    paths = TOPOLOGY.ecmp_paths(src, dst)
-    rows = np.array([row[(row == link).any(axis=1)][0] for row in paths])
+    sets = TOPOLOGY.path_sets(src, dst)
+    every = (sets[i].padded() for i in range(12))
+    rows = np.array([paths[(paths == link).any(axis=1)][0] for paths in every])
     result = Vigil().localize(
         Telemetry(TOPOLOGY, "tor+core", connections=connections(src, dst, rows))
     )
