@@ -42,6 +42,7 @@ from testbed.softswitch.errors import (
     SwitchFault,
     UnsupportedProgram,
 )
+from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.program import (
     ActionInfo,
     CounterInfo,
@@ -51,7 +52,7 @@ from testbed.softswitch.runtime.program import (
     TableInfo,
 )
 from testbed.softswitch.runtime.switch import BatchResult, Switch
-from testbed.softswitch.runtime.tables import ActionProfile, Entry, Table
+from testbed.softswitch.runtime.tables import Entry, Table
 
 __all__ = [
     "ActionInfo",

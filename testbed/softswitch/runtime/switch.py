@@ -12,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.softswitch.errors import SoftSwitchError, SwitchFault, unknown_name
+from testbed.softswitch.runtime.action_profiles import ActionProfile
+from testbed.softswitch.runtime.encoding import number
+from testbed.softswitch.runtime.instance import Instance
 from testbed.softswitch.runtime.program import BatchOut, DigestInfo, Program, Result
-from testbed.softswitch.runtime.tables import ActionProfile, Table, number
+from testbed.softswitch.runtime.tables import Table
 
 WIDE = np.dtype([("lo", "<u8"), ("hi", "<u8")])
 COUNT = np.dtype([("packets", "<u8"), ("bytes", "<u8")])
@@ -79,23 +82,20 @@ class Switch:
     def __init__(self, program: Program, seed: int = 1) -> None:
         self.program = program
         self._lib = program.lib
-        handle = self._lib.ss_create(number(seed, 64, "seed"))
-        if not handle:
-            raise SoftSwitchError("out of memory")
+        self._instance = instance = Instance(program, number(seed, 64, "seed"))
         #: Address of the ``ss_switch`` for other C code.
-        self.handle: int = handle
-        self._closer = weakref.finalize(self, self._lib.ss_destroy, handle)
+        self.handle: int = instance.handle
         self._result = Result()
         self._queue_dropped = 0
+        self._profiles = {
+            p.name: ActionProfile(instance, p) for p in program.definition.profiles.values()
+        }
         self._tables = {
-            t.name: Table(self, t, program.generated.tables[t.name])
+            t.name: Table(
+                instance, t, program.generated.tables[t.name], self._profiles.get(t.profile)
+            )
             for t in program.definition.tables
         }
-        self._profiles = {
-            p.name: ActionProfile(self, p) for p in program.definition.profiles.values()
-        }
-        for t in self._tables.values():
-            t.install_const_entries()
 
     # ---- packets ----
 
@@ -248,7 +248,7 @@ class Switch:
 
     def _view(self, address: int, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
         memory: Any = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
-        memory._switch = self  # the array keeps the switch alive
+        memory._instance = self._instance  # the array keeps its memory
         return np.frombuffer(memory, dtype=dtype)
 
     @property

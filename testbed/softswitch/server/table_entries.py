@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -144,7 +143,7 @@ class TableState:
         d = self.config.definition.default
         if d is None:
             return None
-        program = self.table.switch.program.definition
+        program = self.pipeline.program.definition
         id_ = self._by_name.get(program.actions[d.action_id].name)
         if id_ is None:
             return None
@@ -359,24 +358,15 @@ class TableState:
 
     # ---- counters ----
 
-    def _row(self, stored: Stored) -> Any:
-        lib = self.table.switch.program.lib
-        address = lib.ss_table_row(
-            self.table.switch.handle, self.config.definition.index, stored.handle
-        )
-        return (ctypes.c_uint64 * 4).from_address(address)
-
     def set_counter(self, stored: Stored, data: Any) -> None:
         """Set the direct counter of an entry."""
         with self.ports.lock():
-            row = self._row(stored)
-            row[2], row[3] = data.packet_count, data.byte_count
+            self.table.set_counter(stored.handle, data.packet_count, data.byte_count)
 
     def read_counter(self, stored: Stored, data: Any) -> None:
         """Fill in the direct counter of an entry, as far as its unit goes."""
         with self.ports.lock():
-            row = self._row(stored)
-            packets, size = row[2], row[3]
+            packets, size = self.table.counter(stored.handle)
         fill_counter(
             self.pipeline.direct_counters[self.config.counter].spec.unit, packets, size, data
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
 from collections.abc import Callable
@@ -278,3 +279,15 @@ def test_action_profile(load: Callable[..., Program]) -> None:
         sw.table("I.direct").add([1], "set", [1])
     with pytest.raises(SoftSwitchError, match="no member 7"):
         sw.table("I.direct").add_member_entry([1], 7)
+
+
+def test_a_table_outlives_its_switch(load: Callable[..., Program]) -> None:
+    """Whoever holds a table, a profile or a view may change it; the switch need not be kept."""
+    table = Switch(load("selector")).table("I.hashed")
+    profile = Switch(load("selector")).action_profile("I.ap")
+    seen = Switch(load("state")).register("I.r32")
+    gc.collect()
+    assert table.entries() == []
+    assert profile.add_member("set", [3]) == 0
+    seen[0] = 7
+    assert seen[0] == 7

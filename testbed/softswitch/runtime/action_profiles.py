@@ -1,0 +1,134 @@
+"""Members and groups of action profiles at run time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from testbed.softswitch.compiler.bmv2_json import Profile
+from testbed.softswitch.compiler.codegen_control import profile_words
+from testbed.softswitch.errors import SoftSwitchError, unknown_name
+from testbed.softswitch.runtime.encoding import checked_params, packed_params
+from testbed.softswitch.runtime.instance import USED, Instance
+
+
+class ActionProfile:
+    """Members and groups of an action profile or selector; ``Switch.action_profile``.
+
+    A group runs its member number ``hash % size`` counted by rising member id, as BMv2.
+    """
+
+    def __init__(self, instance: Instance, definition: Profile) -> None:
+        self._instance = instance
+        self.definition = definition
+        self.name = definition.name
+        program = instance.program.definition
+        self._words = profile_words(program)[definition.index]
+        self._actions = {
+            program.actions[i].name: program.actions[i]
+            for t in program.tables
+            if t.profile == definition.name
+            for i in t.action_ids
+        }
+        self._users: list[Callable[[str, int], bool]] = []
+        self._members: dict[int, tuple[str, tuple[int, ...]]] = {}
+        self._groups: dict[int, list[int]] = {}
+
+    @property
+    def members(self) -> dict[int, tuple[str, tuple[int, ...]]]:
+        """Member id to (action, parameters)."""
+        return dict(self._members)
+
+    @property
+    def groups(self) -> dict[int, list[int]]:
+        """Group id to its sorted member ids."""
+        return {g: list(m) for g, m in self._groups.items()}
+
+    def attach(self, references: Callable[[str, int], bool]) -> None:
+        """Let a table say whether it uses a "member" or "group" of a number before that goes."""
+        self._users.append(references)
+
+    def check_member(self, member: int) -> None:
+        """Error unless the member exists."""
+        if member not in self._members:
+            raise SoftSwitchError(f"action profile {self.name!r} has no member {member!r}")
+
+    def check_group(self, group: int) -> int:
+        """Number of members of a group; error unless it exists."""
+        if group not in self._groups:
+            raise SoftSwitchError(f"action profile {self.name!r} has no group {group!r}")
+        return len(self._groups[group])
+
+    def _write(self, member: int, action: str, params: Sequence[Any]) -> None:
+        names = [n for n in self._actions if n == action or n.split(".")[-1] == action]
+        if len(names) != 1 and action not in self._actions:
+            raise unknown_name(f"action of profile {self.name!r}", action, self._actions)
+        a = self._actions[action if action in self._actions else names[0]]
+        values = checked_params(a, params)
+        program = self._instance.program.definition
+        rc = self._instance.lib.ss_set_member(
+            self._instance.handle,
+            self.definition.index,
+            member,
+            a.id | USED,
+            packed_params(program, a, values, self._words),
+        )
+        if rc:
+            raise SoftSwitchError("out of memory")
+        self._members[member] = (a.name, values)
+
+    def add_member(self, action: str, params: Sequence[Any] = ()) -> int:
+        """Add a member; gives its id (the lowest free one)."""
+        member = next(i for i in range(len(self._members) + 1) if i not in self._members)
+        self._write(member, action, params)
+        return member
+
+    def modify_member(self, member: int, action: str, params: Sequence[Any] = ()) -> None:
+        """Give a member another action or other parameters."""
+        self.check_member(member)
+        self._write(member, action, params)
+
+    def delete_member(self, member: int) -> None:
+        """Remove a member that no entry and no group uses."""
+        self.check_member(member)
+        if any(member in m for m in self._groups.values()) or self._used("member", member):
+            raise SoftSwitchError(f"member {member} of {self.name!r} is still used")
+        del self._members[member]
+
+    def _used(self, what: str, n: int) -> bool:
+        return any(uses(what, n) for uses in self._users)
+
+    def _set_group(self, group: int, members: Sequence[int]) -> None:
+        if self.definition.selector is None:
+            raise SoftSwitchError(f"action profile {self.name!r} has no selector, so no groups")
+        for m in members:
+            self.check_member(m)
+        chosen = sorted(members)
+        if len(set(chosen)) != len(chosen):
+            raise SoftSwitchError(f"a member is twice in group {group} of {self.name!r}")
+        array = (ctypes.c_uint32 * max(len(chosen), 1))(*chosen)
+        if self._instance.lib.ss_set_group(
+            self._instance.handle, self.definition.index, group, array, len(chosen)
+        ):
+            raise SoftSwitchError("out of memory")
+        self._groups[group] = chosen
+
+    def add_group(self, members: Sequence[int] = ()) -> int:
+        """Add a group of members; gives its id (the lowest free one)."""
+        group = next(i for i in range(len(self._groups) + 1) if i not in self._groups)
+        self._set_group(group, members)
+        return group
+
+    def modify_group(self, group: int, members: Sequence[int]) -> None:
+        """Replace the members of a group."""
+        self.check_group(group)
+        self._set_group(group, members)
+
+    def delete_group(self, group: int) -> None:
+        """Remove a group that no entry uses."""
+        self.check_group(group)
+        if self._used("group", group):
+            raise SoftSwitchError(f"group {group} of {self.name!r} is still used")
+        self._set_group(group, ())
+        del self._groups[group]

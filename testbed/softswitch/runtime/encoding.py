@@ -1,0 +1,166 @@
+"""Match keys and action parameters as the 64-bit words of a table's rows."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from testbed.softswitch.compiler.bmv2_json import Action, Bmv2Program, KeyField, hexint
+from testbed.softswitch.compiler.codegen_calculation import field_words
+from testbed.softswitch.compiler.codegen_control import TableLayout, pack_params
+from testbed.softswitch.errors import SoftSwitchError
+
+MASK64 = (1 << 64) - 1
+Match = Sequence[Any]
+
+
+def number(value: Any, width: int, what: str) -> int:
+    """``value`` (int or big-endian bytes) checked to fit in ``width`` bits."""
+    if isinstance(value, (bytes, bytearray)):
+        value = int.from_bytes(value, "big")
+    elif hasattr(value, "__index__"):
+        value = value.__index__()
+    else:
+        raise SoftSwitchError(f"{what}: {value!r} is not an int or bytes")
+    if not 0 <= value < 1 << width:
+        raise SoftSwitchError(f"{what}: {value} does not fit in {width} bits")
+    return value
+
+
+def words(values: list[int]) -> Any:
+    """C array of 64-bit words."""
+    return (ctypes.c_uint64 * max(len(values), 1))(*values)
+
+
+def checked_params(action: Action, params: Sequence[Any]) -> tuple[int, ...]:
+    """Checked values of an action's parameters."""
+    if isinstance(params, (bytes, str)) or not isinstance(params, Sequence):
+        raise SoftSwitchError(f"action {action.name!r}: params must be a sequence")
+    if len(params) != len(action.params):
+        names = ", ".join(f"{n}: {w} bits" for n, w in action.params) or "none"
+        raise SoftSwitchError(
+            f"action {action.name!r} takes {len(action.params)} parameters "
+            f"({names}), not {len(params)}"
+        )
+    return tuple(
+        number(v, w, f"action {action.name!r} parameter {n!r}")
+        for v, (n, w) in zip(params, action.params, strict=True)
+    )
+
+
+def packed_params(program: Bmv2Program, action: Action, values: tuple[int, ...], size: int) -> Any:
+    """C array of ``size`` words that holds an action's checked parameters."""
+    packed = pack_params(program, action.id, values)
+    return words(packed + [0] * (size - len(packed)))
+
+
+def read_params(action: Action, row: list[int]) -> tuple[int, ...]:
+    """Parameter values out of 64-bit words."""
+    out, i = [], 0
+    for _, width in action.params:
+        n = field_words(width)
+        out.append(sum(row[i + k] << 64 * k for k in range(n)))
+        i += n
+    return tuple(out)
+
+
+class KeyEncoding:
+    """The match elements of one table's key, as ``Table`` takes them, to and from key words."""
+
+    def __init__(self, table: str, key: tuple[KeyField, ...], layout: TableLayout) -> None:
+        self.table = table
+        self.key = key
+        self.layout = layout
+
+    def _place(self, i: int, value: int) -> int:
+        p = self.layout.places[i]
+        return value << 64 * p.word + p.shift
+
+    def _element(self, i: int, k: KeyField, m: Any) -> tuple[int, int, int]:
+        """(value, mask, prefix length) of one match element; a range is (low, high, 0)."""
+        what = f"table {self.table!r} key {k.name!r}"
+        full = (1 << k.width) - 1
+        if k.match == "exact":
+            return number(m, k.width, what), full, 0
+        single = m is None or isinstance(m, (int, bytes, bytearray)) or hasattr(m, "__index__")
+        if k.match in ("optional", "ternary") and single:  # p4c writes optional as ternary
+            return (0, 0, 0) if m is None else (number(m, k.width, what), full, 0)
+        if k.match == "optional":
+            raise SoftSwitchError(f"{what}: expected an int, bytes or None, not {m!r}")
+        shapes = {"lpm": "(value, prefix_len)", "ternary": "(value, mask)", "range": "(lo, hi)"}
+        if not isinstance(m, (tuple, list)) or len(m) != 2:
+            raise SoftSwitchError(f"{what}: expected {shapes[k.match]}, not {m!r}")
+        value = number(m[0], k.width, what)
+        if k.match == "range":
+            hi = number(m[1], k.width, what)
+            if hi < value:
+                raise SoftSwitchError(f"{what}: range {value}..{hi} is empty")
+            return value, hi, 0
+        if k.match == "lpm":
+            plen = number(m[1], 32, what)
+            if plen > k.width:
+                raise SoftSwitchError(f"{what}: prefix length {plen} exceeds {k.width} bits")
+            mask = full ^ (full >> plen)
+            return value & mask, mask, plen
+        mask = number(m[1], k.width, what)
+        return value & mask, mask, 0
+
+    def encode(self, match: Match) -> tuple[list[int], list[int], int]:
+        """Words of the value and of the mask, and the prefix length of the lpm field if any."""
+        key = self.key
+        if isinstance(match, (bytes, str)) or not isinstance(match, Sequence):
+            raise SoftSwitchError(f"table {self.table!r}: match must be a sequence")
+        if len(match) != len(key):
+            names = ", ".join(f"{k.name} ({k.match}, {k.width} bits)" for k in key) or "none"
+            raise SoftSwitchError(
+                f"table {self.table!r} has {len(key)} keys ({names}), not {len(match)}"
+            )
+        if not key:
+            raise SoftSwitchError(
+                f"table {self.table!r} has no key: only its default action can be set"
+            )
+        value = mask = prefix = 0
+        for i, (k, m) in enumerate(zip(key, match, strict=True)):
+            v, x, plen = self._element(i, k, m)
+            if k.mask is not None and k.match != "range":
+                v, x = v & k.mask, x & k.mask if self.layout.kind != "exact" else x
+            value |= self._place(i, v)
+            mask |= self._place(i, x)
+            prefix += plen
+        n = self.layout.words
+        return (
+            [value >> 64 * w & MASK64 for w in range(n)],
+            [mask >> 64 * w & MASK64 for w in range(n)],
+            prefix,
+        )
+
+    def decode(self, value: Sequence[int], mask: Sequence[int]) -> tuple[Any, ...]:
+        """The match elements of an entry out of its key words."""
+        values = sum(w << 64 * i for i, w in enumerate(value))
+        masks = sum(w << 64 * i for i, w in enumerate(mask))
+        match: list[Any] = []
+        for k, p in zip(self.key, self.layout.places, strict=True):
+            v = values >> 64 * p.word + p.shift & (1 << k.width) - 1
+            x = masks >> 64 * p.word + p.shift & (1 << k.width) - 1
+            if k.match == "exact":
+                match.append(v)
+            elif k.match == "optional":
+                match.append(v if x else None)
+            else:
+                match.append((v, x.bit_count()) if k.match == "lpm" else (v, x))
+        return tuple(match)
+
+
+def const_match(m: dict[str, Any]) -> Any:
+    """The match element of an entry that the program's JSON declares."""
+    kind = m["match_type"]
+    if kind in ("exact", "valid"):
+        return int(m["key"]) if isinstance(m["key"], bool) else hexint(m["key"])
+    if kind == "lpm":
+        return hexint(m["key"]), int(m["prefix_length"])
+    if kind == "range":
+        return hexint(m["start"]), hexint(m["end"])
+    if kind == "optional":
+        return hexint(m["key"]) if hexint(m.get("mask", "0x1")) else None
+    return hexint(m["key"]), hexint(m["mask"])
