@@ -26,7 +26,8 @@ from testbed.control.switch import batch
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.faults.specification import FaultPlan
-from testbed.network.virtual import DROP_CAUSES, Source
+from testbed.network.sources import Source
+from testbed.network.virtual import DROP_CAUSES
 from testbed.probes.bounce_probes import ProbePlan, probe_plan
 from testbed.probes.matrix_probes import MatrixProbes, matrix_probes
 from testbed.probes.path_discovery import PathDiscovery

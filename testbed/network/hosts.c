@@ -21,27 +21,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define FRAME_MAX 1600
+#include "sources.h"
+
 #define SNAP 128
 #define BATCH 64
-#define MAX_SOURCES 8
 #define GRAIN_NS 200000     /* frames due within this time of each other leave together */
 #define PATIENCE_NS 1000000 /* how long the sender sleeps without looking for new frames */
 #define SMALL_TTL 16
-
-typedef struct {
-    uint64_t n, next;
-    const uint64_t *time;
-    const uint32_t *index;
-    const uint16_t *size; /* frame bytes; NULL: the template is the whole frame */
-    const uint8_t *ttl;   /* NULL: the template's; otherwise a traceroute of the flow */
-    const uint8_t *templates;
-    const uint16_t *template_length;
-    uint32_t stride, flows;
-    const uint32_t *src_host, *dst_host;
-    uint32_t *sent, *delivered;
-} source_t;
+#define LATE_CLASSES 16
 
 typedef struct {
     uint64_t a, b; /* addresses; ports, protocol, small TTL */
@@ -50,15 +37,9 @@ typedef struct {
 } slot_t;
 
 typedef struct {
-    uint64_t time;
-    uint32_t host;
-    uint32_t length;
-    uint8_t data[96];
-} reply_t;
-
-typedef struct {
     uint64_t sent, delivered, misdelivered, send_errors, receive_drops, replies, strangers, shims;
-    uint64_t last_arrival, worst_delay;
+    uint64_t last_arrival;
+    uint64_t late[LATE_CLASSES]; /* frames sent 0, 1, 2-3, 4-7, ... ms after their time */
 } stats_t;
 
 typedef struct {
@@ -93,13 +74,6 @@ static uint64_t now_ns(void) {
 
 static uint32_t get32(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static uint32_t get16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
-
-static void put16(uint8_t *at, uint32_t value) {
-    at[0] = (uint8_t)(value >> 8);
-    at[1] = (uint8_t)value;
 }
 
 /* ---- flows ------------------------------------------------------------------------------ */
@@ -176,27 +150,13 @@ static void flush(agents_t *agents, host_t *host) {
     host->n = 0;
 }
 
-static uint32_t sum16(const uint8_t *data, uint32_t length) {
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i + 1 < length; i += 2) sum += get16(data + i);
-    return length & 1 ? sum + ((uint32_t)data[length - 1] << 8) : sum;
-}
-
-static uint32_t fold(uint32_t sum) {
-    sum = (sum & 0xffff) + (sum >> 16);
-    return (sum & 0xffff) + (sum >> 16);
-}
-
-/* Lengths, IP checksum, and an L4 checksum that is surely wrong: the receiving kernel then drops
- * the segment without an answer. The payload is zero and adds nothing to the sum. */
+/* Zero payload, and an L4 checksum that is surely wrong: the receiving kernel then drops the
+ * segment without an answer. The payload adds nothing to the sum. */
 static void complete(uint8_t *frame, uint32_t header, uint32_t size) {
     uint8_t *ip = frame + 14, *l4 = ip + 20;
-    put16(ip + 2, size - 14);
-    put16(ip + 10, 0);
-    put16(ip + 10, ~fold(sum16(ip, 20)) & 0xffff);
+    memset(frame + header, 0, size - header);
     uint32_t at = ip[9] == 17 ? 6 : 16;
     if (header < 34 + at + 2 || (ip[9] != 6 && ip[9] != 17)) return;
-    if (ip[9] == 17) put16(l4 + 4, size - 34);
     put16(l4 + at, 0);
     uint32_t right = ~fold(sum16(ip + 12, 8) + ip[9] + size - 34 + sum16(l4, header - 34)) & 0xffff;
     put16(l4 + at, right ^ (right == 0x5555 || right == 0xaaaa ? 0x3333 : 0x5555));
@@ -205,25 +165,22 @@ static void complete(uint8_t *frame, uint32_t header, uint32_t size) {
 static void prepare(agents_t *agents, uint32_t number) {
     source_t *source = &agents->sources[number];
     uint64_t at = source->next++;
-    uint32_t flow = source->index[at], header = source->template_length[flow];
+    uint32_t flow = source->flow[at];
     host_t *host = &agents->hosts[source->src_host[flow]];
     uint8_t *frame = host->frames[host->n];
-    uint32_t size = header;
-    if (header > FRAME_MAX) return;
-    memcpy(frame, source->templates + (uint64_t)flow * source->stride, header);
-    if (source->size || source->ttl) {
-        if (source->size && source->size[at] > size) size = source->size[at];
-        if (size > FRAME_MAX) size = FRAME_MAX;
-        memset(frame + header, 0, size - header);
-        put16(frame + 14 + 4, source->ttl ? source->ttl[at] : source->sent[flow] & 0xffff);
-        if (source->ttl) frame[14 + 8] = source->ttl[at];
-        complete(frame, header, size);
-    }
+    uint32_t size = write_frame(source, at, frame);
+    if (varies(source)) complete(frame, source->template_length[flow], size);
     source->sent[flow]++;
     host->source[host->n] = number;
     host->flow[host->n] = flow;
     host->vectors[host->n].iov_len = size;
     if (++host->n == BATCH) flush(agents, host);
+}
+
+static void count_delay(stats_t *stats, uint64_t delay) {
+    uint32_t class = 0;
+    for (uint64_t ms = delay / 1000000; ms && class + 1 < LATE_CLASSES; ms /= 2) class++;
+    stats->late[class]++;
 }
 
 /* Busy switches must not make frames late. Only root may; without it they are just later. */
@@ -241,8 +198,7 @@ static void *send_all(void *context) {
         for (uint32_t i = 0; i < agents->n_sources; i++) {
             source_t *source = &agents->sources[i];
             while (source->next < source->n && source->time[source->next] <= now) {
-                uint64_t late = now - source->time[source->next];
-                if (late > agents->stats.worst_delay) agents->stats.worst_delay = late;
+                count_delay(&agents->stats, now - source->time[source->next]);
                 prepare(agents, i);
             }
             if (source->next < source->n && source->time[source->next] < next)
@@ -270,11 +226,7 @@ static void keep_reply(agents_t *agents, uint32_t host, const uint8_t *frame, ui
         agents->replies_cap = cap;
     }
     reply_t *reply = &agents->replies[agents->replies_n++];
-    memset(reply, 0, sizeof *reply);
-    reply->time = now_ns() - agents->start;
-    reply->host = host;
-    reply->length = length < sizeof reply->data ? length : sizeof reply->data;
-    memcpy(reply->data, frame, reply->length);
+    write_reply(reply, now_ns() - agents->start, host, frame, length);
     agents->stats.replies++;
 }
 
@@ -426,15 +378,20 @@ EXPORT uint64_t agents_waiting(agents_t *agents) {
     return waiting;
 }
 
-EXPORT const stats_t *agents_stats(agents_t *agents) {
+/* The totals of one moment. */
+EXPORT void agents_stats(agents_t *agents, stats_t *to) {
+    pthread_mutex_lock(&agents->sending);
+    pthread_mutex_lock(&agents->receiving);
     for (uint32_t h = 0; h < agents->n_hosts; h++) {
-        struct tpacket_stats stats;
+        struct tpacket_stats stats; /* reading them sets them to 0 */
         socklen_t length = sizeof stats;
         if (agents->hosts[h].fd >= 0 &&
             !getsockopt(agents->hosts[h].fd, SOL_PACKET, PACKET_STATISTICS, &stats, &length))
             agents->stats.receive_drops += stats.tp_drops;
     }
-    return &agents->stats;
+    *to = agents->stats;
+    pthread_mutex_unlock(&agents->receiving);
+    pthread_mutex_unlock(&agents->sending);
 }
 
 /* Copies at most `most` replies and returns how many there are. */

@@ -42,8 +42,9 @@ from testbed.network.namespaces import (
     no_tail_loss_probes,
     transmitted,
 )
+from testbed.network.network import DROP, Statistics
 from testbed.network.processes import TOKEN, ProcessError, RunState, Watched, clean
-from testbed.network.virtual import Source, Statistics
+from testbed.network.sources import Source
 
 if TYPE_CHECKING:
     from testbed.control.remote import RemoteSwitch
@@ -69,19 +70,6 @@ HOST_MTU = 1500
 FABRIC_MTU = 1600  # the shim is 7 bytes longer than what hosts may send
 START_S = 60
 RTO_MIN = "1s"  # as RFC 6298 has it: a busy software switch holds packets longer than Linux's 0.2 s
-
-_DROP = np.dtype(
-    [
-        ("time_ns", "<u8"),
-        ("tag", "<u4"),
-        ("link", "<i4"),
-        ("switch", "<u4"),
-        ("cause", "u1"),
-        ("counted", "u1"),
-        ("parity", "u1"),
-        ("source", "u1"),
-    ]
-)
 
 
 class NetworkError(RuntimeError):
@@ -423,11 +411,15 @@ class MininetNetwork:
 
     def drops(self) -> npt.NDArray[Any]:
         """No packet's end is seen in a real network: always empty, with the columns of the face."""
-        return np.empty(0, _DROP)
+        return np.empty(0, DROP)
 
     def host_statistics(self) -> dict[str, int]:
         """The hosts' agents' own totals, see `testbed.network.hosts.HostAgents.statistics`."""
         return self._hosts.statistics()
+
+    def late(self) -> npt.NDArray[np.int64]:
+        """Frames by how late they were sent, see `testbed.network.hosts.HostAgents.late`."""
+        return self._hosts.late()
 
     @property
     def statistics(self) -> Statistics:

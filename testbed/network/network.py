@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.network.virtual import Source, Statistics
+from testbed.network.sources import Source
 
-__all__ = ["Network"]
+__all__ = ["DROP", "Network", "Statistics"]
+
+DROP = np.dtype(
+    [
+        ("time_ns", "<u8"),
+        ("tag", "<u4"),
+        ("link", "<i4"),
+        ("switch", "<u4"),
+        ("cause", "u1"),
+        ("counted", "u1"),
+        ("parity", "u1"),
+        ("source", "u1"),
+    ]
+)
+"""A lost packet: its flow's number in its source, where it was lost, why, and its shim's marks."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Where the packets went, at the time of asking.
+
+    ``sent`` counts the hosts' packets and the ICMP messages switches originate; it equals
+    ``delivered + fault_drops + queue_drops + ttl_drops + other_drops + in_flight``.
+    """
+
+    sent: int
+    delivered: int
+    fault_drops: int
+    queue_drops: int
+    ttl_drops: int
+    other_drops: int
+    misdelivered: int
+    packet_hops: int
+    in_flight: int
 
 
 class Network(Protocol):

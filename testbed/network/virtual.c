@@ -9,9 +9,8 @@
 #include <string.h>
 
 #include "abi.h"
+#include "sources.h"
 
-#define EXPORT __attribute__((visibility("default")))
-#define FRAME_MAX 1600
 #define NOWHERE UINT32_MAX
 
 typedef int (*process_fn)(ss_switch *, uint32_t, const uint8_t *, uint32_t, uint64_t, ss_admit_fn,
@@ -47,13 +46,6 @@ typedef struct {
 } drop_t;
 
 typedef struct {
-    uint64_t time;
-    uint32_t host;
-    uint32_t length;
-    uint8_t data[96];
-} reply_t;
-
-typedef struct {
     uint32_t dst;      /* switch index, or host index where to_host */
     uint32_t dst_port; /* of the switch */
     uint32_t to_host;
@@ -64,20 +56,6 @@ typedef struct {
     uint64_t busy_until;
     uint64_t packets;
 } link_t;
-
-typedef struct {
-    uint64_t n, next;
-    const uint64_t *time;
-    const uint32_t *index;
-    const uint16_t *size; /* frame bytes; NULL: the template is the whole frame */
-    const uint8_t *ttl;   /* NULL: the template's; otherwise a traceroute of the flow */
-    const uint8_t *templates;
-    const uint16_t *template_length;
-    uint32_t stride;
-    const uint32_t *src_link; /* access link of each flow's host */
-    const uint32_t *dst_host;
-    uint32_t *sent, *delivered;
-} source_t;
 
 typedef struct {
     uint64_t sent, delivered, fault_drops, queue_drops, ttl_drops, other_drops, misdelivered;
@@ -92,7 +70,7 @@ typedef struct {
     process_fn process;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
-    source_t sources[8];
+    source_t sources[MAX_SOURCES];
     event_t *heap;
     uint64_t heap_n, heap_cap, order;
     frame_t **pool;
@@ -102,10 +80,8 @@ typedef struct {
     reply_t *replies;
     uint64_t replies_n, replies_cap;
     ss_result result;
-    /* what the admit callback needs and what it found */
-    uint32_t current;
-    uint32_t last_port;
-    uint64_t admit_now;
+    uint32_t current; /* the switch that has a packet */
+    uint32_t host_link; /* the first host->ToR link */
     int oom;
 } net_t;
 
@@ -186,15 +162,18 @@ static uint64_t backlog(const link_t *link, uint64_t now) {
     return (uint64_t)((unsigned __int128)(link->busy_until - now) * link->rate / 8000000000ull);
 }
 
+/* The link that leaves the current switch at a port; NOWHERE where none does. */
+static uint32_t leaving(const net_t *net, uint32_t port) {
+    return port < net->max_port ? net->port_link[net->current * net->max_port + port] : NOWHERE;
+}
+
 /* The egress queue takes a packet or drops it, before the egress pipeline counts it. */
 static int admit(void *context, uint32_t port, uint32_t length) {
-    net_t *net = context;
-    net->last_port = port;
-    if (port >= net->max_port) return 1;
-    uint32_t index = net->port_link[net->current * net->max_port + port];
+    const net_t *net = context;
+    uint32_t index = leaving(net, port);
     if (index == NOWHERE) return 1;
     const link_t *link = &net->links[index];
-    return !link->rate || backlog(link, net->admit_now) + length <= link->queue;
+    return !link->rate || backlog(link, net->now) + length <= link->queue;
 }
 
 /* Put a frame on a link; it arrives after waiting, serialisation and propagation. */
@@ -218,12 +197,7 @@ static void deliver(net_t *net, frame_t *frame, uint32_t host) {
         if (net->replies_n == net->replies_cap)
             net->replies = grow(net, net->replies, &net->replies_cap, sizeof(reply_t));
         if (net->replies_n == net->replies_cap) return;
-        reply_t *reply = &net->replies[net->replies_n++];
-        reply->time = net->now;
-        reply->host = host;
-        reply->length = frame->length < sizeof reply->data ? frame->length : sizeof reply->data;
-        memset(reply->data, 0, sizeof reply->data);
-        memcpy(reply->data, frame->data, reply->length);
+        write_reply(&net->replies[net->replies_n++], net->now, host, frame->data, frame->length);
         return;
     }
     source_t *source = &net->sources[frame->kind];
@@ -233,21 +207,17 @@ static void deliver(net_t *net, frame_t *frame, uint32_t host) {
         net->stats.misdelivered++;
 }
 
-static void drop(net_t *net, frame_t *frame, uint64_t verdict, uint32_t dropped_by_queue) {
+static void drop(net_t *net, const frame_t *frame, const ss_result *result) {
     stats_t *stats = &net->stats;
-    uint8_t cause = VERDICT_CAUSE(verdict);
+    uint8_t cause = VERDICT_CAUSE(result->observed);
     uint32_t link = NOWHERE;
-    if (dropped_by_queue) {
+    if (result->queue_dropped) {
+        cause = CAUSE_QUEUE;
+        link = leaving(net, result->egress_port);
         stats->queue_drops++;
-        log_drop(net, frame, net->port_link[net->current * net->max_port + net->last_port],
-                 CAUSE_QUEUE, verdict);
-        return;
-    }
-    if (cause == CAUSE_FAULT) {
-        /* the admit callback ran: the packet was already on its way out */
-        link = net->last_port == NOWHERE
-                   ? frame->link
-                   : net->port_link[net->current * net->max_port + net->last_port];
+    } else if (cause == CAUSE_FAULT) {
+        /* at its egress it was on its way out already, at its ingress not in yet */
+        link = result->egress_port == SS_NO_PORT ? frame->link : leaving(net, result->egress_port);
         stats->fault_drops++;
     } else if (cause == CAUSE_CORRUPT) {
         link = frame->link;
@@ -257,7 +227,7 @@ static void drop(net_t *net, frame_t *frame, uint64_t verdict, uint32_t dropped_
     } else {
         stats->other_drops++;
     }
-    log_drop(net, frame, link, cause, verdict);
+    log_drop(net, frame, link, cause, result->observed);
 }
 
 static void arrive(net_t *net, frame_t *frame) {
@@ -270,8 +240,6 @@ static void arrive(net_t *net, frame_t *frame) {
     }
     ss_result *result = &net->result;
     net->current = link->dst;
-    net->last_port = NOWHERE;
-    net->admit_now = frame->time;
     net->process(net->switches[link->dst], link->dst_port, frame->data, frame->length,
                  frame->time / 1000, admit, net, result);
     net->stats.packet_hops++;
@@ -283,15 +251,13 @@ static void arrive(net_t *net, frame_t *frame) {
         frame->kind = KIND_REPLY;
     }
     if (result->n == 0) {
-        drop(net, frame, verdict, result->queue_dropped);
+        drop(net, frame, result);
         frame_free(net, frame);
         return;
     }
     for (uint32_t i = 0; i < result->n; i++) {
         const ss_packet *out = &result->packets[i];
-        uint32_t index = out->port < net->max_port
-                             ? net->port_link[net->current * net->max_port + out->port]
-                             : NOWHERE;
+        uint32_t index = leaving(net, out->port);
         frame_t *copy = i ? frame_new(net) : frame;
         if (!copy) return;
         if (i) { /* a copy is one more packet in the network */
@@ -310,52 +276,32 @@ static void arrive(net_t *net, frame_t *frame) {
     }
 }
 
-static void put16(uint8_t *at, uint32_t value) {
-    at[0] = (uint8_t)(value >> 8);
-    at[1] = (uint8_t)value;
-}
-
-/* Send the next frame of a source: its flow's template, with lengths and checksum of this size. */
+/* Send the next frame of a source. */
 static void send_next(net_t *net, uint32_t kind) {
     source_t *source = &net->sources[kind];
     uint64_t at = source->next++;
-    uint32_t tag = source->index[at];
+    uint32_t flow = source->flow[at];
     frame_t *frame = frame_new(net);
     if (!frame) return;
     net->now = source->time[at];
-    uint32_t header = source->template_length[tag];
-    memcpy(frame->data, source->templates + (uint64_t)tag * source->stride, header);
-    frame->length = header;
-    if (source->size || source->ttl) {
-        uint32_t size = source->size ? source->size[at] : header, sum = 0;
-        if (size < header) size = header;
-        frame->length = size;
-        uint8_t *ip = frame->data + 14;
-        put16(ip + 2, size - 14);
-        put16(ip + 4, source->ttl ? source->ttl[at] : source->sent[tag]);
-        if (source->ttl) ip[8] = source->ttl[at];
-        put16(ip + 10, 0);
-        for (int i = 0; i < 20; i += 2) sum += (uint32_t)ip[i] << 8 | ip[i + 1];
-        sum = (sum & 0xffff) + (sum >> 16);
-        sum = (sum & 0xffff) + (sum >> 16);
-        put16(ip + 10, ~sum & 0xffff);
-        if (ip[9] == 17) put16(ip + 24, size - 34);
-    }
-    frame->tag = tag;
+    frame->length = write_frame(source, at, frame->data);
+    frame->tag = flow;
     frame->kind = (uint8_t)kind;
-    source->sent[tag]++;
+    source->sent[flow]++;
     net->stats.sent++;
-    transmit(net, frame, source->src_link[tag], net->now);
+    transmit(net, frame, net->host_link + source->src_host[flow], net->now);
 }
 
 /* ---- called from Python ----------------------------------------------------------------- */
 
 EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *process, uint32_t n_links,
-               const link_t *links, uint32_t max_port, const uint32_t *port_link) {
+               const link_t *links, uint32_t host_link, uint32_t max_port,
+               const uint32_t *port_link) {
     net_t *net = calloc(1, sizeof(net_t));
     if (!net) return NULL;
     net->n_switches = n_switches;
     net->n_links = n_links;
+    net->host_link = host_link;
     net->max_port = max_port;
     net->process = (process_fn)process;
     net->switches = malloc(n_switches * sizeof(ss_switch *));
@@ -383,7 +329,7 @@ EXPORT void net_free(net_t *net) {
 
 /* Arrays stay the caller's and must live as long as the network. Returns the source's number. */
 EXPORT int net_add_source(net_t *net, const source_t *source) {
-    if (net->n_sources == sizeof net->sources / sizeof net->sources[0]) return -1;
+    if (net->n_sources == MAX_SOURCES) return -1;
     net->sources[net->n_sources] = *source;
     return (int)net->n_sources++;
 }

@@ -19,30 +19,18 @@ import numpy.typing as npt
 
 from testbed.dataplane import CAUSES, c_defines
 from testbed.fabric.fat_tree import FatTree
+from testbed.network.network import DROP, Statistics
+from testbed.network.sources import REPLY, FedSource, Source
 from testbed.softswitch import Program, Switch
-from testbed.softswitch.compiler.build import build
+from testbed.softswitch.compiler.build import load_library, read_c
 
-__all__ = ["DROP_CAUSES", "LinkModel", "Source", "Statistics", "VirtualNetwork"]
+__all__ = ["DROP_CAUSES", "LinkModel", "VirtualNetwork"]
 
 _NOWHERE = 0xFFFFFFFF
 
 _QUEUE = 100  # no cause of the program's: the packet did not come that far
 DROP_CAUSES = {number: name for name, number in CAUSES.items() if number} | {_QUEUE: "queue"}
 
-_DROP = np.dtype(
-    [
-        ("time_ns", "<u8"),
-        ("tag", "<u4"),
-        ("link", "<u4"),
-        ("switch", "<u4"),
-        ("cause", "u1"),
-        ("counted", "u1"),
-        ("parity", "u1"),
-        ("source", "u1"),
-    ],
-    align=True,
-)
-_REPLY = np.dtype([("time_ns", "<u8"), ("host", "<u4"), ("length", "<u4"), ("data", "u1", 96)])
 _LINK = np.dtype(
     [
         ("dst", "<u4"),
@@ -71,24 +59,6 @@ _STATISTICS = (
 )
 
 
-class _Source(ctypes.Structure):
-    _fields_ = [
-        ("n", ctypes.c_uint64),
-        ("next", ctypes.c_uint64),
-        ("time", ctypes.c_void_p),
-        ("index", ctypes.c_void_p),
-        ("size", ctypes.c_void_p),
-        ("ttl", ctypes.c_void_p),
-        ("templates", ctypes.c_void_p),
-        ("template_length", ctypes.c_void_p),
-        ("stride", ctypes.c_uint32),
-        ("src_link", ctypes.c_void_p),
-        ("dst_host", ctypes.c_void_p),
-        ("sent", ctypes.c_void_p),
-        ("delivered", ctypes.c_void_p),
-    ]
-
-
 class _Stats(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in _STATISTICS]
 
@@ -106,86 +76,6 @@ class LinkModel:
         """The longest a packet takes over a fabric link: full queue, wire, propagation."""
         wait = (self.queue_bytes + 2 * 1521) * 8e9 / self.rate_bps if self.rate_bps else 0
         return self.delay_ns + round(wait)
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Where the packets went, at the time of asking.
-
-    ``sent`` counts the hosts' packets and the ICMP messages switches originate; it equals
-    ``delivered + fault_drops + queue_drops + ttl_drops + other_drops + in_flight``.
-    """
-
-    sent: int
-    delivered: int
-    fault_drops: int
-    queue_drops: int
-    ttl_drops: int
-    other_drops: int
-    misdelivered: int
-    packet_hops: int
-    in_flight: int
-
-
-@dataclass(frozen=True)
-class Source:
-    """Frames that hosts send. Flow ``f`` has a header template, a source and a destination host.
-
-    Attributes:
-        time_ns: uint64[P], sorted; ``flow`` uint32[P].
-        size: Frame bytes uint16[P], or None when the template is the whole frame.
-        ttl: uint8[P] makes each frame a traceroute of its flow (TTL also in the IP ID), or None.
-        templates: uint8[F, stride]; ``template_length`` uint16[F].
-        src_host, dst_host: int32[F].
-    """
-
-    time_ns: npt.NDArray[np.uint64]
-    flow: npt.NDArray[np.uint32]
-    templates: npt.NDArray[np.uint8]
-    template_length: npt.NDArray[np.uint16]
-    src_host: npt.NDArray[np.int32]
-    dst_host: npt.NDArray[np.int32]
-    size: npt.NDArray[np.uint16] | None = None
-    ttl: npt.NDArray[np.uint8] | None = None
-
-
-class _Fed:
-    """A source inside the network, with the arrays the C code points to."""
-
-    def __init__(self, source: Source, first_host_link: int) -> None:
-        flows = len(source.src_host)
-        self.sent = np.zeros(flows, np.uint32)
-        self.delivered = np.zeros(flows, np.uint32)
-        self.src_link = (source.src_host + first_host_link).astype(np.uint32)
-        self.dst_host = source.dst_host.astype(np.uint32)
-        self.templates = np.ascontiguousarray(source.templates, np.uint8)
-        self.template_length = np.ascontiguousarray(source.template_length, np.uint16)
-        self.source = source
-        self.arrays: list[npt.NDArray[Any]] = []
-
-    def structure(self, source: Source) -> _Source:
-        time = np.ascontiguousarray(source.time_ns, np.uint64)
-        flow = np.ascontiguousarray(source.flow, np.uint32)
-        if len(time) and (np.diff(time.astype(np.int64)) < 0).any():
-            raise ValueError("a source's packets must be sorted by time")
-        size = None if source.size is None else np.ascontiguousarray(source.size, np.uint16)
-        ttl = None if source.ttl is None else np.ascontiguousarray(source.ttl, np.uint8)
-        self.arrays = [time, flow] + [a for a in (size, ttl) if a is not None]
-        return _Source(
-            len(time),
-            0,
-            time.ctypes.data,
-            flow.ctypes.data,
-            None if size is None else size.ctypes.data,
-            None if ttl is None else ttl.ctypes.data,
-            self.templates.ctypes.data,
-            self.template_length.ctypes.data,
-            self.templates.shape[1],
-            self.src_link.ctypes.data,
-            self.dst_host.ctypes.data,
-            self.sent.ctypes.data,
-            self.delivered.ctypes.data,
-        )
 
 
 class VirtualNetwork:
@@ -210,11 +100,10 @@ class VirtualNetwork:
         self.topology = topology
         self._switches = switches  # keeps the handles alive
         self._library = _load()
-        self._first_host_link = topology.n_links
         table = _link_table(topology, links)
         handles = (ctypes.c_void_p * len(switches))(*(s.handle for s in switches))
         ports = _port_links(topology)
-        self._fed: list[_Fed] = []
+        self._fed: list[FedSource] = []
         self._now_ns = 0
         self._net = self._library.net_new(
             len(switches),
@@ -222,6 +111,7 @@ class VirtualNetwork:
             program.process_address,
             len(table),
             table.ctypes.data,
+            topology.n_links,
             ports.shape[1],
             ports.ctypes.data,
         )
@@ -234,9 +124,8 @@ class VirtualNetwork:
 
     def add_source(self, source: Source) -> int:
         """Let hosts send a source's frames; returns its number, which drops name."""
-        fed = _Fed(source, self._first_host_link)
-        structure = fed.structure(source)
-        number = self._library.net_add_source(self._net, ctypes.byref(structure))
+        fed = FedSource(source, self.topology.n_hosts)
+        number = self._library.net_add_source(self._net, ctypes.byref(fed.feeding))
         if number < 0:
             raise ValueError("the virtual network takes at most 8 sources")
         self._fed.append(fed)
@@ -244,8 +133,10 @@ class VirtualNetwork:
 
     def feed(self, number: int, source: Source) -> None:
         """Give a source its next frames, over the same flows; what it had must have been sent."""
-        structure = self._fed[number].structure(source)
-        self._library.net_feed_source(self._net, number, ctypes.byref(structure))
+        fed = self._fed[number]
+        packets = fed.packets(source)
+        self._library.net_feed_source(self._net, number, ctypes.byref(packets))
+        fed.feeding = packets
 
     @property
     def degraded(self) -> list[str]:
@@ -288,16 +179,11 @@ class VirtualNetwork:
 
         ``link`` is -1 where no link is at fault (TTL, no route). A copy.
         """
-        raw = _copy(self._library.net_drops, self._net, _DROP)
-        fields = [("link", "<i4") if n == "link" else (n, _DROP[n]) for n in _DROP.names or ()]
-        drops = np.empty(len(raw), fields)
-        for name in _DROP.names or ():
-            drops[name] = raw[name].view("<i4") if name == "link" else raw[name]
-        return drops
+        return _copy(self._library.net_drops, self._net, DROP)
 
     def replies(self) -> npt.NDArray[Any]:
         """ICMP messages that hosts received: time, host, length and the first 96 bytes. A copy."""
-        return _copy(self._library.net_replies, self._net, _REPLY)
+        return _copy(self._library.net_replies, self._net, REPLY)
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Packets lost to faults of each directed fabric link so far: uint64[n_links]."""
@@ -316,7 +202,7 @@ class VirtualNetwork:
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
         """Packets put on each directed fabric link so far: uint64[n_links]."""
-        total = self._first_host_link + 2 * self.topology.n_hosts
+        total = self.topology.n_links + 2 * self.topology.n_hosts
         packets = np.zeros(total, np.uint64)
         self._library.net_link_packets(self._net, packets.ctypes.data)
         return packets[: self.topology.n_links]
@@ -360,24 +246,18 @@ def _port_links(topology: FatTree) -> npt.NDArray[np.uint32]:
 
 
 def _load() -> ctypes.CDLL:
-    here = Path(__file__).parent
-    abi = (here.parent / "softswitch" / "runtime" / "c" / "abi.h").read_text()
-    code = (here / "virtual.c").read_text().replace('#include "abi.h"', abi)
-    library = ctypes.CDLL(str(build(c_defines() + code, "")))
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
-    library.net_new.argtypes = [u32, pointer, pointer, u32, pointer, u32, pointer]
-    library.net_new.restype = pointer
-    library.net_free.argtypes = [pointer]
-    library.net_free.restype = None
-    library.net_add_source.argtypes = [pointer, pointer]
-    library.net_feed_source.argtypes = [pointer, u32, pointer]
-    library.net_feed_source.restype = None
-    library.net_run.argtypes = [pointer, u64]
-    library.net_stats.argtypes = [pointer]
-    library.net_stats.restype = ctypes.POINTER(_Stats)
-    for name in ("net_drops", "net_replies"):
-        getattr(library, name).argtypes = [pointer, pointer]
-        getattr(library, name).restype = u64
-    library.net_link_packets.argtypes = [pointer, pointer]
-    library.net_link_packets.restype = None
-    return library
+    return load_library(
+        c_defines() + read_c(Path(__file__).parent / "virtual.c"),
+        {
+            "net_new": (pointer, u32, pointer, pointer, u32, pointer, u32, u32, pointer),
+            "net_free": (None, pointer),
+            "net_add_source": (ctypes.c_int, pointer, pointer),
+            "net_feed_source": (None, pointer, u32, pointer),
+            "net_run": (ctypes.c_int, pointer, u64),
+            "net_stats": (ctypes.POINTER(_Stats), pointer),
+            "net_drops": (u64, pointer, pointer),
+            "net_replies": (u64, pointer, pointer),
+            "net_link_packets": (None, pointer, pointer),
+        },
+    )

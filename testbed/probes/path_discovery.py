@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.network.network import Network
-from testbed.network.virtual import Source
+from testbed.network.sources import Source
 from testbed.probes.traceroute import MAX_HOPS, host_rate_limit, traceroute_frames
 from testbed.traffic.flows import TCP, Traffic
 

@@ -30,6 +30,7 @@ class Result(ctypes.Structure):
     _fields_ = [
         ("n", c_uint32),
         ("queue_dropped", c_uint32),
+        ("egress_port", c_uint32),
         ("observed", c_uint64),
         ("packets", Packet * MAX_OUT),
     ]

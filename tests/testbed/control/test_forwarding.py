@@ -8,7 +8,8 @@ import pytest
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
-from testbed.network.virtual import Source, VirtualNetwork
+from testbed.network.sources import Source
+from testbed.network.virtual import VirtualNetwork
 from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import UDP, Traffic
 from testbed.traffic.packets import headers

@@ -13,7 +13,8 @@ from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import parse_faults
-from testbed.network.virtual import LinkModel, Source, VirtualNetwork
+from testbed.network.sources import Source
+from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate
@@ -165,9 +166,23 @@ def test_same_seed_same_run_and_other_seed_other_losses(traffic: Traffic) -> Non
     assert len(first) != len(other) or first.tobytes() != other.tobytes()
 
 
-def test_unsorted_packets_are_refused(traffic: Traffic) -> None:
-    with pytest.raises(ValueError, match="sorted"):
-        network().add_source(source(traffic, time_ns=traffic.time_ns[::-1]))
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"time_ns": np.array([2, 1], np.uint64)}, "sorted"),
+        ({"flow": np.array([0], np.uint32)}, "equally long"),
+        ({"flow": np.array([0, 2**31], np.uint32)}, "of its flows"),
+        ({"size": np.array([64, 1601], np.uint16)}, "1600 bytes"),
+    ],
+)
+def test_packets_that_do_not_fit_are_refused(traffic: Traffic, changes: dict, reason: str) -> None:
+    net = network()
+    two = {name: getattr(traffic, name)[:2] for name in ("time_ns", "flow", "size")}
+    number = net.add_source(source(traffic, **two))
+    with pytest.raises(ValueError, match=reason):
+        net.feed(number, source(traffic, **two | changes))
+    net.run_until(10**9)
+    assert net.delivered(number).sum() == 2
 
 
 def test_noise_reaches_every_link() -> None:

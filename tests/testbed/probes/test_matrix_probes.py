@@ -6,7 +6,8 @@ from scapy.layers.l2 import Ether
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
-from testbed.network.virtual import Source, VirtualNetwork
+from testbed.network.sources import Source
+from testbed.network.virtual import VirtualNetwork
 from testbed.probes.matrix_probes import PAIRS, MatrixProbes, matrix_probes
 from testbed.probes.probe_matrix import probe_matrix, standard_matrix
 from testbed.softswitch import Program, Switch

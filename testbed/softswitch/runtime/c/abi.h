@@ -21,10 +21,12 @@ typedef struct {
 typedef int (*ss_admit_fn)(void *ctx, uint32_t egress_port, uint32_t length);
 
 #define SS_MAX_OUT 64
+#define SS_NO_PORT UINT32_MAX
 
 typedef struct {
     uint32_t n;
     uint32_t queue_dropped;
+    uint32_t egress_port; /* of the last packet that came to an egress queue, or SS_NO_PORT */
     uint64_t observed;
     ss_packet packets[SS_MAX_OUT];
 } ss_result;

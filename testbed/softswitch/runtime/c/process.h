@@ -41,6 +41,7 @@ SS_INLINE void ss_push_ingress(ss_switch *sw, ss_item *it) {
     sw->ingress_end = it;
 }
 static void ss_enqueue(ss_switch *sw, ss_item *it, uint32_t port) {
+    sw->out->egress_port = port;
     if (sw->admit) {
         uint32_t length = it->reg_length < it->limit ? it->reg_length : it->limit;
         if (!sw->admit(sw->admit_ctx, port, length)) {
@@ -223,6 +224,7 @@ int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t lengt
     sw->current = sw->chunks;
     if (sw->current) sw->current->used = 0;
     out->n = out->queue_dropped = 0;
+    out->egress_port = SS_NO_PORT;
     out->observed = 0;
     if (!(it = ss_item_new(sw))) return sw->fault;
     it->data = data;

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.network.mininet import MininetNetwork
-from testbed.network.virtual import Source
+from testbed.network.sources import Source
 from testbed.probes.matrix_probes import matrix_probes
 from testbed.probes.probe_matrix import standard_matrix
 from tests.testbed.network.mininet.conftest import TOPOLOGY

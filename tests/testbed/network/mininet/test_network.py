@@ -33,7 +33,7 @@ from testbed.faults.specification import (
     parse_faults,
 )
 from testbed.network.mininet import MininetNetwork
-from testbed.network.virtual import Source
+from testbed.network.sources import Source
 from testbed.probes.bounce_probes import probe_plan
 from testbed.probes.traceroute import parse_time_exceeded
 from testbed.traffic.flows import Traffic

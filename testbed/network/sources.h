@@ -1,0 +1,82 @@
+/* Sources: the frames that hosts send, in virtual time (virtual.c) and in real time (hosts.c).
+ *
+ * `testbed.network.sources` fills these structures and has checked what is in them: packets sorted
+ * by time and of known flows, templates and sizes of at most FRAME_MAX bytes.
+ */
+#ifndef CANARY_NETWORK_SOURCES_H
+#define CANARY_NETWORK_SOURCES_H
+#include <stdint.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define FRAME_MAX 1600
+#define MAX_SOURCES 8
+
+typedef struct {
+    uint64_t n, next;
+    const uint64_t *time;
+    const uint32_t *flow;
+    const uint16_t *size; /* frame bytes; NULL: the template is the whole frame */
+    const uint8_t *ttl;   /* NULL: the template's; otherwise a traceroute of the flow */
+    const uint8_t *templates;
+    const uint16_t *template_length;
+    uint32_t stride, flows;
+    const uint32_t *src_host, *dst_host;
+    uint32_t *sent, *delivered;
+} source_t;
+
+/* An ICMP message that a host received. */
+typedef struct {
+    uint64_t time;
+    uint32_t host;
+    uint32_t length;
+    uint8_t data[96];
+} reply_t;
+
+static inline uint32_t get16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
+
+static inline void put16(uint8_t *at, uint32_t value) {
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+}
+
+static inline uint32_t sum16(const uint8_t *data, uint32_t length) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i + 1 < length; i += 2) sum += get16(data + i);
+    return length & 1 ? sum + ((uint32_t)data[length - 1] << 8) : sum;
+}
+
+static inline uint32_t fold(uint32_t sum) {
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (sum & 0xffff) + (sum >> 16);
+}
+
+/* Whether frames differ from their flow's template: in size, or in TTL. */
+static inline int varies(const source_t *source) { return source->size || source->ttl; }
+
+/* Write packet `at` of a source: its flow's template, with lengths, IP ID, TTL and IP checksum of
+ * its own. Returns the frame's length; what is behind the template is left as it was. */
+static inline uint32_t write_frame(const source_t *source, uint64_t at, uint8_t *frame) {
+    uint32_t flow = source->flow[at], header = source->template_length[flow], size = header;
+    memcpy(frame, source->templates + (uint64_t)flow * source->stride, header);
+    if (!varies(source)) return header;
+    if (source->size && source->size[at] > size) size = source->size[at];
+    uint8_t *ip = frame + 14;
+    put16(ip + 2, size - 14);
+    put16(ip + 4, source->ttl ? source->ttl[at] : source->sent[flow]);
+    if (source->ttl) ip[8] = source->ttl[at];
+    put16(ip + 10, 0);
+    put16(ip + 10, ~fold(sum16(ip, 20)));
+    if (ip[9] == 17) put16(ip + 24, size - 34);
+    return size;
+}
+
+static inline void write_reply(reply_t *reply, uint64_t time, uint32_t host, const uint8_t *frame,
+                               uint32_t length) {
+    memset(reply, 0, sizeof *reply);
+    reply->time = time;
+    reply->host = host;
+    reply->length = length < sizeof reply->data ? length : sizeof reply->data;
+    memcpy(reply->data, frame, reply->length);
+}
+#endif

@@ -1,0 +1,144 @@
+"""What hosts send: the same sources in virtual time and in real time, checked and handed to C.
+
+`sources.h` has the C side: how a packet's frame is made from its flow's template.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FRAME_MAX", "REPLY", "FedSource", "Packets", "Source"]
+
+FRAME_MAX = 1600
+"""Bytes of the longest frame: what the fabric's links carry."""
+
+IP_END = 34
+"""Bytes of a frame up to the end of its IP header."""
+
+REPLY = np.dtype([("time_ns", "<u8"), ("host", "<u4"), ("length", "<u4"), ("data", "u1", 96)])
+"""An ICMP message that a host received, with its first 96 bytes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Frames that hosts send. Flow ``f`` has a header template, a source and a destination host.
+
+    Attributes:
+        time_ns: uint64[P], sorted; ``flow`` uint32[P].
+        size: Frame bytes uint16[P], or None when the template is the whole frame.
+        ttl: uint8[P] makes each frame a traceroute of its flow (TTL also in the IP ID), or None.
+        templates: uint8[F, stride]; ``template_length`` uint16[F].
+        src_host, dst_host: int32[F].
+    """
+
+    time_ns: npt.NDArray[np.uint64]
+    flow: npt.NDArray[np.uint32]
+    templates: npt.NDArray[np.uint8]
+    template_length: npt.NDArray[np.uint16]
+    src_host: npt.NDArray[np.int32]
+    dst_host: npt.NDArray[np.int32]
+    size: npt.NDArray[np.uint16] | None = None
+    ttl: npt.NDArray[np.uint8] | None = None
+
+
+class Packets(ctypes.Structure):
+    """source_t of `sources.h`: what C sends next. It holds the arrays that C reads."""
+
+    _fields_ = [
+        ("n", ctypes.c_uint64),
+        ("next", ctypes.c_uint64),
+        ("time", ctypes.c_void_p),
+        ("flow", ctypes.c_void_p),
+        ("size", ctypes.c_void_p),
+        ("ttl", ctypes.c_void_p),
+        ("templates", ctypes.c_void_p),
+        ("template_length", ctypes.c_void_p),
+        ("stride", ctypes.c_uint32),
+        ("flows", ctypes.c_uint32),
+        ("src_host", ctypes.c_void_p),
+        ("dst_host", ctypes.c_void_p),
+        ("sent", ctypes.c_void_p),
+        ("delivered", ctypes.c_void_p),
+    ]
+    held: tuple[npt.NDArray[Any] | None, ...]
+
+
+class FedSource:
+    """A source's flows as C knows them, and the counters that it writes.
+
+    Args:
+        source: Its flows, and what they send first; that may be nothing yet.
+        hosts: How many there are.
+
+    Attributes:
+        sent, delivered: Packets of each flow that left, and that its destination got, uint32[F].
+        feeding: What C has been given to send. Whoever gives it something else replaces this.
+
+    Raises:
+        ValueError: The flows' columns do not fit, or the packets'; see `packets`.
+    """
+
+    def __init__(self, source: Source, hosts: int) -> None:
+        flows = len(source.src_host)
+        self.sent = np.zeros(flows, np.uint32)
+        self.delivered = np.zeros(flows, np.uint32)
+        self._templates = np.ascontiguousarray(source.templates, np.uint8)
+        self._length = np.ascontiguousarray(source.template_length, np.uint16)
+        if {len(self._templates), len(self._length), len(source.dst_host)} != {flows}:
+            raise ValueError("a source needs a template and two hosts for each flow")
+        longest = min(self._templates.shape[1], FRAME_MAX)
+        if flows and int(self._length.max()) > longest:
+            raise ValueError(f"a source's templates may have {longest} bytes")
+        ends = np.concatenate((source.src_host, source.dst_host))
+        if flows and not 0 <= int(ends.min()) <= int(ends.max()) < hosts:
+            raise ValueError(f"a source's hosts are numbers below {hosts}")
+        self._src = np.ascontiguousarray(source.src_host, np.uint32)
+        self._dst = np.ascontiguousarray(source.dst_host, np.uint32)
+        self.feeding = self.packets(source)
+
+    def packets(self, source: Source) -> Packets:
+        """The packets of a source over the same flows, for C.
+
+        Raises:
+            ValueError: They are not sorted, not of these flows or too large, or their columns are
+                not equally long.
+        """
+        time = np.ascontiguousarray(source.time_ns, np.uint64)
+        flow = np.ascontiguousarray(source.flow, np.uint32)
+        size = None if source.size is None else np.ascontiguousarray(source.size, np.uint16)
+        ttl = None if source.ttl is None else np.ascontiguousarray(source.ttl, np.uint8)
+        if any(len(a) != len(time) for a in (flow, size, ttl) if a is not None):
+            raise ValueError("a source's columns must be equally long")
+        if len(time) and (np.diff(time.astype(np.int64)) < 0).any():
+            raise ValueError("a source's packets must be sorted by time")
+        if len(flow) and flow.max() >= len(self._src):
+            raise ValueError("a source's packets must be of its flows")
+        if size is not None and len(size) and size.max() > FRAME_MAX:
+            raise ValueError(f"a source's packets may have {FRAME_MAX} bytes")
+        if not (size is None and ttl is None) and (self._length < IP_END).any():
+            raise ValueError("a source's templates must have an IP header to change")
+        if ttl is not None and not len(ttl):
+            ttl = np.zeros(1, np.uint8)  # says that this source sends traceroutes
+        packets = Packets(
+            len(time),
+            0,
+            time.ctypes.data,
+            flow.ctypes.data,
+            None if size is None else size.ctypes.data,
+            None if ttl is None else ttl.ctypes.data,
+            self._templates.ctypes.data,
+            self._length.ctypes.data,
+            self._templates.shape[1],
+            len(self._src),
+            self._src.ctypes.data,
+            self._dst.ctypes.data,
+            self.sent.ctypes.data,
+            self.delivered.ctypes.data,
+        )
+        packets.held = (time, flow, size, ttl)
+        return packets

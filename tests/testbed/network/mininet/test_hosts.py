@@ -1,0 +1,101 @@
+"""The hosts' agents on a cable of their own, without a switch."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from testbed.fabric.fat_tree import FatTree
+from testbed.network.hosts import HostAgents
+from testbed.network.sources import Source
+from testbed.traffic.flows import Traffic
+from testbed.traffic.packets import headers
+
+pytestmark = pytest.mark.root
+
+RATE, SECONDS = 20_000, 1
+
+
+@pytest.fixture
+def agents() -> Iterator[HostAgents]:
+    """Two hosts, each in its namespace, with a cable between them."""
+    sleepers = [subprocess.Popen(["unshare", "--net", "sleep", "60"]) for _ in range(2)]
+    time.sleep(0.2)
+    a, b = (str(process.pid) for process in sleepers)
+    try:
+        subprocess.run(
+            ["ip", "link", "add", "a0", "netns", a, "type", "veth", "peer", "b0", "netns", b],
+            check=True,
+        )
+        for pid, name in ((a, "a0"), (b, "b0")):
+            command = ["nsenter", "--net", "--target", pid, "ip", "link", "set", name, "up"]
+            subprocess.run(command, check=True)
+        made = HostAgents([(int(a), "a0"), (int(b), "b0")])
+        yield made
+        made.close()
+    finally:
+        for process in sleepers:
+            process.kill()
+            process.wait()
+
+
+def traffic() -> Source:
+    """One flow from the first host to the second."""
+    packets = RATE * SECONDS
+    time_ns = (50_000_000 + np.arange(packets) * 10**9 // RATE).astype(np.uint64)
+    flow = Traffic(
+        src_host=np.zeros(1, np.int32),
+        dst_host=np.ones(1, np.int32),
+        src_port=np.array([1000], np.uint16),
+        dst_port=np.array([80], np.uint16),
+        protocol=np.array([17], np.uint8),
+        time_ns=time_ns,
+        flow=np.zeros(packets, np.uint32),
+        size=np.full(packets, 64, np.uint16),
+    )
+    templates, lengths = headers(flow, FatTree(4))
+    return Source(
+        time_ns, flow.flow, templates, lengths, flow.src_host, flow.dst_host, size=flow.size
+    )
+
+
+def test_totals_are_of_one_moment(agents: HostAgents) -> None:
+    """While frames fly, no more of them have arrived than were sent."""
+    number = agents.add_source(traffic())
+    agents.start()
+    seen = []
+    while agents.waiting or agents.now_ns < 2e8:
+        totals = agents.statistics()
+        seen.append((totals["sent"], totals["delivered"]))
+    time.sleep(0.1)
+    assert len(seen) > 1000
+    assert all(delivered <= sent for sent, delivered in seen)
+    assert agents.statistics()["sent"] == agents.sent(number).sum() == RATE * SECONDS
+    assert agents.statistics()["delivered"] == agents.delivered(number).sum() == RATE * SECONDS
+
+
+def test_each_frame_is_counted_by_how_late_it_was(agents: HostAgents) -> None:
+    agents.start()
+    time.sleep(0.1)
+    late = traffic()
+    chosen = np.array([40_000_000, 45_000_000, 10**12], np.int64)  # two are late already
+    agents.add_source(
+        Source(
+            chosen.astype(np.uint64),
+            late.flow[:3],
+            late.templates,
+            late.template_length,
+            late.src_host,
+            late.dst_host,
+        )
+    )
+    deadline = time.monotonic() + 5
+    while agents.statistics()["sent"] < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    counts = agents.late()
+    assert counts.sum() == 2
+    assert counts[6:].sum() == 2  # 32 ms and more
