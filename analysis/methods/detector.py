@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc
@@ -22,6 +21,7 @@ from scipy.special import bdtrc
 from analysis.methods.base import Diagnosis, sorted_links
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes, Telemetry
+from testbed.fabric.compiled import njit
 
 __all__ = ["Detector"]
 
@@ -135,7 +135,7 @@ def _over(incidence: Incidence, chosen: BoolArray) -> LongArray:
     return np.bincount(incidence.links[entry], minlength=incidence.n_links)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _explain(
     path_ptr, links, link_ptr, paths, lost, open_paths, suspect, explained
 ):  # pragma: no cover - compiled

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +26,7 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
 from analysis.telemetry.telemetry import Probes, Telemetry
 from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import njit
 
 __all__ = ["PROBE_RECORD_BYTES", "NetBouncer", "NetBouncerStage", "bad_devices", "good_paths"]
 
@@ -278,7 +278,7 @@ def _all_blamed(edges: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabri
     return np.flatnonzero((seen > 1) & (bad == seen))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _best_path(link_ptr, paths, y, wanted):  # pragma: no cover - compiled
     """The highest y of each wanted link's paths, 0 for other links."""
     best = np.zeros(len(wanted))

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.parts import in_parts
 from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
 __all__ = ["ProbingPlan", "hop_by_hop_plan", "identified", "probing_plan", "with_servers"]
@@ -118,7 +118,7 @@ def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
     return ProbingPlan(origin, bounce, Paths(path_ptr, links))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _ways(order, ptr, upper, every_hop):  # pragma: no cover - compiled
     """Climbs of at least one link that begin at each switch, and the links of all of them.
 
@@ -135,7 +135,7 @@ def _ways(order, ptr, upper, every_hop):  # pragma: no cover - compiled
     return ways, steps
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _climb(
     part, parts, ptr, up, upper, tiers, every_hop, first, entry, bounce, path_ptr, links
 ):  # pragma: no cover - compiled
@@ -172,7 +172,7 @@ def _climb(
                 height -= 1
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _follow(path_ptr, links, success, known, value):  # pragma: no cover - compiled
     """One pass over the paths with a single unknown link; whether any link became known."""
     found = False

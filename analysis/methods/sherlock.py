@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +20,7 @@ from analysis.methods.flock.likelihood import flip, gain_of, step
 from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import BETTER, Search
 from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.compiled import njit
 
 __all__ = ["Sherlock", "ferret"]
 
@@ -77,7 +77,7 @@ def ferret(model: FlockModel, max_failures: int, *, jle: bool) -> tuple[BoolArra
     return best, value
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _ferret(
     most, jle, best, listed, pairs, failed, delta, scratch, prior, posterior
 ):  # pragma: no cover - compiled

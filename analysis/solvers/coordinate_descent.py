@@ -20,12 +20,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
+from testbed.fabric.compiled import njit
 
 __all__ = ["Descent", "Regulariser", "coordinate_descent", "objective"]
 
@@ -109,7 +109,7 @@ def objective(
     return float(((y - product) ** 2).sum() + penalty * (a * success**2 + b * success).sum())
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _start(part, parts, link_ptr, paths, y, weight, used, x):  # pragma: no cover - compiled
     for i in range(len(x) * part // parts, len(x) * (part + 1) // parts):
         packets = good = 0.0
@@ -122,7 +122,7 @@ def _start(part, parts, link_ptr, paths, y, weight, used, x):  # pragma: no cove
             x[i] = min(max(good / packets, 0.0), 1.0)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _error(part, parts, path_ptr, links, y, used, x):  # pragma: no cover - compiled
     total = 0.0
     for j in range(len(y) * part // parts, len(y) * (part + 1) // parts):
@@ -134,7 +134,7 @@ def _error(part, parts, path_ptr, links, y, used, x):  # pragma: no cover - comp
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _step(
     part, parts, order, path_ptr, links, link_ptr, paths, y, used, x, square, linear
 ):  # pragma: no cover - compiled

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
 __all__ = ["Incidence"]
@@ -66,7 +66,7 @@ class Incidence:
         return _count_of(self.link_ptr, self.paths, marked)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _invert(ptr, ids, shift, local):  # pragma: no cover - compiled
     """Both CSR arrays; ``local`` (zeros[ids]) becomes the local number of each id, -1 = unused."""
     for e in range(len(ids)):
@@ -111,7 +111,7 @@ def _invert(ptr, ids, shift, local):  # pragma: no cover - compiled
     return path_ptr, links, link_ptr, paths
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _any_of(ptr, members, marked):  # pragma: no cover - compiled
     hit = np.zeros(len(ptr) - 1, np.bool_)
     for j in range(len(hit)):
@@ -122,7 +122,7 @@ def _any_of(ptr, members, marked):  # pragma: no cover - compiled
     return hit
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _count_of(ptr, members, marked):  # pragma: no cover - compiled
     count = np.zeros(len(ptr) - 1, np.int64)
     for j in range(len(count)):

@@ -15,12 +15,12 @@ packets that pass a very lossy path weigh as much as the many of a good one.
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
+from testbed.fabric.compiled import njit
 
 __all__ = ["log_least_squares"]
 
@@ -62,7 +62,7 @@ def log_least_squares(
     return np.exp(b)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _squares(part, parts, residual, used):  # pragma: no cover - compiled
     total = 0.0
     for j in range(len(used) * part // parts, len(used) * (part + 1) // parts):
@@ -71,7 +71,7 @@ def _squares(part, parts, residual, used):  # pragma: no cover - compiled
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _step(
     part, parts, order, link_ptr, paths, used, residual, b, omega
 ):  # pragma: no cover - compiled

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.parts import in_parts
+from testbed.fabric.compiled import njit
 
 __all__ = ["Sweeps"]
 
@@ -63,7 +63,7 @@ def _layers(incidence: Incidence) -> list[IntArray] | None:
     return None
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _raise_layers(path_ptr, links, layer):  # pragma: no cover - compiled
     """One pass over the paths; whether any link rose."""
     rose = False

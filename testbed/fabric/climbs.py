@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths, PathSets, pointers
 
 __all__ = ["Climbs"]
@@ -82,7 +82,7 @@ class Climbs:
         return PathSets(ptr, Paths(path_ptr, links))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _count(src, dst, ptr, end, link_ptr, width, hops):  # pragma: no cover - compiled
     """Number and length of each pair's shortest paths; both stay 0 where there is none."""
     for pair in range(len(src)):
@@ -107,7 +107,7 @@ def _count(src, dst, ptr, end, link_ptr, width, hops):  # pragma: no cover - com
         hops[pair] = best if found else 0
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _fill(src, dst, ptr, end, link_ptr, link, hops, start, out):  # pragma: no cover - compiled
     """Write each pair's paths, ascending in the switch where they turn."""
     for pair in range(len(src)):

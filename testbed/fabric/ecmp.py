@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths, pointers
 
 __all__ = ["Ecmp"]
@@ -117,7 +117,7 @@ class Ecmp:
         return Paths(ptr, links)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _draw(
     rng, src, dst, turn, tier_ptr, end, climb_ptr, climb_links, count, first, most, ptr, links
 ):  # pragma: no cover - compiled

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
 from testbed.faults.specification import FaultError, FaultPlan
@@ -160,7 +160,7 @@ def send(
     return Carried(lost, packets, drops)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _send(
     rng, loss, ptr, links, path, epoch, sent, lost, packets, drops
 ):  # pragma: no cover - compiled

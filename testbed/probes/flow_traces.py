@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.compiled import njit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
 from testbed.probes.traceroute import MAX_HOPS, host_rate_limit
@@ -153,7 +153,7 @@ def _partners(ecmp: Ecmp) -> npt.NDArray[np.float32]:
     return partners
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _within_budget(host, time_s, limit, epoch_s, spent, allowed):  # pragma: no cover - compiled
     """In the order of time: a host has traced no more than C_t times (time + epoch)."""
     for i in range(len(host)):

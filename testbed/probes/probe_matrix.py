@@ -21,7 +21,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
@@ -29,6 +28,7 @@ from scipy.sparse.csgraph import connected_components
 
 from testbed.fabric.climbs import Climbs
 from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
 __all__ = [
@@ -249,7 +249,7 @@ class _Climbs:
         return Paths.from_padded(np.concatenate((there, back), axis=1))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _nearest(ptr, tor, length, distance):  # pragma: no cover - compiled
     for end in range(len(ptr) - 1):
         for i in range(ptr[end], ptr[end + 1]):
@@ -259,7 +259,7 @@ def _nearest(ptr, tor, length, distance):  # pragma: no cover - compiled
                     distance[tor[i], tor[j]] = distance[tor[j], tor[i]] = total
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _pairs(ptr, tor, length, distance, mine):  # pragma: no cover - compiled
     """Pairs of climbs that make a shortest path, of those marked ``mine``; longest paths first."""
     longest = 0
@@ -324,7 +324,7 @@ def _parts(climbs: _Climbs, decompose: bool) -> list[_Part]:
     ]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _find(root, x):  # pragma: no cover - compiled
     while root[x] != x:
         root[x] = root[root[x]]
@@ -332,7 +332,7 @@ def _find(root, x):  # pragma: no cover - compiled
     return x
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _connect(ptr, tor, length, edges, distance, root, used):  # pragma: no cover - compiled
     """Unite the links of each candidate; ``used`` marks the climbs that make one."""
     for end in range(len(ptr) - 1):
@@ -441,7 +441,7 @@ def _combinations(n: int, beta: int) -> int:
     return sum(sizes[: max(beta, 1)])
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _extend(links, m, n, beta, rank, out):  # pragma: no cover - compiled
     """The physical and virtual links on a path: the sets of up to ``beta`` links that it crosses.
 
@@ -483,7 +483,7 @@ def _extend(links, m, n, beta, rank, out):  # pragma: no cover - compiled
     return count
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _look(on, count, m, alpha, beta, weight, group, size, seen, hits):  # pragma: no cover
     """Score of a path by equation 1, and whether selecting it would change anything.
 
@@ -513,7 +513,7 @@ def _look(on, count, m, alpha, beta, weight, group, size, seen, hits):  # pragma
     return score - split, useful or split > 0
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _select(on, count, weight, group, size, seen, hits, n_groups):  # pragma: no cover - compiled
     """Weigh the path's links and split the sets that it crosses in part. Returns how many sets."""
     sets = 0
@@ -540,7 +540,7 @@ def _select(on, count, weight, group, size, seen, hits, n_groups):  # pragma: no
     return n_groups
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _edges_of(c, first, second, edges, length, out):  # pragma: no cover - compiled
     m = 0
     for climb in (first[c], second[c]):
@@ -550,7 +550,7 @@ def _edges_of(c, first, second, edges, length, out):  # pragma: no cover - compi
     return m
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _greedy(
     first, second, edges, length, n, alpha, beta, n_extended, lazy
 ):  # pragma: no cover - compiled

@@ -19,12 +19,12 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from testbed.control.collection import BUCKETS, ROWS, upload_bytes
 from testbed.control.selection import SelectionParameters
+from testbed.fabric.compiled import njit
 from testbed.fabric.segments import Segments
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
@@ -109,7 +109,7 @@ def meter_upload(metered: Metered, segments: Segments) -> int:
     return upload_bytes(len(np.unique(np.concatenate(ends))), buckets)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _meter(
     rng, arrivals, ongoing, success, new, old, alpha, beta, delta, eta, latency, room, sent, flows,
 ):  # fmt: skip  # pragma: no cover - compiled

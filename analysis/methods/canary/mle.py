@@ -23,7 +23,6 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -31,6 +30,7 @@ from analysis.methods.base import Diagnosis, sorted_links
 from analysis.methods.canary.multistage import subproblem_segments
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.compiled import njit
 
 __all__ = ["CanaryMle", "explain"]
 
@@ -153,7 +153,7 @@ def explain(
 DEAD = -60.0
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _gain(i, new, u, total, ptr, lossy, lost, arrived):  # pragma: no cover - compiled
     """Log-likelihood gained by setting u_i to ``new`` with the other links held."""
     change = new - u[i]
@@ -164,7 +164,7 @@ def _gain(i, new, u, total, ptr, lossy, lost, arrived):  # pragma: no cover - co
     return gain
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _losses(i, change, total, ptr, lossy, lost):  # pragma: no cover - compiled
     """sum_j lost_j o_j and its slope in u_i, o = e^U / (1 - e^U), after u_i moves by ``change``."""
     value = slope = 0.0
@@ -177,7 +177,7 @@ def _losses(i, change, total, ptr, lossy, lost):  # pragma: no cover - compiled
     return value, slope
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _best(i, u, total, ptr, lossy, lost, arrived, high):  # pragma: no cover - compiled
     """The best u_i <= ``high`` with the others held.
 
@@ -209,14 +209,14 @@ def _best(i, u, total, ptr, lossy, lost, arrived, high):  # pragma: no cover - c
     return min(-np.exp(w), high)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _move(i, new, u, total, ptr, lossy):  # pragma: no cover - compiled
     for e in range(ptr[i], ptr[i + 1]):
         total[lossy[e]] += new - u[i]
     u[i] = new
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high):  # pragma: no cover
     """Cyclic exact maximisation over the blamed links; returns what it gained."""
     gained = 0.0
@@ -235,7 +235,7 @@ def _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high):  # pragma:
     return gained
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _candidate(
     links, blamed, skip, u, total, ptr, lossy, lost, arrived, high, gains
 ):  # pragma: no cover - compiled
@@ -251,7 +251,7 @@ def _candidate(
     return pick
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _components(path_ptr, links, n_links):  # pragma: no cover - compiled
     """The connected component of each link, numbered by their lowest links: int32[n_links]."""
     parent = np.arange(n_links).astype(np.int32)
@@ -276,7 +276,7 @@ def _components(path_ptr, links, n_links):  # pragma: no cover - compiled
     return component
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _explain(
     path_ptr, links, link_ptr, paths, sent, lost, noise, min_loss, penalty
 ):  # pragma: no cover - compiled
@@ -316,7 +316,7 @@ def _explain(
     return loss, gains
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _explain_component(
     links, blamed, u, total, ptr, lossy, lost, arrived, good, high, penalty, gains
 ):  # pragma: no cover - compiled

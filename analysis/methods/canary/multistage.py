@@ -16,7 +16,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +24,7 @@ from analysis.methods.canary.aggregate import SegmentRates, aggregate
 from analysis.solvers.coordinate_descent import coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.compiled import njit
 
 __all__ = ["GROUPS", "Canary", "loss_group", "map_success", "solve_stages", "subproblem_segments"]
 
@@ -174,7 +174,7 @@ def _pick(rates: SegmentRates, segment: npt.NDArray[np.int64]) -> SegmentRates:
     return SegmentRates(rates.success[segment], rates.sent[segment], rates.lossy[segment])
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _own_success(
     path_ptr, links, link_ptr, paths, sent, success, present, bad
 ):  # pragma: no cover - compiled

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.parts import in_parts
+from testbed.fabric.compiled import kernel, njit
 
 __all__ = [
     "FlowValues",
@@ -124,19 +124,14 @@ class Pairs(NamedTuple):
     bad: IntArray
 
 
-_kernel = nb.njit(cache=True, nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
-"""Compiles what allocates nothing, without counts of references: to count them at every access to
-an array of a named tuple took 5 to 150 times as long as the arithmetic."""
-
-
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _scramble(x):  # pragma: no cover - compiled
     x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-@_kernel
+@kernel
 def value(values, g, b):  # pragma: no cover - compiled
     """Log-likelihood of group g with b bad paths, relative to none; b is held to 0..width."""
     width = values.width[g]
@@ -171,7 +166,7 @@ def value(values, g, b):  # pragma: no cover - compiled
 # ---- listed groups ---------------------------------------------------------------------------
 
 
-@_kernel
+@kernel
 def _listed_share(m, g, sign, failed, delta, scratch):  # pragma: no cover - compiled
     """Add group g's share of every component's delta, ``sign`` times.
 
@@ -204,7 +199,7 @@ def _listed_share(m, g, sign, failed, delta, scratch):  # pragma: no cover - com
             scratch[c] = 0
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _accumulate_listed(part, parts, m, failed, n_components):  # pragma: no cover - compiled
     """A part of the groups' delta: float64[n_components]."""
     n = len(m.group_ptr) - 1
@@ -214,7 +209,7 @@ def _accumulate_listed(part, parts, m, failed, n_components):  # pragma: no cove
     return delta
 
 
-@_kernel
+@kernel
 def _step_listed(m, g, component, by):  # pragma: no cover - compiled
     """Count a component's failure (``by`` 1) or release (-1) on the paths of group g."""
     for p in range(m.group_ptr[g], m.group_ptr[g + 1]):
@@ -227,7 +222,7 @@ def _step_listed(m, g, component, by):  # pragma: no cover - compiled
                 m.failures[p] += by
 
 
-@_kernel
+@kernel
 def _flip_listed(component, m, failed, delta, scratch):  # pragma: no cover - compiled
     fails = not failed[component]
     for at in range(m.component_ptr[component], m.component_ptr[component + 1]):
@@ -239,7 +234,7 @@ def _flip_listed(component, m, failed, delta, scratch):  # pragma: no cover - co
         failed[component] = not fails
 
 
-@_kernel
+@kernel
 def gain_of(component, m, failed):  # pragma: no cover - compiled
     """What flipping one component adds to the log-likelihood of listed groups, without delta."""
     gain = 0.0
@@ -258,7 +253,7 @@ def gain_of(component, m, failed):  # pragma: no cover - compiled
     return gain
 
 
-@_kernel
+@kernel
 def step(component, m, failed):  # pragma: no cover - compiled
     """Flip a component of listed groups without keeping delta."""
     by = -1 if failed[component] else 1
@@ -270,7 +265,7 @@ def step(component, m, failed):  # pragma: no cover - compiled
 # ---- pairs of ToRs ---------------------------------------------------------------------------
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _bits(x):  # pragma: no cover - compiled
     """The number of ones."""
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -279,7 +274,7 @@ def _bits(x):  # pragma: no cover - compiled
     return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@njit(inline="always")
 def _word(bits, p, of_list, index):  # pragma: no cover - compiled
     """The word of a list's bits that stands for the tops from 64 * index, 0 where it has none."""
     at = p.word_ptr[of_list] + index - p.first_word[of_list]
@@ -288,7 +283,7 @@ def _word(bits, p, of_list, index):  # pragma: no cover - compiled
     return bits[at]
 
 
-@_kernel
+@kernel
 def shared_tops(p, a, b):  # pragma: no cover - compiled
     """How many tops good climbs of two lists share."""
     shared = 0
@@ -298,7 +293,7 @@ def shared_tops(p, a, b):  # pragma: no cover - compiled
     return shared
 
 
-@_kernel
+@kernel
 def _count_turning(p, climb, failed, turned, touched, n):  # pragma: no cover - compiled
     """Count a climb for the components whose flip turns it: 1 if to bad, -1 if to good.
 
@@ -335,7 +330,7 @@ class _Scratch(NamedTuple):
     numbers: LongArray
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _scratch(p, n_components):  # pragma: no cover - compiled
     most = 0
     for of_list in range(len(p.list_ptr) - 1):
@@ -353,7 +348,7 @@ def _scratch(p, n_components):  # pragma: no cover - compiled
     )
 
 
-@_kernel
+@kernel
 def _list_share(p, of_list, sign, only, chosen, failed, delta, s):  # pragma: no cover - compiled
     """Add to delta, ``sign`` times, what the pairs of a list say about the list's components.
 
@@ -409,7 +404,7 @@ def _list_share(p, of_list, sign, only, chosen, failed, delta, s):  # pragma: no
         s.usual[c] = 0
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _accumulate_pairs(part, parts, p, down, failed, n_components):  # pragma: no cover - compiled
     """A part of the delta of the ways up or down: float64[n_components]."""
     delta, scratch = np.zeros(n_components), _scratch(p, n_components)
@@ -420,7 +415,7 @@ def _accumulate_pairs(part, parts, p, down, failed, n_components):  # pragma: no
     return delta
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _flip_pairs(component, p, failed, delta):  # pragma: no cover - compiled
     first, last = p.component_ptr[component], p.component_ptr[component + 1]
     if first == last:
@@ -451,7 +446,7 @@ def _flip_pairs(component, p, failed, delta):  # pragma: no cover - compiled
     failed[component] = not fails
 
 
-@_kernel
+@kernel
 def _step_list(p, of_list, component, by):  # pragma: no cover - compiled
     """Count a component's failure or release on the climbs of a list."""
     for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
@@ -481,7 +476,7 @@ def accumulate(listed: Listed, pairs: Pairs, failed: BoolArray) -> FloatArray:
     return np.sum(shares, axis=0)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def flip(component, listed, pairs, failed, delta, scratch):  # pragma: no cover - compiled
     """Flip a component and bring delta up to date."""
     _flip_listed(component, listed, failed, delta, scratch)
@@ -489,7 +484,7 @@ def flip(component, listed, pairs, failed, delta, scratch):  # pragma: no cover 
     failed[component] = not failed[component]
 
 
-@_kernel
+@kernel
 def place(components, listed, pairs, failed):  # pragma: no cover - compiled
     """Flip many components at once, without keeping delta."""
     for component in components:
@@ -501,7 +496,7 @@ def place(components, listed, pairs, failed):  # pragma: no cover - compiled
         pairs.bad[g] = pairs.values.width[g] - shared_tops(pairs, pairs.up[g], pairs.down[g])
 
 
-@_kernel
+@kernel
 def likelihood(listed, pairs):  # pragma: no cover - compiled
     """Log-likelihood of all groups, relative to that of no failure."""
     total = 0.0

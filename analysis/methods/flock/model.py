@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
@@ -28,6 +27,7 @@ from analysis.methods.flock.likelihood import FlowValues, Listed, Pairs, accumul
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Flows, Probes
 from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.compiled import njit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
@@ -235,7 +235,7 @@ def _listed(
     )
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _hashes(part, parts, set_ptr, path_ptr, links, out):  # pragma: no cover - compiled
     for s in range(part * len(out) // parts, (part + 1) * len(out) // parts):
         x = np.uint64(0xCBF29CE484222325)
@@ -247,7 +247,7 @@ def _hashes(part, parts, set_ptr, path_ptr, links, out):  # pragma: no cover - c
         out[s] = x ^ (x >> np.uint64(32))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _same(a, b, set_ptr, path_ptr, links):  # pragma: no cover - compiled
     if set_ptr[a + 1] - set_ptr[a] != set_ptr[b + 1] - set_ptr[b]:
         return False
@@ -268,7 +268,7 @@ def _equal_sets(sets: PathSets) -> tuple[IntArray, IntArray]:
     return _distinct(hashes, sets.ptr, sets.paths.ptr, sets.paths.links)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _distinct(hashes, set_ptr, path_ptr, links):  # pragma: no cover - compiled
     n = len(set_ptr) - 1
     size = 16
@@ -292,7 +292,7 @@ def _distinct(hashes, set_ptr, path_ptr, links):  # pragma: no cover - compiled
     return group, first[:n_groups]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _collect(p, path_ptr, links, shift, src, dst, n_links, out):  # pragma: no cover - compiled
     """Write path p's components, each once; returns how many there are."""
     n = 0
@@ -308,7 +308,7 @@ def _collect(p, path_ptr, links, shift, src, dst, n_links, out):  # pragma: no c
     return n
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _collect_part(
     part, parts, path_ptr, links, shift, src, dst, n_links, count
 ):  # pragma: no cover - compiled
@@ -335,7 +335,7 @@ def _path_components(
     return _pointers(count), np.concatenate(parts)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _where(outer_ptr, inner_ptr, components, n_components):  # pragma: no cover - compiled
     """The groups (or lists) that each component occurs in, as CSR arrays."""
     ptr = np.zeros(n_components + 1, np.int64)
@@ -404,7 +404,7 @@ def _log_survival_ratio(bad: float, good: float) -> float:
     return np.log1p(-bad) - np.log1p(-good)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _scores(
     group, width, sent, lost, per_lost, per_arrived, given_loss, p_bad, p_good
 ):  # pragma: no cover - compiled
@@ -426,7 +426,7 @@ def _scores(
     return score, ptr
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _merge(part, parts, ptr, score, width, count):  # pragma: no cover - compiled
     """Equal flows of a group become one; with a known path all do, as their scores add up.
 

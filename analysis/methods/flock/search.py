@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.flock.likelihood import accumulate, flip, gain_of, likelihood, place, step
 from analysis.methods.flock.model import FlockModel
+from testbed.fabric.compiled import njit
 
 __all__ = ["BETTER", "Search", "plain_greedy", "search_model"]
 
@@ -181,7 +181,7 @@ def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
 # Compiled core; every function takes the state of a search as its last arguments.
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _flip(
     component, listed, pairs, failed, delta, scratch, prior, posterior
 ):  # pragma: no cover - compiled
@@ -190,7 +190,7 @@ def _flip(
     flip(component, listed, pairs, failed, delta, scratch)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _first_best(gain):  # pragma: no cover - compiled
     """The first component whose gain is the greatest but for rounding, -1 if none gains."""
     most = 0.0
@@ -205,7 +205,7 @@ def _first_best(gain):  # pragma: no cover - compiled
     return -1
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _gains(allowed, remove, failed, delta, prior, gain):  # pragma: no cover - compiled
     """What each allowed flip adds to the log posterior."""
     for c in range(len(gain)):
@@ -217,7 +217,7 @@ def _gains(allowed, remove, failed, delta, prior, gain):  # pragma: no cover - c
             gain[c] = delta[c] + prior[c]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _flip_best(
     allowed, remove, gain, listed, pairs, failed, delta, scratch, prior, posterior
 ):  # pragma: no cover - compiled
@@ -230,7 +230,7 @@ def _flip_best(
     return True
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _attempt(
     component, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
 ):  # pragma: no cover - compiled
@@ -260,7 +260,7 @@ def _attempt(
     return False
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _next_failed(component, tried, failed, delta):  # pragma: no cover - compiled
     """The last failed component before this one that was not tried as it is, -1 if none."""
     for c in range(component - 1, -1, -1):
@@ -269,12 +269,12 @@ def _next_failed(component, tried, failed, delta):  # pragma: no cover - compile
     return -1
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _close(a, b):  # pragma: no cover - compiled
     return abs(a - b) <= 1e-7 * (1 + abs(b))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _plain_greedy(listed, failed, prior):  # pragma: no cover - compiled
     gain = np.empty(len(failed))
     value = 0.0

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
 __all__ = ["Continuations", "EcmpProbabilities"]
@@ -153,7 +153,7 @@ def _ranges(begin: LongArray, length: LongArray) -> LongArray:
 # those of the shortest descent, and how many there are of either.
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _tables(n_tors, rising, ptr, link, above):  # pragma: no cover - compiled
     n = len(rising)
     hops = np.full((n_tors, n), _FAR, np.uint8)
@@ -182,7 +182,7 @@ def _tables(n_tors, rising, ptr, link, above):  # pragma: no cover - compiled
     return hops, down_hops, routes, descents
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _shared(link, src, dst, up, under, tables, votes):  # pragma: no cover - compiled
     """Add the votes that connections over ``link`` are expected to cast.
 
@@ -270,7 +270,7 @@ def _shared(link, src, dst, up, under, tables, votes):  # pragma: no cover - com
             ways_down[falling[i]] = weight_down[falling[i]] = 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _forward(
     start, descending, amount, t, up, under, tables, mass, queues, on, on_mass
 ):  # pragma: no cover - compiled
@@ -328,7 +328,7 @@ def _forward(
     return count
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _continue(states, n_links, up, under, tables):  # pragma: no cover - compiled
     """The links ahead of each (switch, descending, ToR), as CSR, with their probabilities."""
     n = tables[0].shape[1]
@@ -352,7 +352,7 @@ def _continue(states, n_links, up, under, tables):  # pragma: no cover - compile
     return ptr, links, chance
 
 
-@nb.njit(cache=True, nogil=True)
+@njit
 def _usage(rising, up, under, tables, used):  # pragma: no cover - compiled
     """Add the connections over each link, one for each pair of ToRs."""
     up_ptr, up_link, above = up

@@ -1,0 +1,170 @@
+"""What is compiled is kept on disk, and never outlives the sources it was made of."""
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+from testbed.fabric import compiled
+
+CALLEE = "from testbed.fabric.compiled import njit\n\n@njit\ndef f():\n    return {}\n"
+CALLER = "from testbed.fabric.compiled import njit\n{}\n@njit\ndef g():\n    return 10 * f()\n"
+COUNT = """
+import numba.core.event as event
+def count(e):
+    if e.is_start: print("compiled", end=" ")
+class Count(event.Listener):
+    on_start = on_end = lambda self, e: count(e)
+event.register("numba:compile", Count())
+"""
+
+
+class Project:
+    """A project of two files with compiled functions, one calling the other's."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "testbed" / "fabric").mkdir(parents=True)
+        (root / "analysis").mkdir()
+        shutil.copy(Path(compiled.__file__), root / "testbed" / "fabric")
+        self.write("analysis/callee.py", CALLEE.format(1))
+        self.write("analysis/caller.py", CALLER.format("from analysis.callee import f\n"))
+
+    def write(self, file: str, text: str) -> None:
+        (self.root / file).write_text(text)
+
+    def run(self, code: str = "from analysis.caller import g; print(g())") -> str:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.root),
+            "XDG_CACHE_HOME": str(self.root / "cache"),
+        }
+        environment.pop("NUMBA_CACHE_DIR", None)
+        done = subprocess.run(
+            [sys.executable, "-c", COUNT + code],
+            env=environment,
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    @property
+    def folders(self) -> list[Path]:
+        return sorted((self.root / "testbed" / "fabric" / "__pycache__").glob("kernels-*"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def test_a_changed_callee_in_another_file_is_noticed(project: Project) -> None:
+    assert project.run() == "compiled compiled 10"
+    assert project.run() == "10"
+    project.write("analysis/callee.py", CALLEE.format(2))
+    assert project.run() == "compiled compiled 20"
+    project.write("analysis/callee.py", CALLEE.format(1))
+    assert project.run() == "10"  # and what it was before is still there
+
+
+def test_a_script_of_ones_own_notices_it_too(project: Project) -> None:
+    """One that says `numba.njit(cache=True)` itself."""
+    script = CALLER.format("from analysis.callee import f\n").replace("@njit", "@numba.njit")
+    project.write("mine.py", "import numba\n" + script.replace("numba.njit", "numba.njit(cache=1)"))
+    mine = "from mine import g; print(g())"
+    assert project.run(mine).endswith("10")
+    assert project.run(mine) == "10"
+    project.write("analysis/callee.py", CALLEE.format(2))
+    assert project.run(mine).endswith("20")
+
+
+def test_processes_of_a_pool_share_the_cache(project: Project) -> None:
+    project.run()
+    project.write(
+        "pool.py",
+        "from multiprocessing import get_context\n"
+        "from analysis.caller import g\n"
+        "def work(_): return g()\n"
+        "if __name__ == '__main__':\n"
+        "    with get_context('spawn').Pool(2) as pool: print(pool.map(work, range(4)))\n",
+    )
+    assert project.run("import runpy; runpy.run_path('pool.py', run_name='__main__')") == str(
+        [10] * 4
+    )
+    assert len(project.folders) == 1
+
+
+def test_nothing_is_kept_of_sources_edited_after_the_start(project: Project) -> None:
+    """A long run imports its methods at the end; meanwhile a file is edited, and later put back."""
+    edit = (
+        "import testbed.fabric.compiled, pathlib\n"
+        f"pathlib.Path('analysis/callee.py').write_text({CALLEE.format(2)!r})\n"
+        "from analysis.caller import g; print(g())"
+    )
+    assert project.run(edit).endswith("20")
+    project.write("analysis/callee.py", CALLEE.format(1))
+    assert project.run().endswith("10")
+
+
+def test_without_a_place_to_write_it_compiles_in_memory(project: Project) -> None:
+    (project.root / "cache").write_text("no folder")
+    (project.root / "testbed" / "fabric" / "__pycache__").write_text("no folder")
+    assert project.run() == "compiled compiled 10"
+    assert project.run() == "compiled compiled 10"
+
+
+def test_folders_of_old_sources_go(tmp_path: Path) -> None:
+    for n in range(10):
+        (tmp_path / f"kernels-{n}").mkdir()
+        os.utime(tmp_path / f"kernels-{n}", (n, n))  # long ago
+    (tmp_path / "kernels-now").mkdir()
+    compiled._forget(tmp_path)
+    left = {folder.name for folder in tmp_path.iterdir()}
+    assert left == {"kernels-now", *(f"kernels-{n}" for n in range(11 - compiled.KEPT, 10))}
+
+
+def test_what_compiled_functions_read_is_in_files_with_compiled_functions() -> None:
+    """The digest is of these alone: a constant of another file would change unnoticed."""
+    for file in compiled._STATE:
+        if file == "testbed/fabric/compiled.py":
+            continue
+        tree = ast.parse((compiled.ROOT / file).read_text())
+        origin = {
+            alias.asname or alias.name: node.module or ""
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+        for value in vars(module).values():
+            if isinstance(value, numba.core.registry.CPUDispatcher):
+                for name in value.py_func.__code__.co_names:
+                    source = origin.get(name, "").replace(".", "/") + ".py"
+                    assert source == ".py" or source in compiled._STATE, (file, name)
+
+
+def test_all_compile_in_this_way() -> None:
+    own = Path(compiled.__file__)
+    for package in (*compiled.PACKAGES, "scenarios"):
+        for file in (compiled.ROOT / package).rglob("*.py"):
+            assert file == own or "import numba" not in file.read_text(), f"{file}: use njit"
+
+
+def test_help_compiles_nothing() -> None:
+    code = (
+        "import sys\n"
+        "from scenarios import cli\n"
+        "sys.argv = ['canary', '--help']\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
