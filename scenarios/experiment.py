@@ -18,7 +18,8 @@ from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.backends import open_backend
-from scenarios.emulation import Emulation
+from scenarios.epochs.loop import run as run_epochs
+from scenarios.epochs.setup import set_up
 from scenarios.flow import simulate, write_run
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
@@ -97,8 +98,8 @@ def _emulate(
     traffic = make_traffic(settings, FatTree(settings.k))
     progress("switches", 0.0)
     with open_backend(settings, scenario.links, writer.partial / "logs") as backend:
-        emulation = Emulation(settings, plan, traffic, backend)
-        emulation.run(writer, lambda share: progress("emulation", share))
+        emulation = set_up(settings, plan, traffic, backend)
+        run_epochs(emulation, writer, lambda share: progress("emulation", share))
 
 
 def analyze(path: Path, progress: Progress) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from analysis.methods.flock.flock import Flock
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.backends import open_backend
-from scenarios.emulation import Emulation
+from scenarios.epochs.loop import run as run_epochs
+from scenarios.epochs.setup import set_up
 from scenarios.experiment import analyze, run_experiment
 from scenarios.scenario import load_scenario, scenario_names
 from scenarios.settings import Settings
@@ -130,8 +131,8 @@ def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path
     writer = RunWriter(tmp_path / "run")
     writer.json("config.json", settings.as_dict())
     with open_backend(settings, links, tmp_path) as backend:
-        emulation = Emulation(settings, plan, make_traffic(settings, topology), backend)
-        emulation.run(writer, lambda share: None)
+        emulation = set_up(settings, plan, make_traffic(settings, topology), backend)
+        run_epochs(emulation, writer, lambda share: None)
     run = RunDirectory(writer.partial, finished=False)
     parts = run.json("network.json")["conservation"]
     drops = run.table("drops")
@@ -291,6 +292,6 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
     plan = parse_faults("none", topology, 1)
     links = LinkModel()
     with open_backend(settings, links, tmp_path) as backend:
-        emulation = Emulation(settings, plan, make_traffic(settings, topology), backend)
+        emulation = set_up(settings, plan, make_traffic(settings, topology), backend)
         times = [at for at, _ in emulation.clock.flips(0, emulation.monitors)]
     assert max(times) - min(times) > 10 * links.delay_ns

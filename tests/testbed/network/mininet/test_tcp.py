@@ -14,7 +14,8 @@ import pytest
 
 from analysis.telemetry.observations import read_minus_meters
 from scenarios.backends import open_backend
-from scenarios.emulation import Emulation
+from scenarios.epochs.loop import run as run_epochs
+from scenarios.epochs.setup import set_up
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import make_settings
@@ -178,8 +179,8 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
     writer = RunWriter(tmp_path / "run")
     writer.json("config.json", settings.as_dict())
     with open_backend(settings, LinkModel(), tmp_path / "logs") as up:
-        emulation = Emulation(settings, FaultPlan(()), mesh(), up)
-        emulation.run(writer, lambda share: None)
+        emulation = set_up(settings, FaultPlan(()), mesh(), up)
+        run_epochs(emulation, writer, lambda share: None)
     run = RunDirectory(writer.partial, finished=False)
     counted = np.zeros(len(SEGMENTS))
     for meter in read_minus_meters(run):

@@ -1,0 +1,1 @@
+"""A run with packets: set up, gone through epoch by epoch, and recorded."""

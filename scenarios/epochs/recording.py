@@ -1,0 +1,215 @@
+"""What a run with packets writes down: the tables of its record, from what the network counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.telemetry.minus_meters import MeterDump, Rules
+from scenarios.epochs.setup import Emulation
+from testbed.control.collection import upload_bytes
+from testbed.fabric.pathbf import bloom_mask
+from testbed.network.virtual import DROP_CAUSES
+from testbed.probes.traceroute import assemble_paths, parse_time_exceeded
+from testbed.record.run import RunWriter
+
+__all__ = ["Seen", "record", "record_registers"]
+
+LongArray = npt.NDArray[np.int64]
+
+
+@dataclass
+class Seen:
+    """What was seen so far, besides what the network counts itself.
+
+    ``rules`` are those in force in each epoch; ``late_ns`` how late the controller was at worst;
+    ``collection_s`` how long each reading of the meters took; ``unread`` the (epoch, switch) whose
+    meters were lost; ``sent`` the packets that each source had sent when it was last noted.
+    """
+
+    rules: list[tuple[int, Rules]] = field(default_factory=list)
+    late_ns: int = 0
+    collection_s: list[float] = field(default_factory=list)
+    unread: list[tuple[int, int]] = field(default_factory=list)
+    sent: dict[int, LongArray] = field(default_factory=dict)
+
+    def reached(self, late_ns: int) -> None:
+        """Something was done so much later than it was due."""
+        self.late_ns = max(self.late_ns, late_ns)
+
+    def note_sent(self, emulation: Emulation) -> None:
+        network = emulation.network
+        numbers = emulation.sources.numbers
+        self.sent = {source: network.sent(source).astype(np.int64) for source in numbers}
+
+
+def record_registers(epoch: int, dump: MeterDump, writer: RunWriter) -> None:
+    """Write the non-empty buckets of an epoch's meters."""
+    writer.table(f"registers/epoch-{epoch:03d}", vars(dump))
+
+
+def record(emulation: Emulation, seen: Seen, writer: RunWriter) -> None:
+    """Write all but the registers: what was seen up to now."""
+    sources, network = emulation.sources, emulation.network
+    drops = network.drops()
+    data = drops[drops["source"] == sources.data]
+    writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
+    writer.table("switches", _switches(emulation))
+    writer.table("links", _links(emulation))
+    writer.table("rules", _rules(seen))
+    sent, lost = _sent_and_lost(emulation, seen, sources.data)
+    if emulation.tcp is not None:
+        carried = emulation.transfers.flow
+        sent[carried], lost[carried] = emulation.tcp.counts()
+    writer.table("flows", _flows(emulation, sent, lost))
+    sent_probes, lost_probes = _sent_and_lost(emulation, seen, sources.probing)
+    writer.table(
+        "probes",
+        {
+            "host": sources.probes.host,
+            "core": sources.probes.core,
+            "sent": sent_probes,
+            "lost": lost_probes,
+        },
+    )
+    matrix = sources.matrix
+    sent_probes, lost_probes = _sent_and_lost(emulation, seen, sources.probing_matrix)
+    writer.table(
+        "detector",
+        {
+            "path": matrix.paths.take(matrix.path),
+            "src_host": matrix.src_host,
+            "dst_host": matrix.dst_host,
+            "sent": sent_probes,
+            "lost": lost_probes,
+        },
+    )
+    writer.table("connections", _connections(emulation, lost))
+    writer.table("drops", _drops(emulation, data))
+    writer.json("network.json", _network(emulation, seen))
+
+
+def _sent_and_lost(emulation: Emulation, seen: Seen, source: int) -> tuple[LongArray, LongArray]:
+    sent = seen.sent[source]
+    return sent, sent - np.minimum(emulation.network.delivered(source), sent)
+
+
+def _switches(emulation: Emulation) -> Mapping[str, Any]:
+    topology = emulation.topology
+    return {
+        "name": topology.switch_names,
+        "id": emulation.ids,
+        "mask": bloom_mask(emulation.ids),
+        "ip": topology.switch_ip,
+        "monitor": np.isin(np.arange(topology.n_switches), emulation.monitors),
+    }
+
+
+def _links(emulation: Emulation) -> Mapping[str, Any]:
+    network, n = emulation.network, emulation.topology.n_links
+    rate = np.zeros(n)
+    for fault in emulation.plan.faults:
+        rate[fault.link] = max(rate[fault.link], fault.rate)
+    return {
+        "name": emulation.topology.link_names,
+        "faulty": np.isin(np.arange(n), emulation.plan.links),
+        "rate": rate,
+        "packets": network.link_packets(),
+        "fault_drops": network.fault_drops(),
+        "queue_drops": network.queue_drops(),
+    }
+
+
+def _rules(seen: Seen) -> Mapping[str, Any]:
+    epoch = [np.full(len(rules), number, np.int32) for number, rules in seen.rules]
+    columns = {
+        name: np.concatenate([getattr(rules, name) for _, rules in seen.rules])
+        for name in ("flow_hi", "flow_lo", "segment")
+    }
+    return {"epoch": np.concatenate(epoch), **columns}
+
+
+def _flows(emulation: Emulation, sent: LongArray, lost: LongArray) -> Mapping[str, Any]:
+    topology, traffic = emulation.topology, emulation.sources.traffic
+    return {
+        "src_host": traffic.src_host,
+        "dst_host": traffic.dst_host,
+        "src_port": traffic.src_port,
+        "dst_port": traffic.dst_port,
+        "protocol": traffic.protocol,
+        "src_tor": topology.host_tor[traffic.src_host],
+        "dst_tor": topology.host_tor[traffic.dst_host],
+        "sent": sent,
+        "lost": lost,
+    }
+
+
+def _drops(emulation: Emulation, drops: npt.NDArray[Any]) -> Mapping[str, Any]:
+    """Every lost packet of the traffic, with the epoch its upstream counted it in."""
+    epoch = emulation.clock.epoch_of(drops["time_ns"], drops["parity"])
+    return {
+        "time_ns": drops["time_ns"],
+        "flow": drops["tag"].astype(np.int32),
+        "link": drops["link"].astype(np.int32),
+        "cause": [DROP_CAUSES[int(cause)] for cause in drops["cause"]],
+        "counted": drops["counted"] == 1,
+        "epoch": np.where(drops["counted"] == 1, epoch, -1).astype(np.int32),
+    }
+
+
+def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
+    """007's connections with loss that were traced, and how far the trace got."""
+    traffic, topology = emulation.sources.traffic, emulation.topology
+    replies = parse_time_exceeded(emulation.network.replies()["data"], topology)
+    traced = np.flatnonzero(emulation.agents.traced & (lost > 0))
+    paths = assemble_paths(topology, traffic, traced, replies)
+    src, dst = (topology.host_tor[h[traced]] for h in (traffic.src_host, traffic.dst_host))
+    length = np.where(src // topology.half == dst // topology.half, 2, 4)
+    return {
+        "flow": traced.astype(np.int32),
+        "src_tor": src,
+        "dst_tor": dst,
+        "lost": lost[traced],
+        "path": paths,
+        "complete": np.diff(paths.ptr) == length,
+    }
+
+
+def _network(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
+    statistics, settings = emulation.network.statistics, emulation.settings
+    return {
+        "epochs": len(seen.rules),
+        "packet_hops": statistics.packet_hops,
+        "conservation": {
+            "sent": statistics.sent,
+            "delivered": statistics.delivered,
+            "fault_drops": statistics.fault_drops,
+            "queue_drops": statistics.queue_drops,
+            "ttl_drops": statistics.ttl_drops,
+        },
+        "other_drops": statistics.other_drops,
+        "misdelivered": statistics.misdelivered,
+        "in_flight": statistics.in_flight,
+        "degraded": _degraded(emulation, seen),
+        "controller_late_ms": seen.late_ns // 1_000_000,
+        "collection_seconds": seen.collection_s,
+        "unread": seen.unread,
+        "rules_installed": emulation.selector.installed,
+        "rules_removed": emulation.selector.removed,
+        "canary_bytes": upload_bytes(len(emulation.monitors)) * settings.epochs,
+        "traceroute_packets": emulation.agents.packets,
+        "tcp": None if emulation.tcp is None else emulation.tcp.report(),
+    }
+
+
+def _degraded(emulation: Emulation, seen: Seen) -> list[str]:
+    """What makes this run's measurements incomplete, in words."""
+    found = list(emulation.network.degraded)
+    if seen.late_ns > emulation.settings.epoch_ns // 3:
+        late = seen.late_ns / 1e9
+        found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
+    return found

@@ -1,0 +1,182 @@
+"""Set-up of a run with packets: switches and their rules, faults, sources, probes and agents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from scenarios.backends import Backend, Injector, make_injector, make_tcp
+from scenarios.settings import Settings, SettingsError
+from testbed.control.epochs import EpochClock
+from testbed.control.forwarding import install_forwarding
+from testbed.control.selection import FlowSelector, SelectionParameters
+from testbed.control.switch import SwitchControl, batch
+from testbed.fabric.fat_tree import FatTree, Segments
+from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
+from testbed.faults.specification import FaultPlan
+from testbed.network.network import Network
+from testbed.network.sources import Source
+from testbed.probes.bounce_probes import ProbePlan, probe_plan
+from testbed.probes.matrix_probes import MatrixProbes, matrix_probes
+from testbed.probes.path_discovery import PathDiscovery
+from testbed.probes.probe_matrix import standard_matrix
+from testbed.traffic.flows import Traffic
+from testbed.traffic.packets import headers
+from testbed.traffic.transfers import Transfers, take_transfers
+
+if TYPE_CHECKING:
+    from testbed.traffic.iperf import Iperf
+
+__all__ = ["Emulation", "Sources", "set_up"]
+
+PROBE_PACKETS = 100  # a path (NetBouncer, section 6.1)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the hosts send: the traffic and the probes, and the network's number of each."""
+
+    traffic: Traffic
+    probes: ProbePlan
+    matrix: MatrixProbes
+    data: int
+    probing: int
+    probing_matrix: int
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        return self.data, self.probing, self.probing_matrix
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """A fat-tree of switches with its controller, faults, traffic, probes and agents, all ready.
+
+    ``ids`` are the switches' 48-bit IDs, ``monitors`` the switches with meters and ``controls``
+    theirs; ``transfers`` are the flows that ``tcp`` carries, where there is any.
+    """
+
+    settings: Settings
+    plan: FaultPlan
+    backend: Backend
+    network: Network
+    topology: FatTree
+    segments: Segments
+    ids: npt.NDArray[np.uint64]
+    decoder: SegmentDecoder
+    monitors: list[int]
+    controls: dict[int, SwitchControl]
+    clock: EpochClock
+    injector: Injector
+    selector: FlowSelector
+    sources: Sources
+    agents: PathDiscovery
+    transfers: Transfers
+    tcp: Iperf | None
+
+
+def set_up(settings: Settings, plan: FaultPlan, traffic: Traffic, backend: Backend) -> Emulation:
+    """Make a network ready to run.
+
+    Args:
+        settings: What to emulate.
+        plan: The faults.
+        traffic: The hosts' packets.
+        backend: The network, up and idle.
+
+    Raises:
+        SettingsError: An epoch is too short for the network's packets to drain.
+    """
+    topology = FatTree(settings.k)
+    segments = topology.segments(settings.monitors)
+    ids = switch_ids(topology, segments, settings.seed)
+    decoder = SegmentDecoder(topology, segments, ids)
+    monitors: list[int] = np.unique(segments.downstream).tolist()
+    every = backend.controls
+    masks = bloom_mask(ids).tolist()
+    with batch(every):
+        for index, control in enumerate(every):
+            install_forwarding(topology, index, control, masks[index], index in set(monitors))
+    controls = {index: every[index] for index in monitors}
+    parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
+    injector = make_injector(settings, backend, plan)
+    if backend.drain_ns + backend.skew_ns > settings.epoch_ns // 2:
+        raise SettingsError(
+            f"EPOCH_MS={settings.epoch_ms} is too short: packets need up to "
+            f"{backend.drain_ns / 1e6:.0f} ms to leave a segment; use "
+            f"{backend.drain_ns // 400_000}"
+        )
+    traffic, transfers = take_transfers(
+        traffic, settings.tcp, settings.seed, settings.line_rate_bps
+    )
+    sources = _add_sources(settings, topology, backend.network, traffic)
+    return Emulation(
+        settings=settings,
+        plan=plan,
+        backend=backend,
+        network=backend.network,
+        topology=topology,
+        segments=segments,
+        ids=ids,
+        decoder=decoder,
+        monitors=monitors,
+        controls=controls,
+        clock=EpochClock(settings.epoch_ns, backend.skew_ns, settings.seed),
+        injector=injector,
+        selector=FlowSelector(segments, decoder, controls, parameters),
+        sources=sources,
+        agents=PathDiscovery(backend.network, traffic, sources.data, settings.epoch_ns),
+        transfers=transfers,
+        tcp=make_tcp(settings, backend, traffic, transfers),
+    )
+
+
+def _add_sources(
+    settings: Settings, topology: FatTree, network: Network, traffic: Traffic
+) -> Sources:
+    templates, lengths = headers(traffic, topology)
+    data = network.add_source(
+        Source(
+            time_ns=traffic.time_ns,
+            flow=traffic.flow,
+            size=traffic.size,
+            templates=templates,
+            template_length=lengths.astype(np.uint16),
+            src_host=traffic.src_host,
+            dst_host=traffic.dst_host,
+        )
+    )
+    probes = probe_plan(topology, settings.duration_s, packets=PROBE_PACKETS, seed=settings.seed)
+    pairs = probes.frames
+    probing = network.add_source(
+        Source(
+            time_ns=probes.time_ns,
+            flow=probes.pair,
+            templates=pairs,
+            template_length=np.full(len(pairs), pairs.shape[1], np.uint16),
+            src_host=probes.host,
+            dst_host=probes.host,
+        )
+    )
+    matrix = matrix_probes(
+        topology,
+        standard_matrix(topology),
+        settings.duration_s,
+        packets=len(probes.time_ns),  # as many as NetBouncer's
+        seed=settings.seed,
+    )
+    frames = matrix.frames
+    probing_matrix = network.add_source(
+        Source(
+            time_ns=matrix.time_ns,
+            flow=matrix.flow,
+            templates=frames,
+            template_length=np.full(len(frames), frames.shape[1], np.uint16),
+            src_host=matrix.src_host,
+            dst_host=matrix.dst_host,
+        )
+    )
+    return Sources(traffic, probes, matrix, data, probing, probing_matrix)
