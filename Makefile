@@ -28,7 +28,7 @@ help:
 	@echo '                  LOAD=0.6          share of the hosts'"'"' line rate'
 	@echo '                  MONITORS=tor+core or tor'
 	@echo '                  ALPHA=1000 BETA=20 DELTA=20 ETA=16    flow selection (Canary, section III-D)'
-	@echo '                  NOISE=0           loss rate of healthy links'
+	@echo '                  NOISE=0           loss rate of healthy links; 0..0.0001: drawn for each'
 	@echo '                  BACKEND=auto      virtual; as root under Mininet: softswitch, bmv2 (auto: if installed)'
 	@echo '                  INJECTOR=auto     p4; on real links also nft, netem'
 	@echo '                  TOPOLOGY=fat-tree with BACKEND=flow: leaf-spine:8:4:3, clos:4:8:4:16:3, :irregular=5pct'

@@ -21,6 +21,7 @@ from testbed.faults.injector import FaultInjector
 from testbed.faults.links import LinkInjector
 from testbed.faults.netem import NetemInjector
 from testbed.faults.nft import NftInjector
+from testbed.faults.noise import noise_rates
 from testbed.faults.specification import FaultPlan
 from testbed.network.network import Network
 from testbed.network.virtual import LinkModel, VirtualNetwork
@@ -148,11 +149,12 @@ def make_injector(settings: Settings, backend: Backend, plan: FaultPlan) -> Inje
         testbed.faults.links.InjectorError: The kernel cannot do what is asked (one line).
     """
     topology = backend.network.topology
+    noise = noise_rates(settings.noise, topology.n_links, settings.seed)
     if settings.injector in ("auto", "p4"):
-        return FaultInjector(topology, list(backend.controls), plan, settings.noise)
+        return FaultInjector(topology, list(backend.controls), plan, noise)
     kind = {"netem": NetemInjector, "nft": NftInjector}[settings.injector]
     egress = cast("Callable[[int], tuple[int, str]]", getattr(backend.network, "egress", None))
-    return kind(topology, egress, plan, settings.noise)
+    return kind(topology, egress, plan, noise)
 
 
 def make_tcp(

@@ -55,7 +55,9 @@ AlphaOption = Annotated[int | None, typer.Option(help="Packets wanted a segment 
 BetaOption = Annotated[int | None, typer.Option(help="Flows wanted a segment.")]
 DeltaOption = Annotated[int | None, typer.Option(help="Flows selected at a time.")]
 EtaOption = Annotated[int | None, typer.Option(help="Packets that make a heavy hitter.")]
-NoiseOption = Annotated[float | None, typer.Option(help="Loss rate of healthy links.")]
+NoiseOption = Annotated[
+    str | None, typer.Option(help="Loss rate of healthy links; 0..0.0001: drawn for each.")
+]
 BackendOption = Annotated[
     str, typer.Option(help="auto, virtual, flow; as root with Mininet: bmv2, softswitch.")
 ]

@@ -22,6 +22,7 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import segment_share, segments
 from testbed.fabric.topologies import make_fabric
+from testbed.faults.noise import noise_rates
 from testbed.faults.specification import FaultPlan
 from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
 from testbed.probes.flow_traces import trace
@@ -102,7 +103,8 @@ def simulate(
     ecmp = Ecmp(fabric)
     parts = segments(ecmp, settings.monitors)
     epoch_s = settings.epoch_ms / 1000
-    loss = link_loss(fabric, plan, settings.epochs, epoch_s, settings.noise, settings.seed)
+    noise = noise_rates(settings.noise, fabric.n_links, settings.seed)
+    loss = link_loss(fabric, plan, settings.epochs, epoch_s, noise)
     process = _process(settings, fabric)
     progress("flows", 0.1)
     host, start_s, records, carried = _send_flows(settings, ecmp, loss, process, flows)

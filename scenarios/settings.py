@@ -9,6 +9,7 @@ from typing import Any
 from analysis.telemetry.flow_observations import KINDS
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import Monitors
+from testbed.faults.noise import noise_range
 
 __all__ = ["Settings", "SettingsError", "make_settings"]
 
@@ -36,9 +37,9 @@ class Settings:
     ``tcp`` is the share of the larger flows that hosts carry with their kernels' TCP; ``load`` is a
     share of the hosts' line rate; ``alpha`` packets, ``beta`` and ``delta`` flows and ``eta``
     packets steer Canary's flow selection (section III-D); ``noise`` is the loss rate of healthy
-    links. ``topology`` and ``telemetry`` (`testbed.fabric.topologies`,
-    `analysis.telemetry.flow_observations`) are for ``backend`` ``flow``; the others have
-    fat-trees and ``A1+P``.
+    links, or the range it is drawn from for each (`testbed.faults.noise`). ``topology`` and
+    ``telemetry`` (`testbed.fabric.topologies`, `analysis.telemetry.flow_observations`) are for
+    ``backend`` ``flow``; the others have fat-trees and ``A1+P``.
     """
 
     k: int = 4
@@ -54,7 +55,7 @@ class Settings:
     beta: int = 20
     delta: int = 20
     eta: int = 16
-    noise: float = 0.0
+    noise: str = "0"
     backend: str = "virtual"
     injector: str = "auto"
     topology: str = "fat-tree"
@@ -71,7 +72,7 @@ class Settings:
         self._bounds("beta", 0, 4096)
         self._bounds("delta", 1, 4096)
         self._bounds("eta", 0, 2**31)
-        self._bounds("noise", 0.0, 1.0)
+        noise_range(self.noise)
         if self.monitors not in ("tor", "tor+core"):
             raise SettingsError(f"MONITORS={self.monitors} is unknown: use tor or tor+core")
         if self.backend not in LINE_RATE:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from testbed.control.switch import SwitchControl
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import Fault, FaultPlan, FlowMatch, Ternary
@@ -20,21 +23,21 @@ _SPECIFIC, _WHOLE_LINK, _NOISE = 3, 2, 1  # priorities, the highest wins
 class FaultInjector:
     """Holds the faults of a plan in the egress fault tables, on their schedule.
 
-    A fault acts where its link begins, after the upstream meter counted the packet. ``noise`` is
-    the loss rate of every link, faulty ones too while their fault is not active.
+    A fault acts where its link begins, after the upstream meter counted the packet. ``noise``
+    holds the loss rate of each link while no fault of it is active, float64[n_links].
     """
 
     topology: FatTree
     controls: list[SwitchControl]
     plan: FaultPlan
-    noise: float = 0.0
+    noise: npt.NDArray[np.float64] | None = None
     _active: dict[int, int] = field(default_factory=dict)
 
     def start(self) -> None:
         """Install noise, and the faults that are active at time 0."""
-        if self.noise:
-            for link in range(self.topology.n_links):
-                self._add(link, None, "lossy", [_threshold(self.noise)], _NOISE)
+        if self.noise is not None:
+            for link in np.flatnonzero(self.noise).tolist():
+                self._add(link, None, "lossy", [_threshold(float(self.noise[link]))], _NOISE)
         self.apply(0.0)
 
     def times(self) -> list[float]:

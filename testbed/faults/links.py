@@ -11,6 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import Fault, FaultPlan
 
@@ -29,19 +32,19 @@ class LinkInjector(ABC):
     """Keeps each link's state in the kernel, on the plan's schedule.
 
     The face of `testbed.faults.injector.FaultInjector`: of the faults that match a packet the one
-    with a flow match wins, then the whole link's, then ``noise``, the loss rate of every link.
+    with a flow match wins, then the whole link's, then the link's ``noise``.
 
     Args:
         topology: The fat-tree.
         egress: Where links begin (`testbed.network.mininet.MininetNetwork.egress`).
         plan: The faults.
-        noise: The loss rate of every link where no fault is active.
+        noise: The loss rate of each link while no fault of it is active, float64[n_links].
     """
 
     topology: FatTree
     egress: Egress
     plan: FaultPlan
-    noise: float = 0.0
+    noise: npt.NDArray[np.float64] | None = None
     _active: dict[int, Fault] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -71,8 +74,10 @@ class LinkInjector(ABC):
         if reason:
             raise InjectorError(reason)
         self._active = self._due(0.0)
-        faulty = {fault.link for fault in self._active.values()}
-        for link in range(self.topology.n_links) if self.noise else sorted(faulty):
+        lossy = {fault.link for fault in self._active.values()}
+        if self.noise is not None:
+            lossy |= set(np.flatnonzero(self.noise).tolist())
+        for link in sorted(lossy):
             self._update(link)
 
     def times(self) -> list[float]:
@@ -95,7 +100,8 @@ class LinkInjector(ABC):
 
     def _update(self, link: int) -> None:
         faults = [fault for fault in self._active.values() if fault.link == link]
-        self.set_link(link, sorted(faults, key=lambda fault: fault.match is None), self.noise)
+        noise = 0.0 if self.noise is None else float(self.noise[link])
+        self.set_link(link, sorted(faults, key=lambda fault: fault.match is None), noise)
 
 
 def run_in(pid: int, command: Sequence[str], text: str = "") -> str:

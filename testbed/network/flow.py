@@ -96,21 +96,19 @@ def link_loss(
     plan: FaultPlan,
     epochs: int,
     epoch_s: float,
-    noise: float = 0.0,
-    seed: int = 0,
+    noise: FloatArray | None = None,
 ) -> FloatArray:
     """The loss rate of each link in each epoch: float64[E, n_links], E = 1 if it never changes.
 
     Args:
         plan: Faults. One that is active for part of an epoch counts for that part of it.
-        noise: Healthy links lose at rates drawn uniformly from 0 to this (Flock, section 6.3).
-        seed: Draws them.
+        noise: The loss rate of each link while it is healthy (`testbed.faults.noise`),
+            float64[n_links]; None for none.
 
     Raises:
         FaultError: A fault hits some flows only, and here no packet has a header to tell.
     """
-    rng = np.random.default_rng([seed, 0x2015E])
-    healthy = rng.uniform(0.0, noise, fabric.n_links) if noise else np.zeros(fabric.n_links)
+    healthy = np.zeros(fabric.n_links) if noise is None else noise
     scheduled = any(fault.schedule for fault in plan.faults)
     loss = np.tile(healthy, (epochs if scheduled else 1, 1))
     edges = np.arange(len(loss) + 1) * epoch_s

@@ -20,7 +20,9 @@ from testbed.record.run import RunDirectory, RunError
 from testbed.traffic.generator import TrafficError
 from tests.conftest import quiet
 
-SMALL = make_settings({"backend": "flow", "epochs": 4, "epoch_ms": 100, "seed": 2, "noise": 1e-5})
+SMALL = make_settings(
+    {"backend": "flow", "epochs": 4, "epoch_ms": 100, "seed": 2, "noise": "0..1e-5"}
+)
 
 
 def simulated(**changes) -> FlowRun:
@@ -198,7 +200,7 @@ def test_a_scheduled_fault_loses_in_its_epochs(tmp_path: Path) -> None:
     file.write_text(
         "faults:\n- {link: tor0_0->agg0_0, rate: 0.5, schedule: [[0.1, 0.2], [0.3, 0.4]]}\n"
     )
-    run = simulated(faults=str(file), noise=0.0)
+    run = simulated(faults=str(file), noise="0")
     link = run.seen.fabric.link("tor0_0->agg0_0")
     crosses = np.isin(np.arange(len(run.seen.segments)), run.seen.segments.paths.owner[
         run.seen.segments.paths.links == link

@@ -78,7 +78,7 @@ def test_lost_equals_the_networks_own_count_on_every_flow_and_segment(
         ("blackhole", {}),
         ("flap", {}),
         ("faulty_links", {"monitors": "tor"}),
-        ("faulty_links", {"k": 6, "epochs": 2, "noise": 0.001}),
+        ("faulty_links", {"k": 6, "epochs": 2, "noise": "0.001"}),
     ],
 )
 def test_lost_is_exact_in_other_scenarios_too(tmp_path: Path, scenario: str, changes) -> None:
@@ -252,7 +252,7 @@ def test_nothing_is_flagged_in_a_healthy_network(tmp_path: Path) -> None:
 
 
 def test_rare_losses_of_healthy_links_accuse_nobody(tmp_path: Path) -> None:
-    settings = replace(SMALL, faults="none", noise=1e-5)
+    settings = replace(SMALL, faults="none", noise="1e-5")
     summary = run_experiment("healthy", load_scenario("healthy"), settings, tmp_path / "r", quiet)
     assert summary["conservation"]["fault_drops"] > 0
     for name in ("canary", "canary-mle"):

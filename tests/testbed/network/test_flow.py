@@ -75,11 +75,10 @@ def test_rows_may_share_a_path() -> None:
 def test_noise_differs_from_link_to_link() -> None:
     topology = FatTree(4)
     plan = FaultPlan((Fault(3, 0.25),))
-    loss = link_loss(topology, plan, 10, 1.0, noise=1e-4, seed=5)
+    noise = np.linspace(1e-6, 1e-4, 64)
+    loss = link_loss(topology, plan, 10, 1.0, noise)
     assert loss.shape == (1, 64) and loss[0, 3] == 0.25
-    healthy = np.delete(loss[0], 3)
-    assert (healthy > 0).all() and (healthy < 1e-4).all() and len(np.unique(healthy)) == 63
-    assert (loss == link_loss(topology, plan, 10, 1.0, noise=1e-4, seed=5)).all()
+    assert (np.delete(loss[0], 3) == np.delete(noise, 3)).all()
 
 
 def test_a_schedule_counts_for_its_part_of_each_epoch() -> None:

@@ -29,7 +29,7 @@ def network(links: LinkModel = LinkModel(), faults: str = "none", noise: float =
     for index, switch in enumerate(switches):
         install_forwarding(TOPOLOGY, index, switch, mask=1, monitor=False)
     plan = parse_faults(faults, TOPOLOGY, seed=1)
-    FaultInjector(TOPOLOGY, list(switches), plan, noise).start()
+    FaultInjector(TOPOLOGY, list(switches), plan, np.full(TOPOLOGY.n_links, noise)).start()
     return VirtualNetwork(TOPOLOGY, program, switches, links)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
 from testbed.fabric.fat_tree import FatTree
@@ -51,10 +52,12 @@ def test_links_follow_the_schedule_and_flow_matches_come_first() -> None:
 
 
 def test_noise_is_on_every_link() -> None:
-    recorder = Recorder(TOPOLOGY, nowhere, FaultPlan((Fault(3, 0.5),)), noise=0.001)
+    noise = np.linspace(0.001, 0.002, TOPOLOGY.n_links)
+    recorder = Recorder(TOPOLOGY, nowhere, FaultPlan((Fault(3, 0.5),)), noise)
     recorder.start()
     assert len(recorder.calls) == TOPOLOGY.n_links
-    assert recorder.calls[3] == (3, [0.5], 0.001)
+    assert recorder.calls[3] == (3, [0.5], noise[3])
+    assert recorder.calls[4] == (4, [], noise[4])
 
 
 def test_nft_rules_keep_the_order_of_priority() -> None:
