@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from analysis.telemetry.flow_observations import KINDS
+from testbed.control.capacity import check_tables
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import Monitors
 from testbed.faults.noise import noise_range
@@ -87,6 +88,8 @@ class Settings:
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
             )
 
+        if self.backend != "flow":
+            check_tables(self.k, self.monitors, selects=self.alpha > 0 or self.beta > 0)
         if self.tcp and not self.real_time:
             raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
         kinds = self.telemetry.split("+")

@@ -60,6 +60,7 @@ def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
         (["--load", "3"], ["LOAD=3"]),
         (["--epochs", "0"], ["EPOCHS=0"]),
         (["--monitors", "agg"], ["MONITORS=agg", "tor+core"]),
+        (["--k", "10", "--monitors", "tor"], ["K=10", "1,145", "K up to 8", "tor+core"]),
         (["--backend", "bmv9"], ["BACKEND=bmv9", "virtual"]),
         (["--injector", "axe"], ["INJECTOR=axe", "netem"]),
         (["--injector", "nft"], ["INJECTOR=nft", "BACKEND"]),
