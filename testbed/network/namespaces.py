@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import array
-import ctypes
-import fcntl
 import os
-import socket
-import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from pyroute2 import netns
+from pyroute2.ethtool.ioctl import EthtoolError, IoctlEthtool
 
 __all__ = [
     "NamespaceError",
@@ -23,45 +21,55 @@ __all__ = [
     "transmitted",
 ]
 
-_CLONE_NEWNET = 0x40000000
-_SIOCETHTOOL = 0x8946
-# ETHTOOL_S{RXCSUM,TXCSUM,SG,TSO,GSO,GRO}: rx and tx checksums, scatter-gather, TSO, GSO, GRO
-_OFFLOADS = (0x15, 0x17, 0x19, 0x1F, 0x24, 0x2C)
+_OFFLOADS = (
+    "rx-checksumming",
+    "tx-checksumming",
+    "scatter-gather",
+    "tcp-segmentation-offload",
+    "generic-segmentation-offload",
+    "generic-receive-offload",
+)
 
 
 class NamespaceError(RuntimeError):
     """A namespace could not be entered or set up. One line."""
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _setns(fd: int) -> None:
-    if _libc.setns(fd, _CLONE_NEWNET):
-        raise NamespaceError(f"cannot enter a network namespace: {os.strerror(ctypes.get_errno())}")
-
-
 @contextmanager
 def inside(pid: int) -> Iterator[None]:
-    """Put this thread into the network namespace of a process; sockets opened here stay in it."""
+    """Put this thread into the network namespace of a process; sockets opened here stay in it.
+
+    pyroute2's own pushns and popns have one stack for all threads, which are many here.
+    """
     try:
         there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as e:
         raise NamespaceError(f"no network namespace of process {pid}: {e.strerror}") from None
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _setns(there)
+        _enter(there)
         try:
             yield
         finally:
-            _setns(here)
+            _enter(here)
     finally:
         os.close(there)
         os.close(here)
 
 
+def _enter(fd: int) -> None:
+    try:
+        netns.setns(fd)
+    except OSError as e:
+        reason = os.strerror(e.errno or 0)
+        raise NamespaceError(f"cannot enter a network namespace: {reason}") from None
+
+
 def ip_batch(commands: Sequence[str]) -> None:
-    """Run many ``ip`` commands in one process, in this thread's namespace."""
+    """Run many ``ip`` commands in one process, in this thread's namespace.
+
+    pyroute2's IPRoute takes three times as long for the fat-tree of K=4 (0.5 s instead of 0.17 s).
+    """
     result = subprocess.run(
         ["ip", "-batch", "-"],
         input="\n".join(commands) + "\n",
@@ -92,15 +100,17 @@ def no_tail_loss_probes() -> None:
 
 def no_offloads(interfaces: Sequence[str]) -> None:
     """Interfaces of this namespace compute and verify checksums and send what they are given."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    ethtool = IoctlEthtool()
+    try:
         for interface in interfaces:
-            for command in _OFFLOADS:
-                value = array.array("B", struct.pack("=II", command, 0))
-                request = struct.pack("16sP", interface.encode(), value.buffer_info()[0])
+            ethtool.change_ifname(interface)
+            for offload in _OFFLOADS:
                 try:
-                    fcntl.ioctl(s, _SIOCETHTOOL, request.ljust(40, b"\0"))
-                except OSError as e:
-                    raise NamespaceError(f"offloads of {interface}: {e.strerror}") from None
+                    ethtool.set_offload_flag(offload, False)
+                except (OSError, EthtoolError):
+                    raise NamespaceError(f"{interface}: {offload} cannot be switched off") from None
+    finally:
+        ethtool.close()
 
 
 def transmitted(pid: int) -> dict[str, int]:
