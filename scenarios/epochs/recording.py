@@ -209,6 +209,8 @@ def _network(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
 def _degraded(emulation: Emulation, seen: Seen) -> list[str]:
     """What makes this run's measurements incomplete, in words."""
     found = list(emulation.network.degraded)
+    if emulation.tcp is not None:
+        found += emulation.tcp.degraded
     if seen.late_ns > emulation.settings.epoch_ns // 3:
         late = seen.late_ns / 1e9
         found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")

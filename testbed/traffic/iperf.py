@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.network.mininet import MininetNetwork, NetworkError
+from testbed.network.namespaces import NamespaceError
 from testbed.traffic.flows import Traffic
 from testbed.traffic.retransmissions import FlowKey, watch_retransmissions
 from testbed.traffic.sockets import Connection, TcpSockets
@@ -79,6 +80,7 @@ class Iperf:
         self._next_server = self._next_client = 0
         self._finished = self._failed = self._ended_early = 0
         self._worst_delay_ns = 0
+        self._first_failure = self._broken = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="iperf3", daemon=True)
         network.before_stop(self.close)
@@ -119,26 +121,30 @@ class Iperf:
         self._sockets.close()
 
     def _run(self) -> None:
-        network, start_ns = self._network, self._transfers.start_ns
         try:
-            while not self._stop.is_set() and (now := network.now_ns) < self._end_ns:
+            while not self._stop.is_set() and (now := self._network.now_ns) < self._end_ns:
                 self._start_servers(now + LEAD_NS)
                 self._start_clients(now)
                 self._reap()
-                due = self._end_ns
-                if self._next_client < len(start_ns) and len(self._clients) < AT_ONCE:
-                    due = min(due, int(start_ns[self._next_client]))
-                if self._next_server < len(start_ns):
-                    due = min(due, int(start_ns[self._next_server]) - LEAD_NS)
-                self._stop.wait(min(max(due - network.now_ns, 0) / 1e9, 0.1))
-        except NetworkError:
-            return  # taken down meanwhile; its processes end with it
-        self._reap()
-        self._ended_early = len(self._clients)
-        for process in (*self._clients.values(), *self._servers.values()):
-            process.kill()
-        for process in (*self._clients.values(), *self._servers.values()):
-            process.wait()
+                self._wait()
+        except (NetworkError, NamespaceError, OSError) as e:
+            self._broken = str(e)
+        finally:
+            self._reap()
+            self._ended_early = len(self._clients)
+            for process in (*self._clients.values(), *self._servers.values()):
+                process.kill()
+            for process in (*self._clients.values(), *self._servers.values()):
+                process.wait()
+
+    def _wait(self) -> None:
+        """Until a server or a client is due, and not for long."""
+        start_ns, due = self._transfers.start_ns, self._end_ns
+        if self._next_client < len(start_ns) and len(self._clients) < AT_ONCE:
+            due = min(due, int(start_ns[self._next_client]))
+        if self._next_server < len(start_ns):
+            due = min(due, int(start_ns[self._next_server]) - LEAD_NS)
+        self._stop.wait(min(max(due - self._network.now_ns, 0) / 1e9, 0.1))
 
     def _start_servers(self, until_ns: int) -> None:
         start_ns = self._transfers.start_ns
@@ -178,10 +184,31 @@ class Iperf:
             if process.poll() is not None:
                 self._finished += process.returncode == 0
                 self._failed += process.returncode != 0
+                if process.returncode and not self._first_failure:
+                    self._first_failure = self._last_words(self._src[number])
                 del self._clients[number]
         for number, process in list(self._servers.items()):
             if process.poll() is not None:
                 del self._servers[number]
+
+    def _last_words(self, host: int) -> str:
+        """The last line that iperf3 wrote on a host."""
+        lines = self._log(host).read_text(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "no message")
+
+    @property
+    def degraded(self) -> list[str]:
+        """What makes the transfers' measurements incomplete, in words."""
+        found, all_of_them = [], len(self._transfers)
+        if self._broken:
+            begun = self._next_client
+            found.append(f"TCP ended after {begun} of {all_of_them} transfers: {self._broken}")
+        if self._failed:
+            failed = f"{self._failed} of {all_of_them} TCP transfers failed"
+            found.append(f"{failed}, the first with: {self._first_failure}")
+        if self._sockets.overflows:
+            found.append("more TCP connections ended at once than a kernel could tell")
+        return found
 
     # ---- what the hosts saw ------------------------------------------------------------------
 

@@ -1,0 +1,123 @@
+"""iperf3 that fails: the run goes on, and says so."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from testbed.fabric.fat_tree import FatTree
+from testbed.network.mininet import MininetNetwork, NetworkError
+from testbed.traffic import iperf
+from testbed.traffic.flows import TCP, Traffic
+from testbed.traffic.iperf import Iperf
+from testbed.traffic.transfers import Transfers
+
+N = 3
+
+Spawn = Callable[[list[str]], list[str]]
+
+
+class Host:
+    """A network that runs what it is told to instead of iperf3."""
+
+    def __init__(self, logs: Path, instead: Spawn) -> None:
+        self.topology = FatTree(4)
+        self.logs = logs
+        self._instead = instead
+        self._start = time.monotonic_ns()
+
+    @property
+    def now_ns(self) -> int:
+        return time.monotonic_ns() - self._start
+
+    def host_pids(self) -> list[int]:
+        return []
+
+    def before_stop(self, close: Callable[[], None]) -> None:
+        """Each test closes it itself."""
+
+    def spawn(self, host: int, command: list[str], log: Path) -> subprocess.Popen[bytes]:
+        with open(log, "ab") as output:
+            return subprocess.Popen(self._instead(command), stdout=output, stderr=output)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    told = SimpleNamespace(
+        overflows=0, close=lambda: None, ended=list, open=list, source="", read=set
+    )
+    monkeypatch.setattr(iperf, "TcpSockets", lambda pids: told)
+    monkeypatch.setattr(iperf, "watch_retransmissions", lambda sockets: told)
+    return told
+
+
+def run(tmp_path: Path, instead: Spawn, seconds: float = 0.5) -> Iperf:
+    """Three transfers from one host to another, the last 0.2 s after the first."""
+    traffic = Traffic(
+        src_host=np.zeros(N, np.int32),
+        dst_host=np.full(N, 9, np.int32),
+        src_port=np.arange(N).astype(np.uint16),
+        dst_port=np.arange(N).astype(np.uint16),
+        protocol=np.full(N, TCP, np.uint8),
+        time_ns=np.zeros(0, np.uint64),
+        flow=np.zeros(0, np.uint32),
+        size=np.zeros(0, np.uint16),
+    )
+    transfers = Transfers(
+        flow=np.arange(N, dtype=np.int32),
+        start_ns=np.arange(N, dtype=np.int64) * 100_000_000,
+        payload=np.full(N, 10_000),
+        rate_bps=np.full(N, 1e6),
+    )
+    network: Any = Host(tmp_path, instead)
+    tcp = Iperf(cast(MininetNetwork, network), traffic, transfers, seconds)
+    tcp.start()
+    tcp._thread.join(10)
+    assert not tcp._thread.is_alive()
+    return tcp
+
+
+def is_client(command: list[str]) -> bool:
+    return "-c" in command
+
+
+def test_transfers_that_go_well_degrade_nothing(tmp_path: Path, kernel: Any) -> None:
+    tcp = run(tmp_path, lambda command: ["true"])
+    assert tcp.report()["finished"] == N
+    assert tcp.degraded == []
+
+
+def test_a_client_that_fails_degrades_the_run_with_its_words(tmp_path: Path, kernel: Any) -> None:
+    def instead(command: list[str]) -> list[str]:
+        refused = is_client(command) and command[command.index("--cport") + 1] == "1"
+        return ["sh", "-c", "echo iperf3: refused >&2; exit 1"] if refused else ["true"]
+
+    tcp = run(tmp_path, instead)
+    assert tcp.degraded == ["1 of 3 TCP transfers failed, the first with: iperf3: refused"]
+    assert (tcp.report()["finished"], tcp.report()["failed"]) == (2, 1)
+
+
+def test_iperf3_that_cannot_start_degrades_the_run(tmp_path: Path, kernel: Any) -> None:
+    def instead(command: list[str]) -> list[str]:
+        if is_client(command):
+            raise NetworkError("cannot start nice: No such file or directory")
+        return ["sleep", "60"]
+
+    tcp = run(tmp_path, instead)
+    assert tcp.degraded == [
+        "TCP ended after 0 of 3 transfers: cannot start nice: No such file or directory"
+    ]
+    assert all(server.poll() is not None for server in tcp._servers.values())
+
+
+def test_connections_that_no_kernel_could_tell_degrade_the_run(tmp_path: Path, kernel: Any) -> None:
+    tcp = run(tmp_path, lambda command: ["true"])
+    kernel.overflows = 1
+    assert tcp.degraded == ["more TCP connections ended at once than a kernel could tell"]
