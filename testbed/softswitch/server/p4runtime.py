@@ -44,6 +44,12 @@ def _abort(context: grpc.ServicerContext, e: P4Error) -> NoReturn:
     raise e  # not reached: abort raises
 
 
+def _defect(e: Exception) -> P4Error:
+    """What a client is told of a defect of this program; its traceback goes to stderr."""
+    traceback.print_exception(e)
+    return P4Error(INTERNAL, f"{type(e).__name__}: {e}".splitlines()[0])
+
+
 class Device:
     """One switch: its ports, its pipeline once there is one, and its controllers."""
 
@@ -95,9 +101,9 @@ class Device:
             try:
                 with self.lock:
                     due = self._serve_news(news)
-            except Exception:  # a defect here must not end the service
+            except Exception as e:  # a defect here must not end the service
                 due = None
-                traceback.print_exc()
+                _defect(e)
             time.sleep(PAUSE)
 
     def _serve_news(self, news: int) -> float | None:
@@ -233,7 +239,7 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
         except P4Error as e:
             return e
         except Exception as e:  # a defect here must not stop the rest of the batch
-            return P4Error(INTERNAL, f"{type(e).__name__}: {e}".splitlines()[0])
+            return _defect(e)
         return None
 
     def Read(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
@@ -277,8 +283,10 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
                 self._message(c, request)
         except P4Error as e:
             c.out.put(e)
-        except Exception:  # grpc raises one without a useful type when the stream breaks
-            pass
+        except grpc.RpcError:
+            pass  # the client went
+        except Exception as e:  # a defect here must not leave the client waiting
+            c.out.put(_defect(e))
         finally:
             c.out.put(None)
 
@@ -316,7 +324,7 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
         except P4Error:
             raise
         except Exception as e:  # a defect here must not end the stream
-            raise P4Error(INTERNAL, f"{type(e).__name__}: {e}".splitlines()[0]) from None
+            raise _defect(e) from None
 
     def _packet_out(self, packet: Any) -> None:
         ports = self.device.ports
