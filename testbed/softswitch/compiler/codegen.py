@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_json import Bmv2Program
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Bmv2Program
 from testbed.softswitch.compiler.build import C_SOURCES, read_c
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import calculations, checksums, learning
@@ -56,7 +56,7 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
         layout.definition(),
         ITEM,
         intrinsics(layout, ref),
-        f"#define SS_NO_ERROR {program.errors['NoError']}\n#define SS_DROP_PORT 511\n",
+        f"#define SS_NO_ERROR {program.errors['NoError']}\n#define SS_DROP_PORT {DROP_PORT}\n",
         field_lists(layout),
         calc_code,
         checksums(layout, calc_names),

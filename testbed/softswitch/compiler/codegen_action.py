@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_json import Action, Json, hexint, source_of
+from testbed.softswitch.compiler.bmv2_program import (
+    DROP_PORT,
+    Action,
+    HeaderType,
+    Json,
+    hexint,
+    source_of,
+)
 from testbed.softswitch.compiler.codegen_calculation import field_words
 from testbed.softswitch.compiler.expressions import Expressions, Node
 from testbed.softswitch.compiler.layout import FieldRef, Layout, comment, storage
@@ -97,11 +104,15 @@ class ActionWriter:
             raise e.refuse(f"{node.sort} used as a header")
         return node
 
-    def _type(self, node: Node) -> tuple[str, int]:
+    def _header_type(self, node: Node) -> HeaderType:
         for h in self.program.headers.values():
             if h.type.name == node.type_name:
-                return self.layout.type_name(h.type), h.type.width // 8
+                return h.type
         raise UnsupportedProgram(f"header type {node.type_name!r}")
+
+    def _type(self, node: Node) -> tuple[str, int]:
+        t = self._header_type(node)
+        return self.layout.type_name(t), t.width // 8
 
     # ---- primitives ----
 
@@ -140,10 +151,21 @@ class ActionWriter:
     _op_assert = _assertion
     _op_assume = _assertion
 
-    def _op_mark_to_drop(self, e: Expressions, *args: Json) -> list[str]:
+    def _op_drop(self, e: Expressions) -> list[str]:
         return ["SET_EGRESS_SPEC(p, SS_DROP_PORT);", "SET_MCAST_GRP(p, 0);"]
 
-    _op_drop = _op_mark_to_drop
+    def _op_mark_to_drop(self, e: Expressions, arg: Json) -> list[str]:
+        # The header may be an action's own copy of the standard metadata, copied back later.
+        n = self.header(e, arg)
+        names = [f.name for f in self._header_type(n).fields]
+        if "egress_spec" not in names:
+            raise e.refuse(f"mark_to_drop of {n.type_name!r}, which has no egress_spec")
+        out = []
+        for name, value in (("egress_spec", DROP_PORT), ("mcast_grp", 0)):
+            if name in names:
+                field = e.header_field(n, names.index(name))
+                out.append(e.store(field, Node("data", "const", lo=value, hi=value)))
+        return out
 
     def _op_add_header(self, e: Expressions, arg: Json) -> list[str]:
         n = self.header(e, arg)

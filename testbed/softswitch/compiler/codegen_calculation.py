@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.softswitch.compiler.bmv2_json import Json, hexint, source_of
+from testbed.softswitch.compiler.bmv2_program import Json, hexint, source_of
 from testbed.softswitch.compiler.codegen_headers import write_values
 from testbed.softswitch.compiler.expressions import Expressions, literal
 from testbed.softswitch.compiler.layout import FieldRef, Layout

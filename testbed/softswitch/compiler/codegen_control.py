@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_json import Bmv2Program, Pipeline, TableDef
+from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Pipeline, TableDef
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import field_words, function
 from testbed.softswitch.compiler.expressions import Expressions, literal

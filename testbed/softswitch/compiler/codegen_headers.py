@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.softswitch.compiler.bmv2_json import Header, HeaderType
+from testbed.softswitch.compiler.bmv2_program import Header, HeaderType
 from testbed.softswitch.compiler.expressions import literal
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.errors import UnsupportedProgram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_json import Json, hexint, source_of
+from testbed.softswitch.compiler.bmv2_program import Json, hexint, source_of
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_headers import extract, read_bits
 from testbed.softswitch.compiler.expressions import Expressions, literal

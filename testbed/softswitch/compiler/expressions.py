@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_json import Json, hexint
+from testbed.softswitch.compiler.bmv2_program import Json, hexint
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.errors import UnsupportedProgram
 

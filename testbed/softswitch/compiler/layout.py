@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_json import VALID, Bmv2Program, HeaderType
+from testbed.softswitch.compiler.bmv2_program import VALID, Bmv2Program, HeaderType
 
 
 def storage(width: int) -> str:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_json import Action, Bmv2Program, KeyField, hexint
+from testbed.softswitch.compiler.bmv2_program import Action, Bmv2Program, KeyField, hexint
 from testbed.softswitch.compiler.codegen_calculation import field_words
 from testbed.softswitch.compiler.codegen_control import TableLayout, pack_params
 from testbed.softswitch.errors import SoftSwitchError

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from testbed.softswitch.compiler import bmv2_json, codegen
-from testbed.softswitch.compiler.bmv2_json import Bmv2Program, KeyField
+from testbed.softswitch.compiler.bmv2_program import Bmv2Program, KeyField
 from testbed.softswitch.compiler.build import load_library
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
 

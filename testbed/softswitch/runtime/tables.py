@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_json import Action, TableDef, hexint
+from testbed.softswitch.compiler.bmv2_program import Action, TableDef, hexint
 from testbed.softswitch.compiler.codegen_control import TableLayout
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
 from testbed.softswitch.runtime.action_profiles import ActionProfile

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_json import TableDef
+from testbed.softswitch.compiler.bmv2_program import TableDef
 from testbed.softswitch.errors import SoftSwitchError, UnsupportedProgram
 from testbed.softswitch.runtime.program import Program
 from testbed.softswitch.server.messages import p4info_pb2

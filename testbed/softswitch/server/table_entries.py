@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.softswitch.runtime.switch import Switch
-from testbed.softswitch.server.config import MATCH, FieldConfig, PipelineConfig, TableConfig
+from testbed.softswitch.server.config import MATCH, PipelineConfig, TableConfig
+from testbed.softswitch.server.match_fields import dont_care, read_match, write_match
 from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2
 from testbed.softswitch.server.ports import Ports
 from testbed.softswitch.server.profiles import (
@@ -25,18 +26,9 @@ from testbed.softswitch.server.values import (
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
     P4Error,
-    decode,
-    encode,
 )
 
 SCOPE = p4info_pb2.ActionRef.Scope
-NAMES = {
-    MATCH.EXACT: "exact",
-    MATCH.LPM: "lpm",
-    MATCH.TERNARY: "ternary",
-    MATCH.RANGE: "range",
-    MATCH.OPTIONAL: "optional",
-}
 Key = tuple[tuple[Any, ...], int]
 
 
@@ -61,48 +53,6 @@ class Stored:
     reference: Reference
     metadata: bytes = b""
     controller_metadata: int = 0
-
-
-def dont_care(kind: int, width: int) -> Any:
-    """The match that stands for a field left out."""
-    if kind == MATCH.RANGE:
-        return 0, (1 << width) - 1
-    return None if kind == MATCH.OPTIONAL else (0, 0)
-
-
-def match_value(f: FieldConfig, m: Any, what: str) -> Any:
-    """A match element of the switch from one of P4Runtime."""
-    kind, width = m.WhichOneof("field_match_type"), f.width
-    if kind != NAMES.get(f.kind):
-        raise P4Error(INVALID_ARGUMENT, f"{what}: the field is {NAMES.get(f.kind)}, not {kind}")
-    if f.kind == MATCH.EXACT:
-        return decode(m.exact.value, width, what)
-    if f.kind == MATCH.OPTIONAL:
-        return decode(m.optional.value, width, what)
-    if f.kind == MATCH.LPM:
-        n, value = m.lpm.prefix_len, decode(m.lpm.value, width, what)
-        if not 0 < n <= width:
-            raise P4Error(
-                INVALID_ARGUMENT,
-                f"{what}: prefix length {n} is not within 1..{width}"
-                + (": leave the field out" if not n else ""),
-            )
-        if value & ((1 << width - n) - 1):
-            raise P4Error(INVALID_ARGUMENT, f"{what}: {value:#x} has bits after its prefix")
-        return value, n
-    if f.kind == MATCH.TERNARY:
-        value, mask = decode(m.ternary.value, width, what), decode(m.ternary.mask, width, what)
-        if not mask:
-            raise P4Error(INVALID_ARGUMENT, f"{what}: the mask is 0: leave the field out")
-        if value & ~mask:
-            raise P4Error(INVALID_ARGUMENT, f"{what}: {value:#x} has bits outside its mask")
-        return value, mask
-    low, high = decode(m.range.low, width, what), decode(m.range.high, width, what)
-    if low > high:
-        raise P4Error(INVALID_ARGUMENT, f"{what}: the range {low}..{high} is empty")
-    if (low, high) == (0, (1 << width) - 1):
-        raise P4Error(INVALID_ARGUMENT, f"{what}: the range is everything: leave the field out")
-    return low, high
 
 
 class TableState:
@@ -183,7 +133,7 @@ class TableState:
             if f.id in seen:
                 raise self._error(INVALID_ARGUMENT, f"match field {f.name!r} is there twice")
             seen.add(f.id)
-            match[f.place] = match_value(f, m, f"table {self.config.name!r} field {f.name!r}")
+            match[f.place] = read_match(f, m, f"table {self.config.name!r} field {f.name!r}")
             required -= f.place in self._required
         if required:
             missing = [f.name for f in self._required.values() if f.id not in seen]
@@ -395,23 +345,7 @@ class TableState:
         """Fill in table id, match and priority of a TableEntry."""
         entry.table_id = self.config.id
         for f in self.config.fields:
-            v = stored.match[f.place]
-            if f.kind == MATCH.EXACT:
-                entry.match.add(field_id=f.id).exact.value = encode(v)
-            elif v == dont_care(f.kind, f.width):
-                continue
-            elif f.kind == MATCH.OPTIONAL:
-                entry.match.add(field_id=f.id).optional.value = encode(v)
-            elif f.kind == MATCH.LPM:
-                if v[1]:
-                    m = entry.match.add(field_id=f.id).lpm
-                    m.value, m.prefix_len = encode(v[0]), v[1]
-            elif f.kind == MATCH.TERNARY:
-                m = entry.match.add(field_id=f.id).ternary
-                m.value, m.mask = encode(v[0]), encode(v[1])
-            else:
-                m = entry.match.add(field_id=f.id).range
-                m.low, m.high = encode(v[0]), encode(v[1])
+            write_match(f, stored.match[f.place], entry)
         entry.priority = stored.priority
 
     def _fill_action(self, r: Reference, action: Any) -> None:

@@ -411,3 +411,20 @@ def test_jumps_and_unknown_references(tmp_path: Path) -> None:
     )
     with pytest.raises(SoftSwitchError, match="zz"):
         load_json(tmp_path / "q.json", bad)
+
+
+@pytest.mark.parametrize("copied_back", [False, True])
+def test_mark_to_drop_writes_the_header_it_is_given(tmp_path: Path, copied_back: bool) -> None:
+    """An action's inout argument is a copy: the packet goes only if the copy is copied back."""
+    spec = {"type": "field", "value": ["standard_metadata", "egress_spec"]}
+    own = {"type": "field", "value": ["own", "egress_spec"]}
+    primitives: list[Json] = [
+        {"op": "assign", "parameters": [own, spec]},
+        {"op": "mark_to_drop", "parameters": [{"type": "header", "value": "own"}]},
+    ]
+    if copied_back:
+        primitives.append({"op": "assign", "parameters": [spec, own]})
+    made = program([("a", 8, False)], primitives)
+    made["headers"].append({"name": "own", "id": 2, "header_type": "std", "metadata": True})
+    out = Switch(load_json(tmp_path / "p.json", made)).process(0, b"x")
+    assert out == ([] if copied_back else [(1, b"x")])

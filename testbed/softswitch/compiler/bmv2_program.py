@@ -1,0 +1,250 @@
+"""A v1model program as p4c's BMv2 JSON describes it.
+
+Only the top-level objects are dataclasses; expressions, parser operations and action primitives
+stay the dictionaries of the JSON and are read by the code generators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.softswitch.errors import UnsupportedProgram
+
+Json = dict[str, Any]
+VALID = "$valid$"
+DROP_PORT = 511  # simple_switch's, unless told otherwise
+
+
+@dataclass(frozen=True)
+class FieldType:
+    """One field of a header type; ``offset`` is in bits from the start of the header."""
+
+    name: str
+    width: int
+    signed: bool
+    offset: int
+
+
+@dataclass(frozen=True)
+class HeaderType:
+    """A header or metadata layout; ``width`` in bits."""
+
+    name: str
+    fields: tuple[FieldType, ...]
+    width: int
+
+    def find(self, name: str) -> int:
+        """Index of the field called ``name``, -1 when there is none."""
+        for i, f in enumerate(self.fields):
+            if f.name == name:
+                return i
+        return -1
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header instance; members of a stack know their stack and place in it."""
+
+    index: int
+    name: str
+    type: HeaderType
+    metadata: bool
+    stack: str = ""
+    stack_index: int = 0
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A header stack."""
+
+    index: int
+    name: str
+    type: HeaderType
+    headers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KeyField:
+    """One element of a table key. ``width`` in bits; ``mask`` is the P4 slice mask or None."""
+
+    name: str
+    match: str
+    width: int
+    target: tuple[str, str]
+    mask: int | None = None
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action with its run-time parameters (name, width in bits)."""
+
+    id: int
+    name: str
+    params: tuple[tuple[str, int], ...]
+    primitives: tuple[Json, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class DefaultEntry:
+    """The default action the program gives a table."""
+
+    action_id: int
+    data: tuple[int, ...]
+    action_const: bool
+    entry_const: bool
+
+
+@dataclass(frozen=True)
+class TableDef:
+    """A match-action table as the JSON describes it."""
+
+    index: int
+    name: str
+    pipeline: str
+    match_type: str
+    kind: str  # simple, indirect, indirect_ws
+    key: tuple[KeyField, ...]
+    max_size: int
+    counters: bool
+    action_ids: tuple[int, ...]
+    next_tables: dict[str, str | None]
+    base_default_next: str | None
+    default: DefaultEntry | None
+    entries: tuple[Json, ...] | None
+    profile: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """An if of a control block."""
+
+    name: str
+    expression: Json
+    true_next: str | None
+    false_next: str | None
+    source: str
+
+
+@dataclass(frozen=True)
+class ActionCall:
+    """An action called directly from a control block."""
+
+    name: str
+    action_id: int
+    next_node: str | None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """An action profile; with ``selector`` (algorithm, input) it has groups."""
+
+    index: int
+    name: str
+    max_size: int
+    selector: Json | None
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The ingress or egress control."""
+
+    name: str
+    init: str | None
+    tables: tuple[TableDef, ...]
+    conditionals: tuple[Conditional, ...]
+    action_calls: tuple[ActionCall, ...]
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register array; ``width`` in bits, ``size`` in elements."""
+
+    index: int
+    name: str
+    width: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Counter:
+    """An indirect counter array of ``size`` elements."""
+
+    index: int
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class FieldList:
+    """A list of (header, field): of a digest, or preserved over a clone or resubmit."""
+
+    id: int
+    name: str
+    elements: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Bmv2Program:
+    """Everything of one BMv2 JSON."""
+
+    path: str
+    headers: dict[str, Header] = field(default_factory=dict)
+    stacks: dict[str, Stack] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    parser: Json = field(default_factory=dict)
+    deparser: Json = field(default_factory=dict)
+    actions: dict[int, Action] = field(default_factory=dict)
+    pipelines: dict[str, Pipeline] = field(default_factory=dict)
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    registers: dict[str, Register] = field(default_factory=dict)
+    counters: dict[str, Counter] = field(default_factory=dict)
+    direct_counters: dict[str, str] = field(default_factory=dict)
+    calculations: dict[str, Json] = field(default_factory=dict)
+    checksums: list[Json] = field(default_factory=list)
+    learn_lists: dict[int, FieldList] = field(default_factory=dict)
+    field_lists: dict[int, FieldList] = field(default_factory=dict)
+    aliases: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> list[TableDef]:
+        """All tables in index order."""
+        return [t for p in self.pipelines.values() for t in p.tables]
+
+    def field_type(self, header: str, name: str) -> FieldType:
+        """Type of one field; ``$valid$`` is a one-bit field."""
+        if header not in self.headers:
+            raise UnsupportedProgram(f"reference to unknown header {header!r}")
+        if name == VALID:
+            return FieldType(VALID, 1, False, 0)
+        h = self.headers[header]
+        i = h.type.find(name)
+        if i < 0:
+            raise UnsupportedProgram(f"reference to unknown field {header}.{name}")
+        return h.type.fields[i]
+
+    def intrinsic(self, name: str) -> tuple[str, str] | None:
+        """(header, field) of an intrinsic metadata field by its BMv2 name, or None."""
+        if name in self.aliases:
+            return self.aliases[name]
+        header, _, member = name.partition(".")
+        if header in self.headers and self.headers[header].type.find(member) >= 0:
+            return header, member
+        return None
+
+
+def source_of(obj: Json) -> str:
+    """``file:line`` of a JSON object, or an empty string."""
+    info = obj.get("source_info") or {}
+    if not info.get("filename") and not info.get("line"):
+        return ""
+    return f"{info.get('filename', '?')}:{info.get('line', '?')}"
+
+
+def hexint(text: str) -> int:
+    """Value of a BMv2 hex string, which may start with ``-``."""
+    negative = text.startswith("-")
+    value = int(text.lstrip("-").removeprefix("0x") or "0", 16)
+    return -value if negative else value
