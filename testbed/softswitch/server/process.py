@@ -68,16 +68,15 @@ def address(text: str) -> str:
     return f"127.0.0.1:{port}"
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options; after ``--`` come those of the target, as for simple_switch_grpc."""
-    general = _Parser(
+def _general_parser() -> _Parser:
+    parser = _Parser(
         NAME,
         allow_abbrev=False,
         usage=f"{NAME} [options] [--no-p4 | JSON] "
         "[-- [--grpc-server-addr HOST:PORT] [--cpu-port N]]",
         description="A software switch in place of simple_switch_grpc.",
     )
-    general.add_argument(
+    parser.add_argument(
         "-i",
         "--interface",
         metavar="PORT@INTERFACE",
@@ -86,33 +85,39 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=[],
         help="attach an interface to a port",
     )
-    general.add_argument(
+    parser.add_argument(
         "--device-id",
         metavar="N",
         default=0,
         type=number(0, (1 << 64) - 1, "a device id"),
         help="default 0",
     )
-    general.add_argument(
+    parser.add_argument(
         "--thrift-port",
         metavar="PORT",
         default=THRIFT_PORT,
         type=number(0, 65535, "a port"),
         help=f"default {THRIFT_PORT}; 0 chooses a free one",
     )
-    general.add_argument(
+    parser.add_argument(
         "--seed",
         metavar="N",
         type=number(0, (1 << 64) - 1, "a seed"),
         help="seeds the program's random numbers; default: the device id",
     )
-    general.add_argument("--no-p4", action="store_true", help="wait for a pipeline by P4Runtime")
-    general.add_argument("json", metavar="JSON", nargs="?", help="BMv2 JSON to run from the start")
-    general.epilog = (
+    parser.add_argument("--no-p4", action="store_true", help="wait for a pipeline by P4Runtime")
+    parser.add_argument("json", metavar="JSON", nargs="?", help="BMv2 JSON to run from the start")
+    parser.epilog = (
         "After --:  --grpc-server-addr HOST:PORT  where P4Runtime listens, on "
         f"loopback only (default {GRPC_ADDRESS}); --cpu-port N  the port of packets "
         "from and to the controller"
     )
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; after ``--`` come those of the target, as for simple_switch_grpc."""
+    general = _general_parser()
     target = _Parser(NAME, allow_abbrev=False, add_help=False)
     target.add_argument("--grpc-server-addr", type=address, default=GRPC_ADDRESS)
     target.add_argument("--cpu-port", type=number(0, 510, "a port"))

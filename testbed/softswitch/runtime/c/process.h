@@ -81,6 +81,45 @@ static void ss_parse_item(ss_switch *sw, ss_item *it) {
     ss_verify_checksums(sw, it);
 }
 
+/* The clone of ingress is parsed anew from the packet as it arrived. */
+static void ss_clone_ingress(ss_switch *sw, ss_item *it, const uint8_t *whole,
+                             uint32_t whole_length) {
+    const ss_session *s = ss_session_of(sw, it->clone & 0x7FFF);
+    uint32_t list = it->clone_list;
+    ss_item *copy;
+    it->clone = it->clone_list = 0;
+    if (!s || !(copy = ss_item_new(sw))) return;
+    copy->data = whole;
+    copy->length = whole_length;
+    copy->reg_length = it->arrival_length;
+    copy->arrival_length = it->arrival_length;
+    copy->counted_length = it->counted_length;
+    copy->kind = SS_I2E;
+    SET_INGRESS_PORT(&copy->p, it->port);
+    copy->port = it->port;
+    ss_parse_item(sw, copy);
+    ss_reset_metadata(&copy->p);
+    ss_copy_fields(&copy->p, &it->p, list);
+    SET_INSTANCE_TYPE(&copy->p, SS_I2E);
+    ss_send_clone(sw, copy, s);
+}
+static void ss_resubmit(ss_switch *sw, const ss_item *it, const uint8_t *whole,
+                        uint32_t whole_length) {
+    ss_item *copy = ss_item_new(sw);
+    if (!copy) return;
+    copy->data = whole;
+    copy->length = whole_length;
+    copy->reg_length = copy->arrival_length = it->arrival_length;
+    copy->counted_length = it->counted_length;
+    copy->port = it->port;
+    copy->original = it->original;
+    copy->kind = SS_RESUBMIT;
+    ss_copy_fields(&copy->p, &it->p, it->resubmit);
+    SET_INSTANCE_TYPE(&copy->p, SS_RESUBMIT);
+    SET_PACKET_LENGTH(&copy->p, it->arrival_length);
+    ss_push_ingress(sw, copy);
+}
+
 static void ss_ingress(ss_switch *sw, ss_item *it) {
     const uint8_t *whole = it->data;
     uint32_t whole_length = it->length, mgid, spec;
@@ -96,60 +135,21 @@ static void ss_ingress(ss_switch *sw, ss_item *it) {
     }
     spec = GET_EGRESS_SPEC(&it->p);
     mgid = GET_MCAST_GRP(&it->p);
-    if (it->clone) {
-        const ss_session *s = ss_session_of(sw, it->clone & 0x7FFF);
-        uint32_t list = it->clone_list;
-        it->clone = it->clone_list = 0;
-        if (s) { /* the clone is parsed anew from the packet as it arrived */
-            ss_item *copy = ss_item_new(sw);
-            if (!copy) return;
-            copy->data = whole;
-            copy->length = whole_length;
-            copy->reg_length = it->arrival_length;
-            copy->arrival_length = it->arrival_length;
-            copy->counted_length = it->counted_length;
-            copy->kind = SS_I2E;
-            SET_INGRESS_PORT(&copy->p, it->port);
-            copy->port = it->port;
-            ss_parse_item(sw, copy);
-            ss_reset_metadata(&copy->p);
-            ss_copy_fields(&copy->p, &it->p, list);
-            SET_INSTANCE_TYPE(&copy->p, SS_I2E);
-            ss_send_clone(sw, copy, s);
-        }
-    }
+    if (it->clone) ss_clone_ingress(sw, it, whole, whole_length);
     if (it->learn) ss_learn_fields(sw, it);
     if (it->resubmit) {
-        ss_item *copy = ss_item_new(sw);
-        if (!copy) return;
-        copy->data = whole;
-        copy->length = whole_length;
-        copy->reg_length = copy->arrival_length = it->arrival_length;
-        copy->counted_length = it->counted_length;
-        copy->port = it->port;
-        copy->original = it->original;
-        copy->kind = SS_RESUBMIT;
-        ss_copy_fields(&copy->p, &it->p, it->resubmit);
-        SET_INSTANCE_TYPE(&copy->p, SS_RESUBMIT);
-        SET_PACKET_LENGTH(&copy->p, it->arrival_length);
-        ss_push_ingress(sw, copy);
-        ss_item_drop(sw, it);
-        return;
-    }
-    if (mgid) {
+        ss_resubmit(sw, it, whole, whole_length);
+    } else if (mgid) {
         SET_INSTANCE_TYPE(&it->p, SS_REPLICATION);
         it->kind = SS_REPLICATION;
         ss_multicast(sw, it, mgid);
-        ss_item_drop(sw, it);
+    } else if (spec != SS_DROP_PORT) {
+        SET_INSTANCE_TYPE(&it->p, SS_NORMAL);
+        it->kind = SS_NORMAL;
+        ss_enqueue(sw, it, spec);
         return;
     }
-    if (spec == SS_DROP_PORT) {
-        ss_item_drop(sw, it);
-        return;
-    }
-    SET_INSTANCE_TYPE(&it->p, SS_NORMAL);
-    it->kind = SS_NORMAL;
-    ss_enqueue(sw, it, spec);
+    ss_item_drop(sw, it);
 }
 
 static void ss_egress(ss_switch *sw, ss_item *it) {
