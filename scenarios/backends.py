@@ -14,6 +14,7 @@ import numpy as np
 
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
+from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl, batch
 from testbed.dataplane import P4INFO, PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
@@ -114,7 +115,7 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
         skew = settings.epoch_ns // 100
         # Every switch has changed its epoch, and every queue on a segment was full.
         drain = max(settings.epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
-        yield Backend(network, switches, drain, skew)
+        yield Backend(network, [LocalSwitch(switch) for switch in switches], drain, skew)
         return
     from testbed.network.mininet import MininetNetwork
     from testbed.traffic.iperf import need_iperf
@@ -151,7 +152,7 @@ def make_injector(settings: Settings, backend: Backend, plan: FaultPlan) -> Inje
     topology = backend.network.topology
     noise = noise_rates(settings.noise, topology.n_links, settings.seed)
     if settings.injector in ("auto", "p4"):
-        return FaultInjector(topology, list(backend.controls), plan, noise)
+        return FaultInjector(topology, backend.controls, plan, noise)
     kind = {"netem": NetemInjector, "nft": NftInjector}[settings.injector]
     egress = cast("Callable[[int], tuple[int, str]]", getattr(backend.network, "egress", None))
     return kind(topology, egress, plan, noise)

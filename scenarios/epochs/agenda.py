@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from scenarios.epochs.setup import Emulation
 from testbed.control.epochs import set_parity
-from testbed.control.switch import batch
 from testbed.network.network import Network
 
 __all__ = ["Agenda", "follow", "make_agenda"]
@@ -46,8 +45,7 @@ def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
     tick_ns = emulation.settings.epoch_ns // 50
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does it all
-    with batch(emulation.controls.values()):
-        emulation.selector.poll(now_ns)
+    emulation.selector.poll(now_ns)
     tcp = emulation.tcp
     emulation.agents.poll(now_ns, None if tcp is None else tcp.retransmitted())
 

@@ -56,7 +56,7 @@ def run(emulation: Emulation, writer: RunWriter, progress: Callable[[float], Non
     seen, tcp = Seen(), emulation.tcp
     with batch(emulation.backend.controls):
         emulation.injector.start()
-        emulation.selector.plan(*(np.zeros(len(emulation.segments), np.int64) for _ in range(2)))
+    emulation.selector.plan(*(np.zeros(len(emulation.segments), np.int64) for _ in range(2)))
 
     def end_epoch(number: int) -> None:
         epoch = Epoch(number, emulation, seen, writer)
@@ -90,7 +90,7 @@ def collect_meters(epoch: Epoch) -> None:
     if emulation.settings.real_time:
         seen.collection_s.append(round(time.perf_counter() - begin, 3))
         controls = emulation.controls.items()
-        gone = [switch for switch, control in controls if getattr(control, "lost", "")]
+        gone = [switch for switch, control in controls if control.lost]
         seen.unread += [(epoch.number, switch) for switch in gone]
     epoch.rules = Rules(*emulation.selector.in_force())
 
@@ -103,8 +103,7 @@ def record_meters(epoch: Epoch) -> None:
 
 def finish_retiring(epoch: Epoch) -> None:
     """Remove the DSM rules of flows that were retired an epoch ago: their packets have left."""
-    with batch(epoch.emulation.controls.values()):
-        epoch.emulation.selector.finish_retiring()
+    epoch.emulation.selector.finish_retiring()
 
 
 def decode(epoch: Epoch) -> None:
@@ -119,9 +118,8 @@ def plan_and_retire(epoch: Epoch) -> None:
     emulation, segment = epoch.emulation, epoch.meter.segment
     sent, _ = segment_counts(epoch.meter, len(emulation.segments))
     flows = np.bincount(segment, minlength=len(emulation.segments))
-    with batch(emulation.controls.values()):
-        emulation.selector.plan(sent, flows)
-        emulation.selector.retire_quiet()
+    emulation.selector.plan(sent, flows)
+    emulation.selector.retire_quiet()
 
 
 def clear(epoch: Epoch) -> None:

@@ -7,22 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.switch import (
-    SwitchControl,
-    for_each,
-    read_registers,
-    reset_registers,
-)
+from testbed.control.switch import SwitchControl, for_each
+from testbed.dataplane import BUCKETS, HASHPIPE, ROWS
+from testbed.dataplane import DSM as DOWNSTREAM
+from testbed.dataplane import USM as UPSTREAM
 
 __all__ = ["COLUMNS", "clear_hashpipe", "collect", "upload_bytes"]
 
-ROWS = 3
-BUCKETS = 1024
 USM, DSM = 0, 1
-# Bits of a bucket as the paper counts them (its table I): what an upload would carry.
-USM_BUCKET_BITS = 137
-DSM_BUCKET_BITS = 169
-
+_METERS = {USM: UPSTREAM, DSM: DOWNSTREAM}
 
 COLUMNS = (
     "switch",  # int32
@@ -38,15 +31,11 @@ COLUMNS = (
 
 
 def upload_bytes(n_switches: int, buckets: int = BUCKETS) -> int:
-    """Bytes of one epoch's upload from ``n_switches`` monitors, empty buckets included."""
-    return n_switches * ROWS * buckets * (USM_BUCKET_BITS + DSM_BUCKET_BITS) // 8
+    """Bytes of one epoch's upload from ``n_switches`` monitors, empty buckets included.
 
-
-_PREFIX = {USM: "CanaryEgress.usm", DSM: "CanaryIngress.dsm"}
-_FIELDS = {
-    USM: ("dirty", "flow_hi", "flow_lo", "count"),
-    DSM: ("dirty", "flow_hi", "flow_lo", "count", "path_bfs"),
-}
+    A bucket has the bits that the paper counts (Canary, table I).
+    """
+    return n_switches * ROWS * buckets * sum(meter.bucket_bits for meter in _METERS.values()) // 8
 
 
 def collect(controls: dict[int, SwitchControl], parity: int) -> dict[str, npt.NDArray[Any]]:
@@ -72,17 +61,15 @@ def _read_switch(
 ) -> list[tuple[npt.NDArray[Any], ...]]:
     here = slice(parity * BUCKETS, (parity + 1) * BUCKETS)
     rows = [
-        (meter, row, {field: f"{prefix}.row{row}.{field}" for field in _FIELDS[meter]})
-        for meter, prefix in _PREFIX.items()
-        for row in range(ROWS)
+        (m, row, fields) for m, meter in _METERS.items() for row, fields in enumerate(meter.rows)
     ]
     names = [name for _, _, fields in rows for name in fields.values()]
-    registers = read_registers(control, names)
+    registers = control.read_registers(names)
     parts = []
     for meter, row, fields in rows:
         bucket = {field: registers[name][here] for field, name in fields.items()}
         parts.append(_columns(bucket, switch, meter, row))
-    reset_registers(control, names, here.start, here.stop)
+    control.reset_registers(names, here.start, here.stop)
     return parts
 
 
@@ -91,7 +78,8 @@ def _columns(
 ) -> tuple[npt.NDArray[Any], ...]:
     used = np.flatnonzero(bucket["count"])
     n = len(used)
-    # The switch keeps a flow ID as two halves of 52 bits.
+    # The switch keeps a flow ID as two halves of as many bits.
+    half = np.uint64(_METERS[meter].half_bits)
     hi, lo = (bucket[name][used].astype(np.uint64) for name in ("flow_hi", "flow_lo"))
     return (
         np.full(n, switch, np.int32),
@@ -99,8 +87,8 @@ def _columns(
         np.full(n, row, np.int8),
         used.astype(np.int16),
         bucket["dirty"][used].astype(np.bool_),
-        hi >> np.uint64(12),
-        hi << np.uint64(52) | lo,
+        hi >> np.uint64(64) - half,
+        hi << half | lo,
         bucket["path_bfs"][used].astype(np.uint32) if meter == DSM else np.zeros(n, np.uint32),
         bucket["count"][used].astype(np.uint32),
     )
@@ -108,9 +96,5 @@ def _columns(
 
 def clear_hashpipe(controls: dict[int, SwitchControl]) -> None:
     """Begin a new HashPipe interval: what is large now is what was large in this epoch."""
-    names = [
-        f"CanaryIngress.hashpipe.stage{stage}.{field}"
-        for stage in range(3)
-        for field in ("flow_id", "counts")
-    ]
-    for_each(controls.values(), lambda control: reset_registers(control, names))
+    names = [name for stage in HASHPIPE.stages for name in stage.values()]
+    for_each(controls.values(), lambda control: control.reset_registers(names))

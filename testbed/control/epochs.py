@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.switch import SwitchControl
+from testbed.control.switch import Tables
+from testbed.dataplane import IDENTITY
 
 __all__ = ["EpochClock", "set_parity"]
 
@@ -42,8 +43,6 @@ class EpochClock:
         return (epoch + np.where(other, np.where(early, -1, 1), 0)).astype(np.int32)
 
 
-def set_parity(control: SwitchControl, parity: int) -> None:
+def set_parity(control: Tables, parity: int) -> None:
     """Put a switch into an epoch of this parity."""
-    control.table("CanaryIngress.identity.epoch").set_default(
-        "CanaryIngress.identity.set_parity", (parity,)
-    )
+    control.table(IDENTITY.epoch).set_default(IDENTITY.set_parity, (parity,))

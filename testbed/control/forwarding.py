@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.switch import SwitchControl
+from testbed.control.switch import Tables
+from testbed.dataplane import IDENTITY, ROUTING
 from testbed.fabric.fat_tree import FatTree
 
 __all__ = ["install_forwarding"]
-
-_ROUTING = "CanaryIngress.routing"
 
 
 def install_forwarding(
     topology: FatTree,
     switch: int,
-    control: SwitchControl,
+    control: Tables,
     mask: int,
     monitor: bool,
 ) -> None:
@@ -33,11 +32,11 @@ def install_forwarding(
     """
     own_ip = int(topology.switch_ip[switch])
     tier = int(topology.tier[switch])
-    control.table("CanaryIngress.identity.identity").set_default(
-        "CanaryIngress.identity.identify", (int(monitor), int(tier > 0), mask, own_ip)
+    control.table(IDENTITY.identity).set_default(
+        IDENTITY.identify, (int(monitor), int(tier > 0), mask, own_ip)
     )
     routes = _Routes(topology, control)
-    routes.add(own_ip, 32, "local")
+    routes.add(own_ip, 32, ROUTING.local)
     if tier == 0:
         _tor_routes(topology, switch, routes)
     elif tier == 1:
@@ -51,15 +50,15 @@ def install_forwarding(
 class _Routes:
     """Writes routes of one switch; links give port and next hop's MAC."""
 
-    def __init__(self, topology: FatTree, control: SwitchControl) -> None:
+    def __init__(self, topology: FatTree, control: Tables) -> None:
         self._topology = topology
-        self._table = control.table(f"{_ROUTING}.routes")
+        self._table = control.table(ROUTING.routes)
 
     def add(self, prefix: int, length: int, action: str, *params: int) -> None:
-        self._table.add([(prefix, length)], f"{_ROUTING}.{action}", params)
+        self._table.add([(prefix, length)], action, params)
 
     def through(self, prefix: int, length: int, link: int) -> None:
-        self.add(prefix, length, "forward", *_hop(self._topology, link))
+        self.add(prefix, length, ROUTING.forward, *_hop(self._topology, link))
 
 
 def _hop(topology: FatTree, link: int) -> tuple[int, int]:
@@ -71,21 +70,21 @@ def _outgoing(topology: FatTree, switch: int) -> npt.NDArray[np.intp]:
 
 
 def _tor_routes(topology: FatTree, tor: int, routes: _Routes) -> None:
-    routes.add(int(topology.switch_ip[tor]) & ~0xFF, 24, "unroutable")
+    routes.add(int(topology.switch_ip[tor]) & ~0xFF, 24, ROUTING.unroutable)
     for host in np.flatnonzero(topology.host_tor == tor):
         port, mac = int(topology.host_port[host]), int(topology.host_mac[host])
-        routes.add(int(topology.host_ip[host]), 32, "deliver", port, mac)
+        routes.add(int(topology.host_ip[host]), 32, ROUTING.deliver, port, mac)
     up = _outgoing(topology, tor)
     for core in range(topology.n_cores):
         core_ip = int(topology.switch_ip[topology.core(core)])
         routes.through(core_ip, 32, int(up[core // topology.half]))
     for link in up:  # for probes that turn there
         routes.through(int(topology.switch_ip[topology.link_dst[link]]), 32, int(link))
-    routes.add(0, 0, "up")
+    routes.add(0, 0, ROUTING.up)
 
 
 def _agg_routes(topology: FatTree, agg: int, routes: _Routes) -> None:
-    routes.add(int(topology.switch_ip[agg]) & ~0xFFFF, 16, "unroutable")
+    routes.add(int(topology.switch_ip[agg]) & ~0xFFFF, 16, ROUTING.unroutable)
     for link in _outgoing(topology, agg):
         neighbour = int(topology.link_dst[link])
         address = int(topology.switch_ip[neighbour])
@@ -93,7 +92,7 @@ def _agg_routes(topology: FatTree, agg: int, routes: _Routes) -> None:
             routes.through(address & ~0xFF, 24, int(link))
         else:
             routes.through(address, 32, int(link))
-    routes.add(0, 0, "up")
+    routes.add(0, 0, ROUTING.up)
 
 
 def _core_routes(topology: FatTree, core: int, routes: _Routes) -> None:
@@ -102,9 +101,9 @@ def _core_routes(topology: FatTree, core: int, routes: _Routes) -> None:
         routes.through(int(topology.switch_ip[agg]) & ~0xFFFF, 16, int(link))
 
 
-def _uplinks(topology: FatTree, switch: int, control: SwitchControl) -> None:
-    profile = control.action_profile(f"{_ROUTING}.uplink_selector")
+def _uplinks(topology: FatTree, switch: int, control: Tables) -> None:
+    profile = control.action_profile(ROUTING.selector)
     up = [link for link in _outgoing(topology, switch) if link % 2 == 0]
-    members = [profile.add_member(f"{_ROUTING}.forward", _hop(topology, int(link))) for link in up]
+    members = [profile.add_member(ROUTING.forward, _hop(topology, int(link))) for link in up]
     group = profile.add_group(members)
-    control.table(f"{_ROUTING}.uplinks").add_group_entry([1], group)
+    control.table(ROUTING.uplinks).add_group_entry([1], group)

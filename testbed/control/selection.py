@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.switch import SwitchControl, for_each
+from testbed.control.switch import SwitchControl, batch, for_each
+from testbed.dataplane import DSM, FLOW_ID, HEAVY_HITTER, USM
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.segments import Segments
 
@@ -23,7 +24,7 @@ __all__ = ["FlowKey", "FlowSelector", "Rule", "SelectionParameters"]
 FlowKey = int  # the 104-bit flow ID
 
 _U32_MAX = 0xFFFFFFFF
-_USM = "CanaryEgress.usm.rules"
+_PATH_BF = HEAVY_HITTER.digest.position("path_bf")
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,12 @@ class SelectionParameters:
 
 @dataclass
 class Rule:
-    """A flow monitored on a segment: one DSM and one USM entry."""
+    """A flow monitored on a segment: one DSM and, once that is in force, one USM entry."""
 
     flow: FlowKey
     segment: int
     dsm_handle: int
-    usm_handle: int
+    usm_handle: int = -1
     packets: int = -1  # counted by the USM entry when last looked at; -1 before the first look
 
 
@@ -60,7 +61,7 @@ class _Request:
 
 @dataclass
 class FlowSelector:
-    """Keeps the HH, DSM and USM tables of all monitor switches.
+    """Keeps the HH, DSM and USM tables of all monitor switches, writing to all at once.
 
     Attributes:
         rules: The rules in force, by (flow, segment).
@@ -76,7 +77,7 @@ class FlowSelector:
     installed: int = 0
     removed: int = 0
     refused: int = 0
-    max_rules: int = 4096
+    max_rules: int = min(DSM.capacity, USM.capacity)
     _requests: dict[int, _Request] = field(default_factory=dict)
     _late: list[tuple[int, FlowKey, int]] = field(default_factory=list)
     _leaving: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
@@ -85,14 +86,15 @@ class FlowSelector:
     def plan(self, sent: npt.NDArray[np.int64], flows: npt.NDArray[np.int64]) -> None:
         """Open and close HH rules from an epoch's counts: packets and flows, int64[S] each."""
         low = (sent < self.parameters.alpha) | (flows < self.parameters.beta)
-        for segment in np.flatnonzero(~low):
-            self._close(int(segment))
-        for segment in np.flatnonzero(low):
-            self._open(int(segment))
+        with batch(self.controls.values()):
+            for segment in np.flatnonzero(~low):
+                self._close(int(segment))
+            for segment in np.flatnonzero(low):
+                self._open(int(segment))
 
     def _hh(self, segment: int):
         downstream = int(self.segments.downstream[segment])
-        return self.controls[downstream].table("CanaryIngress.heavy_hitter.segments")
+        return self.controls[downstream].table(HEAVY_HITTER.segments)
 
     def _open(self, segment: int) -> None:
         request = self._requests.get(segment)
@@ -100,7 +102,7 @@ class FlowSelector:
             request.remaining = self.parameters.delta
             return
         match = [int(self.decoder.path_bf[segment]), (self.parameters.eta, _U32_MAX)]
-        handle = self._hh(segment).add(match, "CanaryIngress.heavy_hitter.report", priority=1)
+        handle = self._hh(segment).add(match, HEAVY_HITTER.report, priority=1)
         self._requests[segment] = _Request(handle, self.parameters.delta)
 
     def _close(self, segment: int) -> None:
@@ -111,50 +113,59 @@ class FlowSelector:
     def poll(self, now_ns: int) -> None:
         """Read digests, and act on those that have been under way for the latency."""
         for switch, control in self.controls.items():
-            for digest in control.digests(ack=True).values():
+            for digest in control.digests().values():
                 if len(digest):
                     self._receive(switch, digest)
         due = [late for late in self._late if late[0] <= now_ns]
         if due:
             self._late = [late for late in self._late if late[0] > now_ns]
-            for _, flow, segment in sorted(due):
-                self._select(flow, segment)
+            self._select([(flow, segment) for _, flow, segment in sorted(due)])
 
     def _receive(self, switch: int, digest: npt.NDArray[Any]) -> None:
-        # A digest's fields are positional, in the order of heavy_hitter_t.
-        path_bf = digest[list(digest.dtype.fields or {})[5]]
+        # A digest's fields are positional: those of the flow ID, then the segment's pathBF.
+        path_bf = digest[list(digest.dtype.fields or {})[_PATH_BF]]
         segment = self.decoder.decode(np.full(len(digest), switch, np.int32), path_bf)
         at = digest["now_us"].astype(np.int64) * 1000 + self.parameters.latency_ns
         for row, s, t in zip(digest.tolist(), segment.tolist(), at.tolist(), strict=True):
             if s >= 0:
-                src, dst, src_port, dst_port, protocol = row[:5]
-                flow = src << 72 | dst << 40 | src_port << 24 | dst_port << 8 | protocol
-                self._late.append((t, flow, s))
+                self._late.append((t, FLOW_ID.of(*row[:_PATH_BF]), s))
 
-    def _select(self, flow: FlowKey, segment: int) -> None:
+    def _select(self, reported: list[tuple[FlowKey, int]]) -> None:
+        """Install the rules of those flows that are still asked for.
+
+        All DSM rules are in force before the first USM rule: a packet that an upstream counts must
+        find its downstream counting.
+        """
+        every = self.controls.values()
+        with batch(every):
+            chosen = [rule for flow, segment in reported if (rule := self._admit(flow, segment))]
+        with batch(every):
+            for rule in chosen:
+                upstream = self.controls[int(self.segments.upstream[rule.segment])]
+                rule.usm_handle = upstream.table(USM.rules).add([rule.flow], USM.monitor)
+
+    def _admit(self, flow: FlowKey, segment: int) -> Rule | None:
+        """A flow's DSM rule, without its USM rule, if the flow is asked for and there is room."""
         request = self._requests.get(segment)
         key = (flow, segment)
         if request is None or key in self.rules or key in self._leaving:
-            return
+            return None
         upstream = int(self.segments.upstream[segment])
         downstream = int(self.segments.downstream[segment])
         load = self._load
         if max(load.get(upstream, 0), load.get(downstream, 0)) >= self.max_rules:
             self.refused += 1
-            return
-        # DSM before USM: a packet the upstream counts must find the downstream counting.
-        dsm = self.controls[downstream].table("CanaryIngress.dsm.rules")
-        usm = self.controls[upstream].table("CanaryEgress.usm.rules")
-        path_bf = int(self.decoder.path_bf[segment])
-        dsm_handle = dsm.add([flow, path_bf], "CanaryIngress.dsm.monitor")
-        usm_handle = usm.add([flow], "CanaryEgress.usm.monitor")
-        self.rules[key] = Rule(flow, segment, dsm_handle, usm_handle)
+            return None
+        match = [flow, int(self.decoder.path_bf[segment])]
+        handle = self.controls[downstream].table(DSM.rules).add(match, DSM.monitor)
+        self.rules[key] = rule = Rule(flow, segment, handle)
         load[upstream] = load.get(upstream, 0) + 1
         load[downstream] = load.get(downstream, 0) + 1
         self.installed += 1
         request.remaining -= 1
         if request.remaining == 0:
             self._close(segment)
+        return rule
 
     def retire_quiet(self) -> None:
         """Stop counting flows that sent nothing since the last call.
@@ -162,17 +173,19 @@ class FlowSelector:
         The USM entry goes first; `finish_retiring` removes the DSM entry after the drain, so no
         packet is counted upstream alone.
         """
-        for key, packets in self._counted().items():
-            rule = self.rules[key]
-            if packets > rule.packets:
-                rule.packets = packets
-                continue
-            del self.rules[key]
-            upstream = int(self.segments.upstream[rule.segment])
-            self.controls[upstream].table(_USM).delete(rule.usm_handle)
-            self._load[upstream] -= 1
-            self._leaving[key] = rule
-            self.removed += 1
+        counted = self._counted()
+        with batch(self.controls.values()):
+            for key, packets in counted.items():
+                rule = self.rules[key]
+                if packets > rule.packets:
+                    rule.packets = packets
+                    continue
+                del self.rules[key]
+                upstream = int(self.segments.upstream[rule.segment])
+                self.controls[upstream].table(USM.rules).delete(rule.usm_handle)
+                self._load[upstream] -= 1
+                self._leaving[key] = rule
+                self.removed += 1
 
     def _counted(self) -> dict[tuple[FlowKey, int], int]:
         """Packets that each rule's USM entry has counted; every switch is asked at once."""
@@ -182,7 +195,7 @@ class FlowSelector:
         keys = {id(self.controls[switch]): keys for switch, keys in by_switch.items()}
 
         def ask(control: SwitchControl) -> list[int]:
-            table = control.table(_USM)
+            table = control.table(USM.rules)
             return [table.counter(self.rules[key].usm_handle)[0] for key in keys[id(control)]]
 
         answers = for_each([self.controls[switch] for switch in by_switch], ask)
@@ -194,10 +207,11 @@ class FlowSelector:
 
     def finish_retiring(self) -> None:
         """Remove the DSM rules of retired flows, once their packets have left the network."""
-        for rule in self._leaving.values():
-            downstream = int(self.segments.downstream[rule.segment])
-            self.controls[downstream].table("CanaryIngress.dsm.rules").delete(rule.dsm_handle)
-            self._load[downstream] -= 1
+        with batch(self.controls.values()):
+            for rule in self._leaving.values():
+                downstream = int(self.segments.downstream[rule.segment])
+                self.controls[downstream].table(DSM.rules).delete(rule.dsm_handle)
+                self._load[downstream] -= 1
         self._leaving.clear()
 
     def in_force(

@@ -1,8 +1,8 @@
-"""What the controller needs of a switch, whatever carries it: in process, or over the wire.
+"""What the controller needs of a switch, whatever carries it and whatever program it runs.
 
-A switch in process gives live views of its registers and needs no batches. One that is reached over
-the wire (`testbed.control.remote`) is a `RemoteControl` as well; the functions here do the right
-thing for both.
+`testbed.control.local.LocalSwitch` is a soft switch in this process, and
+`testbed.control.remote.switch.RemoteSwitch` one that is reached over the wire. For tests anything
+with this face will do.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 import numpy.typing as npt
 
 __all__ = [
     "ActionProfileControl",
-    "RemoteControl",
     "SwitchControl",
     "TableControl",
+    "Tables",
     "batch",
     "for_each",
-    "read_registers",
-    "reset_registers",
 ]
 
 T = TypeVar("T")
+Control = TypeVar("Control", bound="SwitchControl")
 
 
 class TableControl(Protocol):
@@ -55,44 +54,67 @@ class ActionProfileControl(Protocol):
     def add_group(self, members: Sequence[int]) -> int: ...
 
 
-class SwitchControl(Protocol):
-    """A switch that runs the Canary program: its tables, registers and digests by P4 name."""
+class Tables(Protocol):
+    """The tables of a switch, by their full P4 names: all that rules take."""
 
     def table(self, name: str) -> TableControl: ...
 
     def action_profile(self, name: str) -> ActionProfileControl: ...
 
-    def register(self, name: str) -> npt.NDArray[Any]: ...
 
-    def digests(self, ack: bool = True) -> dict[str, npt.NDArray[Any]]: ...
+class SwitchControl(Tables, Protocol):
+    """A switch: its tables, registers, counters and digests by their full P4 names.
 
+    Digests have the program's fields in its order, then ``now_us`` and ``sequence``; the names of
+    the fields differ.
+    """
 
-@runtime_checkable
-class RemoteControl(Protocol):
-    """What a switch over the wire has besides."""
+    @property
+    def remote(self) -> bool:
+        """Whether an answer takes a while, so that several switches are better asked at once."""
+        ...
 
-    def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]: ...
+    @property
+    def lost(self) -> str:
+        """Why it answers nothing any more, "" if it does. What is read is empty then."""
+        ...
+
+    def counter(self, name: str, indices: Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """Fields ``packets`` and ``bytes``; of ``indices`` alone where that is quicker."""
+        ...
+
+    def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+        """Whole arrays by name; perhaps live views."""
+        ...
 
     def reset_registers(
         self, names: Sequence[str], start: int = 0, stop: int | None = None
-    ) -> None: ...
+    ) -> None:
+        """Set elements ``start`` to ``stop - 1`` of each array to zero."""
+        ...
 
-    def begin_batch(self) -> None: ...
+    def digests(self) -> dict[str, npt.NDArray[Any]]:
+        """Digests since the last call, by name."""
+        ...
 
-    def waiting(self, stage: int) -> bool: ...
+    def hold(self) -> None:
+        """Hold writes back until `send`, if that saves time."""
+        ...
 
-    def flush_batch(self, stage: int) -> None: ...
+    @property
+    def waiting(self) -> bool:
+        """Whether writes are held back."""
+        ...
 
-    def end_batch(self) -> None: ...
+    def send(self) -> None:
+        """Send what was held back, in its order, and hold nothing back any more."""
+        ...
 
 
-BATCH_STAGES = 3
-
-
-def for_each(controls: Iterable[SwitchControl], work: Callable[[Any], T]) -> list[T]:
+def for_each(controls: Iterable[Control], work: Callable[[Control], T]) -> list[T]:
     """``work`` on each switch, in order; over the wire on all at once."""
     every = list(controls)
-    if not any(isinstance(control, RemoteControl) for control in every):
+    if not any(control.remote for control in every):
         return [work(control) for control in every]
     return list(_threads().map(work, every))
 
@@ -105,37 +127,19 @@ def _threads() -> ThreadPoolExecutor:
 
 @contextmanager
 def batch(controls: Iterable[SwitchControl]) -> Iterator[None]:
-    """Collect writes to switches over the wire and send them together at the end.
+    """Hold writes back and send them at the end, to all switches at once, each in its order.
 
-    What makes an upstream count comes last of all switches' writes, and what ends it first, so that
-    no packet is counted upstream alone; otherwise a switch's writes keep their order.
+    When this returns all switches have what was written: of two batches that follow each other,
+    nothing of the second is in force before all of the first.
     """
-    remote = [control for control in controls if isinstance(control, RemoteControl)]
-    for control in remote:
-        control.begin_batch()
+    every = list(controls)
+    for control in every:
+        control.hold()
     try:
         yield
     finally:
-        for stage in range(BATCH_STAGES):
-            due = [control for control in remote if control.waiting(stage)]
-            for_each(due, lambda control, stage=stage: control.flush_batch(stage))  # type: ignore[arg-type]
-        for control in remote:
-            control.end_batch()
-
-
-def read_registers(control: SwitchControl, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Whole register arrays by name; views where the switch is in this process."""
-    if isinstance(control, RemoteControl):
-        return control.read_registers(names)
-    return {name: control.register(name) for name in names}
-
-
-def reset_registers(
-    control: SwitchControl, names: Sequence[str], start: int = 0, stop: int | None = None
-) -> None:
-    """Set elements ``start`` to ``stop - 1`` of each array to zero."""
-    if isinstance(control, RemoteControl):
-        control.reset_registers(names, start, stop)
-        return
-    for name in names:
-        control.register(name)[start:stop] = 0
+        waiting = [control for control in every if control.waiting]
+        for control in every:
+            if not control.waiting:
+                control.send()
+        for_each(waiting, lambda control: control.send())

@@ -183,12 +183,12 @@ class FlowId:
         bits = _program.joined(
             "include/flow.p4", "flow_id", "src_ip", "dst_ip", "src_port", "dst_port", "protocol"
         )
-        self._shifts = [field.shift for field in bits.values()]
+        self._shifts = tuple(field.shift for field in bits.values())
 
     def of(self, src_ip: int, dst_ip: int, src_port: int, dst_port: int, protocol: int) -> int:
         """The flow ID of a 5-tuple."""
-        fields = (src_ip, dst_ip, src_port, dst_port, protocol)
-        return sum(value << shift for value, shift in zip(fields, self._shifts, strict=True))
+        a, b, c, d, e = self._shifts
+        return src_ip << a | dst_ip << b | src_port << c | dst_port << d | protocol << e
 
 
 class Verdict:

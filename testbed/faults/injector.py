@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.switch import SwitchControl
+from testbed.control.switch import Tables
+from testbed.dataplane import FAULT
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import Fault, FaultPlan, FlowMatch, Ternary
 
 __all__ = ["FaultInjector"]
 
-_TABLE = "CanaryEgress.fault.faults"
-_ACTION = "CanaryEgress.fault"
 _ANY = (0, 0)
 _SPECIFIC, _WHOLE_LINK, _NOISE = 3, 2, 1  # priorities, the highest wins
 
@@ -28,7 +28,7 @@ class FaultInjector:
     """
 
     topology: FatTree
-    controls: list[SwitchControl]
+    controls: Sequence[Tables]
     plan: FaultPlan
     noise: npt.NDArray[np.float64] | None = None
     _active: dict[int, int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class FaultInjector:
         """Install noise, and the faults that are active at time 0."""
         if self.noise is not None:
             for link in np.flatnonzero(self.noise).tolist():
-                self._add(link, None, "lossy", [_threshold(float(self.noise[link]))], _NOISE)
+                self._add(link, None, FAULT.lossy, [_threshold(float(self.noise[link]))], _NOISE)
         self.apply(0.0)
 
     def times(self) -> list[float]:
@@ -54,13 +54,13 @@ class FaultInjector:
                 self._table(fault.link).delete(self._active.pop(index))
 
     def _table(self, link: int):
-        return self.controls[int(self.topology.link_src[link])].table(_TABLE)
+        return self.controls[int(self.topology.link_src[link])].table(FAULT.faults)
 
     def _install(self, fault: Fault) -> int:
         priority = _WHOLE_LINK if fault.match is None else _SPECIFIC
         if fault.kind == "blackhole" or (fault.kind == "drop" and fault.rate >= 1.0):
-            return self._add(fault.link, fault.match, "blackhole", [], priority)
-        action = "lossy" if fault.kind == "drop" else "corrupt"
+            return self._add(fault.link, fault.match, FAULT.blackhole, [], priority)
+        action = FAULT.lossy if fault.kind == "drop" else FAULT.corrupt
         return self._add(fault.link, fault.match, action, [_threshold(fault.rate)], priority)
 
     def _add(
@@ -69,7 +69,7 @@ class FaultInjector:
         match = match or FlowMatch()
         fields = (match.src_ip, match.dst_ip, match.protocol, match.src_port, match.dst_port)
         key = [int(self.topology.link_src_port[link]), *(_ternary(f) for f in fields)]
-        return self._table(link).add(key, f"{_ACTION}.{action}", params, priority=priority)
+        return self._table(link).add(key, action, params, priority=priority)
 
 
 def _threshold(rate: float) -> int:

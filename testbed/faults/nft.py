@@ -1,7 +1,7 @@
 """Loss by nftables: the netdev egress hook and ``numgen random``; no queueing discipline needed.
 
-Behind the Ethernet header come the 7 bytes of the shim and then IPv4, so flow matches are raw
-offsets. Needs Linux 5.16 and nft 1.0.1 for the egress hook.
+Behind the Ethernet header come the shim and then IPv4, so flow matches are raw offsets. Needs Linux
+5.16 and nft 1.0.1 for the egress hook.
 
 A verdict of ``drop`` would come back to the switch as an error of its send, and a switch may try
 again; a link that loses a frame tells nobody. So lost frames are forwarded to ``lo``, where nothing
@@ -14,13 +14,13 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from testbed.dataplane import SHIM_BITS
 from testbed.faults.links import InjectorError, LinkInjector, in_new_namespace, run_in
 from testbed.faults.specification import Fault, FlowMatch, Ternary
 
 __all__ = ["NftInjector"]
 
 _TABLE = "canary"
-_SHIM_BITS = 7 * 8
 _LOSE = 'fwd to "lo"'
 _STEPS = 10**9  # a rate's resolution; numgen's 32 bits have room for it
 # name: bit offset in the IPv4 header (without options, ports behind it), bits
@@ -89,11 +89,11 @@ def _lose(rate: float) -> str:
 
 
 def _match(match: FlowMatch) -> str:
-    terms = [f"@nh,{_SHIM_BITS - 16},16 0x0800 "]  # the shim's last field: IPv4 follows
+    terms = [f"@nh,{SHIM_BITS - 16},16 0x0800 "]  # the shim's last field: IPv4 follows
     for name, (offset, bits) in _FIELDS.items():
         ternary: Ternary | None = getattr(match, name)
         if ternary is not None and ternary.mask:
             whole = ternary.mask == (1 << bits) - 1
             mask = "" if whole else f"& {ternary.mask:#x} "
-            terms.append(f"@nh,{_SHIM_BITS + offset},{bits} {mask}== {ternary.value:#x} ")
+            terms.append(f"@nh,{SHIM_BITS + offset},{bits} {mask}== {ternary.value:#x} ")
     return "".join(terms)

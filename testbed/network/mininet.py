@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.dataplane import FAULT
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.hosts import HostAgents
 from testbed.network.namespaces import (
@@ -47,7 +48,7 @@ from testbed.network.processes import TOKEN, ProcessError, RunState, Watched, cl
 from testbed.network.sources import Source
 
 if TYPE_CHECKING:
-    from testbed.control.remote import RemoteSwitch
+    from testbed.control.remote.switch import RemoteSwitch
 
 __all__ = [
     "STATE",
@@ -67,7 +68,7 @@ STATE = Path("runs/.mininet-state.json")
 THRIFT_PORT = 9090  # in each switch's own namespace
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
 HOST_MTU = 1500
-FABRIC_MTU = 1600  # the shim is 7 bytes longer than what hosts may send
+FABRIC_MTU = 1600  # with room for the shim besides what hosts may send
 START_S = 60
 RTO_MIN = "1s"  # as RFC 6298 has it: a busy software switch holds packets longer than Linux's 0.2 s
 
@@ -337,8 +338,9 @@ class MininetNetwork:
             return socket.create_connection(("127.0.0.1", THRIFT_PORT), timeout=30)
 
     def _control(self, switch: int, p4info: Path) -> RemoteSwitch:
-        from testbed.control.remote import RemoteError, RemoteSwitch
-        from testbed.control.thrift import RegisterClient
+        from testbed.control.remote.connection import RemoteError
+        from testbed.control.remote.switch import RemoteSwitch
+        from testbed.control.remote.thrift import RegisterClient
 
         name = self.topology.switch_names[switch]
         address = f"unix:{self.p4runtime(name)}"
@@ -471,9 +473,7 @@ class MininetNetwork:
         from testbed.control.switch import for_each
 
         every_port = range(1, self.topology.k + 1)
-        counts = for_each(
-            self.controls, lambda c: c.counter("CanaryEgress.fault.dropped", every_port)
-        )
+        counts = for_each(self.controls, lambda c: c.counter(FAULT.dropped, every_port))
         ports = zip(self.topology.link_src, self.topology.link_src_port, strict=True)
         return np.array([counts[s]["packets"][p] for s, p in ports], np.uint64)
 

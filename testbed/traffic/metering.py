@@ -22,8 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.collection import BUCKETS, ROWS, upload_bytes
+from testbed.control.collection import upload_bytes
 from testbed.control.selection import SelectionParameters
+from testbed.dataplane import BUCKETS, ROWS
 from testbed.fabric.compiled import njit
 from testbed.fabric.segments import Segments
 from testbed.traffic.generator import PAYLOAD, FlowProcess

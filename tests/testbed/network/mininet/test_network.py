@@ -19,7 +19,7 @@ from scipy.stats import binom
 from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter
 from testbed.control.collection import clear_hashpipe, collect
 from testbed.control.epochs import set_parity
-from testbed.control.remote import RemoteError
+from testbed.control.remote.connection import RemoteError
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import batch
 from testbed.faults.injector import FaultInjector
@@ -349,11 +349,11 @@ def test_what_a_switch_refuses_is_one_line(net: MininetNetwork) -> None:
 
 def test_a_channel_that_is_cut_is_named(net: MininetNetwork) -> None:
     control = net.controls[TOPOLOGY.switch("agg3_1")]
-    control._client.stream.cancel()
+    control.connection.cut()
     wait_until(lambda: control.digests() == {} or bool(control.lost))
     assert net.degraded == ["agg3_1: its P4Runtime channel was cut"]
     control.table("CanaryIngress.routing.routes").add([(1, 32)], "CanaryIngress.routing.up")
-    control.lost = ""  # the switch itself is well, and the next test wants it
+    control.connection.lost = ""  # the switch itself is well, and the next test wants it
 
 
 @pytest.fixture(scope="module")

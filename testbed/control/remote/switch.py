@@ -1,0 +1,218 @@
+"""A switch over the wire: P4Runtime for tables and digests, Thrift for registers.
+
+BMv2 answers UNIMPLEMENTED to register reads over P4Runtime, hence Thrift.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import google.protobuf.text_format
+import numpy as np
+import numpy.typing as npt
+
+from testbed.control.remote.connection import Connection, RemoteError, p4runtime_pb2
+from testbed.control.remote.tables import RemoteProfile, RemoteTable, known, p4info_pb2
+from testbed.control.remote.thrift import CARRIED_BITS, RegisterClient, ThriftError
+
+__all__ = ["RemoteSwitch"]
+
+T = TypeVar("T")
+
+
+class RemoteSwitch:
+    """Control of one switch process (`testbed.control.switch.SwitchControl`), for any program.
+
+    Not thread safe: one thread at a time may use a switch.
+
+    Args:
+        name: For messages.
+        address: Of its P4Runtime server, as gRPC takes it: ``host:port`` or ``unix:PATH``.
+        device_id: As the process was started with.
+        p4info: The program's P4Info, as text.
+        registers: Opens a Thrift connection to it, when it is first needed.
+        clock: Nanoseconds of the run; stamps the digests.
+        election_id: The highest of a switch's clients may write.
+
+    Raises:
+        RemoteError: No P4Runtime server answers as primary.
+    """
+
+    remote = True
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        device_id: int,
+        p4info: Path,
+        registers: Callable[[], RegisterClient],
+        clock: Callable[[], int] = time.monotonic_ns,
+        election_id: int = 1,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.closed = False
+        self._p4info_path = p4info
+        info: Any = google.protobuf.text_format.Parse(p4info.read_text(), p4info_pb2.P4Info())
+        self.connection = wire = Connection(name, address, device_id, election_id)
+        self._open_registers = registers
+        self._registers: RegisterClient | None = None
+        actions = {a.preamble.name: a for a in info.actions}
+        self._tables = {t.preamble.name: RemoteTable(wire, t, actions) for t in info.tables}
+        self._profiles = {
+            p.preamble.name: RemoteProfile(wire, p, actions) for p in info.action_profiles
+        }
+        self._counters = {c.preamble.name: c for c in info.counters}
+        self._arrays = {r.preamble.name: r for r in info.registers}
+        self._digests = {
+            d.preamble.id: (d.preamble.name, _digest_type(d, info)) for d in info.digests
+        }
+
+    @property
+    def lost(self) -> str:
+        """Why the switch answers nothing any more, "" if it does."""
+        return self.connection.lost
+
+    def close(self) -> None:
+        """Cut the connections."""
+        self.closed = True
+        self.give_up("closed")
+        self.connection.close()
+        if self._registers is not None:
+            self._registers.close()
+
+    def give_up(self, reason: str) -> None:
+        """From now on this switch answers nothing."""
+        self.connection.give_up(reason)
+
+    def push_program(self, program: Path) -> None:
+        """Load the program (BMv2's JSON) and let its digests be sent."""
+        self.connection.push_program(self._p4info_path, program)
+        for digest in self._digests:
+            message = p4runtime_pb2.DigestEntry(digest_id=digest)
+            message.config.max_timeout_ns = 1_000_000
+            message.config.max_list_size = 64
+            message.config.ack_timeout_ns = 1_000_000_000
+            self.connection.write("INSERT", "digest_entry", message)
+
+    # ---- tables ----------------------------------------------------------------------------
+
+    def table(self, name: str) -> RemoteTable:
+        return known(self._tables, "table", name)
+
+    def action_profile(self, name: str) -> RemoteProfile:
+        return known(self._profiles, "action profile", name)
+
+    def hold(self) -> None:
+        """Hold writes back until `send`."""
+        self.connection.hold()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether writes are held back."""
+        return self.connection.waiting
+
+    def send(self) -> None:
+        """Send what was held back, and hold nothing back any more."""
+        self.connection.send()
+
+    def counter(self, name: str, indices: Sequence[int] | None = None) -> npt.NDArray[Any]:
+        """An indirect counter: fields ``packets`` and ``bytes``. A copy.
+
+        Only ``indices`` are read where they are given, which is quicker; the others are 0.
+        """
+        info = known(self._counters, "counter", name)
+        counts = np.zeros(info.size, [("packets", "<u8"), ("bytes", "<u8")])
+        entities = [p4runtime_pb2.Entity() for _ in (indices or (0,))]
+        for position, entity in enumerate(entities):
+            entity.counter_entry.counter_id = info.preamble.id
+            if indices:
+                entity.counter_entry.index.index = indices[position]
+        for found in self.connection.read(*entities):
+            entry = found.counter_entry
+            counts[entry.index.index] = (entry.data.packet_count, entry.data.byte_count)
+        return counts
+
+    # ---- registers -------------------------------------------------------------------------
+
+    def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+        """Whole arrays by name, copies. Raises RemoteError for values that Thrift cannot carry."""
+        infos = [known(self._arrays, "register", name) for name in names]
+        widths = [info.type_spec.bitstring.bit.bitwidth for info in infos]
+        for name, width in zip(names, widths, strict=True):
+            if width > CARRIED_BITS:
+                raise RemoteError(f"register {name!r} has {width} bits; {CARRIED_BITS} can be read")
+        arrays = self._thrift(lambda thrift: thrift.read_all(names))
+        if arrays is None:
+            arrays = [np.zeros(info.size, np.int64) for info in infos]
+        return {
+            name: array.astype(_unsigned(width))
+            for name, width, array in zip(names, widths, arrays, strict=True)
+        }
+
+    def reset_registers(
+        self, names: Sequence[str], start: int = 0, stop: int | None = None
+    ) -> None:
+        """Set elements ``start`` to ``stop - 1`` of each array to zero."""
+        if start == 0 and stop is None:
+            self._thrift(lambda thrift: thrift.reset(names))
+            return
+        by_end: dict[int, list[str]] = {}
+        for name in names:
+            size = known(self._arrays, "register", name).size
+            by_end.setdefault(size if stop is None else stop, []).append(name)
+        for end, some in by_end.items():
+            self._thrift(lambda thrift, end=end, some=some: thrift.fill(some, start, end))
+
+    def write_register(self, name: str, values: dict[int, int]) -> None:
+        """Write elements by index."""
+        self._thrift(lambda thrift: thrift.write(name, values))
+
+    def set_queue_depth(self, packets: int) -> None:
+        """Length of the egress queues, where the switch is BMv2's."""
+        self._thrift(lambda thrift: thrift.queue_depth(packets))
+
+    def _thrift(self, call: Callable[[RegisterClient], T]) -> T | None:
+        """Run a call over Thrift; as in `Connection.attempt`."""
+        if self.lost:
+            return None
+        try:
+            if self._registers is None:
+                self._registers = self._open_registers()
+            return call(self._registers)
+        except (ConnectionError, TimeoutError):
+            self.give_up("its Thrift connection was cut")
+            return None
+        except ThriftError as e:
+            raise RemoteError(f"{self.name}: {e}") from None
+
+    # ---- digests ---------------------------------------------------------------------------
+
+    def digests(self) -> dict[str, npt.NDArray[Any]]:
+        """Digests since the last call, by name: their fields, ``now_us`` and ``sequence``.
+
+        ``now_us`` is when they were fetched, on the run's clock.
+        """
+        rows: dict[int, list[tuple[Any, ...]]] = {digest: [] for digest in self._digests}
+        now_us = self.clock() // 1000
+        for some in self.connection.digest_lists():
+            for data in some.data:
+                values = [int.from_bytes(m.bitstring, "big") for m in data.struct.members]
+                rows[some.digest_id].append((*values, now_us, some.list_id))
+        return {
+            name: np.array(rows[digest], dtype) for digest, (name, dtype) in self._digests.items()
+        }
+
+
+def _unsigned(width: int) -> np.dtype[Any]:
+    return np.dtype(f"<u{next(n for n in (1, 2, 4, 8) if width <= 8 * n)}")
+
+
+def _digest_type(digest: Any, info: Any) -> np.dtype[Any]:
+    members = info.type_info.structs[digest.type_spec.struct.name].members
+    names = [member.name for member in members]
+    return np.dtype([(name, "<u8") for name in [*names, "now_us", "sequence"]])

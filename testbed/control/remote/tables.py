@@ -1,0 +1,204 @@
+"""Tables and action profiles over P4Runtime.
+
+Handles, member and group numbers are given out here, so that adding an entry needs no answer and
+writes can be held back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from p4.config.v1 import p4info_pb2 as _p4info_pb2
+
+from testbed.control.remote.connection import Connection, RemoteError, p4runtime_pb2
+
+__all__ = ["RemoteProfile", "RemoteTable", "known"]
+
+p4info_pb2: Any = _p4info_pb2  # its classes are made at run time
+
+_COUNTERS_FRESH_S = 0.05
+
+
+def known(things: Mapping[str, Any], kind: str, name: str) -> Any:
+    """What the program calls so.
+
+    Raises:
+        RemoteError: Nothing.
+    """
+    if name not in things:
+        raise RemoteError(f"no {kind} {name!r} in the program; it has {', '.join(sorted(things))}")
+    return things[name]
+
+
+@dataclass
+class RemoteTable:
+    """One table of a remote switch, with the face of `testbed.control.switch.TableControl`.
+
+    ``_info`` is its P4Info, ``_actions`` that of the program's actions by name.
+    """
+
+    _connection: Connection
+    _info: Any
+    _actions: Mapping[str, Any]
+    _entries: dict[int, Any] = field(default_factory=dict)
+    _next: int = 1
+    _counters: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    _counted_at: float = -1.0
+
+    def add(
+        self,
+        match: Sequence[Any],
+        action: str,
+        params: Sequence[int] = (),
+        priority: int | None = None,
+    ) -> int:
+        message = self._message(match, priority)
+        _fill_action(message.action.action, self._actions, action, params)
+        return self._insert(message)
+
+    def add_group_entry(self, match: Sequence[Any], group: int, priority: int | None = None) -> int:
+        message = self._message(match, priority)
+        message.action.action_profile_group_id = group
+        return self._insert(message)
+
+    def _insert(self, message: Any) -> int:
+        self._connection.write("INSERT", "table_entry", message)
+        handle = self._next
+        self._next += 1
+        self._entries[handle] = message
+        return handle
+
+    def delete(self, handle: int) -> None:
+        entry = self._entries.pop(handle)
+        message = p4runtime_pb2.TableEntry(
+            table_id=entry.table_id, match=entry.match, priority=entry.priority
+        )
+        self._connection.write("DELETE", "table_entry", message)
+
+    def set_default(self, action: str, params: Sequence[int] = ()) -> None:
+        message = p4runtime_pb2.TableEntry(table_id=self._info.preamble.id, is_default_action=True)
+        _fill_action(message.action.action, self._actions, action, params)
+        self._connection.write("MODIFY", "table_entry", message)
+
+    def counter(self, handle: int) -> tuple[int, int]:
+        """Packets and bytes of an entry; all entries of the table are read at once.
+
+        What was read serves for 50 ms. An entry that is still held back has counted nothing.
+        """
+        if time.monotonic() - self._counted_at > _COUNTERS_FRESH_S:
+            entity = p4runtime_pb2.Entity()
+            entity.direct_counter_entry.table_entry.table_id = self._info.preamble.id
+            self._counters = {
+                _key(e.direct_counter_entry.table_entry): (
+                    e.direct_counter_entry.data.packet_count,
+                    e.direct_counter_entry.data.byte_count,
+                )
+                for e in self._connection.read(entity)
+            }
+            self._counted_at = time.monotonic()
+        return self._counters.get(_key(self._entries[handle]), (0, 0))
+
+    def _message(self, match: Sequence[Any], priority: int | None) -> Any:
+        message = p4runtime_pb2.TableEntry(table_id=self._info.preamble.id)
+        if priority is not None:
+            message.priority = priority
+        for info, value in zip(self._info.match_fields, match, strict=True):
+            _put_match(message, info, value)
+        return message
+
+
+@dataclass
+class RemoteProfile:
+    """An action profile, with the face of `testbed.control.switch.ActionProfileControl`."""
+
+    _connection: Connection
+    _info: Any
+    _actions: Mapping[str, Any]
+    _members: int = 0
+    _groups: int = 0
+
+    def add_member(self, action: str, params: Sequence[int] = ()) -> int:
+        self._members += 1
+        message = p4runtime_pb2.ActionProfileMember(
+            action_profile_id=self._info.preamble.id, member_id=self._members
+        )
+        _fill_action(message.action, self._actions, action, params)
+        self._connection.write("INSERT", "action_profile_member", message)
+        return self._members
+
+    def add_group(self, members: Sequence[int]) -> int:
+        self._groups += 1
+        message = p4runtime_pb2.ActionProfileGroup(
+            action_profile_id=self._info.preamble.id,
+            group_id=self._groups,
+            max_size=len(members),
+        )
+        for member in members:
+            message.members.add(member_id=member, weight=1)
+        self._connection.write("INSERT", "action_profile_group", message)
+        return self._groups
+
+
+def _fill_action(
+    message: Any, actions: Mapping[str, Any], action: str, params: Sequence[int]
+) -> None:
+    info = known(actions, "action", action)
+    message.action_id = info.preamble.id
+    for param, value in zip(info.params, params, strict=True):
+        message.params.add(param_id=param.id, value=_bytes(value, param.bitwidth))
+
+
+def _put_match(message: Any, info: Any, value: Any) -> None:
+    """Add one key field; one that matches everything is left out, as P4Runtime wants it."""
+    kind = p4info_pb2.MatchField.MatchType.Name(info.match_type)
+    if kind == "EXACT":
+        message.match.add(field_id=info.id).exact.value = _bytes(value, info.bitwidth)
+        return
+    first, second = value
+    if kind == "LPM":
+        if second:
+            lpm = message.match.add(field_id=info.id).lpm
+            lpm.value, lpm.prefix_len = _bytes(first, info.bitwidth), second
+    elif kind == "TERNARY":
+        if second:
+            ternary = message.match.add(field_id=info.id).ternary
+            ternary.value = _bytes(first & second, info.bitwidth)
+            ternary.mask = _bytes(second, info.bitwidth)
+    elif first > 0 or second < (1 << info.bitwidth) - 1:
+        limits = message.match.add(field_id=info.id).range
+        limits.low, limits.high = _bytes(first, info.bitwidth), _bytes(second, info.bitwidth)
+
+
+def _bytes(value: int, width: int) -> bytes:
+    """P4Runtime's canonical number: big-endian without leading zero bytes."""
+    if not 0 <= value < 1 << width:
+        raise RemoteError(f"{value} does not fit in {width} bits")
+    return int(value).to_bytes(max(1, (int(value).bit_length() + 7) // 8), "big")
+
+
+def _key(entry: Any) -> bytes:
+    """What identifies an entry in its table, whatever leading zeros and order a server uses."""
+    parts = [b"%d" % entry.priority]
+    for match in sorted(entry.match, key=lambda m: m.field_id):
+        kind = match.WhichOneof("field_match_type")
+        value = getattr(match, kind)
+        numbers = [n.lstrip(b"\0") for n in (_get(value, f) for f in _PARTS[kind])]
+        parts.append(b"%d:" % match.field_id + b"/".join(n.hex().encode() for n in numbers))
+    return b" ".join(parts)
+
+
+_PARTS = {
+    "exact": ("value",),
+    "lpm": ("value", "prefix_len"),
+    "ternary": ("value", "mask"),
+    "range": ("low", "high"),
+    "optional": ("value",),
+}
+
+
+def _get(message: Any, name: str) -> bytes:
+    value = getattr(message, name)
+    return value if isinstance(value, bytes) else b"%d" % value

@@ -1,0 +1,167 @@
+"""The few calls of BMv2's Thrift service that P4Runtime has no working counterpart for.
+
+BMv2 multiplexes its services: methods are called ``standard:<method>``. The arguments and results
+below are those of BMv2's ``standard.thrift`` and ``simple_switch.thrift``.
+
+Reading the 30,720 elements of a meter takes this client 3 ms of its own time with the library's
+accelerated protocol; the library's plain one takes 26 ms, numpy alone 1 ms.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from thrift.protocol.TBase import TBase
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.Thrift import TApplicationException, TException, TMessageType, TType
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+__all__ = ["CARRIED_BITS", "RegisterClient", "ThriftError"]
+
+_CONTEXT = 0
+_AT_ONCE = 64  # requests under way; they and their answers must fit into the sockets' buffers
+_BUFFER = 1 << 16
+
+CARRIED_BITS = 63
+"""Wider register values do not survive: they travel as signed 64-bit numbers and saturate."""
+
+
+class ThriftError(RuntimeError):
+    """The switch refused a call, or answered what this client does not understand. One line."""
+
+
+# Fields as Thrift's compiler writes them: number, type, name, details of the type, default.
+_ARRAY = ((1, TType.I32, "context", None, None), (2, TType.STRING, "name", "UTF8", None))
+
+
+class _Arguments(TBase):
+    thrift_spec: tuple[Any, ...] = ()
+
+    def __init__(self, *values: Any) -> None:
+        for (_, _, name, _, _), value in zip(filter(None, self.thrift_spec), values, strict=True):
+            setattr(self, name, value)
+
+
+class _Array(_Arguments):
+    thrift_spec = (None, *_ARRAY)
+
+
+class _Element(_Arguments):
+    thrift_spec = (
+        *(None, *_ARRAY),
+        (3, TType.I32, "index", None, None),
+        (4, TType.I64, "value", None, None),
+    )
+
+
+class _Range(_Arguments):
+    thrift_spec = (
+        *(None, *_ARRAY),
+        (3, TType.I32, "start", None, None),
+        (4, TType.I32, "stop", None, None),
+        (5, TType.I64, "value", None, None),
+    )
+
+
+class _Depth(_Arguments):
+    thrift_spec = (None, (1, TType.I32, "packets", None, None))
+
+
+class _Refusal(TBase):
+    thrift_spec = (None, (1, TType.I32, "code", None, None))
+    code: int | None = None
+
+
+class _Result(TBase):
+    """Of any call; where it gives something else than a list nobody asks for it."""
+
+    thrift_spec = (
+        (0, TType.LIST, "success", (TType.I64, None, False), None),
+        (1, TType.STRUCT, "refusal", [_Refusal, _Refusal.thrift_spec], None),
+    )
+    success: list[int] | None = None
+    refusal: _Refusal | None = None
+
+
+class RegisterClient:
+    """Reads and writes register arrays over one connection, which this object owns from now on.
+
+    Every method raises ThriftError for what the switch refuses, and ConnectionError or TimeoutError
+    when it is gone.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        transport = TSocket()
+        transport.setHandle(connection)
+        self._protocol = TBinaryProtocolAccelerated(
+            TBufferedTransport(transport, _BUFFER), strictRead=True
+        )
+
+    def close(self) -> None:
+        self._protocol.trans.close()
+
+    def read_all(self, names: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+        """Whole arrays."""
+        results = self._calls("standard:bm_register_read_all", [_Array(_CONTEXT, n) for n in names])
+        return [np.array(result.success, np.int64) for result in results]
+
+    def fill(self, names: Sequence[str], start: int, stop: int, value: int = 0) -> None:
+        """Write one value into elements ``start`` to ``stop - 1`` of each array."""
+        calls = [_Range(_CONTEXT, name, start, stop, value) for name in names]
+        self._calls("standard:bm_register_write_range", calls)
+
+    def reset(self, names: Sequence[str]) -> None:
+        """Set whole arrays to zero."""
+        self._calls("standard:bm_register_reset", [_Array(_CONTEXT, name) for name in names])
+
+    def write(self, name: str, values: dict[int, int]) -> None:
+        """Write single elements, by index."""
+        calls = [_Element(_CONTEXT, name, index, value) for index, value in values.items()]
+        self._calls("standard:bm_register_write", calls)
+
+    def queue_depth(self, packets: int) -> None:
+        """Length of every egress queue of a simple_switch."""
+        self._calls("simple_switch:set_all_egress_queue_depths", [_Depth(packets)])
+
+    def _calls(self, method: str, calls: Sequence[TBase]) -> list[_Result]:
+        """Call a method many times; the requests leave together, so one round trip is paid."""
+        results: list[_Result] = []
+        error = ""
+        try:
+            for at in range(0, len(calls), _AT_ONCE):
+                some = calls[at : at + _AT_ONCE]
+                for number, arguments in enumerate(some):
+                    self._protocol.writeMessageBegin(method, TMessageType.CALL, number)
+                    arguments.write(self._protocol)
+                    self._protocol.writeMessageEnd()
+                self._protocol.trans.flush()
+                for _ in some:
+                    result, refusal = self._answer()
+                    error = error or refusal
+                    results.append(result)
+        except (TTransportException, EOFError):
+            raise ConnectionError("the switch closed its Thrift connection") from None
+        except TException as e:
+            raise ThriftError(f"this is no Thrift server: {e}") from None
+        if error:
+            raise ThriftError(f"{method} was refused: {error}")
+        return results
+
+    def _answer(self) -> tuple[_Result, str]:
+        """A result, and why the call was refused, "" if it was not."""
+        _, kind, _ = self._protocol.readMessageBegin()
+        result = _Result()
+        if kind == TMessageType.EXCEPTION:
+            unknown = TApplicationException()
+            unknown.read(self._protocol)
+            refusal = str(unknown.message)
+        else:
+            result.read(self._protocol)
+            refusal = "" if result.refusal is None else f"error {result.refusal.code}"
+        self._protocol.readMessageEnd()
+        return result, refusal

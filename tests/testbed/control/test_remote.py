@@ -1,0 +1,147 @@
+"""A soft switch over P4Runtime and Thrift behaves to the controller as one in this process."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.control.collection import collect
+from testbed.control.epochs import set_parity
+from testbed.control.forwarding import install_forwarding
+from testbed.control.local import LocalSwitch
+from testbed.control.remote.connection import RemoteError
+from testbed.control.remote.switch import RemoteSwitch
+from testbed.control.remote.thrift import RegisterClient, ThriftError
+from testbed.control.switch import batch
+from testbed.dataplane import DSM, FAULT, HASHPIPE, P4INFO, PROGRAM, ROUTING, USM
+from testbed.fabric.fat_tree import FatTree
+from testbed.softswitch import Program, Switch
+from tests.testbed.softswitch.server.client import Process
+
+REMOTE = Path(__file__).parents[3] / "testbed" / "control" / "remote"
+
+
+@contextmanager
+def process() -> Iterator[tuple[Process, RemoteSwitch]]:
+    with Process(str(PROGRAM)) as running:
+        control = RemoteSwitch(
+            "tor0_0",
+            running.grpc,
+            0,
+            P4INFO,
+            lambda: RegisterClient(socket.create_connection(("127.0.0.1", running.thrift))),
+        )
+        try:
+            yield running, control
+        finally:
+            control.close()
+
+
+@pytest.fixture(scope="module")
+def control() -> Iterator[RemoteSwitch]:
+    with process() as (_, control):
+        yield control
+
+
+def test_the_remote_client_knows_no_program() -> None:
+    text = "".join(file.read_text() for file in REMOTE.glob("*.py"))
+    assert "Canary" not in text and "testbed.dataplane" not in text
+
+
+def test_forwarding_and_epoch_are_installed_in_one_batch(control: RemoteSwitch) -> None:
+    with batch([control]):
+        install_forwarding(FatTree(4), 0, control, mask=1, monitor=True)
+        set_parity(control, 1)
+        assert control.waiting
+    assert not control.waiting
+    with pytest.raises(RemoteError, match=r"^tor0_0: update 0: [^\n]+$"):
+        control.table(ROUTING.routes).add([(0, 0)], ROUTING.up)  # it is there already
+
+
+def test_registers_are_read_and_cleared_like_those_in_process(control: RemoteSwitch) -> None:
+    local = LocalSwitch(Switch(Program.load(PROGRAM)))
+    flow = 0x0A000002_0A030103_C001_0050_06
+    for meter, bucket in ((USM, 7), (DSM, 1024 + 9)):
+        values = {
+            "count": 3,
+            "flow_hi": flow >> meter.half_bits,
+            "flow_lo": flow & (1 << meter.half_bits) - 1,
+        }
+        for field, value in values.items():
+            name = meter.rows[1][field]
+            control.write_register(name, {bucket: value})
+            local.read_registers([name])[name][bucket] = value
+    for parity in (0, 1):
+        there, here = (collect({5: switch}, parity) for switch in (control, local))
+        assert len(there["count"]) == 1
+        for column, array in here.items():
+            assert np.array_equal(there[column], array) and there[column].dtype == array.dtype
+        assert int(there["flow_hi"][0]) << 64 | int(there["flow_lo"][0]) == flow
+        assert there["bucket"].tolist() == [[7], [9]][parity]
+        assert len(collect({5: control}, parity)["count"]) == 0
+
+
+def test_entries_count_and_go(control: RemoteSwitch) -> None:
+    rules = control.table(USM.rules)
+    handle = rules.add([42], USM.monitor)
+    assert rules.counter(handle) == (0, 0)
+    rules.delete(handle)
+    rules.add([42], USM.monitor)  # there is room for it again
+    assert control.counter(FAULT.dropped, [1, 2])["packets"].sum() == 0
+    assert all(len(digests) == 0 for digests in control.digests().values())
+
+
+def test_what_cannot_be_is_one_line(control: RemoteSwitch) -> None:
+    with pytest.raises(RemoteError, match="no table 'nowhere' in the program; it has"):
+        control.table("nowhere")
+    with pytest.raises(RemoteError, match="has 104 bits; 63 can be read"):
+        control.read_registers([HASHPIPE.stages[0]["flow_id"]])
+    with pytest.raises(RemoteError, match=r"^tor0_0: standard:bm_register_write was refused: err"):
+        control.write_register(USM.rows[0]["count"], {10**6: 1})
+    with pytest.raises(RemoteError, match="does not fit in 104 bits"):
+        control.table(USM.rules).add([1 << 104], USM.monitor)
+    assert control.lost == ""
+
+
+def test_a_switch_that_died_answers_nothing() -> None:
+    with process() as (running, control):
+        control.read_registers([USM.rows[0]["count"]])
+        running.popen.kill()
+        running.popen.wait()
+        registers = control.read_registers([USM.rows[0]["count"]])
+        assert control.lost == "its Thrift connection was cut"
+        assert not registers[USM.rows[0]["count"]].any()
+        control.table(USM.rules).add([1], USM.monitor)  # vanishes
+        assert all(len(digests) == 0 for digests in control.digests().values())
+        assert len(collect({0: control}, 0)["count"]) == 0
+
+
+def test_a_channel_that_is_cut_is_named() -> None:
+    with process() as (_, control):
+        control.connection.cut()
+        deadline = time.monotonic() + 10
+        while not control.lost and time.monotonic() < deadline:
+            control.digests()
+        assert control.lost == "its P4Runtime channel was cut"
+
+
+def test_nobody_listens() -> None:
+    with pytest.raises(RemoteError, match=r"^core1: no P4Runtime server answers at 127.0.0.1:9$"):
+        RemoteSwitch("core1", "127.0.0.1:9", 0, P4INFO, lambda: pytest.fail("no call"))
+
+
+def test_a_server_that_speaks_something_else_is_no_thrift_server() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = RegisterClient(socket.create_connection(server.getsockname()))
+        there, _ = server.accept()
+        there.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4)
+        with pytest.raises(ThriftError, match="no Thrift server"):
+            client.reset(["count"])
+        there.close()
+        client.close()
