@@ -105,7 +105,7 @@ def load_library(
         CompileError: The compiler refused the code.
         SoftSwitchError: The cache cannot be written, or the library not loaded.
     """
-    path = build(code, "", tuple(flags))
+    path = _build(code, tuple(flags))
     try:
         library = ctypes.CDLL(str(path))
     except OSError as e:
@@ -116,7 +116,7 @@ def load_library(
     return library
 
 
-def build(code: str, _: str = "", extra_flags: tuple[str, ...] = ()) -> Path:
+def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
     """Path of the shared library of ``code``; compiles unless the same was compiled before."""
     command = compiler()
     target = identity(tuple(command))

@@ -34,7 +34,7 @@ def hexstr(value: int) -> Json:
 def program(
     fields: list[tuple[str, int, bool]], primitives: list[Json], parameters: tuple[Json, ...] = ()
 ) -> Json:
-    """A JSON that parses one header, runs one action, and sends to port 1."""
+    """A JSON that parses one header, runs one action, and sends to port 1. Long: one literal."""
     meta = [
         ["ingress_port", 9, False],
         ["egress_spec", 9, False],

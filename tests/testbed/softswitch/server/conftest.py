@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.testbed.softswitch.server.client import Client, Process
+from tests.testbed.softswitch.server.wires import Wire
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +38,20 @@ def client(connect: Callable[..., Client]) -> Client:
     c = connect()
     c.configure()
     return c
+
+
+@pytest.fixture
+def wires() -> Iterator[Callable[[int], list[Wire]]]:
+    """Makes veth pairs, removed after the test."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it makes veth pairs")
+    made: list[Wire] = []
+
+    def make(n: int) -> list[Wire]:
+        for _ in range(n):
+            made.append(Wire())
+        return made[-n:]
+
+    yield make
+    for w in made:
+        w.close()
