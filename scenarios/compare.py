@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.metadata import entry_points
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -31,10 +32,13 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
+from analysis.methods.registry import GROUP
 from scenarios.experiment import Progress, run_config, run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
+from scenarios.traffic import capture_file
 from testbed.fabric.paths import Paths
+from testbed.faults.specification import fault_file
 from testbed.record.run import RunDirectory, RunError, read_table, write_table
 
 __all__ = ["Comparison", "compare", "default_folder", "parse_seeds"]
@@ -107,21 +111,33 @@ def compare(
 
 
 def _key(name: str, settings: Settings, methods: Sequence[str]) -> dict[str, Any]:
-    """All that decides the figures of a seed: settings, versions, methods and the code itself."""
+    """All that decides the figures of a seed: settings and the content of the files they name,
+    versions, methods and the code itself."""
     key = run_config(name, replace(settings, seed=0)) | {"methods": list(methods)}
     key["code_sha256"] = _code_digest()
-    if name.endswith(".py"):
-        key["scenario_sha256"] = hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    files = {
+        "scenario": Path(name) if name.endswith(".py") else None,
+        "faults": fault_file(settings.faults),
+        "traffic": capture_file(settings.traffic),
+    }
+    for what, path in files.items():
+        if path is not None and path.is_file():  # each seed says so if it is none
+            with path.open("rb") as file:
+                key[f"{what}_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    plugged = {point.name: point.dist for point in entry_points(group=GROUP)}
+    key["plugged_in"] = {
+        method: f"{dist.name} {dist.version}" for method in methods if (dist := plugged.get(method))
+    }
     return key
 
 
 @cache
 def _code_digest() -> str:
-    """Of all sources: figures of other code are not mixed in silently."""
+    """Of all sources and tables: figures of other code are not mixed in silently."""
     root, digest = Path(__file__).parent.parent, hashlib.sha256()
     for package in ("analysis", "scenarios", "testbed"):
-        for path in sorted((root / package).rglob("*.[pch]*")):
-            if path.suffix in (".py", ".c", ".h"):
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in (".py", ".c", ".h", ".txt"):
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -11,9 +11,15 @@ from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate
 
-__all__ = ["make_traffic"]
+__all__ = ["capture_file", "make_traffic"]
 
 _CAPTURES = (".pcap", ".pcapng", ".cap", ".pcap.gz", ".pcapng.gz", ".cap.gz")
+
+
+def capture_file(traffic: str) -> Path | None:
+    """The capture that ``traffic`` names, None if it names none."""
+    kind = traffic.partition(":")[0]
+    return Path(kind) if kind.lower().endswith(_CAPTURES) else None
 
 
 def make_traffic(settings: Settings, topology: FatTree) -> Traffic:
@@ -38,8 +44,9 @@ def make_traffic(settings: Settings, topology: FatTree) -> Traffic:
             pattern,
             settings.line_rate_bps,
         )
-    if kind.lower().endswith(_CAPTURES) and option in ("", "fit"):
-        return _replay(Path(kind), option == "fit", settings, topology)
+    path = capture_file(settings.traffic)
+    if path is not None and option in ("", "fit"):
+        return _replay(path, option == "fit", settings, topology)
     raise SettingsError(
         f"TRAFFIC={settings.traffic} is unknown: use {', '.join(WORKLOADS)} (with :skewed), "
         "or a .pcap or .pcapng file, also .gz (with :fit)"

@@ -51,6 +51,7 @@ __all__ = [
     "FlowMatch",
     "RateRange",
     "Ternary",
+    "fault_file",
     "parse_faults",
 ]
 
@@ -159,6 +160,12 @@ class FaultPlan:
         return yaml.safe_dump({"faults": entries, "failed_devices": devices}, sort_keys=False)
 
 
+def fault_file(text: str) -> Path | None:
+    """The file that FAULTS names, None if it says the faults itself."""
+    text = text.strip()
+    return Path(text) if text.lower().endswith((".yaml", ".yml")) else None
+
+
 def parse_faults(
     text: str, topology: Fabric, seed: int, rates: tuple[RateRange, ...] = PAPER_RATES
 ) -> FaultPlan:
@@ -174,11 +181,8 @@ def parse_faults(
     Raises:
         FaultError: One line saying what is wrong and what would be right.
     """
-    text = text.strip()
-    if text.lower().endswith((".yaml", ".yml")):
-        document = _read_file(Path(text))
-    else:
-        document = _Document(faults=_read_text(text))
+    path = fault_file(text)
+    document = _read_file(path) if path else _Document(faults=_read_text(text.strip()))
     return _resolve(document, topology, np.random.default_rng([seed, 0xFA17]), rates)
 
 

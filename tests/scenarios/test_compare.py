@@ -5,16 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from scenarios.compare import Comparison, compare, default_folder, parse_seeds
+from scenarios.compare import Comparison, _code_digest, compare, default_folder, parse_seeds
 from scenarios.settings import Settings
 from testbed.record.run import RunError, read_table
 from tests.conftest import quiet
@@ -64,8 +66,6 @@ def test_a_row_for_each_seed_and_method(compared: tuple[Path, Comparison]) -> No
 def test_figures_are_those_of_single_runs(
     compared: tuple[Path, Comparison], tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
     from scenarios.experiment import run_experiment
     from scenarios.scenario import load_scenario
 
@@ -113,6 +113,51 @@ def test_a_folder_is_of_one_comparison(compared: tuple[Path, Comparison], tmp_pa
         compare("faulty_links", TINY, [1], METHODS, tmp_path, quiet)
     with pytest.raises(RunError, match="cannot write /proc/nowhere"):
         compare("faulty_links", TINY, [1], METHODS, Path("/proc/nowhere"), quiet)
+
+
+@pytest.mark.parametrize("setting", ["faults", "traffic"])
+def test_an_edited_file_is_another_comparison(tmp_path: Path, setting: str) -> None:
+    file = tmp_path / {"faults": "mine.yaml", "traffic": "mine.pcap"}[setting]
+    option = {"faults": "", "traffic": ":fit"}[setting]
+    named = replace(TINY, **{setting: f"{file}{option}"})
+    file.write_text("faults: [{percent: 10}]\n")
+    before = default_folder("faulty_links", named, METHODS)
+    assert default_folder("faulty_links", named, METHODS) == before
+    file.write_text("faults: [{percent: 20}]\n")
+    assert default_folder("faulty_links", named, METHODS) != before
+
+
+def test_a_changed_traffic_table_is_another_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = tmp_path / "testbed" / "traffic" / "data"
+    tables.mkdir(parents=True)
+    folders = []
+    for table in ("1 50\n2 100\n", "1 60\n2 100\n"):
+        (tables / "hadoop.txt").write_text(table)
+        _code_digest.cache_clear()
+        monkeypatch.setattr("scenarios.compare.__file__", str(tmp_path / "scenarios" / "x.py"))
+        folders.append(default_folder("faulty_links", TINY, METHODS))
+    _code_digest.cache_clear()
+    assert folders[0] != folders[1]
+
+
+def test_another_version_of_a_plugged_in_method_is_another_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def folder(version: str, methods: list[str]) -> Path:
+        info = tmp_path / f"elsewhere-{version}.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text(f"Name: elsewhere\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text("[canary.methods]\nworst = elsewhere:Worst\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        try:
+            return default_folder("faulty_links", TINY, methods)
+        finally:
+            shutil.rmtree(info)
+
+    assert folder("1.0", ["canary", "worst"]) != folder("1.1", ["canary", "worst"])
+    assert folder("1.0", ["canary"]) == folder("1.1", ["canary"])
 
 
 SELECTIVE = '''
