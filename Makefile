@@ -2,38 +2,20 @@
 # .venv from the lock file; nothing is installed outside this folder.
 
 PYTHON ?= python3
-SCENARIO ?= faulty_links
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Settings that `make scenario` passes on when they are given.
-SETTINGS := K FAULTS SEED EPOCHS EPOCH_MS TRAFFIC TCP LOAD MONITORS ALPHA BETA DELTA ETA NOISE BACKEND INJECTOR TOPOLOGY TELEMETRY RUN
+# Every NAME=value of make's command line becomes --name value; canary refuses those it does not know.
 lower = $(shell echo '$(1)' | tr 'A-Z_' 'a-z-')
-COMPARED := $(filter-out SEED RUN,$(SETTINGS)) SEEDS METHODS OUT
-given = $(foreach s,$(1),$(if $($(s)),--$(call lower,$(s)) '$($(s))'))
+given = $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$(if $(filter-out PYTHON,$v),--$(call lower,$v) '$($v)')))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup scenario compare analyze show net shell clean-net test lint bench bench-net p4 lock clean
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
-	@echo '                  SCENARIO=faulty_links|low_rate|device_failure|blackhole|flap|healthy|FILE.py'
-	@echo '                  K=4               ports of a switch'
-	@echo '                  FAULTS=10pct      6links, none, devices:1, tor0_0->agg0_1:0.05, a,b,c, FILE.yaml'
-	@echo '                  SEED=1            same seed, same run'
-	@echo '                  EPOCHS=10         EPOCH_MS=100'
-	@echo '                  TRAFFIC=hadoop    websearch, storage, pareto (with :skewed), FILE.pcap[.gz] (with :fit)'
-	@echo '                  TCP=0.1           share of the larger flows carried by real TCP (real links only)'
-	@echo '                  LOAD=0.6          share of the hosts'"'"' line rate'
-	@echo '                  MONITORS=tor+core or tor'
-	@echo '                  ALPHA=1000 BETA=20 DELTA=20 ETA=16    flow selection (Canary, section III-D)'
-	@echo '                  NOISE=0           loss rate of healthy links; 0..0.0001: drawn for each'
-	@echo '                  BACKEND=auto      virtual; as root under Mininet: softswitch, bmv2 (auto: if installed)'
-	@echo '                  INJECTOR=auto     p4; on real links also nft, netem'
-	@echo '                  TOPOLOGY=fat-tree with BACKEND=flow: leaf-spine:8:4:3, clos:4:8:4:16:3, :irregular=5pct'
-	@echo '                  TELEMETRY=A1+P    with BACKEND=flow: kinds A1, A2, P, INT, joined by +'
-	@echo '                  RUN=DIR           where the run goes [runs/<time>-<scenario>]'
+	@sed 's/^/                /' scenarios/options.txt
 	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
 	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
@@ -63,17 +45,17 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 scenario: $(READY)
-	@$(BIN)/canary run --scenario '$(SCENARIO)' $(call given,$(SETTINGS))
+	@$(BIN)/canary run $(given)
 
 compare: $(READY)
-	@$(BIN)/canary compare --scenario '$(SCENARIO)' $(call given,$(COMPARED))
+	@$(BIN)/canary compare $(given)
 
 analyze show: $(READY)
 	@test -n '$(RUN)' || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
 	@$(BIN)/canary $@ '$(RUN)'
 
 net: $(READY)
-	@$(BIN)/canary net $(if $(K),--k '$(K)') $(if $(BACKEND),--backend '$(BACKEND)')
+	@$(BIN)/canary net $(given)
 
 shell: $(READY)
 	@test -n '$(SWITCH)' || { echo 'say which switch: make shell SWITCH=agg0_1'; exit 2; }

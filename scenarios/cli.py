@@ -16,12 +16,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from typer.exceptions import TyperException
 
+from scenarios.options import SettingsCommand
+
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Break links of a fat-tree that runs the Canary P4 program, and see who finds them.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
@@ -36,84 +39,32 @@ RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run."
 ScenarioOption = Annotated[
     str, typer.Option(help="Name of a scenario, or the path of a scenario file.")
 ]
-KOption = Annotated[int | None, typer.Option(help="Ports of a switch: the fat-tree's K.")]
-FaultsOption = Annotated[
-    str | None,
-    typer.Option(help="10pct, 6links, none, devices:1, tor0_0->agg0_1:0.05, a list, a .yaml."),
-]
-EpochsOption = Annotated[int | None, typer.Option(help="Number of epochs.")]
-EpochMsOption = Annotated[int | None, typer.Option(help="Length of an epoch in ms.")]
-TrafficOption = Annotated[
-    str | None, typer.Option(help="hadoop, websearch, storage, pareto[:skewed], or a capture.")
-]
-TcpOption = Annotated[
-    float | None, typer.Option(help="Share of the larger flows that real TCP carries.")
-]
-LoadOption = Annotated[float | None, typer.Option(help="Share of the hosts' line rate.")]
-MonitorsOption = Annotated[str | None, typer.Option(help="tor+core or tor.")]
-AlphaOption = Annotated[int | None, typer.Option(help="Packets wanted a segment and epoch.")]
-BetaOption = Annotated[int | None, typer.Option(help="Flows wanted a segment.")]
-DeltaOption = Annotated[int | None, typer.Option(help="Flows selected at a time.")]
-EtaOption = Annotated[int | None, typer.Option(help="Packets that make a heavy hitter.")]
-NoiseOption = Annotated[
-    str | None, typer.Option(help="Loss rate of healthy links; 0..0.0001: drawn for each.")
-]
-BackendOption = Annotated[
-    str, typer.Option(help="auto, virtual, flow; as root with Mininet: bmv2, softswitch.")
-]
-InjectorOption = Annotated[str | None, typer.Option(help="p4 (auto), netem, nft.")]
-TopologyOption = Annotated[
-    str | None, typer.Option(help="With flow: leaf-spine:8:4, clos:4:8:4:16, :irregular=5pct.")
-]
-TelemetryOption = Annotated[
-    str | None, typer.Option(help="With flow: kinds of Flock's section 6.2, A1+A2+P, INT.")
-]
 MethodsOption = Annotated[str, typer.Option(help="all, or a list: flock,netbouncer,vigil.")]
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 def run(
+    ctx: typer.Context,
     scenario: ScenarioOption = "faulty_links",
-    k: KOption = None,
-    faults: FaultsOption = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same run.")] = None,
-    epochs: EpochsOption = None,
-    epoch_ms: EpochMsOption = None,
-    traffic: TrafficOption = None,
-    tcp: TcpOption = None,
-    load: LoadOption = None,
-    monitors: MonitorsOption = None,
-    alpha: AlphaOption = None,
-    beta: BetaOption = None,
-    delta: DeltaOption = None,
-    eta: EtaOption = None,
-    noise: NoiseOption = None,
-    backend: BackendOption = "auto",
-    injector: InjectorOption = None,
-    topology: TopologyOption = None,
-    telemetry: TelemetryOption = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run", help="Directory of the run [runs/<time>-<scenario>].")
     ] = None,
 ) -> None:
     """Emulate a scenario, diagnose it with every method, print the comparison."""
-    given = {name: value for name, value in locals().items() if value is not None}
-    path = given.pop("run_dir", None)
-    name = given.pop("scenario")
     with _errors():
         from analysis.evaluation.report import render
         from scenarios.experiment import default_directory, run_experiment
         from scenarios.scenario import load_scenario
         from scenarios.settings import make_settings
 
-        found = load_scenario(name)
-        asked = dict(found.defaults) | given
+        found = load_scenario(scenario)
+        asked = {"backend": "auto"} | dict(found.defaults) | ctx.obj
         if asked["backend"] == "auto":
             asked["backend"] = _choose_backend(asked)
         settings = make_settings(asked)
-        path = path or default_directory(name)
+        path = run_dir or default_directory(scenario)
         with _progress() as progress, _for_the_caller(path):
-            summary = run_experiment(name, found, settings, path, progress)
+            summary = run_experiment(scenario, found, settings, path, progress)
         console = Console()
         render(summary, console)
         console.print(f"run directory: {path}", highlight=False, soft_wrap=True)
@@ -141,28 +92,12 @@ def show(run_dir: RunArgument) -> None:
         render(RunDirectory(run_dir).json("summary.json"), Console())
 
 
-@app.command()
+@app.command(cls=SettingsCommand)
 def compare(
+    ctx: typer.Context,
     scenario: ScenarioOption = "faulty_links",
     seeds: Annotated[str, typer.Option(help="1-20, or a list: 1,2,10-12.")] = "1-20",
     methods: MethodsOption = "all",
-    k: KOption = None,
-    faults: FaultsOption = None,
-    epochs: EpochsOption = None,
-    epoch_ms: EpochMsOption = None,
-    traffic: TrafficOption = None,
-    tcp: TcpOption = None,
-    load: LoadOption = None,
-    monitors: MonitorsOption = None,
-    alpha: AlphaOption = None,
-    beta: BetaOption = None,
-    delta: DeltaOption = None,
-    eta: EtaOption = None,
-    noise: NoiseOption = None,
-    backend: BackendOption = "virtual",
-    injector: InjectorOption = None,
-    topology: TopologyOption = None,
-    telemetry: TelemetryOption = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the comparison [runs/compare-<scenario>-<key>].")
     ] = None,
@@ -171,28 +106,27 @@ def compare(
 
     Finished seeds are kept: after an interruption the same command goes on.
     """
-    given = {name: value for name, value in locals().items() if value is not None}
-    folder, text, wanted = given.pop("out", None), given.pop("seeds"), given.pop("methods")
-    name = given.pop("scenario")
     with _errors():
         from analysis.evaluation.comparison import comparison_table
         from analysis.methods.registry import find_methods, make_method
         from scenarios.compare import compare as compare_runs
         from scenarios.compare import default_folder, parse_seeds
         from scenarios.scenario import load_scenario
-        from scenarios.settings import make_settings
+        from scenarios.settings import SettingsError, make_settings
 
-        every = parse_seeds(text)
-        names = find_methods(wanted)
+        if "seed" in ctx.obj:
+            raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
+        every = parse_seeds(seeds)
+        names = find_methods(methods)
         for method in names:
             make_method(method)
-        found = load_scenario(name)
-        if given["backend"] == "auto":
-            given["backend"] = "virtual"  # seeds in parallel
-        settings = make_settings(dict(found.defaults) | given)
-        folder = folder or default_folder(name, settings, names)
+        asked = {"backend": "auto"} | dict(load_scenario(scenario).defaults) | ctx.obj
+        if asked["backend"] == "auto":
+            asked["backend"] = "virtual"  # seeds in parallel
+        settings = make_settings(asked)
+        folder = out or default_folder(scenario, settings, names)
         with _progress() as progress:
-            result = compare_runs(name, settings, every, names, folder, progress)
+            result = compare_runs(scenario, settings, every, names, folder, progress)
         console = _console()
         console.print(comparison_table(result.rows))
         runs = len(set(result.rows["seed"].tolist()))

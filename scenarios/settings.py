@@ -1,10 +1,18 @@
-"""The settings of a run: their meaning, defaults and bounds."""
+"""The settings of a run: meaning, default, bounds and unit of each, said once.
+
+The options of the command line (`scenarios.options`), what `make help` lists and README's table are
+made from here or held equal by a test.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
 
 from analysis.telemetry.flow_observations import KINDS
 from testbed.control.capacity import check_tables
@@ -12,82 +20,155 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import Monitors
 from testbed.faults.noise import noise_range
 
-__all__ = ["Settings", "SettingsError", "make_settings"]
+__all__ = ["Setting", "Settings", "SettingsError", "described", "make_settings"]
 
+Backend = Literal["virtual", "flow", "softswitch", "bmv2"]
+Injector = Literal["auto", "p4", "netem", "nft"]
 
-LINE_RATE = {"virtual": 1e9, "flow": 1e9, "softswitch": 10e6, "bmv2": 2e6}
-
-# Real switches are slower than virtual time: longer epochs of slower traffic hold as many packets.
-REAL_TIME_DEFAULTS: dict[str, dict[str, Any]] = {
-    "softswitch": {"epochs": 8, "epoch_ms": 7_000, "tcp": 0.1},
-    "bmv2": {"epochs": 8, "epoch_ms": 16_000, "tcp": 0.1},
-}
-
-# Without packets time costs little, and segments of a large fabric need it: there are more of them.
-FLOW_DEFAULTS: dict[str, Any] = {"epoch_ms": 1000}
+LINE_RATE: dict[Backend, float] = {"virtual": 1e9, "flow": 1e9, "softswitch": 10e6, "bmv2": 2e6}
+REAL_TIME = ("softswitch", "bmv2")
 
 
 class SettingsError(ValueError):
     """A setting has a value that makes no sense. One line that says what to do."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
+class Also:
+    """What else there is to say of a setting: its unit, and its default on some backends."""
+
+    unit: str = ""
+    on: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Settings:
     """Everything a run depends on, besides the code.
 
-    ``tcp`` is the share of the larger flows that hosts carry with their kernels' TCP; ``load`` is a
-    share of the hosts' line rate; ``alpha`` packets, ``beta`` and ``delta`` flows and ``eta``
-    packets steer Canary's flow selection (section III-D); ``noise`` is the loss rate of healthy
-    links, or the range it is drawn from for each (`testbed.faults.noise`). ``topology`` and
-    ``telemetry`` (`testbed.fabric.topologies`, `analysis.telemetry.flow_observations`) are for
-    ``backend`` ``flow``; the others have fat-trees and ``A1+P``.
+    Raises:
+        pydantic.ValidationError: A value is out of its bounds or does not fit the others;
+            `make_settings` says so in one line.
     """
 
-    k: int = 4
-    faults: str = "10pct"
-    seed: int = 1
-    epochs: int = 10
-    epoch_ms: int = 100
-    traffic: str = "hadoop"
-    tcp: float = 0.0
-    load: float = 0.6
-    monitors: Monitors = "tor+core"
-    alpha: int = 1000
-    beta: int = 20
-    delta: int = 20
-    eta: int = 16
-    noise: str = "0"
-    backend: str = "virtual"
-    injector: str = "auto"
-    topology: str = "fat-tree"
-    telemetry: str = "A1+P"
+    k: Annotated[
+        int, Field(ge=4, le=128, description="ports of a switch: the fat-tree's k, an even number")
+    ] = 4
+    faults: Annotated[
+        str,
+        Field(
+            description="`10pct`, `6links`, `none`, `devices:1`, `device:agg0_1`, "
+            "`devices:2@50pct` (half of their links), `tor0_0->agg0_1:0.05`, comma lists, "
+            "a `.yaml` file"
+        ),
+    ] = "10pct"
+    seed: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=2**32 - 1,
+            description="draws faults, rates, traffic, switch IDs and losses: same seed, same run",
+        ),
+    ] = 1
+    epochs: Annotated[
+        int,
+        Field(ge=1, le=1000, description="measurement epochs"),
+        Also(on={"softswitch": 8, "bmv2": 8}),
+    ] = 10
+    # Real switches are slower than virtual time: longer epochs of slower traffic hold as many
+    # packets. Without packets time costs little, and a large fabric's many segments need it.
+    epoch_ms: Annotated[
+        int,
+        Field(ge=20, le=60_000, description="length of an epoch, in virtual or real time"),
+        Also("ms", {"flow": 1000, "softswitch": 7000, "bmv2": 16_000}),
+    ] = 100
+    traffic: Annotated[
+        str,
+        Field(
+            description="`hadoop`, `websearch`, `storage`, `pareto`, each with `:skewed`; or "
+            "`FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run"
+        ),
+    ] = "hadoop"
+    tcp: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="on real links: share of the larger TCP flows that iperf3 carries, through "
+            "the hosts' kernels; the rest is open loop",
+        ),
+        Also(on={"softswitch": 0.1, "bmv2": 0.1}),
+    ] = 0.0
+    load: Annotated[
+        float,
+        Field(
+            ge=0.001,
+            le=1,
+            description="share of their line rate that hosts send: "
+            + ", ".join(f"{rate / 1e6:g} Mb/s on `{name}`" for name, rate in LINE_RATE.items()),
+        ),
+    ] = 0.6
+    monitors: Annotated[
+        Monitors,
+        Field(description="which switches host meters; `tor` is the paper's other placement"),
+    ] = "tor+core"
+    alpha: Annotated[
+        int, Field(ge=0, le=10**9, description="packets wanted on a segment and epoch")
+    ] = 1000
+    beta: Annotated[
+        int, Field(ge=0, le=4096, description="flows wanted on a segment and epoch")
+    ] = 20
+    delta: Annotated[
+        int,
+        Field(ge=1, le=4096, description="flows selected at a time (Canary, section III-D)"),
+    ] = 20
+    eta: Annotated[
+        int,
+        Field(ge=0, le=2**31, description="packets in HashPipe that make a flow large"),
+    ] = 16
+    noise: Annotated[
+        str,
+        Field(
+            coerce_numbers_to_str=True,
+            description="loss rate of healthy links; `0..0.0001`: drawn uniformly for each",
+        ),
+    ] = "0"
+    backend: Annotated[
+        Backend,
+        Field(
+            description="`virtual`: in process, virtual time. `flow`: no packets, for large "
+            "fabrics. As root: `softswitch` or `bmv2`, real packets under Mininet. `auto` takes "
+            "`bmv2` where that is installed and can keep up, else `virtual`"
+        ),
+    ] = "virtual"
+    injector: Annotated[
+        Injector,
+        Field(description="`p4`: the switches' fault tables; on real links also `nft` and `netem`"),
+    ] = "auto"
+    topology: Annotated[
+        str,
+        Field(
+            description="with `BACKEND=flow`: `leaf-spine:LEAVES:SPINES[:OVERSUB]`, "
+            "`clos:PODS:TORS:AGGS:CORES[:OVERSUB]`, each with `:irregular=5pct` to leave out links"
+        ),
+    ] = "fat-tree"
+    telemetry: Annotated[
+        str,
+        Field(
+            description="with `BACKEND=flow`: what probes and flows tell, of "
+            f"{', '.join(f'`{kind}`' for kind in KINDS)}, joined by `+`"
+        ),
+    ] = "A1+P"
 
-    def __post_init__(self) -> None:
-        FatTree(self.k)
-        self._bounds("epochs", 1, 1000)
-        self._bounds("epoch_ms", 20, 60_000)
-        self._bounds("seed", 0, 2**32 - 1)
-        self._bounds("tcp", 0.0, 1.0)
-        self._bounds("load", 0.001, 1.0)
-        self._bounds("alpha", 0, 10**9)
-        self._bounds("beta", 0, 4096)
-        self._bounds("delta", 1, 4096)
-        self._bounds("eta", 0, 2**31)
+    @model_validator(mode="after")
+    def _fit_together(self) -> Settings:
+        FatTree(self.k)  # raises
         noise_range(self.noise)
-        if self.monitors not in ("tor", "tor+core"):
-            raise SettingsError(f"MONITORS={self.monitors} is unknown: use tor or tor+core")
-        if self.backend not in LINE_RATE:
-            known = ", ".join(LINE_RATE)
-            raise SettingsError(f"BACKEND={self.backend} is unknown: use {known}, or auto")
-        if self.injector not in ("auto", "p4", "netem", "nft"):
-            raise SettingsError(f"INJECTOR={self.injector} is unknown: use p4, netem, nft or auto")
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
         if self.injector in ("netem", "nft") and self.backend == "virtual":
             raise SettingsError(
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
             )
-
         if self.backend != "flow":
             check_tables(self.k, self.monitors, selects=self.alpha > 0 or self.beta > 0)
         if self.tcp and not self.real_time:
@@ -98,14 +179,9 @@ class Settings:
                 f"TELEMETRY={self.telemetry} is unknown: use {', '.join(KINDS)}, joined by +"
             )
         for name in ("topology", "telemetry"):
-            value = getattr(self, name)
-            if self.backend != "flow" and value != getattr(Settings, name):
-                raise SettingsError(f"{name.upper()}={value} needs BACKEND=flow")
-
-    def _bounds(self, name: str, low: float, high: float) -> None:
-        value = getattr(self, name)
-        if not low <= value <= high:
-            raise SettingsError(f"{name.upper()}={value} is out of range: use {low} to {high}")
+            if self.backend != "flow" and getattr(self, name) != getattr(Settings, name):
+                raise SettingsError(f"{name.upper()}={getattr(self, name)} needs BACKEND=flow")
+        return self
 
     @property
     def line_rate_bps(self) -> float:
@@ -115,7 +191,7 @@ class Settings:
     @property
     def real_time(self) -> bool:
         """Whether the backend's clock is the wall's."""
-        return self.backend in REAL_TIME_DEFAULTS
+        return self.backend in REAL_TIME
 
     @property
     def epoch_ns(self) -> int:
@@ -126,14 +202,85 @@ class Settings:
         return self.epochs * self.epoch_ms / 1000
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return dataclasses.asdict(self)
 
-    @classmethod
-    def names(cls) -> list[str]:
-        return [field.name for field in fields(cls)]
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is said of a setting, for those who print it.
+
+    Attributes:
+        name: As the field's.
+        kind: int, float or str; of choices str.
+        default: Where no backend has one of its own.
+        on: The defaults of the backends that have.
+        low, high: Its bounds, None if it has none.
+        choices: The values it can take, if they are few.
+        unit: Of the value and the bounds.
+        meaning: A line of Markdown.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    on: Mapping[str, Any]
+    low: float | None
+    high: float | None
+    choices: Sequence[str]
+    unit: str
+    meaning: str
+
+
+def described() -> list[Setting]:
+    """What is said of each setting, in order."""
+    return [_describe(name, info) for name, info in cast(Any, Settings).__pydantic_fields__.items()]
+
+
+def _describe(name: str, info: FieldInfo) -> Setting:
+    low = next((note.ge for note in info.metadata if hasattr(note, "ge")), None)
+    high = next((note.le for note in info.metadata if hasattr(note, "le")), None)
+    also = next((note for note in info.metadata if isinstance(note, Also)), Also())
+    choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
+    return Setting(
+        name=name,
+        kind=type(info.default),
+        default=info.default,
+        on=also.on,
+        low=low,
+        high=high,
+        choices=choices,
+        unit=also.unit,
+        meaning=info.description or "",
+    )
 
 
 def make_settings(given: Mapping[str, Any]) -> Settings:
-    """The settings of a run: what is given, for the rest the backend's defaults."""
-    defaults = (REAL_TIME_DEFAULTS | {"flow": FLOW_DEFAULTS}).get(given.get("backend", ""), {})
-    return Settings(**(defaults | dict(given)))
+    """The settings of a run: what is given, for the rest the backend's defaults.
+
+    Raises:
+        SettingsError: A value makes no sense, or there is no such setting.
+    """
+    backend = given.get("backend", Settings.backend)
+    defaults = {s.name: s.on[backend] for s in described() if backend in s.on}
+    try:
+        return Settings(**(defaults | dict(given)))
+    except ValidationError as error:
+        raise SettingsError(_one_line(error)) from None
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    if first["type"] == "value_error":  # raised by the checks above
+        return first["msg"].removeprefix("Value error, ")
+    name = str(first["loc"][0])
+    known = {setting.name: setting for setting in described()}
+    setting = known.get(name)
+    if setting is None:
+        return f"{name.upper()} is no setting: choose of {', '.join(known).upper()}"
+    said = f"{name.upper()}={first['input']}"
+    if setting.choices:
+        auto = ", or auto" if name == "backend" else ""
+        return f"{said} is unknown: use {', '.join(setting.choices)}{auto}"
+    if first["type"] in ("greater_than_equal", "less_than_equal"):
+        return f"{said} is out of range: use {setting.low} to {setting.high}"
+    return f"{said}: {first['msg'].removeprefix('Input ')}"

@@ -69,6 +69,10 @@ def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
         (["--noise", "2"], ["NOISE=2"]),
         (["--run", "/proc/nowhere/run"], ["/proc/nowhere/run"]),
         (["--bogus"], ["--bogus"]),
+        (["--colour", "red"], ["--colour"]),
+        (["--epoch-ms", "1.5"], ["--epoch-ms", "integer"]),
+        (["--noise", "loud"], ["NOISE=loud", "0..0.0001"]),
+        (["--telemetry", "INT"], ["TELEMETRY=INT", "BACKEND=flow"]),
     ],
 )
 def test_a_wrong_option_is_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
@@ -196,5 +200,10 @@ def test_a_scenario_file_of_ones_own(tmp_path: Path) -> None:
     assert "mine" in result.stdout
     (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
     refused(canary("run", "--scenario", "broken.py", cwd=tmp_path), "broken.py", "nothing_of_that")
+    (tmp_path / "odd.py").write_text(
+        "from scenarios.scenario import Scenario\n"
+        "SCENARIO = Scenario(defaults={'fault': '1links'})\n"
+    )
+    refused(canary("run", *QUICK, "--scenario", "odd.py", cwd=tmp_path), "FAULT is no setting")
     (tmp_path / "empty.py").write_text("")
     refused(canary("run", "--scenario", "empty.py", cwd=tmp_path), "SCENARIO")
