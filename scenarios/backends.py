@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
-import numpy as np
-
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
@@ -24,7 +22,7 @@ from testbed.faults.netem import NetemInjector
 from testbed.faults.nft import NftInjector
 from testbed.faults.noise import noise_rates
 from testbed.faults.specification import FaultPlan
-from testbed.network.network import Network
+from testbed.network.network import Network, switch_seed
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import Traffic
@@ -73,7 +71,7 @@ class Choice:
 
 def choose_backend(k: int) -> Choice:
     """BMv2, the reference, where somebody installed it and it can keep up; else virtual time."""
-    from testbed.network.mininet import not_installed
+    from testbed.network.installed import not_installed
 
     if reason := not_installed("bmv2"):
         return Choice("virtual", reason.partition(":")[0])
@@ -100,7 +98,7 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
     """Bring up the network of ``settings.backend``, and take it down again.
 
     Raises:
-        testbed.network.mininet.NetworkError: Mininet, its switches or iperf3 cannot run here (one
+        testbed.network.network.NetworkError: Mininet, its switches or iperf3 cannot run here (one
             line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
@@ -108,7 +106,7 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
     if settings.backend == "virtual":
         program = Program.load(PROGRAM, observe=VERDICT.field)
         switches = [
-            Switch(program, seed=_seed(settings.seed, index))
+            Switch(program, seed=switch_seed(settings.seed, index))
             for index in range(topology.n_switches)
         ]
         network = VirtualNetwork(topology, program, switches, links)
@@ -169,7 +167,3 @@ def make_tcp(
 
     assert isinstance(backend.network, MininetNetwork)
     return Iperf(backend.network, traffic, transfers, settings.duration_s)
-
-
-def _seed(seed: int, switch: int) -> int:
-    return int(np.random.SeedSequence([seed, switch]).generate_state(1, np.uint64)[0])

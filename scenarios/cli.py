@@ -224,7 +224,7 @@ def shell(
 ) -> None:
     """Open p4runtime-sh on a switch of the running network."""
     with _errors():
-        from testbed.network.mininet import running_switch
+        from testbed.network.switches import running_switch
 
         arguments = running_switch(switch)
     main = "from p4runtime_sh.shell import main; main()"  # the package installs no command
@@ -235,7 +235,7 @@ def shell(
 def clean_net() -> None:
     """Remove what a crashed run left of its network, and nothing else."""
     with _errors():
-        from testbed.network.mininet import STATE, clean
+        from testbed.network.processes import STATE, clean
 
         ended = clean(STATE)
         print(f"ended {', '.join(ended)}" if ended else "nothing was left")
@@ -304,7 +304,7 @@ def _progress() -> Iterator[Any]:
 @contextmanager
 def _errors() -> Iterator[None]:
     """A user's mistake is one line and exit code 2."""
-    from testbed.network.mininet import NetworkError
+    from testbed.network.network import NetworkError
     from testbed.network.processes import ProcessError
     from testbed.softswitch import SoftSwitchError
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.sources import Source
 
-__all__ = ["DROP", "Network", "Statistics"]
+__all__ = ["DROP", "Network", "NetworkError", "Statistics", "switch_seed"]
 
 DROP = np.dtype(
     [
@@ -26,6 +26,15 @@ DROP = np.dtype(
     ]
 )
 """A lost packet: its flow's number in its source, where it was lost, why, and its shim's marks."""
+
+
+class NetworkError(RuntimeError):
+    """The network cannot be brought up. One line that says what to do."""
+
+
+def switch_seed(seed: int, switch: int) -> int:
+    """The seed of one soft switch's dice, in a run of this seed: the same on every backend."""
+    return int(np.random.SeedSequence([seed, switch]).generate_state(1, np.uint64)[0])
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TOKEN", "ProcessError", "RunState", "Watched", "clean"]
+__all__ = ["STATE", "TOKEN", "ProcessError", "RunState", "Watched", "clean"]
 
 TOKEN = "CANARY_RUN"
+
+STATE = Path("runs/.mininet-state.json")
+"""Where a run writes down what `clean` has to remove."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,14 +13,16 @@ import shutil
 import subprocess
 import threading
 import time
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.network.mininet import MininetNetwork, NetworkError
+from testbed.network.mininet import MininetNetwork
 from testbed.network.namespaces import NamespaceError
+from testbed.network.network import NetworkError
 from testbed.traffic.flows import Traffic
 from testbed.traffic.retransmissions import FlowKey, watch_retransmissions
 from testbed.traffic.sockets import Connection, TcpSockets
@@ -165,7 +167,15 @@ class Iperf:
             self._worst_delay_ns = max(self._worst_delay_ns, late)
             _, dst_ip, src_port, dst_port = self._keys[number]
             segments = -(-int(transfers.payload[number]) // SEGMENT)
-            command = [*YIELDING, "iperf3", "-4", "-c", _dotted(dst_ip), "-p", str(dst_port)]
+            command = [
+                *YIELDING,
+                "iperf3",
+                "-4",
+                "-c",
+                str(IPv4Address(dst_ip)),
+                "-p",
+                str(dst_port),
+            ]
             command += ["--cport", str(src_port), "-i", "0", "-w", str(BUFFER)]
             command += ["-n", str(segments * SEGMENT), "-l", str(SEGMENT)]
             command += ["-b", str(max(int(transfers.rate_bps[number]), 1))]
@@ -240,7 +250,3 @@ class Iperf:
             "worst_delay_ms": self._worst_delay_ns // 1_000_000,
             "retransmissions_from": self._retransmissions.source,
         }
-
-
-def _dotted(address: int) -> str:
-    return ".".join(str(address >> shift & 255) for shift in (24, 16, 8, 0))

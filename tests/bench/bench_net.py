@@ -11,8 +11,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from testbed.network.mininet import Backend, MininetNetwork, NetworkError, missing
+from testbed.network.installed import missing
+from testbed.network.mininet import MininetNetwork
+from testbed.network.network import NetworkError
 from testbed.network.processes import ProcessError
+from testbed.network.switches import Backend
 from testbed.traffic.iperf import need_iperf
 from testbed.traffic.sockets import TcpSockets
 from tests.testbed.network.mininet.conftest import bring_up, wait_until

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.network.mininet import MininetNetwork, NetworkError
+from testbed.network.mininet import MininetNetwork
+from testbed.network.network import NetworkError
 from testbed.traffic import iperf
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.iperf import Iperf

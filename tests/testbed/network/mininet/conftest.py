@@ -16,7 +16,9 @@ from testbed.control.forwarding import install_forwarding
 from testbed.control.switch import batch
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
-from testbed.network.mininet import Backend, MininetNetwork, missing
+from testbed.network.installed import missing
+from testbed.network.mininet import MininetNetwork
+from testbed.network.switches import Backend
 
 BUILD = Path(__file__).parents[4] / "p4" / "build"
 TOPOLOGY = FatTree(4)

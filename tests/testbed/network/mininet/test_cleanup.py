@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.network.mininet import NetworkError, clean
-from testbed.network.processes import ProcessError
+from testbed.network.network import NetworkError
+from testbed.network.processes import ProcessError, clean
 from tests.testbed.network.mininet.conftest import TOPOLOGY, bring_up, some_backend
 
 pytestmark = pytest.mark.root
@@ -111,16 +111,24 @@ def test_a_killed_run_is_cleaned_up_and_nothing_else(tmp_path: Path, foreign: No
     assert clean(tmp_path / "state.json") == []
 
 
+def token_in(state: Path) -> str:
+    try:
+        return json.loads(state.read_text())["token"]
+    except (OSError, ValueError):
+        return ""
+
+
 def test_killed_while_it_starts_and_the_next_run_works(tmp_path: Path) -> None:
-    tokens = []
-    for seconds in (0.9, 1.5, 2.0):
+    tokens: list[str] = []
+    for seconds in (0.0, 0.3, 1.0):  # after its first trace
         process = runner(tmp_path)
+        while (token := token_in(tmp_path / "state.json")) in ("", *tokens):
+            assert process.poll() is None
+            time.sleep(0.005)
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        if (tmp_path / "state.json").exists():
-            tokens.append(json.loads((tmp_path / "state.json").read_text())["token"])
-    assert tokens
+        tokens.append(token)
     with bring_up(tmp_path, some_backend()) as net:
         os.kill(net.process("core0"), signal.SIGSEGV)
         while not net.degraded:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.network.mininet import missing
+from testbed.network.installed import missing
 from testbed.record.run import RunDirectory
 from tests.testbed.network.mininet.test_cleanup import namespaces
 

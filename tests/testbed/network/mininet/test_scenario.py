@@ -11,7 +11,7 @@ from analysis.telemetry.observations import read_minus_meters
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import make_settings
-from testbed.network.mininet import missing
+from testbed.network.installed import missing
 from testbed.record.run import RunDirectory
 from tests.conftest import quiet
 

@@ -21,7 +21,9 @@ from scenarios.scenario import load_scenario
 from scenarios.settings import make_settings
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import Fault, FaultPlan
-from testbed.network.mininet import Backend, MininetNetwork, missing
+from testbed.network.installed import missing
+from testbed.network.mininet import MininetNetwork
+from testbed.network.switches import Backend
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.traffic.flows import TCP, Traffic

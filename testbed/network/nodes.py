@@ -1,0 +1,179 @@
+"""The fat-tree's hosts and switches as Mininet nodes, each a namespace, and the cables between.
+
+Mininet makes the nodes and lends its prompt; the cables are made here, all at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from ipaddress import IPv4Address
+from typing import Any
+
+from testbed.fabric.fat_tree import FatTree
+from testbed.network.namespaces import (
+    inside,
+    ip_batch,
+    no_ipv6,
+    no_offloads,
+    no_tail_loss_probes,
+)
+from testbed.network.processes import TOKEN
+
+__all__ = ["Nodes"]
+
+HOST_MTU = 1500
+FABRIC_MTU = 1600  # with room for the shim besides what hosts may send
+RTO_MIN = "1s"  # as RFC 6298 has it: a busy software switch holds packets longer than Linux's 0.2 s
+
+
+class Nodes:
+    """The nodes of a network, once `make` has been called.
+
+    Args:
+        topology: The fat-tree.
+    """
+
+    def __init__(self, topology: FatTree) -> None:
+        self._topology = topology
+        self._names = [*topology.switch_names, *topology.host_names]
+        self._nodes: dict[str, Any] = {}
+
+    def make(self, token: str) -> None:
+        """Start all nodes, with a run's token in their environment, and connect them."""
+        with _token(token):
+            self._start()
+        self._connect()
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self._configure, range(len(self._names))))
+
+    def pid(self, name: str) -> int:
+        """The id of a process in a node's namespace."""
+        return int(self._nodes[name].pid)
+
+    def node(self, name: str) -> Any:
+        """Mininet's node of that name."""
+        return self._nodes[name]
+
+    def interfaces(self, name: str) -> dict[int, str]:
+        """A node's interfaces by their ports."""
+        return {port: str(interface) for port, interface in self._nodes[name].intfs.items()}
+
+    def prompt(self) -> None:
+        """Mininet's prompt, until the user leaves it."""
+        from mininet.cli import CLI
+
+        CLI(self._net)
+
+    def forget(self) -> None:
+        """Close what Mininet holds of nodes whose shells have been ended."""
+        for node in self._nodes.values():
+            if node.shell is None:
+                continue
+            node.shell.wait()
+            for close in (node.stdin.close, partial(os.close, node.slave)):
+                try:
+                    close()
+                except OSError:
+                    continue
+            node.shell = None
+        self._nodes = {}
+
+    def _start(self) -> None:
+        from mininet.net import Mininet
+        from mininet.node import Node
+
+        # Mininet would raise limits of the whole machine; a network of this size does not need it
+        Mininet.inited = True
+        self._net = Mininet(topo=None, build=False)
+        with ThreadPoolExecutor(8) as pool:
+            nodes = pool.map(lambda name: Node(name, inNamespace=True), self._names)
+            self._nodes = dict(zip(self._names, nodes, strict=True))
+        self._net.hosts = [self._nodes[name] for name in self._topology.host_names]
+        self._net.switches = [self._nodes[name] for name in self._topology.switch_names]
+        self._net.nameToNode.update(self._nodes)
+
+    def _connect(self) -> None:
+        """All cables at once, each end made inside its namespace."""
+        topology = self._topology
+        names = topology.switch_names
+        ends: list[tuple[tuple[str, int, str], tuple[str, int, str], int]] = []
+        for link in range(0, topology.n_links, 2):
+            a, b = int(topology.link_src[link]), int(topology.link_dst[link])
+            ports = int(topology.link_src_port[link]), int(topology.link_dst_port[link])
+            ends.append(((names[a], ports[0], ""), (names[b], ports[1], ""), FABRIC_MTU))
+        for host, name in enumerate(topology.host_names):
+            tor = names[int(topology.host_tor[host])]
+            mac = f" address {_mac(int(topology.host_mac[host]))}"
+            ends.append(((tor, int(topology.host_port[host]), ""), (name, 0, mac), HOST_MTU))
+        commands = []
+        for (a, a_port, a_mac), (b, b_port, b_mac), mtu in ends:
+            commands.append(
+                f"link add {a}-eth{a_port} mtu {mtu}{a_mac} netns {self.pid(a)} type veth "
+                f"peer name {b}-eth{b_port} mtu {mtu}{b_mac} netns {self.pid(b)}"
+            )
+            self._tell_mininet(a, a_port, b, b_port)
+        ip_batch(commands)
+
+    def _tell_mininet(self, a: str, a_port: int, b: str, b_port: int) -> None:
+        """So that its prompt knows interfaces, links and addresses."""
+        from mininet.link import Intf, Link
+
+        class Made(Intf):
+            def config(self, *_: Any, **__: Any) -> dict[str, Any]:
+                """It is configured already."""
+                return {}
+
+        here, there = (
+            Made(f"{node}-eth{port}", self._nodes[node], port, moveIntfFn=lambda *_: None)
+            for node, port in ((a, a_port), (b, b_port))
+        )
+        link = Link.__new__(Link)
+        link.intf1, link.intf2 = here, there
+        here.link = there.link = link
+        if b_port == 0:
+            host = self._topology.host_names.index(b)
+            there.ip, there.prefixLen = _ip(self._topology.host_ip[host]), 32
+        self._net.links.append(link)
+
+    def _configure(self, node: int) -> None:
+        """Interfaces of one namespace: up, without IPv6 and offloads, hosts with addresses."""
+        topology, name = self._topology, self._names[node]
+        with inside(self.pid(name)):
+            interfaces = list(self.interfaces(name).values())
+            no_ipv6()
+            no_offloads(interfaces)
+            commands = [f"link set {interface} up" for interface in ["lo", *interfaces]]
+            if node >= topology.n_switches:
+                no_tail_loss_probes()
+                host = node - topology.n_switches
+                tor = int(topology.host_tor[host])
+                gateway, mac = _ip(topology.switch_ip[tor]), _mac(int(topology.switch_mac[tor]))
+                commands += [
+                    f"addr add {_ip(topology.host_ip[host])}/32 dev {interfaces[0]}",
+                    f"neigh add {gateway} lladdr {mac} nud permanent dev {interfaces[0]}",
+                    f"route add {gateway} dev {interfaces[0]} scope link",
+                    f"route add default via {gateway} dev {interfaces[0]} rto_min {RTO_MIN}",
+                ]
+            ip_batch(commands)
+
+
+@contextmanager
+def _token(token: str) -> Iterator[None]:
+    """Give the token to processes that Mininet starts."""
+    os.environ[TOKEN] = token
+    try:
+        yield
+    finally:
+        del os.environ[TOKEN]
+
+
+def _ip(address: Any) -> str:
+    return str(IPv4Address(int(address)))
+
+
+def _mac(address: int) -> str:
+    return ":".join(f"{address >> shift & 0xFF:02x}" for shift in range(40, -8, -8))
