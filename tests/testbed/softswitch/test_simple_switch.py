@@ -97,6 +97,8 @@ def packets_of(program: str, rng: random.Random) -> list[bytes]:
                 + noise(27)
                 + noise(rng.randrange(9))
             )
+        if program == "drops":
+            return bytes([rng.randrange(8), 0]) + noise(4 + rng.randrange(9))
         if program == "copies":
             return bytes([rng.choice([0, 2, 4, 5, 7, 8]), rng.randrange(4)]) + noise(
                 6 + rng.randrange(30)
@@ -107,7 +109,7 @@ def packets_of(program: str, rng: random.Random) -> list[bytes]:
     return [one() for _ in range(PACKETS)]
 
 
-@pytest.mark.parametrize("program", ["stacks", "state", "copies", "router"])
+@pytest.mark.parametrize("program", ["stacks", "state", "copies", "router", "drops"])
 def test_same_output(load: Callable[..., Program], program: str, tmp_path: Path) -> None:
     packets = packets_of(program, random.Random(program))
     sw = Switch(load(program))
