@@ -15,6 +15,7 @@ __all__ = [
     "BUCKETS",
     "CAUSES",
     "DSM",
+    "EXPIRY",
     "FAULT",
     "FLOW_ID",
     "HASHPIPE",
@@ -146,6 +147,13 @@ class HeavyHitter:
         )
 
 
+class Expiry:
+    """ICMP messages about packets that expired: ``{window:24, messages in it:8}``."""
+
+    def __init__(self, block: str) -> None:
+        self.icmp_window = _program.register(f"{block}.icmp_window", 1)
+
+
 class Routing:
     """Longest prefix down, a group of uplinks up."""
 
@@ -168,6 +176,7 @@ DSM = Meter("CanaryIngress.dsm", ("meta.flow_id", "hdr.shim.path_bf"), (*_BUCKET
 USM = Meter("CanaryEgress.usm", ("meta.flow_id",), _BUCKET)
 HASHPIPE = HashPipe("CanaryIngress.hashpipe")
 HEAVY_HITTER = HeavyHitter("CanaryIngress.heavy_hitter")
+EXPIRY = Expiry("CanaryIngress.expiry")
 ROUTING = Routing("CanaryIngress.routing")
 FAULT = Fault("CanaryEgress.fault")
 INGRESS_FAULT = Fault("CanaryIngress.fault")

@@ -16,7 +16,7 @@ from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
-from testbed.dataplane import PROGRAM, VERDICT
+from testbed.dataplane import DSM, FLOW_ID, PROGRAM, USM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.record.run import RunDirectory
@@ -47,9 +47,9 @@ def monitored_core(size: int) -> tuple[Switch, np.ndarray]:
     src, dst = int(topology.host_ip[0]), int(topology.host_ip[-1])
     frames = np.zeros((BATCH, size), np.uint8)
     for n in range(FLOWS):
-        flow = src << 72 | dst << 40 | (1000 + n) << 24 | 80 << 8 | 6
-        switch.table("CanaryIngress.dsm.rules").add([flow, path_bf], "CanaryIngress.dsm.monitor")
-        switch.table("CanaryEgress.usm.rules").add([flow], "CanaryEgress.usm.monitor")
+        flow = FLOW_ID.of(src, dst, 1000 + n, 80, 6)
+        switch.table(DSM.rules).add([flow, path_bf], DSM.monitor)
+        switch.table(USM.rules).add([flow], USM.monitor)
         frames[n::FLOWS, :] = _frame(size, path_bf, src, dst, 1000 + n)
     return switch, frames
 
@@ -78,7 +78,7 @@ def bench_switch(console: Console) -> None:
         for _ in range(TURNS):
             result = switch.process_batch(ports, data, offsets, 0)
         rate = BATCH * TURNS / (time.perf_counter() - begin)
-        counted = int(switch.register("CanaryEgress.usm.row0.count").sum())
+        counted = int(switch.register(USM.rows[0]["count"]).sum())
         assert len(result.ports) == BATCH
         assert counted >= BATCH * TURNS
         console.print(

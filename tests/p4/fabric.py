@@ -8,10 +8,15 @@ import numpy as np
 
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
+from testbed.dataplane import DSM, USM, VERDICT, Meter
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.fabric.segments import Monitors
 from testbed.softswitch import Program, Switch
+
+from .frames import UDP, Flow, frame
+
+PATH = ("tor0_0", "agg0_0", "core0", "agg3_0", "tor3_1")  # host 0 to host 15
 
 
 @dataclass
@@ -92,7 +97,8 @@ class Fabric:
         for _ in range(20):
             out = self.switches[switch].process(port, data, now_us)
             verdict = self.switches[switch].observed
-            journey.cause, journey.expired = verdict >> 8, journey.expired | verdict >> 7 & 1
+            journey.cause = VERDICT.cause.of(verdict)
+            journey.expired |= VERDICT.expired.of(verdict)
             assert bool(out) != bool(journey.cause), "a packet leaves, or it has a cause"
             assert len(out) <= 1
             if not out:
@@ -108,16 +114,28 @@ class Fabric:
 
 
 def monitor_dsm(switch: Switch, flow_id: int, path_bf: int) -> int:
-    return switch.table("CanaryIngress.dsm.rules").add(
-        [flow_id, path_bf], "CanaryIngress.dsm.monitor"
-    )
+    return switch.table(DSM.rules).add([flow_id, path_bf], DSM.monitor)
 
 
 def monitor_usm(switch: Switch, flow_id: int) -> int:
-    return switch.table("CanaryEgress.usm.rules").add([flow_id], "CanaryEgress.usm.monitor")
+    return switch.table(USM.rules).add([flow_id], USM.monitor)
 
 
-USM, DSM = "CanaryEgress.usm", "CanaryIngress.dsm"
+def flow_between(fabric: Fabric, src: int, dst: int, port: int = 0, protocol: int = UDP) -> Flow:
+    return Flow(fabric.host_ip(src), fabric.host_ip(dst), 10_000 + port, 80, protocol)
+
+
+def flow_over(fabric: Fabric, src: int, dst: int, *switches: int, protocol: int = UDP) -> Flow:
+    """A flow from host to host that takes these switches."""
+    for port in range(1000):
+        flow = flow_between(fabric, src, dst, port, protocol)
+        if fabric.send(src, frame(flow)).switches == list(switches):
+            return flow
+    raise AssertionError("no flow takes this path")
+
+
+def names(fabric: Fabric, *wanted: str) -> list[int]:
+    return [fabric.topology.switch(name) for name in wanted]
 
 
 @dataclass(frozen=True)
@@ -128,18 +146,13 @@ class Bucket:
     path_bf: int = 0
 
 
-def bucket(switch: Switch, meter: str, row: int, index: int) -> Bucket:
+def bucket(switch: Switch, meter: Meter, row: int, index: int) -> Bucket:
     """One bucket of a meter row."""
-    name = f"{meter}.row{row}"
-    hi, lo = (int(switch.register(f"{name}.{half}")[index]) for half in ("flow_hi", "flow_lo"))
-    return Bucket(
-        hi << 52 | lo,
-        int(switch.register(f"{name}.count")[index]),
-        bool(switch.register(f"{name}.dirty")[index]),
-        int(switch.register(f"{name}.path_bfs")[index]) if meter == DSM else 0,
-    )
+    value = {field: int(switch.register(name)[index]) for field, name in meter.rows[row].items()}
+    flow_id = value["flow_hi"] << meter.half_bits | value["flow_lo"]
+    return Bucket(flow_id, value["count"], bool(value["dirty"]), value.get("path_bfs", 0))
 
 
-def total(switch: Switch, meter: str) -> list[int]:
+def total(switch: Switch, meter: Meter) -> list[int]:
     """Packets counted in each row of a meter, both parities."""
-    return [int(switch.register(f"{meter}.row{row}.count").sum()) for row in range(3)]
+    return [int(switch.register(row["count"]).sum()) for row in meter.rows]

@@ -6,11 +6,17 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from scapy.layers.inet import ICMP as ScapyICMP
+from scapy.layers.inet import IP
+
 ETHERNET = 14
 SHIM = 7
 SHIM_TYPE = 0x88B5
 IPV4_TYPE = 0x0800
 ICMP, IPIP, TCP, UDP = 1, 4, 6, 17
+
+WINDOW_US = 1 << 17
+ICMP_PER_WINDOW = 13
 
 FAULT, CORRUPT, EXPIRED, NO_ROUTE, MALFORMED, LOCAL = 1, 2, 3, 4, 5, 6
 
@@ -38,6 +44,9 @@ class Flow:
     def bucket(self, row: int, parity: int = 0) -> int:
         """Its bucket in a meter row: bits 10 row .. 10 row + 9 of the CRC32 of its ID."""
         return parity << 10 | zlib.crc32(self.key) >> 10 * row & 0x3FF
+
+
+FLOW = Flow(0x0A000002, 0x0A030103, 4000, 80, TCP)
 
 
 def checksum(data: bytes) -> int:
@@ -131,3 +140,14 @@ def shim_of(data: bytes) -> Shim | None:
 def ip_of(data: bytes) -> bytes:
     """What follows Ethernet and the shim."""
     return data[ETHERNET + (SHIM if shim_of(data) else 0) :]
+
+
+def is_right(ip: bytes) -> bool:
+    """Whether scapy computes the same IPv4 (and ICMP) checksum."""
+    parsed = IP(ip)
+    given = parsed.chksum, parsed[ScapyICMP].chksum if ScapyICMP in parsed else 0
+    del parsed.chksum
+    if ScapyICMP in parsed:
+        del parsed[ScapyICMP].chksum
+    again = IP(bytes(parsed))
+    return given == (again.chksum, again[ScapyICMP].chksum if ScapyICMP in again else 0)

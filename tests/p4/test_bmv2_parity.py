@@ -13,11 +13,12 @@ import pytest
 
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
+from testbed.dataplane import EXPIRY, HEAVY_HITTER, PROGRAM, USM, VERDICT
+from testbed.dataplane import FAULT as EGRESS_FAULT
 from testbed.fabric.fat_tree import FatTree
 from testbed.softswitch import Program, Switch
 
 from .bmv2 import Mirror, SimpleSwitch, missing
-from .conftest import P4
 from .fabric import monitor_dsm, monitor_usm
 from .frames import (
     CORRUPT,
@@ -45,7 +46,7 @@ PACKETS = 5000  # a switch; three switches
 PATH_BFS = (0x0, 0x77, 0x10400101, 0xFFFFFFFF)
 WINDOW_US = 1 << 17
 ICMP_PER_WINDOW = 13
-ICMP_WINDOW = "CanaryIngress.expiry.icmp_window"
+ICMP_WINDOW = EXPIRY.icmp_window
 ALL32, ALL16, ALL8 = 0xFFFFFFFF, 0xFFFF, 0xFF
 ANY = (0, 0)
 # All that simple_switch's control tells of a wider register. `owners_again` makes up for it.
@@ -161,10 +162,10 @@ def configure(mirror: Mirror, fuzz: Fuzz, name: str) -> None:
         for path_bf in PATH_BFS[1:3]:
             monitor_dsm(mirror, flow.id, path_bf)  # pyright: ignore[reportArgumentType]
     for flow in fuzz.flows[1::6]:
-        mirror.table("CanaryEgress.usm.rules").add([flow.id], "CanaryEgress.usm.skip")
+        mirror.table(USM.rules).add([flow.id], USM.skip)
     for path_bf, eta in zip(PATH_BFS[:3], (1, 4, 16), strict=True):
-        mirror.table("CanaryIngress.heavy_hitter.segments").add(
-            [path_bf, (eta, ALL32)], "CanaryIngress.heavy_hitter.report", priority=1
+        mirror.table(HEAVY_HITTER.segments).add(
+            [path_bf, (eta, ALL32)], HEAVY_HITTER.report, priority=1
         )
     flow = fuzz.flows
     hosts = (0x0A000000, 0xFF000000)  # the flushing packets come from elsewhere
@@ -209,7 +210,7 @@ class Both:
     ) -> None:
         self.soft, self.bmv2, self.flush = soft, bmv2, flush
         self.result = Comparison()
-        self._dropped = soft.counter("CanaryEgress.fault.dropped")
+        self._dropped = soft.counter(EGRESS_FAULT.dropped)
         self._window = soft.register(ICMP_WINDOW)
         self._answers: list[float] = []
         self._now = 0
@@ -225,7 +226,7 @@ class Both:
         self.bmv2.send(port, data)
         theirs = [self.bmv2.receive(2) for _ in mine]
         self.result.packets += 1
-        self.result.causes[self.soft.observed >> 8] += 1
+        self.result.causes[VERDICT.cause.of(self.soft.observed)] += 1
         self.result.outputs += len(mine)
         if theirs != mine:
             self.result.differ(f"port {port} {data.hex()}: {mine} or {theirs}")
@@ -315,7 +316,7 @@ def test_soft_switch_and_simple_switch_agree_on_packets_registers_and_counters(
     configure(mirror, fuzz, name)
     scratch = Mirror(Switch(program))
     configure(scratch, fuzz, name)
-    with SimpleSwitch(P4 / "build" / "canary.json", tmp_path) as bmv2:
+    with SimpleSwitch(PROGRAM, tmp_path) as bmv2:
         handles = bmv2.configure(mirror.commands)
         both = Both(mirror.switch, bmv2, flushing(fuzz, scratch.switch))
         for _ in range(PACKETS):
@@ -352,7 +353,7 @@ def test_simple_switch_limits_time_exceeded_to_13_a_window(
     src, dst = int(topology.host_ip[0]), int(topology.host_ip[1])
     expiring = ethernet(ipv4(src, dst, UDP, l4(Flow(src, dst, 1, 2)), ttl=1))
     last = frame(Flow(dst, src, 1, 2))
-    with SimpleSwitch(P4 / "build" / "canary.json", tmp_path) as bmv2:
+    with SimpleSwitch(PROGRAM, tmp_path) as bmv2:
         bmv2.configure(mirror.commands)
         begin = time.monotonic()
         for _ in range(60):

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.dataplane import HASHPIPE, HEAVY_HITTER
 from testbed.softswitch import Program
 
 from .fabric import Fabric
@@ -73,8 +74,8 @@ packets = st.one_of(
 def check_against_the_model(fabric: Fabric, sequence: list[int]) -> None:
     switch = fabric.switches[fabric.topology.core(0)]
     registers = [
-        (switch.register(f"{name}.flow_id"), switch.register(f"{name}.counts"))
-        for name in (f"CanaryIngress.hashpipe.stage{i}" for i in range(STAGES))
+        (switch.register(stage["flow_id"]), switch.register(stage["counts"]))
+        for stage in HASHPIPE.stages
     ]
     for flow_id, counts in registers:
         flow_id[:] = 0
@@ -106,8 +107,8 @@ def test_flows_are_reported_when_the_model_counts_eta_packets(program: Program) 
     eta = 4
     fabric = Fabric(program)
     switch = fabric.switches[fabric.topology.core(0)]
-    switch.table("CanaryIngress.heavy_hitter.segments").add(
-        [0x77, (eta, 0xFFFFFFFF)], "CanaryIngress.heavy_hitter.report", priority=1
+    switch.table(HEAVY_HITTER.segments).add(
+        [0x77, (eta, 0xFFFFFFFF)], HEAVY_HITTER.report, priority=1
     )
     model = HashPipe()
     rng = np.random.default_rng(11)

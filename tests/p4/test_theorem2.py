@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from testbed.dataplane import BUCKETS, DSM, ROWS, USM, Meter
 from testbed.softswitch import Program, Switch
 
-from .fabric import DSM, USM, Fabric, monitor_dsm, monitor_usm
+from .fabric import Fabric, monitor_dsm, monitor_usm
 from .frames import Flow, frame, shimmed
 
-W = 1024
-ROWS = 3
+W = BUCKETS
 
 
 def random_flows(rng: np.random.Generator, n: int) -> list[Flow]:
@@ -27,35 +27,29 @@ def random_flows(rng: np.random.Generator, n: int) -> list[Flow]:
     return sorted(flows, key=lambda flow: flow.id)
 
 
-def clean_rows(switch: Switch, meter: str, flows: list[Flow]) -> npt.NDArray[np.bool_]:
+def clean_rows(switch: Switch, meter: Meter, flows: list[Flow]) -> npt.NDArray[np.bool_]:
     """Run one packet of each flow; bool[F, 3]: its bucket in this row is clean. Clears."""
     frames = [frame(flow) if meter == USM else shimmed(frame(flow), 1, 1) for flow in flows]
     offsets = np.cumsum([0] + [len(data) for data in frames]).astype(np.uint64)
     data = np.frombuffer(b"".join(frames), np.uint8)
     switch.process_batch(np.full(len(flows), 1, np.uint16), data, offsets)
     clean = np.empty((len(flows), ROWS), np.bool_)
-    ids = np.array([flow.id & (1 << 52) - 1 for flow in flows], np.uint64)
+    ids = np.array([flow.id & (1 << USM.half_bits) - 1 for flow in flows], np.uint64)
     for row in range(ROWS):
-        name = f"{meter}.row{row}"
+        fields = meter.rows[row]
         at = [flow.bucket(row) for flow in flows]
-        count = switch.register(f"{name}.count")
+        count = switch.register(fields["count"])
         assert int(count.sum()) == len(flows)
-        clean[:, row] = switch.register(f"{name}.dirty")[at] == 0
+        clean[:, row] = switch.register(fields["dirty"])[at] == 0
         # A clean bucket is this flow's own, with its one packet.
-        own = switch.register(f"{name}.flow_lo")[at] == ids
+        own = switch.register(fields["flow_lo"])[at] == ids
         assert (own & (count[at] == 1))[clean[:, row]].all()
-        for field in (
-            "count",
-            "dirty",
-            "flow_hi",
-            "flow_lo",
-            *(["path_bfs"] if meter == DSM else []),
-        ):
-            switch.register(f"{name}.{field}")[:] = 0
+        for name in fields.values():
+            switch.register(name)[:] = 0
     return clean
 
 
-def measure(program: Program, meter: str, n: int, trials: int) -> npt.NDArray[np.bool_]:
+def measure(program: Program, meter: Meter, n: int, trials: int) -> npt.NDArray[np.bool_]:
     """Clean buckets of n random flows, many times over: bool[trials, n, 3]."""
     fabric = Fabric(program)
     switch = fabric.switches[0]
@@ -64,7 +58,7 @@ def measure(program: Program, meter: str, n: int, trials: int) -> npt.NDArray[np
     for trial in range(trials):
         flows = random_flows(rng, n)
         assert len(flows) == n
-        table = switch.table(f"{meter}.rules")
+        table = switch.table(meter.rules)
         table.clear()
         for flow in flows:
             if meter == USM:
@@ -84,7 +78,7 @@ def theorem2(n: int) -> float:
     [(USM, 50, 400), (USM, 200, 100), (USM, 400, 50), (DSM, 400, 50)],
 )
 def test_flows_have_a_clean_bucket_as_often_as_theorem_2_says(
-    program: Program, meter: str, n: int, trials: int
+    program: Program, meter: Meter, n: int, trials: int
 ) -> None:
     clean = measure(program, meter, n, trials)
     # One row: flows that collide do so in pairs, so the error comes from the trials' own spread.

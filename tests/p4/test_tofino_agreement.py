@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.dataplane import VERDICT
+from testbed.dataplane import DSM, HASHPIPE, USM, VERDICT, Meter
 from testbed.softswitch import Program, Switch
 
 from .conftest import P4
-from .fabric import DSM, USM, Bucket, Fabric, bucket, monitor_dsm, monitor_usm
+from .fabric import Bucket, Fabric, bucket, monitor_dsm, monitor_usm
 from .frames import TCP, UDP, Flow, checksum, frame, ipv4, shimmed
 
 STAGES, ENTRIES = 3, 32
@@ -123,15 +123,14 @@ journeys = st.lists(
 )
 
 
-def clear(switch: Switch, meter: str) -> None:
-    fields = ("count", "dirty", "flow_hi", "flow_lo", *(["path_bfs"] if meter == DSM else []))
-    for row in range(3):
-        for name in fields:
-            switch.register(f"{meter}.row{row}.{name}")[:] = 0
+def clear(switch: Switch, meter: Meter) -> None:
+    for row in meter.rows:
+        for name in row.values():
+            switch.register(name)[:] = 0
 
 
 def run_both(
-    switch: Switch, meter: str, sequence: list[tuple[int, int, int]], rows: list[Row]
+    switch: Switch, meter: Meter, sequence: list[tuple[int, int, int]], rows: list[Row]
 ) -> None:
     for number, path, parity in sequence:
         flow, path_bf = CROWD[number], PATHS[path] if meter == DSM else 0
@@ -146,7 +145,7 @@ def run_both(
 
 @pytest.mark.parametrize("meter", [DSM, USM])
 def test_arrays_touched_once_and_in_order_make_the_buckets_of_v1model(
-    tofino_choices: Program, meter: str
+    tofino_choices: Program, meter: Meter
 ) -> None:
     switch = Fabric(tofino_choices).switches[0]
     for flow in CROWD:
@@ -162,7 +161,7 @@ def test_arrays_touched_once_and_in_order_make_the_buckets_of_v1model(
         rows = [Row() for _ in range(3)]
         run_both(switch, meter, sequence, rows)
         for i, row in enumerate(rows):
-            used = np.flatnonzero(switch.register(f"{meter}.row{i}.count"))
+            used = np.flatnonzero(switch.register(meter.rows[i]["count"]))
             assert used.tolist() == sorted(row.count.values)
             for at in used.tolist():
                 assert row.bucket(at) == bucket(switch, meter, i, at)
@@ -222,8 +221,8 @@ class HashPipe:
 
 def pipe_entries(switch: Switch, stage: int) -> dict[int, tuple[int, int]]:
     """Entry to (flow, count) of one HashPipe stage; a flow is a CRC32 or a whole ID."""
-    ids = switch.register(f"CanaryIngress.hashpipe.stage{stage}.flow_id")
-    counts = switch.register(f"CanaryIngress.hashpipe.stage{stage}.counts")
+    ids = switch.register(HASHPIPE.stages[stage]["flow_id"])
+    counts = switch.register(HASHPIPE.stages[stage]["counts"])
     whole = ids.dtype.names is not None
     return {
         int(at): (int(ids[at]["hi"]) << 64 | int(ids[at]["lo"]) if whole else int(ids[at]), int(n))

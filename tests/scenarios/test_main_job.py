@@ -8,18 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from analysis.methods.flock.flock import Flock
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.backends import open_backend
+from scenarios.epochs.agenda import follow, make_agenda
 from scenarios.epochs.loop import run as run_epochs
-from scenarios.epochs.setup import set_up
+from scenarios.epochs.setup import Emulation, set_up
 from scenarios.experiment import analyze, run_experiment
 from scenarios.scenario import load_scenario, scenario_names
 from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
+from testbed.dataplane import DSM, FLOW_ID, USM, Meter
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
@@ -34,7 +37,7 @@ def flow_words(run: RunDirectory, topology: FatTree) -> dict[tuple[int, int], in
     columns = (flows[name].tolist() for name in ("src_port", "dst_port", "protocol"))
     hosts = (topology.host_ip[flows[name]].tolist() for name in ("src_host", "dst_host"))
     for index, (src, dst, sport, dport, protocol) in enumerate(zip(*hosts, *columns, strict=True)):
-        flow = src << 72 | dst << 40 | sport << 24 | dport << 8 | protocol
+        flow = FLOW_ID.of(src, dst, sport, dport, protocol)
         ids[flow >> 64, flow & (1 << 64) - 1] = index
     return ids
 
@@ -284,14 +287,39 @@ def test_every_shipped_scenario_runs_and_says_what_it_shows(name: str, tmp_path:
     assert bool(summary["faulty_links"]) == (name != "healthy")
 
 
+def counted(emulation: Emulation, switch: int, meter: Meter) -> npt.NDArray[np.int64]:
+    """Packets that a meter of a switch has counted so far, by parity: int64[2]."""
+    name = meter.rows[0]["count"]
+    counts = emulation.controls[switch].read_registers([name])[name]
+    return counts.astype(np.int64).reshape(2, -1).sum(axis=1)
+
+
 def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> None:
-    # Switches change epochs further apart in time than a packet needs between them, so many a
-    # packet meets a downstream that is in another epoch than the upstream that counted it.
-    settings = replace(SMALL, faults="none")
+    """Many a packet meets a downstream that is in another epoch than the upstream that counted it,
+    and is counted in its own at both ends.
+    """
+    settings = replace(SMALL, faults="none", epochs=2)
     topology = FatTree(4)
     plan = parse_faults("none", topology, 1)
-    links = LinkModel()
-    with open_backend(settings, links, tmp_path) as backend:
+    with open_backend(settings, LinkModel(), tmp_path) as backend:
         emulation = set_up(settings, plan, make_traffic(settings, topology), backend)
-        times = [at for at, _ in emulation.clock.flips(0, emulation.monitors)]
-    assert max(times) - min(times) > 10 * links.delay_ns
+        emulation.selector.plan(*np.zeros((2, len(emulation.segments)), np.int64))
+        flips = dict((switch, at) for at, switch in emulation.clock.flips(0, emulation.monitors))
+        at_flip: dict[int, npt.NDArray[np.int64]] = {}
+
+        def note(switch: int) -> None:
+            at_flip[switch] = counted(emulation, switch, DSM)
+
+        agenda = make_agenda(emulation, end_epoch=lambda _: None)
+        agenda += [(at, lambda switch=switch: note(switch)) for switch, at in flips.items()]
+        drained = settings.epoch_ns + backend.drain_ns
+        due = sorted((item for item in agenda if item[0] <= drained), key=lambda item: item[0])
+        follow(emulation.network, due, lambda _: None, lambda _: None)
+
+        at_end = {switch: counted(emulation, switch, DSM) for switch in emulation.monitors}
+        early = sum(int(before[1]) for before in at_flip.values())
+        late = sum(int(at_end[switch][0] - before[0]) for switch, before in at_flip.items())
+        sent = sum(counted(emulation, switch, USM)[0] for switch in emulation.monitors)
+    assert early > 20  # of the new epoch, at a switch still in the old one
+    assert late > 20  # of the old epoch, at a switch already in the new one
+    assert sum(arrived[0] for arrived in at_end.values()) == sent

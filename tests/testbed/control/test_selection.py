@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from testbed.control.selection import FlowSelector, SelectionParameters
+from testbed.dataplane import HEAVY_HITTER
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, switch_ids
 
@@ -52,7 +53,7 @@ class FakeSwitch:
         names = ("a", "b", "c", "d", "e", "f", "now_us")
         rows = np.array(self.pending, [(name, "<u8") for name in names])
         self.pending = []
-        return {"heavy_hitter_t": rows}
+        return {HEAVY_HITTER.digest.name: rows}
 
     def hold(self) -> None: ...
 
@@ -84,7 +85,7 @@ class World:
 
     def hh(self, segment: int) -> int:
         switch = self.switches[int(self.segments.downstream[segment])]
-        return len(switch.table("CanaryIngress.heavy_hitter.segments").entries)
+        return len(switch.table(HEAVY_HITTER.segments).entries)
 
 
 def test_a_segment_asks_for_flows_when_it_counts_less_than_alpha_or_beta() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from testbed.dataplane import (
     BUCKETS,
     CAUSES,
     DSM,
+    EXPIRY,
     FAULT,
     FLOW_ID,
     HASHPIPE,
@@ -45,11 +48,11 @@ def names_of(block: object) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "block", [IDENTITY, DSM, USM, HASHPIPE, HEAVY_HITTER, ROUTING, FAULT, INGRESS_FAULT]
+    "block", [IDENTITY, DSM, USM, HASHPIPE, HEAVY_HITTER, EXPIRY, ROUTING, FAULT, INGRESS_FAULT]
 )
 def test_p4info_and_json_have_every_name(block: object) -> None:
     names = names_of(block)
-    assert len(names) >= 2
+    assert names
     for text in (P4INFO.read_text(), PROGRAM.read_text()):
         assert all(f'"{name}"' in text for name in names)
 
@@ -97,6 +100,28 @@ def test_c_reads_a_verdict_as_python_does(tmp_path: Path) -> None:
     assert [int(n) for n in said] == [
         VERDICT.fields[name].of(word) for word in words for name in fields
     ]
+
+
+def test_nobody_else_names_the_program() -> None:
+    """What is written here once is not written anywhere else in the testbed."""
+    rooms = ("analysis", "scenarios", "testbed")
+    files = [file for room in rooms for file in (ROOT / room).rglob("*.py")]
+    wrong = [
+        str(file.relative_to(ROOT))
+        for file in files
+        if file.parent.name != "dataplane"
+        and re.search(r"Canary(In|E)gress|heavy_hitter_t|meta\.verdict", strings(file))
+    ]
+    assert wrong == []
+
+
+def strings(file: Path) -> str:
+    """The strings of a module, those of several lines left out: they are docstrings."""
+    return "\n".join(
+        repr(node.value)
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
+    )
 
 
 # ---- a changed program ---------------------------------------------------------------------------

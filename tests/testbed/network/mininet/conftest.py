@@ -14,13 +14,13 @@ import pytest
 
 from testbed.control.forwarding import install_forwarding
 from testbed.control.switch import batch
+from testbed.dataplane import P4INFO, PROGRAM
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
 from testbed.network.switches import Backend
 
-BUILD = Path(__file__).parents[4] / "p4" / "build"
 TOPOLOGY = FatTree(4)
 SEGMENTS = TOPOLOGY.segments()
 IDS = switch_ids(TOPOLOGY, SEGMENTS, 1)
@@ -33,8 +33,8 @@ def bring_up(path: Path, backend: Backend) -> MininetNetwork:
     net = MininetNetwork(
         TOPOLOGY,
         backend,
-        BUILD / "canary.json",
-        BUILD / "canary.p4info.txtpb",
+        PROGRAM,
+        P4INFO,
         path / "logs",
         state=path / "state.json",
     )

@@ -22,6 +22,7 @@ from testbed.control.epochs import set_parity
 from testbed.control.remote.connection import RemoteError
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import batch
+from testbed.dataplane import FAULT, HEAVY_HITTER, ROUTING, USM
 from testbed.faults.injector import FaultInjector
 from testbed.faults.netem import NetemInjector
 from testbed.faults.nft import NftInjector
@@ -188,7 +189,7 @@ def injected(kind: str, net: MininetNetwork, link: str, rate: float) -> Iterator
     yield
     if kind == "p4":
         index = TOPOLOGY.link_src[TOPOLOGY.link(link)]
-        table = net.controls[index].table("CanaryEgress.fault.faults")
+        table = net.controls[index].table(FAULT.faults)
         for handle in injector._active.values():
             table.delete(handle)
     else:
@@ -298,9 +299,7 @@ def test_an_epoch_over_the_wire_counts_every_packet(
         assert meter.lost.sum() == meter.negative == meter.inconsistent == 0
         assert meter.undecodable == 0
     counted = [
-        controls[int(SEGMENTS.upstream[rule.segment])]
-        .table("CanaryEgress.usm.rules")
-        .counter(rule.usm_handle)[0]
+        controls[int(SEGMENTS.upstream[rule.segment])].table(USM.rules).counter(rule.usm_handle)[0]
         for rule in selector.rules.values()
     ]
     clean = first["meter"] == 0
@@ -339,9 +338,9 @@ def test_interfaces_are_named_after_their_nodes_and_have_no_offloads(net: Minine
 
 def test_what_a_switch_refuses_is_one_line(net: MininetNetwork) -> None:
     control = net.controls[0]
-    routes = control.table("CanaryIngress.routing.routes")
+    routes = control.table(ROUTING.routes)
     with pytest.raises(RemoteError, match=r"^tor0_0: update 0: [^\n]+$"):
-        routes.add([(0, 0)], "CanaryIngress.routing.up")  # it is there already
+        routes.add([(0, 0)], ROUTING.up)  # it is there already
     with pytest.raises(RemoteError, match="no table 'nowhere'"):
         control.table("nowhere")
     assert net.degraded == []
@@ -352,7 +351,7 @@ def test_a_channel_that_is_cut_is_named(net: MininetNetwork) -> None:
     control.connection.cut()
     wait_until(lambda: control.digests() == {} or bool(control.lost))
     assert net.degraded == ["agg3_1: its P4Runtime channel was cut"]
-    control.table("CanaryIngress.routing.routes").add([(1, 32)], "CanaryIngress.routing.up")
+    control.table(ROUTING.routes).add([(1, 32)], ROUTING.up)
     control.connection.lost = ""  # the switch itself is well, and the next test wants it
 
 
@@ -370,7 +369,7 @@ def test_a_switch_that_dies_is_named_and_the_rest_goes_on(
     assert net.degraded == [f"{victim}: signal SIGKILL"]
     control = net.controls[TOPOLOGY.switch(victim)]
     set_parity(control, 0)  # vanishes
-    assert control.digests()["heavy_hitter_t"].size == 0
+    assert control.digests()[HEAVY_HITTER.digest.name].size == 0
     dump = collect({switch: net.controls[switch] for switch in MONITORS}, 0)
     assert TOPOLOGY.switch(victim) not in dump["switch"]
     assert send_probes(net, probes, tor=0, core=0, packets=200) == (200, 0)
