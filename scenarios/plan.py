@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.fabric.fat_tree import FatTree
+from testbed.probes.identifiability import PlanError
 from testbed.probes.probe_matrix import (
     MAX_BETA,
-    PlanError,
     ProbeMatrix,
     Speedups,
     probe_matrix,

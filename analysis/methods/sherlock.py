@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis
 from analysis.methods.flock.flock import Flock, verdict
-from analysis.methods.flock.likelihood import flip, gain_of, step
+from analysis.methods.flock.likelihood import flip
+from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import BETTER, Search
 from analysis.telemetry.telemetry import Telemetry
@@ -73,15 +74,14 @@ def ferret(model: FlockModel, max_failures: int, *, jle: bool) -> tuple[BoolArra
         raise ValueError("Sherlock's search is for listed path sets")
     search = Search(model)
     best = np.zeros(model.n_components, np.bool_)
-    value = _ferret(max_failures, jle, best, *search.state)
+    value = _ferret(max_failures, jle, best, search.state)
     return best, value
 
 
 @njit
-def _ferret(
-    most, jle, best, listed, pairs, failed, delta, scratch, prior, posterior
-):  # pragma: no cover - compiled
+def _ferret(most, jle, best, state):  # pragma: no cover - compiled
     """Depth first over the sets of components, ascending; every node scores its children."""
+    listed, failed, delta, prior = state.listed, state.failed, state.delta, state.prior
     n = len(failed)
     chosen, following = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)
     values = np.zeros(most + 1)
@@ -102,7 +102,7 @@ def _ferret(
             if depth >= 0:
                 c = chosen[depth]
                 if jle:
-                    flip(c, listed, pairs, failed, delta, scratch)
+                    flip(c, state)
                 else:
                     step(c, listed, failed)
                 value = values[depth]
@@ -112,7 +112,7 @@ def _ferret(
         gain = delta[c] if jle else gain_of(c, listed, failed)
         value += gain + prior[c]
         if jle:
-            flip(c, listed, pairs, failed, delta, scratch)
+            flip(c, state)
         else:
             step(c, listed, failed)
         chosen[depth] = c

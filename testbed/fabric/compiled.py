@@ -54,7 +54,7 @@ def _sources() -> dict[str, str]:
     for package in PACKAGES:
         for file in sorted((ROOT / package).rglob("*.py")):
             text = file.read_bytes()
-            if b"njit" in text:
+            if b"njit" in text or b"@kernel" in text:
                 found[str(file.relative_to(ROOT))] = hashlib.sha256(text).hexdigest()
     return found
 

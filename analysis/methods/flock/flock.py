@@ -33,7 +33,8 @@ from typing import Literal
 import numpy as np
 
 from analysis.methods.base import Diagnosis, both_directions, sorted_links
-from analysis.methods.flock.model import FlockModel, Loss, build_model
+from analysis.methods.flock.flow_values import Loss
+from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import Fabric

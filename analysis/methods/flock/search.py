@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.methods.flock.likelihood import accumulate, flip, gain_of, likelihood, place, step
+from analysis.methods.flock.likelihood import State, accumulate, flip, likelihood, place
+from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
-from testbed.fabric.compiled import njit
+from testbed.fabric.compiled import kernel, njit
 
 __all__ = ["BETTER", "Search", "plain_greedy", "search_model"]
 
@@ -41,25 +42,24 @@ class Search:
         self._delta = np.zeros(n)
         self._gain = np.empty(n)
         self._posterior = np.zeros(1)
-        self.state = (
-            listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
-            pairs._replace(
+        self.state = state = State(
+            listed=listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
+            pairs=pairs._replace(
                 failures=pairs.failures.copy(),
                 good=pairs.good.copy(),
                 single=pairs.single.copy(),
                 bad=pairs.bad.copy(),
             ),
-            self.failed,
-            self._delta,
-            np.zeros(n, np.int32),
-            model.prior,
-            self._posterior,
+            failed=self.failed,
+            delta=self._delta,
+            scratch=np.zeros(n, np.int32),
+            prior=model.prior,
+            posterior=self._posterior,
         )
-        listed, pairs = self.state[:2]
         if failed is not None:
-            place(np.flatnonzero(failed), listed, pairs, self.failed)
-            self._posterior[0] = likelihood(listed, pairs) + model.prior[failed].sum()
-        self._delta[:] = accumulate(listed, pairs, self.failed)
+            place(np.flatnonzero(failed), state)
+            self._posterior[0] = likelihood(state) + model.prior[failed].sum()
+        self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
     def posterior_gain(self) -> FloatArray:
         """What flipping each component adds to the log posterior: float64[n_components]."""
@@ -70,7 +70,7 @@ class Search:
         return float(self._posterior[0])
 
     def flip(self, component: int) -> None:
-        _flip(component, *self.state)
+        _flip(component, self.state)
 
     def move_to(self, hypothesis: BoolArray) -> None:
         for component in np.flatnonzero(self.failed != hypothesis):
@@ -81,7 +81,7 @@ class Search:
 
         Of components that gain the same, but for rounding, the first is taken.
         """
-        while _flip_best(allowed, remove, self._gain, *self.state):
+        while _flip_best(allowed, remove, self._gain, self.state):
             pass  # between two flips an interruption is heard
 
     def run(self, *, refine: bool, devices: bool) -> BoolArray:
@@ -117,7 +117,7 @@ class Search:
         others. Says if any was better."""
         improved = False
         component = len(self.failed)
-        while (component := _next_failed(component, tried, self.failed, self._delta)) >= 0:
+        while (component := _next_failed(component, tried, self.state)) >= 0:
             improved |= self._attempt(component, allowed, tried)
         return improved
 
@@ -140,7 +140,7 @@ class Search:
 
     def _attempt(self, component: int, allowed: BoolArray, tried: FloatArray) -> bool:
         tried[component] = self._delta[component]
-        return _attempt(component, allowed, self._gain, *self.state)
+        return _attempt(component, allowed, self._gain, self.state)
 
     def evidence(self) -> FloatArray:
         """Nats in favour of each component's failure, given the rest of the hypothesis."""
@@ -178,19 +178,17 @@ def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
     return failed, _plain_greedy(listed, failed, model.prior)
 
 
-# Compiled core; every function takes the state of a search as its last arguments.
+# Compiled core; ``s`` is the state of a search.
 
 
 @njit
-def _flip(
-    component, listed, pairs, failed, delta, scratch, prior, posterior
-):  # pragma: no cover - compiled
-    change = prior[component]
-    posterior[0] += delta[component] + (-change if failed[component] else change)
-    flip(component, listed, pairs, failed, delta, scratch)
+def _flip(component, s):  # pragma: no cover - compiled
+    change = s.prior[component]
+    s.posterior[0] += s.delta[component] + (-change if s.failed[component] else change)
+    flip(component, s)
 
 
-@njit
+@kernel
 def _first_best(gain):  # pragma: no cover - compiled
     """The first component whose gain is the greatest but for rounding, -1 if none gains."""
     most = 0.0
@@ -205,66 +203,62 @@ def _first_best(gain):  # pragma: no cover - compiled
     return -1
 
 
-@njit
-def _gains(allowed, remove, failed, delta, prior, gain):  # pragma: no cover - compiled
+@kernel
+def _gains(allowed, remove, s, gain):  # pragma: no cover - compiled
     """What each allowed flip adds to the log posterior."""
     for c in range(len(gain)):
-        if not allowed[c] or (failed[c] and not remove):
+        if not allowed[c] or (s.failed[c] and not remove):
             gain[c] = -np.inf
-        elif failed[c]:
-            gain[c] = delta[c] - prior[c]
+        elif s.failed[c]:
+            gain[c] = s.delta[c] - s.prior[c]
         else:
-            gain[c] = delta[c] + prior[c]
+            gain[c] = s.delta[c] + s.prior[c]
 
 
 @njit
-def _flip_best(
-    allowed, remove, gain, listed, pairs, failed, delta, scratch, prior, posterior
-):  # pragma: no cover - compiled
+def _flip_best(allowed, remove, gain, s):  # pragma: no cover - compiled
     """Flip what gains most, if anything gains."""
-    _gains(allowed, remove, failed, delta, prior, gain)
+    _gains(allowed, remove, s, gain)
     pick = _first_best(gain)
     if pick < 0:
         return False
-    _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
+    _flip(pick, s)
     return True
 
 
 @njit
-def _attempt(
-    component, allowed, gain, listed, pairs, failed, delta, scratch, prior, posterior
-):  # pragma: no cover - compiled
+def _attempt(component, allowed, gain, s):  # pragma: no cover - compiled
     """Flip a component for good, let the rest settle, and go back if that is no better.
 
     It is given up as soon as all that still gains, taken together, would not make up for it.
     """
-    before = posterior[0]
+    before = s.posterior[0]
     trail = [component]
-    _flip(component, listed, pairs, failed, delta, scratch, prior, posterior)
+    _flip(component, s)
     while True:
-        _gains(allowed, True, failed, delta, prior, gain)
+        _gains(allowed, True, s, gain)
         gain[component] = -np.inf
         pick = _first_best(gain)
-        hope = posterior[0]
+        hope = s.posterior[0]
         for c in range(len(gain)):
             hope += max(gain[c], 0.0)
         if pick < 0 or hope <= before:
             break
         trail.append(pick)
-        _flip(pick, listed, pairs, failed, delta, scratch, prior, posterior)
-    if posterior[0] > before + BETTER:
+        _flip(pick, s)
+    if s.posterior[0] > before + BETTER:
         return True
     for i in range(len(trail) - 1, -1, -1):
-        _flip(trail[i], listed, pairs, failed, delta, scratch, prior, posterior)
-    posterior[0] = before
+        _flip(trail[i], s)
+    s.posterior[0] = before
     return False
 
 
-@njit
-def _next_failed(component, tried, failed, delta):  # pragma: no cover - compiled
+@kernel
+def _next_failed(component, tried, s):  # pragma: no cover - compiled
     """The last failed component before this one that was not tried as it is, -1 if none."""
     for c in range(component - 1, -1, -1):
-        if failed[c] and not _close(tried[c], delta[c]):
+        if s.failed[c] and not _close(tried[c], s.delta[c]):
             return c
     return -1
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from analysis.methods.flock.flock import Flock
-from analysis.methods.flock.model import FlockModel, Loss
+from analysis.methods.flock.flow_values import Loss
+from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import Search
 from analysis.methods.sherlock import Sherlock, ferret
 from testbed.fabric.paths import Paths, PathSets

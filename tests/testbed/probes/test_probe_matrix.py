@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from testbed.fabric.clos import Fabric, clos, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from testbed.probes.probe_matrix import PlanError, Speedups, candidates, probe_matrix
+from testbed.probes.candidates import candidates
+from testbed.probes.identifiability import PlanError
+from testbed.probes.probe_matrix import Speedups, probe_matrix
 
 K4 = FatTree(4)
 PLAIN = Speedups(decomposition=False, lazy=False, symmetry=False)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from analysis.evaluation.metrics import score
 from analysis.methods.flock import search as flock_search
 from analysis.methods.flock.flock import Flock
-from analysis.methods.flock.model import FlockModel, Loss, build_model
+from analysis.methods.flock.flow_values import Loss
+from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import BETTER, Search, plain_greedy, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import clos, leaf_spine

@@ -1,0 +1,207 @@
+"""The flows of each group and their log-likelihood with some of the group's paths bad."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.solvers.parts import in_parts
+from testbed.fabric.compiled import kernel, njit
+from testbed.fabric.paths import pointers
+
+__all__ = ["Counts", "FlowValues", "Loss", "flow_values", "value"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+MEMO_SLOTS = 1 << 26
+"""Values remembered of all groups with more than one path, at least 16 of each: up to 800 MB."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Loss on a bad and on a good path, in (0, 1): of flows whose path is known, and of others."""
+
+    known: tuple[float, float]
+    hidden: tuple[float, float]
+
+
+class FlowValues(NamedTuple):
+    """The flows of each group, for its log-likelihood with b of w paths bad (equation 1).
+
+    Flows ``ptr[g]:ptr[g + 1]`` of group g have the ``score`` ln(P(bad path) / P(good path)), each
+    ``times`` times; ``bent`` is expm1(score), or exp(-score) where the score is positive. The last
+    values of group g are in ``memo[memo_ptr[g]:memo_ptr[g + 1]]``, that of b where ``memo_of`` is
+    b. With a ``seed`` other than 0 values are random numbers of ``bits`` bits instead, alike for
+    nothing but the same group and b.
+    """
+
+    ptr: LongArray
+    score: FloatArray
+    bent: FloatArray
+    times: FloatArray
+    width: LongArray
+    memo_ptr: LongArray
+    memo_of: IntArray
+    memo: FloatArray
+    seed: int
+    bits: int
+
+
+@njit(inline="always")
+def _scramble(x):  # pragma: no cover - compiled
+    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def value(values, g, b):  # pragma: no cover - compiled
+    """Log-likelihood of group g with b bad paths, relative to none; b is held to 0..width."""
+    width = values.width[g]
+    b = min(max(b, 0), width)
+    if values.seed:
+        x = _scramble(np.uint64(values.seed) ^ _scramble(np.uint64(g)))
+        return float(_scramble(x ^ np.uint64(b)) >> np.uint64(64 - values.bits))
+    if b == 0:
+        return 0.0
+    slots = values.memo_ptr[g + 1] - values.memo_ptr[g]
+    at = values.memo_ptr[g] + (b & (slots - 1))
+    if slots and values.memo_of[at] == b:
+        return values.memo[at]
+    total = 0.0
+    if b == width:
+        for f in range(values.ptr[g], values.ptr[g + 1]):
+            total += values.times[f] * values.score[f]
+    else:
+        share = b / width
+        for f in range(values.ptr[g], values.ptr[g + 1]):
+            score, bent = values.score[f], values.bent[f]
+            if score > 0:
+                total += values.times[f] * (score + np.log(share + (1 - share) * bent))
+            else:
+                total += values.times[f] * np.log1p(share * bent)
+    if slots:
+        values.memo_of[at] = b
+        values.memo[at] = total
+    return total
+
+
+class Counts(NamedTuple):
+    """Packets of each flow, int64[F], and whether it was only reported because it lost some."""
+
+    sent: LongArray
+    lost: LongArray
+    given_loss: BoolArray
+
+
+class _Odds(NamedTuple):
+    """Log-odds of a bad path that a lost and an arrived packet bring, for a known path and for a
+    hidden one: float64[2]; and the loss on bad and good paths that are known."""
+
+    per_lost: FloatArray
+    per_arrived: FloatArray
+    bad: float
+    good: float
+
+    @classmethod
+    def of(cls, loss: Loss) -> _Odds:
+        both = (loss.known, loss.hidden)
+        per_lost = [np.log(bad / good) for bad, good in both]
+        per_arrived = [np.log1p(-bad) - np.log1p(-good) for bad, good in both]
+        return cls(np.array(per_lost), np.array(per_arrived), *loss.known)
+
+
+def flow_values(
+    group: npt.NDArray[np.integer], width: LongArray, counts: Counts, loss: Loss
+) -> FlowValues:
+    """The flows of each group with their scores; equal ones are counted, not repeated.
+
+    Args:
+        group: The group of each flow, int[F].
+        width: The number of possible paths of each group, int64[G].
+        counts: Of each flow.
+        loss: On bad and on good paths.
+    """
+    score, ptr = _scores(group, width, counts, _Odds.of(loss))
+    count = np.zeros(len(width), np.int64)
+    merged = in_parts(len(score), _merge, ptr, score, width, count)
+    score, times = (np.concatenate([part[i] for part in merged]) for i in (0, 1))
+    bent = np.where(score > 0, np.exp(-np.abs(score)), np.expm1(np.minimum(score, 0)))
+    most = max(16, MEMO_SLOTS >> int((width > 1).sum()).bit_length())
+    slots = np.exp2(np.ceil(np.log2(np.minimum(width + 1, most)))).astype(np.int64)
+    memo_ptr = pointers(np.where(width > 1, slots, 0))
+    return FlowValues(
+        ptr=pointers(count),
+        score=score,
+        bent=bent,
+        times=times,
+        width=width.astype(np.int64),
+        memo_ptr=memo_ptr,
+        memo_of=np.full(memo_ptr[-1], -1, np.int32),
+        memo=np.empty(memo_ptr[-1]),
+        seed=0,
+        bits=0,
+    )
+
+
+@njit
+def _scores(group, width, counts, odds):  # pragma: no cover - compiled
+    """The scores of all flows, sorted by group, and where each group's begin."""
+    ptr = np.zeros(len(width) + 1, np.int64)
+    for g in group:
+        ptr[g + 1] += 1
+    ptr = np.cumsum(ptr)
+    score = np.empty(len(group))
+    _place_scores(group, width, counts, odds, ptr[:-1].copy(), score)
+    return score, ptr
+
+
+@kernel
+def _place_scores(group, width, counts, odds, free, score):  # pragma: no cover - compiled
+    """Write each flow's score where its group's next one belongs, ``free``."""
+    for f in range(len(group)):
+        g, sent, lost = group[f], counts.sent[f], counts.lost[f]
+        hidden = 1 if width[g] > 1 else 0
+        total = lost * odds.per_lost[hidden] + (sent - lost) * odds.per_arrived[hidden]
+        if counts.given_loss[f] and not hidden:
+            bad = np.expm1(sent * np.log1p(-odds.bad))
+            good = np.expm1(sent * np.log1p(-odds.good))
+            total -= np.log(bad / good)
+        score[free[g]] = total
+        free[g] += 1
+
+
+@njit
+def _merge(part, parts, ptr, score, width, count):  # pragma: no cover - compiled
+    """Equal flows of a group become one; with a known path all do, as their scores add up.
+
+    Of a part of the groups: the scores that are left and how often each occurs, one group after
+    another, and the ``count`` of each group.
+    """
+    n = len(width)
+    begin, end = part * n // parts, (part + 1) * n // parts
+    left = np.empty(ptr[end] - ptr[begin])
+    times = np.empty(len(left))
+    at = 0
+    for g in range(begin, end):
+        flows = score[ptr[g] : ptr[g + 1]]
+        start = at
+        if width[g] == 1 and len(flows):
+            left[at], times[at] = flows.sum(), 1.0
+            at += 1
+        else:
+            flows.sort()
+            for f in range(len(flows)):
+                if f > 0 and flows[f] == flows[f - 1]:
+                    times[at - 1] += 1.0
+                else:
+                    left[at], times[at] = flows[f], 1.0
+                    at += 1
+        count[g] = at - start
+    return left[:at], times[:at]

@@ -1,0 +1,266 @@
+"""Groups of ToR pairs over climbs: what they say of each component, and what a flip changes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.flock.flow_values import FlowValues, value
+from testbed.fabric.compiled import kernel, njit
+
+__all__ = ["Pairs", "accumulate_pairs", "flip_pairs", "place_pairs", "shared_tops", "step_pairs"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BitArray = npt.NDArray[np.uint64]
+
+
+class Pairs(NamedTuple):
+    """Groups of ToR pairs over lists of climbs, and the state of a hypothesis over them.
+
+    List l holds the climbs ``list_ptr[l]:list_ptr[l + 1]``, ascending in their top; climb a
+    consists of the components ``components[climb_ptr[a]:climb_ptr[a + 1]]``. The bits of list l are
+    the words ``word_ptr[l]:word_ptr[l + 1]``, the first of them standing for the tops from
+    ``64 * first_word[l]``; ``climb_at`` int32[words, 64] is the climb of each bit, ``top`` int32[A]
+    the bit of each climb. Component c is in the lists ``lists[component_ptr[c]:...]``. Group g is
+    between the climbs of list ``up[g]`` and ``down[g]``; list l's groups are
+    ``groups[group_ptr[l]:group_ptr[l + 1]]``, their other lists the same part of ``others``. The
+    last ``len(list_ptr) // 2`` lists are the ways down.
+
+    ``failures`` int32[A] failed components of each climb; ``good`` and ``single`` uint64[words] the
+    tops that a climb with none and with just one reaches; ``bad`` int32[G].
+    """
+
+    list_ptr: LongArray
+    climb_ptr: LongArray
+    components: IntArray
+    word_ptr: LongArray
+    first_word: IntArray
+    climb_at: IntArray
+    top: IntArray
+    component_ptr: LongArray
+    lists: IntArray
+    up: IntArray
+    down: IntArray
+    group_ptr: LongArray
+    groups: IntArray
+    others: IntArray
+    values: FlowValues
+    failures: IntArray
+    good: BitArray
+    single: BitArray
+    bad: IntArray
+
+
+@njit(inline="always")
+def _bits(x):  # pragma: no cover - compiled
+    """The number of ones."""
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(inline="always")
+def _word(bits, p, of_list, index):  # pragma: no cover - compiled
+    """The word of a list's bits that stands for the tops from 64 * index, 0 where it has none."""
+    at = p.word_ptr[of_list] + index - p.first_word[of_list]
+    if at < p.word_ptr[of_list] or at >= p.word_ptr[of_list + 1]:
+        return np.uint64(0)
+    return bits[at]
+
+
+@kernel
+def shared_tops(p, a, b):  # pragma: no cover - compiled
+    """How many tops good climbs of two lists share."""
+    shared = 0
+    for at in range(p.word_ptr[a], p.word_ptr[a + 1]):
+        index = p.first_word[a] + at - p.word_ptr[a]
+        shared += _bits(p.good[at] & _word(p.good, p, b, index))
+    return shared
+
+
+@kernel
+def _count_turning(p, climb, failed, turned, touched, n):  # pragma: no cover - compiled
+    """Count a climb for the components whose flip turns it: 1 if to bad, -1 if to good.
+
+    ``touched[:n]`` are the components counted so far; returns how many are now.
+    """
+    if p.failures[climb] <= 1:
+        for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
+            c = p.components[e]
+            if p.failures[climb] == failed[c]:
+                if turned[c] == 0:
+                    touched[n] = c
+                    n += 1
+                turned[c] += 1 - 2 * p.failures[climb]
+    return n
+
+
+class _Scratch(NamedTuple):
+    """Working arrays of `_list_share`, zero (``mark``: -1) between its calls.
+
+    By component: ``usual``, the paths of a pair that turn if it flips (negative: turn good) where
+    the other list reaches every top, ``missing``, how many of them do not where it does not, and
+    the components where these are not 0. By such a number, from minus to plus the most climbs of a
+    list: ``total``, the change in log-likelihood summed over pairs, and ``known``, that of the pair
+    ``mark``; ``numbers`` are those in use.
+    """
+
+    usual: IntArray
+    members: IntArray
+    missing: IntArray
+    touched: IntArray
+    total: FloatArray
+    known: FloatArray
+    mark: LongArray
+    numbers: LongArray
+
+
+@njit
+def _scratch(p, n_components):  # pragma: no cover - compiled
+    most = 0
+    for of_list in range(len(p.list_ptr) - 1):
+        most = max(most, p.list_ptr[of_list + 1] - p.list_ptr[of_list])
+    size = 2 * most + 1
+    return _Scratch(
+        np.zeros(n_components, np.int32),
+        np.zeros(n_components, np.int32),
+        np.zeros(n_components, np.int32),
+        np.zeros(n_components, np.int32),
+        np.zeros(size),
+        np.zeros(size),
+        np.full(size, -1, np.int64),
+        np.zeros(size, np.int64),
+    )
+
+
+@kernel
+def _list_share(p, of_list, sign, only, chosen, failed, delta, s):  # pragma: no cover - compiled
+    """Add to delta, ``sign`` times, what the pairs of a list say about the list's components.
+
+    With ``only``, just its pairs whose other list is ``chosen``.
+    """
+    zero = len(s.total) // 2
+    n_members = 0
+    for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
+        n_members = _count_turning(p, climb, failed, s.usual, s.members, n_members)
+    n_numbers = 0
+    for i in range(n_members):
+        n = s.usual[s.members[i]]
+        if s.mark[zero + n] != -2:
+            s.mark[zero + n] = -2
+            s.numbers[n_numbers] = n
+            n_numbers += 1
+    for i in range(n_numbers):
+        s.mark[zero + s.numbers[i]] = -1
+        s.total[zero + s.numbers[i]] = 0.0
+    for at in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
+        other = p.others[at]
+        if only and not chosen[other]:
+            continue
+        g = p.groups[at]
+        bad = p.bad[g]
+        now = value(p.values, g, bad)
+        for i in range(n_numbers):
+            n = s.numbers[i]
+            s.known[zero + n] = value(p.values, g, bad + n) - now
+            s.mark[zero + n] = g
+            s.total[zero + n] += s.known[zero + n]
+        n_touched = 0
+        for word in range(p.word_ptr[of_list], p.word_ptr[of_list + 1]):
+            index = p.first_word[of_list] + word - p.word_ptr[of_list]
+            lacks = (p.good[word] | p.single[word]) & ~_word(p.good, p, other, index)
+            while lacks:
+                low = lacks & (~lacks + np.uint64(1))
+                lacks ^= low
+                climb = p.climb_at[word, _bits(low - np.uint64(1))]
+                n_touched = _count_turning(p, climb, failed, s.missing, s.touched, n_touched)
+        for i in range(n_touched):
+            c = s.touched[i]
+            n = s.usual[c] - s.missing[c]
+            s.missing[c] = 0
+            if s.mark[zero + n] != g:
+                s.known[zero + n] = value(p.values, g, bad + n) - now
+                s.mark[zero + n] = g
+            delta[c] += sign * (s.known[zero + n] - s.known[zero + s.usual[c]])
+    s.mark[:] = -1
+    for i in range(n_members):
+        c = s.members[i]
+        delta[c] += sign * s.total[zero + s.usual[c]]
+        s.usual[c] = 0
+
+
+@njit
+def accumulate_pairs(part, parts, p, down, failed, n_components):  # pragma: no cover - compiled
+    """A part of the delta of the ways up or down: float64[n_components]."""
+    delta, scratch = np.zeros(n_components), _scratch(p, n_components)
+    chosen = np.zeros(0, np.bool_)
+    half = (len(p.list_ptr) - 1) // 2
+    for of_list in range(down * half + part, (1 + down) * half, parts):
+        _list_share(p, of_list, 1.0, False, chosen, failed, delta, scratch)
+    return delta
+
+
+@njit
+def flip_pairs(component, p, failed, delta):  # pragma: no cover - compiled
+    first, last = p.component_ptr[component], p.component_ptr[component + 1]
+    if first == last:
+        return
+    n = len(p.list_ptr) - 1
+    mine, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+    for at in range(first, last):
+        mine[p.lists[at]] = True
+    for at in range(first, last):
+        of_list = p.lists[at]
+        for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
+            others[p.others[i]] = True
+    scratch = _scratch(p, len(delta))
+    fails = not failed[component]
+    for sign in (-1.0, 1.0):
+        for of_list in range(n):
+            if mine[of_list] or others[of_list]:
+                _list_share(p, of_list, sign, not mine[of_list], mine, failed, delta, scratch)
+        if sign < 0:
+            failed[component] = fails
+            step_pairs(component, p, 1 if fails else -1)
+            for at in range(first, last):
+                of_list = p.lists[at]
+                for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
+                    g = p.groups[i]
+                    p.bad[g] = p.values.width[g] - shared_tops(p, p.up[g], p.down[g])
+    failed[component] = not fails
+
+
+@kernel
+def _step_list(p, of_list, component, by):  # pragma: no cover - compiled
+    """Count a component's failure or release on the climbs of a list."""
+    for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
+        for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
+            if p.components[e] == component:
+                p.failures[climb] += by
+                at = p.word_ptr[of_list] + p.top[climb] // 64 - p.first_word[of_list]
+                bit = np.uint64(1) << np.uint64(p.top[climb] % 64)
+                p.good[at] &= ~bit
+                p.single[at] &= ~bit
+                if p.failures[climb] == 0:
+                    p.good[at] |= bit
+                elif p.failures[climb] == 1:
+                    p.single[at] |= bit
+
+
+@kernel
+def step_pairs(component, p, by):  # pragma: no cover - compiled
+    """Count a component's failure (``by`` 1) or release (-1) on all climbs, not yet on pairs."""
+    for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
+        _step_list(p, p.lists[at], component, by)
+
+
+@kernel
+def place_pairs(p):  # pragma: no cover - compiled
+    """Count every pair's bad paths anew."""
+    for g in range(len(p.bad)):
+        p.bad[g] = p.values.width[g] - shared_tops(p, p.up[g], p.down[g])

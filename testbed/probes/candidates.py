@@ -1,0 +1,123 @@
+"""The paths that a probe matrix is selected from: pairs of climbs that meet.
+
+A probe goes up from a ToR, turns at a switch and goes down to another ToR. Where that is a shortest
+path it is a candidate; nothing is stored of it but its two climbs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import kernel
+from testbed.fabric.paths import Paths
+from testbed.probes.identifiability import PlanError
+
+__all__ = ["MeetingClimbs", "candidates", "is_candidate"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+
+_MAX_PAIRS = 3_000_000_000  # of climbs to look at: a fat-tree with K=64 has 2.1 thousand million
+
+
+class MeetingClimbs(NamedTuple):
+    """Climbs from the ToRs, those to switch ``s`` being ``ptr[s]`` to ``ptr[s + 1]``.
+
+    ``tor``, ``end``, ``length`` int32[A]; ``edges`` int32[A, H] undirected links upwards, padded
+    with -1; ``distance`` int16[n_tors, n_tors] the links of the shortest path of two ToRs.
+    """
+
+    ptr: LongArray
+    tor: IntArray
+    end: IntArray
+    length: IntArray
+    edges: IntArray
+    distance: npt.NDArray[np.int16]
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> MeetingClimbs:
+        """The climbs of a fabric.
+
+        Raises:
+            PlanError: There are too many.
+        """
+        every = fabric.climbs
+        tor = np.repeat(np.arange(fabric.n_tors, dtype=np.int32), np.diff(every.ptr))
+        order = np.lexsort((tor, every.end))
+        end, tor, links = every.end[order], tor[order], every.links.take(order)
+        ptr = np.searchsorted(end, np.arange(fabric.n_switches + 1)).astype(np.int64)
+        n_pairs = int((np.diff(ptr) ** 2).sum()) // 2
+        if n_pairs > _MAX_PAIRS:
+            raise PlanError(f"{fabric.title} is too large to plan for: {n_pairs:,} possible paths")
+        edges = links.padded()
+        edges = np.where(edges < 0, -1, edges >> 1).astype(np.int32)
+        distance = np.full((fabric.n_tors, fabric.n_tors), np.iinfo(np.int16).max, np.int16)
+        climbs = cls(ptr, tor, end, links.length.astype(np.int32), edges, distance)
+        _nearest(climbs)
+        return climbs
+
+    def join(self, up: IntArray, down: IntArray) -> Paths:
+        """The paths up one climb and down another."""
+        there = np.where(self.edges[up] < 0, -1, 2 * self.edges[up])
+        back = np.where(self.edges[down] < 0, -1, 2 * self.edges[down] + 1)[:, ::-1]
+        return Paths.from_padded(np.concatenate((there, back), axis=1))
+
+    def pairs(self, mine: BoolArray) -> tuple[IntArray, IntArray]:
+        """Pairs of climbs that make a candidate, of those marked ``mine``; longest paths first."""
+        longest = 2 * int(self.length[mine].max(initial=0))
+        none = np.empty(0, np.int32)
+        n = _pairs(self, mine, longest, none, none)
+        first, second = np.empty(n, np.int32), np.empty(n, np.int32)
+        _pairs(self, mine, longest, first, second)
+        return first, second
+
+
+def candidates(fabric: Fabric) -> Paths:
+    """All paths to select from: the shortest between every two ToRs, each in one direction."""
+    climbs = MeetingClimbs.of(fabric)
+    return climbs.join(*climbs.pairs(np.ones(len(climbs.tor), np.bool_)))
+
+
+@kernel
+def _nearest(climbs):  # pragma: no cover - compiled
+    """Fill in the distances."""
+    tor, distance = climbs.tor, climbs.distance
+    for end in range(len(climbs.ptr) - 1):
+        for i in range(climbs.ptr[end], climbs.ptr[end + 1]):
+            for j in range(i + 1, climbs.ptr[end + 1]):
+                total = climbs.length[i] + climbs.length[j]
+                if total < distance[tor[i], tor[j]]:
+                    distance[tor[i], tor[j]] = distance[tor[j], tor[i]] = total
+
+
+@kernel
+def is_candidate(climbs, i, j):  # pragma: no cover - compiled
+    """Whether two climbs to one switch make a shortest path of two ToRs."""
+    a, b = climbs.tor[i], climbs.tor[j]
+    return a != b and climbs.distance[a, b] == climbs.length[i] + climbs.length[j]
+
+
+@kernel
+def _pairs(climbs, mine, longest, first, second):  # pragma: no cover - compiled
+    """Write the pairs, unless there is no room; returns how many there are."""
+    n = 0
+    for total in range(longest, 0, -1):
+        for end in range(len(climbs.ptr) - 1):
+            for i in range(climbs.ptr[end], climbs.ptr[end + 1]):
+                if not mine[i] or climbs.length[i] > total:
+                    continue
+                for j in range(i + 1, climbs.ptr[end + 1]):
+                    if (
+                        mine[j]
+                        and climbs.length[i] + climbs.length[j] == total
+                        and is_candidate(climbs, i, j)
+                    ):
+                        if n < len(first):
+                            first[n], second[n] = i, j
+                        n += 1
+    return n

@@ -1,0 +1,123 @@
+"""Two speed-ups of deTector's planning (section 4.3): decomposition and symmetry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import kernel
+from testbed.probes.candidates import MeetingClimbs, is_candidate
+
+__all__ = ["Part", "decompose", "shapes"]
+
+IntArray = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sub-problem: its undirected links and its climbs, ascending."""
+
+    edges: IntArray
+    climbs: IntArray
+
+
+def decompose(climbs: MeetingClimbs, *, apart: bool = True) -> list[Part]:
+    """The components of the bipartite graph of candidate paths and links; one part if not apart."""
+    first, second = _connections(climbs)
+    used = np.zeros(len(climbs.tor), np.bool_)
+    used[first] = used[second] = True
+    if not used.any():
+        return []
+    lowest = climbs.edges[:, 0]
+    on, nth = np.nonzero((climbs.edges >= 0) & used[:, None])
+    ends = (
+        np.concatenate((lowest[on], lowest[first])),
+        np.concatenate((climbs.edges[on, nth], lowest[second])),
+    )
+    n_edges = int(climbs.edges.max()) + 1
+    joined = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(n_edges, n_edges))
+    _, label = connected_components(joined, directed=False)
+    number = np.full(n_edges, -1, np.int32)
+    covered = np.unique(climbs.edges[on, nth])
+    _, number[covered] = np.unique(label[covered], return_inverse=True)
+    if not apart:
+        number[covered] = 0
+    part = np.where(used, number[lowest], -1)
+    return [
+        Part(
+            np.flatnonzero(number == n).astype(np.int32),
+            np.flatnonzero(part == n).astype(np.int32),
+        )
+        for n in range(int(number.max()) + 1)
+    ]
+
+
+def shapes(
+    fabric: Fabric, climbs: MeetingClimbs, parts: Sequence[Part], *, symmetry: bool = True
+) -> tuple[list[int], list[int]]:
+    """Parts of the same shape: the first part of each shape, and the shape of each part.
+
+    The symmetry looked for keeps every ToR in its place and the other switches in their order: the
+    planes of a fat-tree, the spines of a leaf-spine. A part then has the same candidates in the
+    same order, so the plan is exactly the one that it would get on its own.
+    """
+    seen: dict[bytes, int] = {}
+    firsts: list[int] = []
+    shape_of: list[int] = []
+    for number, part in enumerate(parts):
+        ends = np.concatenate(
+            (
+                fabric.link_src[2 * part.edges],
+                fabric.link_dst[2 * part.edges],
+                climbs.end[part.climbs],
+            )
+        )
+        _, rank = np.unique(ends, return_inverse=True)
+        place = np.where(ends < fabric.n_tors, ends, fabric.n_tors + rank)
+        local = np.searchsorted(part.edges, climbs.edges[part.climbs])
+        local[climbs.edges[part.climbs] < 0] = -1
+        key = b"".join(a.tobytes() for a in (place, local, climbs.tor[part.climbs]))
+        if not symmetry:
+            key = number.to_bytes(4)
+        if key not in seen:
+            seen[key] = len(firsts)
+            firsts.append(number)
+        shape_of.append(seen[key])
+    return firsts, shape_of
+
+
+def _connections(climbs: MeetingClimbs) -> tuple[IntArray, IntArray]:
+    """Few candidates, as pairs of climbs, that connect all climbs which candidates connect."""
+    first, second, order = (np.empty(len(climbs.tor), np.int32) for _ in range(3))
+    n = _connect(climbs, order, first, second)
+    return first[:n], second[:n]
+
+
+@kernel
+def _connect(climbs, order, first, second):  # pragma: no cover - compiled
+    """Write a spanning forest of the climbs to each switch, breadth first; returns its size.
+
+    ``order`` has the climbs to a switch, first those that were reached from others.
+    """
+    n = 0
+    for end in range(len(climbs.ptr) - 1):
+        begin, stop = climbs.ptr[end], climbs.ptr[end + 1]
+        for i in range(begin, stop):
+            order[i] = i
+        reached = begin
+        for at in range(begin, stop):
+            if reached == at:  # no candidate leads on from those before
+                reached += 1
+            for k in range(reached, stop):
+                if is_candidate(climbs, order[at], order[k]):
+                    first[n], second[n] = order[at], order[k]
+                    n += 1
+                    order[k], order[reached] = order[reached], order[k]
+                    reached += 1
+    return n
