@@ -147,7 +147,7 @@ def localize(
         Path | None, typer.Option(help="Write all rankings to this Parquet file.")
     ] = None,
 ) -> None:
-    """Localize faulty links from telemetry files (testbed/record/FORMAT.md)."""
+    """Localize faulty links from telemetry files (testbed/record/README.md)."""
     with _errors():
         from analysis.evaluation.ranking import render_ranking
         from analysis.methods.registry import find_methods

@@ -39,7 +39,8 @@ from scenarios.settings import Settings
 from scenarios.traffic import capture_file
 from testbed.fabric.paths import Paths
 from testbed.faults.specification import fault_file
-from testbed.record.run import RunDirectory, RunError, read_table, write_table
+from testbed.record.columns import read_columns, write_columns
+from testbed.record.run import RunDirectory, RunError
 
 __all__ = ["Comparison", "compare", "default_folder", "parse_seeds"]
 
@@ -103,7 +104,7 @@ def compare(
     if not done:
         seed, reason = next(iter(failures.items()))
         raise ValueError(f"no seed ran: seed {seed}: {reason}")
-    rows = _join([read_table(_file(folder, seed)) for seed in done])
+    rows = _join([read_columns(_file(folder, seed)) for seed in done])
     _write(folder / "results.parquet", rows)
     title = f"{Path(name).stem}, {_described(settings)}, {len(done)} runs"
     plot(rows, title, folder / "f1.png")
@@ -333,7 +334,7 @@ def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _write(path: Path, rows: Mapping[str, Any]) -> None:
     partial = path.with_name(f"{path.name}.partial")
-    write_table(partial, rows)
+    write_columns(partial, rows)
     partial.replace(path)
 
 

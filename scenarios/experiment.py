@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +28,8 @@ from testbed.dataplane import source_digests
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import FaultPlan
-from testbed.record.run import RunDirectory, RunWriter
+from testbed.record.run import RunDirectory, RunWriter, segment_columns
+from testbed.record.schema import registers
 
 __all__ = ["Progress", "analyze", "default_directory", "run_config", "run_experiment"]
 
@@ -69,7 +70,7 @@ def run_experiment(
     plan = scenario.make_faults(topology, settings)
     writer = RunWriter(path)
     try:
-        writer.json("config.json", run_config(name, settings))
+        writer.config(run_config(name, settings))
         if settings.backend == "flow":
             write_run(simulate(settings, plan, topology, progress=progress), writer)
         else:
@@ -122,10 +123,11 @@ def analyze(path: Path, progress: Progress) -> dict[str, Any]:
 def _diagnose(
     run: RunDirectory, writer: RunWriter, progress: Progress, methods: Sequence[str]
 ) -> dict[str, Any]:
-    config, network = run.config, run.json("network.json")
+    config, network = run.config, run.network
     telemetry = read_telemetry(run)
-    if telemetry.segments is not None and config["backend"] != "flow":
-        writer.table("segments", _segment_columns(telemetry.segments.sent, telemetry.segments.lost))
+    if telemetry.segments is not None and run.has(registers(0)):
+        counts = telemetry.segments
+        writer.table("segments", segment_columns(counts.sent, counts.lost))
     done = 0
 
     def tell(method: str) -> None:
@@ -168,17 +170,6 @@ def _diagnose(
 def _early(run: RunDirectory) -> list[str]:
     asked = run.config["epochs"]
     return [f"it ended after {run.epochs} of {asked} epochs"] if run.epochs < asked else []
-
-
-def _segment_columns(sent: np.ndarray, lost: np.ndarray) -> Mapping[str, Any]:
-    """Observed (epoch, segment) pairs with their counts."""
-    epoch, segment = np.nonzero(sent)
-    return {
-        "epoch": epoch.astype(np.int32),
-        "segment": segment.astype(np.int32),
-        "sent": sent[epoch, segment],
-        "lost": lost[epoch, segment],
-    }
 
 
 def run_config(name: str, settings: Settings) -> dict[str, Any]:

@@ -7,32 +7,35 @@ Canary's meters count what its selection of flows would count, drawn apart from 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.telemetry.flow_observations import telemetry_of
+from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.settings import Settings, SettingsError
 from testbed.control.selection import SelectionParameters
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.paths import Paths
-from testbed.fabric.segments import segment_share, segments
+from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.segments import Segments, segment_share, segments
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.noise import noise_rates
 from testbed.faults.specification import FaultPlan
 from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
 from testbed.probes.flow_traces import trace
 from testbed.probes.probe_matrix import standard_matrix
-from testbed.record.run import RunWriter
+from testbed.record.fabric_file import fabric_columns
+from testbed.record.run import RunWriter, segment_columns
+from testbed.record.schema import PLANS
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
 from testbed.traffic.metering import meter, meter_upload
 
-__all__ = ["FLOWS", "FlowRun", "simulate"]
+__all__ = ["FLOWS", "FlowRun", "simulate", "write_run"]
 
 FLOWS = 4_000_000
 """Flow records kept of a run; a network that carries more is sampled."""
@@ -40,6 +43,7 @@ FLOWS = 4_000_000
 PROBE_PACKETS = 100  # a path and host (NetBouncer, section 6.1)
 
 FloatArray = npt.NDArray[np.float64]
+LongArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -69,13 +73,54 @@ class FlowRun:
 
     def telemetry(self, kinds: str | None = None) -> Telemetry:
         """What methods read. ``kinds`` as the setting TELEMETRY, by default that of the run."""
-        return telemetry_of(
-            self.seen,
-            kinds or self.settings.telemetry,
-            self.settings.monitors,
-            self.canary_bytes,
-            self.traceroute_packets,
-        )
+        return read_telemetry(self, kinds)
+
+    # ---- its record (`testbed.record.run.Record`) --------------------------------------------
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self.settings.as_dict()
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.seen.fabric
+
+    @property
+    def segments(self) -> Segments:
+        return self.seen.segments
+
+    def has(self, name: str) -> bool:
+        return name in _TABLES
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        return _TABLES[name](self)
+
+    @property
+    def network(self) -> Mapping[str, Any]:
+        seen = self.seen
+        sent = seen.flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum()
+        lost = int(sum(one.lost.sum() for one in (self.flows, self.probes, self.matrix)))
+        return {
+            "fabric": seen.fabric.title,
+            "epochs": self.settings.epochs,
+            "packet_hops": int(self._crossed("packets").sum()),
+            "conservation": {
+                "sent": int(sent),
+                "delivered": int(sent) - lost,
+                "fault_drops": int(self._crossed("drops").sum()),
+                "queue_drops": 0,
+                "ttl_drops": 0,
+            },
+            "degraded": [],
+            "collection_seconds": [],
+            "canary_bytes": self.canary_bytes,
+            "traceroute_packets": self.traceroute_packets,
+        }
+
+    def _crossed(self, what: str) -> LongArray:
+        """Of all packets, how many began to cross each link or were lost there: int64[n_links]."""
+        every = (self.flows, self.probes, self.matrix)
+        return np.sum([getattr(one, what) for one in every], axis=0)
 
 
 def simulate(
@@ -152,84 +197,75 @@ def simulate(
 
 def write_run(run: FlowRun, writer: RunWriter) -> None:
     """Write all of a run but its diagnoses."""
-    seen, fabric, flows = run.seen, run.seen.fabric, run.seen.flows
-    every = (run.flows, run.probes, run.matrix)
-    packets, drops = (
-        np.sum([getattr(one, name) for one in every], axis=0) for name in ("packets", "drops")
-    )
-    writer.text("truth.yaml", run.plan.to_yaml(fabric))
-    writer.table(
-        "links",
-        {
-            "name": fabric.link_names,
-            "faulty": np.isin(np.arange(fabric.n_links), run.plan.links),
-            "rate": run.loss.mean(axis=0),
-            "packets": packets,
-            "fault_drops": drops,
-            "queue_drops": np.zeros(fabric.n_links, np.int64),
-        },
-    )
-    epoch, segment = np.nonzero(seen.metered_sent)
-    writer.table(
-        "segments",
-        {
-            "epoch": epoch.astype(np.int32),
-            "segment": segment.astype(np.int32),
-            "sent": seen.metered_sent[epoch, segment],
-            "lost": seen.metered_lost[epoch, segment],
-        },
-    )
-    writer.table(
-        "flows",
-        {
-            "src_tor": flows.src_tor,
-            "dst_tor": flows.dst_tor,
-            "sent": flows.sent,
-            "lost": flows.lost,
-            "path": flows.paths,
-        },
-    )
-    hosts = np.arange(seen.probed_sent.shape[1], dtype=np.int32)
-    writer.table(
-        "probes",
-        {
-            "path": np.repeat(np.arange(len(seen.bounces), dtype=np.int32), len(hosts)),
-            "host": np.tile(hosts, len(seen.bounces)),
-            "sent": seen.probed_sent.reshape(-1),
-            "lost": seen.probed_lost.reshape(-1),
-        },
-    )
-    writer.table(
-        "detector", {"path": seen.matrix, "sent": seen.matrix_sent, "lost": seen.matrix_lost}
-    )
-    writer.table(
-        "connections",
-        {
-            "flow": seen.traced.astype(np.int32),
-            "path": seen.trace_paths,
-            "complete": seen.trace_complete,
-        },
-    )
-    sent = int(flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum())
-    lost = int(sum(one.lost.sum() for one in every))
-    writer.json(
-        "network.json",
-        {
-            "epochs": run.settings.epochs,
-            "packet_hops": int(packets.sum()),
-            "conservation": {
-                "sent": sent,
-                "delivered": sent - lost,
-                "fault_drops": int(drops.sum()),
-                "queue_drops": 0,
-                "ttl_drops": 0,
-            },
-            "degraded": [],
-            "collection_seconds": [],
-            "canary_bytes": run.canary_bytes,
-            "traceroute_packets": run.traceroute_packets,
-        },
-    )
+    writer.text("truth.yaml", run.plan.to_yaml(run.fabric))
+    for name in _TABLES:
+        writer.table(name, run.table(name))
+    writer.json("network.json", run.network)
+
+
+def _links(run: FlowRun) -> Mapping[str, Any]:
+    n = run.fabric.n_links
+    return {
+        "name": run.fabric.link_names,
+        "faulty": np.isin(np.arange(n), run.plan.links),
+        "rate": run.loss.mean(axis=0),
+        "packets": run._crossed("packets"),
+        "fault_drops": run._crossed("drops"),
+        "queue_drops": np.zeros(n, np.int64),
+    }
+
+
+def _flows(run: FlowRun) -> Mapping[str, Any]:
+    flows = run.seen.flows
+    return {
+        "src_tor": flows.src_tor,
+        "dst_tor": flows.dst_tor,
+        "sent": flows.sent,
+        "lost": flows.lost,
+        "path": flows.paths,
+    }
+
+
+def _probe_paths(run: FlowRun) -> Mapping[str, Any]:
+    bounces, matrix = run.seen.bounces, run.seen.matrix
+    return {
+        "plan": [PLANS[0]] * len(bounces) + [PLANS[1]] * len(matrix),
+        "path": PathSets.join([PathSets.known(p) for p in (bounces, matrix)]).paths,
+    }
+
+
+def _probe_counts(run: FlowRun) -> Mapping[str, Any]:
+    """NetBouncer's by every host of the path's ToR, deTector's by no host in particular."""
+    seen, n_hosts = run.seen, run.fabric.hosts_per_tor
+    n_bounces, n_matrix = len(seen.bounces), len(seen.matrix)
+    tor = run.fabric.link_src[seen.bounces.links[seen.bounces.ptr[:-1]]]
+    host = (tor[:, None] * n_hosts + np.arange(n_hosts, dtype=np.int32)).reshape(-1)
+    host = np.concatenate((host, np.full(n_matrix, -1, np.int32)))
+    path = np.arange(n_bounces + n_matrix, dtype=np.int32)
+    times = np.repeat([n_hosts, 1], [n_bounces, n_matrix])
+    return {
+        "path": np.repeat(path, times),
+        "src_host": host,
+        "dst_host": host,
+        "sent": np.concatenate((seen.probed_sent.reshape(-1), seen.matrix_sent)),
+        "lost": np.concatenate((seen.probed_lost.reshape(-1), seen.matrix_lost)),
+    }
+
+
+def _connections(run: FlowRun) -> Mapping[str, Any]:
+    seen = run.seen
+    return {"flow": seen.traced, "path": seen.trace_paths, "complete": seen.trace_complete}
+
+
+_TABLES: Mapping[str, Callable[[FlowRun], Mapping[str, Any]]] = {
+    "fabric": lambda run: fabric_columns(run.fabric),
+    "links": _links,
+    "segments": lambda run: segment_columns(run.seen.metered_sent, run.seen.metered_lost),
+    "flows": _flows,
+    "probe_paths": _probe_paths,
+    "probe_counts": _probe_counts,
+    "connections": _connections,
+}
 
 
 def _rng(settings: Settings, part: int) -> np.random.Generator:

@@ -9,17 +9,14 @@ from pathlib import Path
 from analysis.evaluation.ranking import ranking_columns
 from analysis.methods.base import Diagnosis
 from analysis.methods.registry import make_method
-from analysis.telemetry.exchange import (
-    NumberedFabric,
-    read_fabric,
-    read_observations,
-    write_fabric,
-    write_observations,
-)
 from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from analysis.telemetry.writing import write_observations
 from scenarios.experiment import Progress
-from testbed.record.run import RunDirectory, RunError, write_table
+from testbed.record.columns import write_columns
+from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
+from testbed.record.run import RunDirectory, RunError
 
 __all__ = ["Verdicts", "export", "localize"]
 
@@ -53,7 +50,7 @@ class Verdicts:
         """Write the rankings of all methods as Parquet, see `analysis.evaluation.ranking`."""
         partial = path.with_name(path.name + ".partial")
         try:
-            write_table(partial, ranking_columns(self.diagnoses, self.numbered))
+            write_columns(partial, ranking_columns(self.diagnoses, self.numbered))
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -65,7 +62,7 @@ def localize(
     """Diagnose telemetry from files with each named method.
 
     Raises:
-        analysis.telemetry.exchange.TableError: A file is wrong (one line).
+        testbed.record.schema.TableError: A file is wrong (one line).
         analysis.telemetry.telemetry.MissingTelemetry: No method finds in the files what it needs.
         ValueError: A method does not load.
     """
@@ -94,7 +91,7 @@ def export(run: Path, folder: Path, suffix: str) -> tuple[Path, Path]:
 
     Raises:
         testbed.record.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
-        analysis.telemetry.exchange.TableError: A file cannot be written.
+        testbed.record.schema.TableError: A file cannot be written.
     """
     telemetry = read_telemetry(RunDirectory(run))
     try:

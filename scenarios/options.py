@@ -79,9 +79,12 @@ def help_lines(setting: Setting) -> list[str]:
 def _default(setting: Setting) -> str:
     """``100; flow 1000, softswitch 7000``."""
     usual = _CHOSEN.get(setting.name, setting.default)
-    others = [f"{backend} {value:g}" for backend, value in setting.on.items()]
-    text = f"{usual:g}" if isinstance(usual, float) else str(usual)
-    return f"{text}; {', '.join(others)}" if others else text
+    others = [f"{backend} {_value(value)}" for backend, value in setting.on.items()]
+    return f"{_value(usual)}; {', '.join(others)}" if others else _value(usual)
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _bounds(setting: Setting) -> str:

@@ -21,7 +21,7 @@ from testbed.probes.probe_matrix import (
     probe_matrix,
     standard_matrix,
 )
-from testbed.record.run import write_table
+from testbed.record.columns import write_columns
 
 __all__ = ["Timing", "make_plan", "render_plan", "write_plan"]
 
@@ -103,7 +103,7 @@ def write_plan(matrix: ProbeMatrix, path: Path) -> None:
     }
     new = path.with_name(path.name + ".new")
     try:
-        write_table(new, {**columns, "path": matrix.paths})
+        write_columns(new, {**columns, "path": matrix.paths})
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)

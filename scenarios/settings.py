@@ -14,11 +14,11 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
-from analysis.telemetry.flow_observations import KINDS
 from testbed.control.capacity import check_tables
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import Monitors
 from testbed.faults.noise import noise_range
+from testbed.record.schema import TELEMETRY
 
 __all__ = ["Setting", "Settings", "SettingsError", "described", "make_settings"]
 
@@ -155,9 +155,10 @@ class Settings:
         str,
         Field(
             description="with `BACKEND=flow`: what probes and flows tell, of "
-            f"{', '.join(f'`{kind}`' for kind in KINDS)}, joined by `+`"
+            f"{', '.join(f'`{kind}`' for kind in TELEMETRY)}, joined by `+`"
         ),
-    ] = "A1+P"
+        Also(on={"flow": "A1+P"}),
+    ] = "A1+A2+P"
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
@@ -174,9 +175,9 @@ class Settings:
         if self.tcp and not self.real_time:
             raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
         kinds = self.telemetry.split("+")
-        if len(set(kinds)) < len(kinds) or not set(kinds) <= set(KINDS):
+        if len(set(kinds)) < len(kinds) or not set(kinds) <= set(TELEMETRY):
             raise SettingsError(
-                f"TELEMETRY={self.telemetry} is unknown: use {', '.join(KINDS)}, joined by +"
+                f"TELEMETRY={self.telemetry} is unknown: use {', '.join(TELEMETRY)}, joined by +"
             )
         for name in ("topology", "telemetry"):
             if self.backend != "flow" and getattr(self, name) != getattr(Settings, name):

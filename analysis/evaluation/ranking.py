@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.methods.base import Diagnosis
-from analysis.telemetry.exchange import NumberedFabric
+from testbed.record.fabric_file import NumberedFabric
 
 __all__ = ["ranking_columns", "render_ranking"]
 

@@ -1,14 +1,27 @@
-"""Reads the telemetry of a finished run, for every method alike.
+"""From the record of a run to what methods may know of it.
 
-Canary's segment counts are worked out here from the raw registers, so a run can be analysed again
-without the network and with another reading of them.
+Canary's segment counts are worked out here from the raw registers where they were recorded, so a
+run can be analysed again without the network and with another reading of them.
+
+What methods may know of probes and flows is said in the kinds of Flock's section 6.2, joined by
+``+`` (the setting TELEMETRY):
+
+    A1    probes between hosts and the highest tier, paths known
+    A2    flows that lost packets, with the path that 007's agents traced
+    P     all flow records, with their equal-cost paths
+    INT   all flow records, with the path each took; and A1
+
+Canary's segments, 007's connections and deTector's probes are there whatever the kinds.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
-from analysis.telemetry.flow_observations import flow_telemetry
+import numpy as np
+import numpy.typing as npt
+
 from analysis.telemetry.minus_meters import (
     MeterDump,
     MinusMeter,
@@ -16,102 +29,141 @@ from analysis.telemetry.minus_meters import (
     minus_meter,
     segment_counts,
 )
-from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
-from testbed.fabric.ecmp import Ecmp
+from analysis.telemetry.telemetry import (
+    Connections,
+    Flows,
+    MissingTelemetry,
+    Probes,
+    SegmentCounts,
+    Telemetry,
+)
+from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.paths import Paths, PathSets
-from testbed.record.run import RunDirectory
+from testbed.record.run import Record
+from testbed.record.schema import registers
 
 __all__ = ["read_minus_meters", "read_telemetry"]
 
+LongArray = npt.NDArray[np.int64]
 
-def read_minus_meters(run: RunDirectory) -> list[MinusMeter]:
-    """The minus meter (Canary, section III-E) of each epoch of a run."""
-    topology = FatTree(run.config["k"])
-    segments = topology.segments(run.config["monitors"])
-    decoder = SegmentDecoder(topology, segments, run.table("switches")["id"])
-    rules = run.table("rules")
+
+def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
+    """Everything a method may know of a run.
+
+    Args:
+        kinds: Of telemetry, see the module; by default those of the run's settings.
+
+    Raises:
+        testbed.record.run.RunError: A table is missing or damaged.
+        MissingTelemetry: INT is asked for and no path was recorded.
+    """
+    chosen = (kinds or record.config["telemetry"]).split("+")
+    flows, traces = record.table("flows"), record.table("connections")
+    probe_paths, counts = record.table("probe_paths"), record.table("probe_counts")
+    return Telemetry(
+        topology=record.fabric,
+        monitors=record.config["monitors"],
+        segments=_segment_counts(record),
+        flows=_flows(record.fabric, flows, traces, chosen),
+        probes=_bounces(probe_paths, counts) if {"A1", "INT"} & set(chosen) else None,
+        detector=_matrix(probe_paths, counts),
+        connections=Connections(
+            src_tor=flows["src_tor"][traces["flow"]],
+            dst_tor=flows["dst_tor"][traces["flow"]],
+            lost=flows["lost"][traces["flow"]],
+            paths=traces["path"],
+            complete=traces["complete"],
+            traceroute_packets=record.network["traceroute_packets"],
+        ),
+        canary_bytes=record.network["canary_bytes"],
+    )
+
+
+def read_minus_meters(record: Record) -> list[MinusMeter]:
+    """The minus meter (Canary, section III-E) of each epoch of a run with registers."""
+    parts = record.segments
+    assert isinstance(record.fabric, FatTree)  # as every network of packets is
+    decoder = SegmentDecoder(record.fabric, parts, record.table("switches")["id"])
+    rules = record.table("rules")
     meters = []
-    for epoch in range(run.epochs):
+    for epoch in range(record.network["epochs"]):
         now = rules["epoch"] == epoch
         in_force = Rules(*(rules[name][now] for name in ("flow_hi", "flow_lo", "segment")))
-        dump = MeterDump(**run.registers(epoch))
-        meters.append(minus_meter(dump, decoder.decode, segments, in_force))
+        dump = MeterDump(**record.table(registers(epoch)))
+        meters.append(minus_meter(dump, decoder.decode, parts, in_force))
     return meters
 
 
-def read_telemetry(run: RunDirectory) -> Telemetry:
-    """Everything a method may know of a run.
-
-    Raises:
-        testbed.record.run.RunError: The run is incomplete.
-    """
-    if run.config["backend"] == "flow":
-        return flow_telemetry(run)
-    topology = FatTree(run.config["k"])
-    segments = topology.segments(run.config["monitors"])
-    counts = [segment_counts(meter, len(segments)) for meter in read_minus_meters(run)]
-    network = run.json("network.json")
-    sent, lost = (np.stack(part) for part in zip(*counts, strict=True))
-    for epoch, switch in network["unread"]:
-        # The meters of a switch that died are missing, not empty: nothing is known there.
-        at = (segments.upstream == switch) | (segments.downstream == switch)
-        sent[epoch, at] = lost[epoch, at] = 0
-    return Telemetry(
-        topology=topology,
-        monitors=run.config["monitors"],
-        segments=SegmentCounts(segments, sent, lost),
-        flows=_flows(run, topology),
-        probes=_probes(run, topology),
-        detector=_detector(run),
-        connections=_connections(run, network["traceroute_packets"]),
-        canary_bytes=network["canary_bytes"],
-    )
+def _segment_counts(record: Record) -> SegmentCounts:
+    """Of the registers, else as they were counted."""
+    parts, epochs = record.segments, record.network["epochs"]
+    if record.has(registers(0)):
+        counts = [segment_counts(meter, len(parts)) for meter in read_minus_meters(record)]
+        sent, lost = (np.stack(part) for part in zip(*counts, strict=True))
+        for epoch, switch in record.network["unread"]:
+            # The meters of a switch that died are missing, not empty: nothing is known there.
+            at = (parts.upstream == switch) | (parts.downstream == switch)
+            sent[epoch, at] = lost[epoch, at] = 0
+        return SegmentCounts(parts, sent, lost)
+    table = record.table("segments")
+    sent, lost = np.zeros((2, epochs, len(parts)), np.int64)
+    at = table["epoch"], table["segment"]
+    sent[at], lost[at] = table["sent"], table["lost"]
+    return SegmentCounts(parts, sent, lost)
 
 
-def _flows(run: RunDirectory, topology: FatTree) -> Flows:
-    """The hosts' flows: all equal-cost paths of their ToRs, or the one that 007's agents traced.
-
-    In Flock's words (its section 6.2) the telemetry A2+P, beside the probes' A1.
-    """
-    table, traces = run.table("flows"), run.table("connections")
-    used = table["sent"] > 0
-    src, dst, sent, lost = (table[c][used] for c in ("src_tor", "dst_tor", "sent", "lost"))
-    pair, path_set = np.unique(src.astype(np.int64) * topology.n_tors + dst, return_inverse=True)
-    nth = np.where(used, np.cumsum(used) - 1, -1)[traces["flow"]]
-    traced = np.flatnonzero(traces["complete"] & (traces["path"].length > 0) & (nth >= 0))
-    path_set[nth[traced]] = len(pair) + np.arange(len(traced))
-    src_tor, dst_tor = np.divmod(pair.astype(np.int32), np.int32(topology.n_tors))
-    sets = PairSets(topology, src_tor, dst_tor, PathSets.known(traces["path"].take(traced)))
-    return Flows(sets, path_set.astype(np.int32), sent, lost)
-
-
-def _probes(run: RunDirectory, topology: FatTree) -> Probes:
-    """One row a host-core pair, as NetBouncer probes every server's paths (its section 4.3)."""
-    table = run.table("probes")
-    path = topology.host_tor[table["host"]].astype(np.int64) * topology.n_cores + table["core"]
-    return Probes(Ecmp(topology).bounces().take(path), table["sent"], table["lost"])
-
-
-def _detector(run: RunDirectory) -> Probes:
-    """One row a path; pairs of hosts that probe the same one follow each other."""
-    table = run.table("detector")
-    paths: Paths = table["path"]
-    rows = paths.padded()
-    first = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1))[: len(rows)])
-    sent, lost = (np.add.reduceat(table[name], first) for name in ("sent", "lost"))
-    return Probes(paths.take(first), sent, lost)
+def _flows(
+    fabric: Fabric, flows: Mapping[str, Any], traces: Mapping[str, Any], kinds: list[str]
+) -> Flows | None:
+    """Flows by the most that is known of their paths; None if no kind tells of flows."""
+    if not {"A2", "P", "INT"} & set(kinds):
+        return None
+    used = flows["sent"] > 0
+    known, paths = np.zeros(0, np.int64), Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
+    if "INT" in kinds:
+        if "path" not in flows:
+            raise MissingTelemetry("INT needs the path of each flow: this run has recorded none")
+        known = np.flatnonzero(used)
+        paths = flows["path"].take(known)
+    elif "A2" in kinds:
+        whole = traces["complete"] & (traces["path"].length > 0) & used[traces["flow"]]
+        known, paths = traces["flow"][whole], traces["path"].take(np.flatnonzero(whole))
+    own = np.zeros(len(used), np.bool_)
+    own[known] = True
+    row = np.flatnonzero(used if "P" in kinds else own)
+    src, dst, sent, lost = (flows[name][row] for name in ("src_tor", "dst_tor", "sent", "lost"))
+    return Flows.of(fabric, src, dst, own[row], PathSets.known(paths), sent, lost)
 
 
-def _connections(run: RunDirectory, traceroute_packets: int) -> Connections:
-    table = run.table("connections")
-    return Connections(
-        src_tor=table["src_tor"],
-        dst_tor=table["dst_tor"],
-        lost=table["lost"],
-        paths=table["path"],
-        complete=table["complete"],
-        traceroute_packets=traceroute_packets,
-    )
+def _bounces(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
+    """NetBouncer's, a row a path and host, as it probes every server's paths (its section 4.3)."""
+    paths, row, path = _planned("netbouncer", probe_paths, counts)
+    hops = np.unique(paths.length)
+    if len(hops) == 1:  # all paths are equally long, which is fast to repeat by the million
+        links = paths.links.reshape(len(paths), -1)[path].reshape(-1)
+        paths = Paths(np.arange(len(path) + 1) * hops[0], links)
+    else:
+        paths = paths.take(path)
+    return Probes(paths, counts["sent"][row], counts["lost"][row])
+
+
+def _matrix(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
+    """deTector's, a row a path: those of all pairs of hosts that probe it."""
+    paths, row, path = _planned("detector", probe_paths, counts)
+    probed, number = np.unique(path, return_inverse=True)
+    sums = np.zeros((2, len(probed)), np.int64)
+    for cells, name in zip(sums, ("sent", "lost"), strict=True):
+        np.add.at(cells, number, counts[name][row])
+    return Probes(paths.take(probed), sums[0], sums[1])
+
+
+def _planned(
+    plan: str, probe_paths: Mapping[str, Any], counts: Mapping[str, Any]
+) -> tuple[Paths, LongArray, LongArray]:
+    """The paths of a plan, the rows of its probes, and which of the paths each of them takes."""
+    of_plan = np.asarray(probe_paths["plan"], np.str_) == plan
+    row = np.flatnonzero(of_plan[counts["path"]])
+    nth = np.cumsum(of_plan) - 1
+    return probe_paths["path"].take(np.flatnonzero(of_plan)), row, nth[counts["path"][row]]

@@ -14,11 +14,11 @@ from scipy.sparse.csgraph import connected_components
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
-from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.fabric.segments import Segments
 from testbed.record.fabric_file import NumberedFabric
-from testbed.record.schemas import COUNT_LIMIT, KINDS, OBSERVATIONS, PLANS
-from testbed.record.tables import Nested, Table, TableError, read_table
+from testbed.record.schema import COUNT_LIMIT, KINDS, OBSERVATIONS, PLANS, TableError
+from testbed.record.tables import Nested, Table, read_table
 
 __all__ = ["read_observations"]
 
@@ -63,6 +63,7 @@ def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
     """
     fabric = numbered.fabric
     table = read_table(path, OBSERVATIONS)
+    table.need_rows()
     ids = table.integers("id")
     table.refuse(~table.given("id"), "id is missing")
     table.name_rows_by("id", ids)
@@ -119,7 +120,7 @@ def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathS
         nested = table.nested(name)
         row = np.repeat(np.repeat(np.arange(len(table)), nested.width), nested.length)
         length, links = to_links(table, numbered, nested, row)
-        sets = PathSets(_pointers(nested.width), Paths(_pointers(length), links))
+        sets = PathSets(pointers(nested.width), Paths(pointers(length), links))
         parts.append(sets.take(np.flatnonzero(table.given(name))))
     set_of = np.full(len(table), -1, np.int64)
     set_of[by_link] = np.arange(by_link.sum())
@@ -272,24 +273,18 @@ def _flows(seen: _Seen) -> Flows | None:
     times = _round_trips(seen.table, rows)
     if not len(rows):
         return None
+    src, dst = seen.src[rows], seen.dst[rows]
     own = seen.set_of[rows] >= 0
-    by_pair = rows[~own]
-    pair, number = np.unique(
-        seen.src[by_pair] * fabric.n_tors + seen.dst[by_pair], return_inverse=True
-    )
-    src, dst = np.divmod(pair, fabric.n_tors)
-    nowhere = (fabric.path_counts(src, dst) == 0)[number]
+    sets = seen.sets.take(seen.set_of[rows[own]])
+    flows = Flows.of(fabric, src, dst, own, sets, seen.sent[rows], seen.lost[rows], times)
+    assert isinstance(flows.sets, PairSets)
+    counts = fabric.path_counts(flows.sets.src_tor, flows.sets.dst_tor)
+    nowhere = np.append(counts == 0, np.zeros(len(sets), np.bool_))[flows.path_set]
     if nowhere.any():
-        row = int(by_pair[np.argmax(nowhere)])
+        row = int(rows[np.argmax(nowhere)])
         ends = (fabric.switch_names[end[row]] for end in (seen.src, seen.dst))
         raise seen.table.fail(row, f"no path goes up and down from {' to '.join(ends)}")
-    path_set = np.empty(len(rows), np.int32)
-    path_set[~own] = number
-    path_set[own] = len(pair) + np.arange(own.sum())
-    sets = seen.sets.take(seen.set_of[rows[own]])
-    if len(pair):
-        sets = PairSets(fabric, src.astype(np.int32), dst.astype(np.int32), sets)
-    return Flows(sets, path_set, seen.sent[rows], seen.lost[rows], times)
+    return flows
 
 
 def _round_trips(table: Table, passive: LongArray) -> npt.NDArray[np.float64] | None:
@@ -315,7 +310,7 @@ def _connections(seen: _Seen) -> Connections | None:
     length = np.zeros(len(rows), np.int64)
     known = seen.one_path(rows[traced])
     length[traced] = known.length
-    paths = Paths(_pointers(length), known.links)
+    paths = Paths(pointers(length), known.links)
     # Complete: without a gap from src to dst.
     links, owner = paths.links, paths.owner
     gap = (owner[1:] == owner[:-1]) & (fabric.link_dst[links[:-1]] != fabric.link_src[links[1:]])
@@ -386,7 +381,3 @@ def _path_keys(paths: Paths, n_links: int) -> LongArray:
         key = key * (n_links + 1) + column + 1
         bound *= n_links + 1
     return key
-
-
-def _pointers(length: LongArray) -> LongArray:
-    return np.concatenate(([0], np.cumsum(length))).astype(np.int64)

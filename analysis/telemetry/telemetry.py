@@ -89,6 +89,32 @@ class Flows:
                 raise ValueError(f"flows: rtt_ms must be float64[{len(self)}]")
             _refuse("flows", ~(self.rtt_ms >= 0) | np.isinf(self.rtt_ms), "rtt_ms is no time")
 
+    @classmethod
+    def of(
+        cls,
+        fabric: Fabric,
+        src_tor: npt.NDArray[np.integer],
+        dst_tor: npt.NDArray[np.integer],
+        own: npt.NDArray[np.bool_],
+        sets: PathSets,
+        sent: CountArray,
+        lost: CountArray,
+        rtt_ms: npt.NDArray[np.float64] | None = None,
+    ) -> Flows:
+        """Flows of which some (``own``, bool[F]) have a set of their own, in order those of
+        ``sets``; the others may have taken any equal-cost path of their ToRs (int[F])."""
+        by_pair = ~own
+        pair, number = np.unique(
+            src_tor[by_pair].astype(np.int64) * fabric.n_tors + dst_tor[by_pair],
+            return_inverse=True,
+        )
+        src, dst = np.divmod(pair, fabric.n_tors)
+        path_set = np.empty(len(own), np.int32)
+        path_set[by_pair] = number
+        path_set[own] = len(pair) + np.arange(len(sets))
+        pairs = PairSets(fabric, src.astype(np.int32), dst.astype(np.int32), sets)
+        return cls(pairs, path_set, sent, lost, rtt_ms)
+
     def __len__(self) -> int:
         return len(self.sent)
 

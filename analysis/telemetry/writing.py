@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from analysis.telemetry.telemetry import Flows, SegmentCounts, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
-from testbed.record.schemas import OBSERVATIONS, PLANS
-from testbed.record.tables import write_table
+from testbed.record.schema import KINDS, OBSERVATIONS, PLANS
+from testbed.record.tables import Texts, write_table
 
 __all__ = ["write_observations"]
 
@@ -59,12 +58,7 @@ def write_observations(path: Path, telemetry: Telemetry) -> None:
                 "retransmissions": connections.lost,
             }
         )
-    names = telemetry.topology.switch_names
-    tables = [_arrow(part, names) for part in parts]
-    table = pa.concat_tables(tables) if tables else _arrow({"kind": "active"}, names)
-    ids = pa.array(np.arange(table.num_rows))
-    columns = {name: table.column(name) for name in table.column_names}
-    write_table(path, OBSERVATIONS, {"id": ids} | columns)
+    write_table(path, OBSERVATIONS, _columns(parts, telemetry.topology.switch_names))
 
 
 def _segment_rows(counts: SegmentCounts) -> Mapping[str, Any]:
@@ -139,32 +133,26 @@ def _known_or_none(paths: Paths) -> PathSets:
     return PathSets(ptr, paths.take(np.flatnonzero(there)))
 
 
-def _arrow(part: Mapping[str, Any], names: list[str]) -> pa.Table:
-    """The columns of some rows, those that are not there null."""
-    n = next((len(value) for value in part.values() if not isinstance(value, str)), 0)
-    text = pa.dictionary(pa.int32(), pa.string())
-    lists = pa.list_(pa.list_(pa.int32()))
-    types = {"integer": pa.int64(), "number": pa.float64(), "text": text, "integer lists": lists}
-    columns: dict[str, Any] = {}
-    for column in OBSERVATIONS.columns:
-        name, value = column.name, part.get(column.name)
-        if name in ("id", "nodes"):  # ids are given at the end, and paths say what nodes would
-            continue
-        if value is None:
-            columns[name] = pa.nulls(n, types[column.kind])
-        elif name in ("kind", "plan"):
-            columns[name] = pa.DictionaryArray.from_arrays(np.zeros(n, np.int32), [value])
-        elif name in ("src", "dst"):
-            columns[name] = pa.DictionaryArray.from_arrays(value.astype(np.int32), names)
-        elif name == "paths":
-            columns[name] = _lists(value)
-        else:
-            columns[name] = pa.array(value, types[column.kind])
-    return pa.table(columns)
-
-
-def _lists(sets: PathSets) -> Any:
-    """Lists of lists of link ids; a set of no path is null."""
-    inner = pa.ListArray.from_arrays(pa.array(sets.paths.ptr.astype(np.int32)), sets.paths.links)
-    offsets = pa.array(sets.ptr.astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, inner, mask=pa.array(sets.width == 0))
+def _columns(parts: Sequence[Mapping[str, Any]], names: list[str]) -> dict[str, Any]:
+    """The rows of all parts, one after another; what a part does not have is null there."""
+    length = [len(part["lost" if "lost" in part else "retransmissions"]) for part in parts]
+    columns: dict[str, Any] = {"id": np.arange(sum(length))}
+    for name, known in (("kind", KINDS), ("plan", PLANS)):
+        number = [known.index(part[name]) if name in part else -1 for part in parts]
+        columns[name] = Texts(np.repeat(number, length), known)
+    for name in ("src", "dst"):
+        nobody = (part.get(name, np.full(n, -1)) for part, n in zip(parts, length, strict=True))
+        columns[name] = Texts(np.concatenate([np.zeros(0, np.int64), *nobody]), names)
+    nothing = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
+    none = (PathSets(np.zeros(n + 1, np.int64), nothing) for n in length)
+    columns["paths"] = PathSets.join(
+        [part.get("paths", empty) for part, empty in zip(parts, none, strict=True)]
+    )
+    for name in ("epoch", "sent", "lost", "retransmissions", "rtt_ms"):
+        dtype: Any = np.float64 if name == "rtt_ms" else np.int64
+        unknown = (np.ma.masked_all(n, dtype) for n in length)
+        columns[name] = np.ma.concatenate(
+            [part.get(name, null) for part, null in zip(parts, unknown, strict=True)]
+            or [np.ma.masked_all(0, dtype)]
+        )
+    return columns

@@ -12,10 +12,15 @@ import numpy.typing as npt
 from analysis.telemetry.minus_meters import MeterDump, Rules
 from scenarios.epochs.setup import Emulation
 from testbed.control.collection import upload_bytes
+from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
+from testbed.fabric.paths import PathSets
 from testbed.network.virtual import DROP_CAUSES
 from testbed.probes.traceroute import assemble_paths, parse_time_exceeded
+from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunWriter
+from testbed.record.schema import PLANS, registers
+from testbed.record.tables import Texts
 
 __all__ = ["Seen", "record", "record_registers"]
 
@@ -49,7 +54,7 @@ class Seen:
 
 def record_registers(epoch: int, dump: MeterDump, writer: RunWriter) -> None:
     """Write the non-empty buckets of an epoch's meters."""
-    writer.table(f"registers/epoch-{epoch:03d}", vars(dump))
+    writer.table(registers(epoch), vars(dump))
 
 
 def record(emulation: Emulation, seen: Seen, writer: RunWriter) -> None:
@@ -58,6 +63,7 @@ def record(emulation: Emulation, seen: Seen, writer: RunWriter) -> None:
     drops = network.drops()
     data = drops[drops["source"] == sources.data]
     writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
+    writer.table("fabric", fabric_columns(emulation.topology))
     writer.table("switches", _switches(emulation))
     writer.table("links", _links(emulation))
     writer.table("rules", _rules(seen))
@@ -66,28 +72,8 @@ def record(emulation: Emulation, seen: Seen, writer: RunWriter) -> None:
         carried = emulation.transfers.flow
         sent[carried], lost[carried] = emulation.tcp.counts()
     writer.table("flows", _flows(emulation, sent, lost))
-    sent_probes, lost_probes = _sent_and_lost(emulation, seen, sources.probing)
-    writer.table(
-        "probes",
-        {
-            "host": sources.probes.host,
-            "core": sources.probes.core,
-            "sent": sent_probes,
-            "lost": lost_probes,
-        },
-    )
-    matrix = sources.matrix
-    sent_probes, lost_probes = _sent_and_lost(emulation, seen, sources.probing_matrix)
-    writer.table(
-        "detector",
-        {
-            "path": matrix.paths.take(matrix.path),
-            "src_host": matrix.src_host,
-            "dst_host": matrix.dst_host,
-            "sent": sent_probes,
-            "lost": lost_probes,
-        },
-    )
+    writer.table("probe_paths", _probe_paths(emulation))
+    writer.table("probe_counts", _probe_counts(emulation, seen))
     writer.table("connections", _connections(emulation, lost))
     writer.table("drops", _drops(emulation, data))
     writer.json("network.json", _network(emulation, seen))
@@ -148,14 +134,43 @@ def _flows(emulation: Emulation, sent: LongArray, lost: LongArray) -> Mapping[st
     }
 
 
+def _probe_paths(emulation: Emulation) -> Mapping[str, Any]:
+    """NetBouncer's bounces by ToR and core switch, then deTector's paths."""
+    bounces = Ecmp(emulation.topology).bounces()
+    matrix = emulation.sources.matrix.paths
+    return {
+        "plan": [PLANS[0]] * len(bounces) + [PLANS[1]] * len(matrix),
+        "path": PathSets.join([PathSets.known(p) for p in (bounces, matrix)]).paths,
+    }
+
+
+def _probe_counts(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
+    topology, sources = emulation.topology, emulation.sources
+    probes, matrix = sources.probes, sources.matrix
+    bounce = topology.host_tor[probes.host] * topology.n_cores + probes.core
+    counts = (
+        _sent_and_lost(emulation, seen, source)
+        for source in (sources.probing, sources.probing_matrix)
+    )
+    sent, lost = (np.concatenate(part) for part in zip(*counts, strict=True))
+    return {
+        "path": np.concatenate((bounce, topology.n_tors * topology.n_cores + matrix.path)),
+        "src_host": np.concatenate((probes.host, matrix.src_host)),
+        "dst_host": np.concatenate((probes.host, matrix.dst_host)),
+        "sent": sent,
+        "lost": lost,
+    }
+
+
 def _drops(emulation: Emulation, drops: npt.NDArray[Any]) -> Mapping[str, Any]:
     """Every lost packet of the traffic, with the epoch its upstream counted it in."""
     epoch = emulation.clock.epoch_of(drops["time_ns"], drops["parity"])
+    cause = np.searchsorted(sorted(DROP_CAUSES), drops["cause"])
     return {
         "time_ns": drops["time_ns"],
         "flow": drops["tag"].astype(np.int32),
         "link": drops["link"].astype(np.int32),
-        "cause": [DROP_CAUSES[int(cause)] for cause in drops["cause"]],
+        "cause": Texts(cause, [DROP_CAUSES[number] for number in sorted(DROP_CAUSES)]),
         "counted": drops["counted"] == 1,
         "epoch": np.where(drops["counted"] == 1, epoch, -1).astype(np.int32),
     }
@@ -169,19 +184,13 @@ def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
     paths = assemble_paths(topology, traffic, traced, replies)
     src, dst = (topology.host_tor[h[traced]] for h in (traffic.src_host, traffic.dst_host))
     length = np.where(src // topology.half == dst // topology.half, 2, 4)
-    return {
-        "flow": traced.astype(np.int32),
-        "src_tor": src,
-        "dst_tor": dst,
-        "lost": lost[traced],
-        "path": paths,
-        "complete": np.diff(paths.ptr) == length,
-    }
+    return {"flow": traced, "path": paths, "complete": paths.length == length}
 
 
 def _network(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
     statistics, settings = emulation.network.statistics, emulation.settings
     return {
+        "fabric": emulation.topology.title,
         "epochs": len(seen.rules),
         "packet_hops": statistics.packet_hops,
         "conservation": {

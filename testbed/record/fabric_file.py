@@ -5,20 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
-from testbed.record.schemas import FABRIC
-from testbed.record.tables import Table, TableError, read_table, write_table
+from testbed.record.schema import FABRIC, TableError
+from testbed.record.tables import Columns, Table, Texts, read_table, write_table
 
-__all__ = ["NumberedFabric", "read_fabric", "write_fabric"]
+__all__ = ["NumberedFabric", "fabric_columns", "read_fabric", "write_fabric"]
 
 LongArray = npt.NDArray[np.int64]
 
@@ -31,24 +29,30 @@ class NumberedFabric:
     link_ids: LongArray
 
 
+def fabric_columns(fabric: Fabric) -> Columns:
+    """A fabric as a table; link ids are those of ``fabric``.
+
+    Switches above tier 0 that have no link are left out: no path leads through them.
+    """
+    ends = {"src": fabric.link_src, "dst": fabric.link_dst}
+    names = {end: Texts(switch, fabric.switch_names) for end, switch in ends.items()}
+    tiers = {f"{end}_tier": fabric.tier[switch] for end, switch in ends.items()}
+    return {"link": np.arange(fabric.n_links), **names, **tiers}
+
+
 def write_fabric(path: Path, fabric: Fabric) -> None:
-    """Write a fabric; link ids are those of ``fabric``.
+    """Write a fabric, see `fabric_columns`.
 
     Raises:
-        TableError: The file cannot be written, or a switch has no link, which a list of links
-            cannot say.
+        TableError: The file cannot be written, or a ToR has no link, which a list of links cannot
+            say.
     """
-    alone = np.ones(fabric.n_switches, np.bool_)
+    alone = fabric.tier == 0
     alone[fabric.link_src] = False
     if alone.any():
         name = fabric.switch_names[int(np.argmax(alone))]
         raise TableError(f"cannot write {path}: switch {name} has no link")
-    columns: dict[str, Any] = {"link": pa.array(np.arange(fabric.n_links))}
-    for end, switch in (("src", fabric.link_src), ("dst", fabric.link_dst)):
-        columns[end] = pa.DictionaryArray.from_arrays(switch, fabric.switch_names)
-    for end, switch in (("src", fabric.link_src), ("dst", fabric.link_dst)):
-        columns[f"{end}_tier"] = pa.array(fabric.tier[switch])
-    write_table(path, FABRIC, columns)
+    write_table(path, FABRIC, fabric_columns(fabric))
 
 
 def read_fabric(path: Path) -> NumberedFabric:
@@ -58,6 +62,7 @@ def read_fabric(path: Path) -> NumberedFabric:
         TableError: The file is unreadable or no Clos fabric; one line.
     """
     table = read_table(path, FABRIC)
+    table.need_rows()
     link = table.integers("link")
     table.refuse(~table.given("link"), "link is missing")
     table.name_rows_by("link", link)

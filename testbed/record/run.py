@@ -1,31 +1,15 @@
 """The run directory: the seam between what happened and what a method says about it.
 
-    config.json            resolved configuration, seed and versions
+    config.json            version of the record, resolved configuration, seed and versions
     truth.yaml             the faults that were injected
-    switches.parquet       name, 48-bit ID, pathBF mask, address, monitor or not
-    links.parquet          per directed fabric link: faulty, packets, fault and queue drops
-    registers/epoch-000.parquet ...   non-empty buckets of every monitor switch's meters
-    rules.parquet          flows monitored in each epoch, with their segment
-    flows.parquet          5-tuple, hosts, packets sent and lost, as the end hosts see them
-    probes.parquet         NetBouncer's probes: host, core, sent, lost
-    detector.parquet       deTector's probes: path, hosts, sent, lost, a row a pair of hosts
-    network.json           packet-hops, conservation, rules installed, switches that were not read
-    connections.parquet    007: connections with loss and the links traceroute found
-    drops.parquet          the network's own record of every packet lost
-    segments.parquet       packets sent and lost on each segment and epoch
-    diagnoses/*.parquet    per method: flagged links, estimated rates, ranking
+    network.json           the fabric's title, epochs, packet-hops, conservation, what was not read
+    NAME.parquet           the tables of `testbed.record.schema`
     summary.json           the figures
-
-A run without packets (BACKEND=flow) has no switches, registers, rules and drops. Its probes are
-over the paths of `testbed.fabric.ecmp.Ecmp.bounces`, by each host of a ToR, deTector's by no host
-in particular; its flows have their path instead of a 5-tuple and host, and its connections refer to
-them; its segments are measured.
 
 A run is written beside its final place and moved there when it is complete, so a directory without
 the suffix ``.partial`` is a finished run. A run in real time writes its tables after every epoch:
 if it is interrupted, its ``.partial`` directory holds the epochs it finished and can be diagnosed
-(`network.json` says how many). Tables are Parquet, link and segment columns are indices of
-`testbed.fabric.fat_tree`; equal runs give equal bytes.
+(`network.json` says how many). Equal runs give equal bytes.
 """
 
 from __future__ import annotations
@@ -35,77 +19,62 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from testbed.fabric.paths import Paths
+from testbed.fabric.clos import Fabric
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.segments import Segments, segments
+from testbed.record.fabric_file import read_fabric
+from testbed.record.schema import TABLES, VERSION, TableError, of, registers
+from testbed.record.tables import Columns, read_table, write_table
 
-__all__ = ["REQUIRED", "RunDirectory", "RunError", "RunWriter"]
+__all__ = ["Record", "RunDirectory", "RunError", "RunWriter", "segment_columns"]
+
+Counts = npt.NDArray[np.integer]
 
 REQUIRED = (
     "config.json",
     "truth.yaml",
-    "links.parquet",
-    "flows.parquet",
-    "probes.parquet",
-    "detector.parquet",
-    "connections.parquet",
     "network.json",
+    *(f"{table.name}.parquet" for table in TABLES if table.required),
 )
-OF_PACKETS = ("switches.parquet", "rules.parquet")
-OF_FLOWS = ("segments.parquet",)
-
-Columns = Mapping[str, "npt.NDArray[Any] | list[str] | Paths"]
+OF_REGISTERS = ("rules.parquet", "switches.parquet")
+OF_NO_REGISTERS = ("segments.parquet",)
 
 
 class RunError(ValueError):
     """A run directory cannot be written, or is no complete run."""
 
 
-def _to_arrow(column: npt.NDArray[Any] | list[str] | Paths) -> pa.Array:
-    if isinstance(column, Paths):
-        offsets = pa.array(column.ptr.astype(np.int32))
-        return pa.ListArray.from_arrays(offsets, pa.array(column.links))
-    return pa.array(column)
+class Record(Protocol):
+    """What was recorded of a run, whoever ran it: `RunDirectory`, or a run still in memory.
 
-
-def write_table(path: Path, columns: Columns) -> None:
-    """Write equally long columns as Parquet; `Paths` become lists of link ids."""
-    table = pa.table({name: _to_arrow(column) for name, column in columns.items()})
-    pq.write_table(table, path, compression="zstd")
-
-
-def read_table(path: Path) -> dict[str, Any]:
-    """Read a table of `write_table`: arrays by column name, lists as `Paths`.
-
-    Raises:
-        RunError: The file is missing or is not Parquet.
+    ``config`` and ``network`` are the content of ``config.json`` and ``network.json``; ``segments``
+    the path segments between monitors, numbered as the tables number them.
     """
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        reason = "is missing" if isinstance(error, FileNotFoundError) else "is not readable Parquet"
-        raise RunError(f"{path} {reason}: make the run again") from None
-    columns: dict[str, Any] = {}
-    for name in table.column_names:
-        column = table.column(name).combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
-        if pa.types.is_list(column.type):
-            links = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.int32)
-            lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
-            ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-            columns[name] = Paths(ptr, links)
-        elif pa.types.is_string(column.type):
-            columns[name] = column.to_pylist()
-        else:
-            columns[name] = column.to_numpy(zero_copy_only=False)
-    return columns
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def network(self) -> Mapping[str, Any]: ...
+    @property
+    def fabric(self) -> Fabric: ...
+    @property
+    def segments(self) -> Segments: ...
+    def has(self, name: str) -> bool: ...
+    def table(self, name: str) -> Mapping[str, Any]: ...
+
+
+def segment_columns(sent: Counts, lost: Counts) -> Columns:
+    """The table of segments of their counts, int[E, S]: the observed (epoch, segment) pairs."""
+    epoch, segment = np.nonzero(sent)
+    counts = {"sent": sent[epoch, segment], "lost": lost[epoch, segment]}
+    return {"epoch": epoch, "segment": segment, **counts}
 
 
 class RunWriter:
@@ -155,23 +124,28 @@ class RunWriter:
             writer.abandon()
 
     def table(self, name: str, columns: Columns) -> None:
-        """Write ``name`` (without suffix, may hold a folder) as Parquet."""
-        with self._replacing(f"{name}.parquet") as new:
-            write_table(new, columns)
+        """Write a table of `testbed.record.schema` (``name`` without suffix, with its folder).
+
+        Raises:
+            RunError: It cannot be written, or the columns are not the schema's.
+        """
+        try:
+            write_table(self.partial / f"{name}.parquet", of(name), columns)
+        except TableError as error:
+            raise RunError(str(error)) from None
 
     def text(self, name: str, content: str) -> None:
-        with self._replacing(name) as new:
-            new.write_text(content)
-
-    @contextmanager
-    def _replacing(self, name: str) -> Iterator[Path]:
-        """A file is there whole or not at all, also when it is written once more."""
+        """Write a file; it is there whole or not at all, also when it is written once more."""
         try:
             new = self.partial / f"{name}.new"
-            yield new
+            new.write_text(content)
             new.replace(self.partial / name)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
+
+    def config(self, content: Mapping[str, Any]) -> None:
+        """Write ``config.json``, with the version of the record."""
+        self.json("config.json", {"record_version": VERSION} | dict(content))
 
     def json(self, name: str, content: Any) -> None:
         self.text(name, json.dumps(content, indent=2) + "\n")
@@ -207,10 +181,11 @@ class RunDirectory:
 
     Attributes:
         config: What is in ``config.json``.
+        network: What is in ``network.json``.
         epochs: How many epochs were measured.
 
     Raises:
-        RunError: ``path`` is not a complete run directory.
+        RunError: ``path`` is not a complete run directory, or is of another version of the record.
     """
 
     def __init__(self, path: Path, finished: bool = True) -> None:
@@ -219,14 +194,17 @@ class RunDirectory:
             raise RunError(f"{path} is not a directory: give the directory of a finished run")
         if finished and path.name.endswith(".partial"):
             raise RunError(f"{path} is a run that did not finish: make it again, or analyze it")
-        required = (*REQUIRED, "summary.json") if finished else REQUIRED
-        self._need(required)
+        self._need(("config.json",))
         self.config: dict[str, Any] = self.json("config.json")
-        self.epochs = int(self.json("network.json").get("epochs", -1))
-        packets = self.config.get("backend") != "flow"
-        self._need(OF_PACKETS if packets else OF_FLOWS)
-        lacking = [e for e in range(self.epochs) if packets and not self._registers(e).is_file()]
-        if self.epochs < 1 or lacking:
+        _check_version(path, self.config.get("record_version"))
+        self._need((*REQUIRED, "summary.json") if finished else REQUIRED)
+        self.network: dict[str, Any] = self.json("network.json")
+        self.epochs = int(self.network.get("epochs", -1))
+        if self.epochs < 1:
+            raise RunError(f"{path} is not a complete run, it has no finished epoch")
+        there = [self.has(registers(epoch)) for epoch in range(self.epochs)]
+        self._need(OF_REGISTERS if any(there) else OF_NO_REGISTERS)
+        if any(there) and not all(there):
             raise RunError(f"{path} is not a complete run, it lacks registers of its epochs")
 
     def _need(self, names: Sequence[str]) -> None:
@@ -234,18 +212,61 @@ class RunDirectory:
         if missing:
             raise RunError(f"{self.path} is not a complete run, it lacks {', '.join(missing)}")
 
-    def _registers(self, epoch: int) -> Path:
-        return self.path / "registers" / f"epoch-{epoch:03d}.parquet"
+    @property
+    def fabric(self) -> Fabric:
+        """The fabric, its links numbered as in all tables."""
+        return self._fabric
+
+    @property
+    def segments(self) -> Segments:
+        """The path segments between monitors, numbered as in all tables."""
+        return self._segments
+
+    @cached_property
+    def _fabric(self) -> Fabric:
+        path = self.path / "fabric.parquet"
+        try:
+            numbered = read_fabric(path)
+        except TableError as error:
+            raise RunError(f"{error}: make the run again") from None
+        if (numbered.link_ids != np.arange(numbered.fabric.n_links)).any():
+            raise RunError(f"{path}: the links are not in order: make the run again")
+        numbered.fabric.title = self.network["fabric"]
+        return numbered.fabric
+
+    @cached_property
+    def _segments(self) -> Segments:
+        return segments(Ecmp(self.fabric), self.config["monitors"])
+
+    def has(self, name: str) -> bool:
+        """Whether a table of `testbed.record.schema` was recorded."""
+        return (self.path / f"{name}.parquet").is_file()
 
     def table(self, name: str) -> dict[str, Any]:
-        return read_table(self.path / f"{name}.parquet")
+        """A table's columns: arrays, lists of texts, and `Paths`.
 
-    def registers(self, epoch: int) -> dict[str, Any]:
-        """The register dump of an epoch, columns as `control.collection.RegisterDump`."""
-        return read_table(self._registers(epoch))
-
-    def json(self, name: str) -> Any:
+        Raises:
+            RunError: The file is missing, damaged or not of the schema (one line).
+        """
         try:
-            return json.loads((self.path / name).read_text())
+            return read_table(self.path / f"{name}.parquet", of(name)).values()
+        except TableError as error:
+            raise RunError(f"{error}: make the run again") from None
+
+    def json(self, name: str) -> dict[str, Any]:
+        try:
+            content = json.loads((self.path / name).read_text())
         except (OSError, ValueError):
-            raise RunError(f"{self.path / name} is not readable JSON: make the run again") from None
+            content = None
+        if not isinstance(content, dict):
+            raise RunError(f"{self.path / name} is not readable JSON: make the run again")
+        return content
+
+
+def _check_version(path: Path, found: object) -> None:
+    if found == VERSION:
+        return
+    newer = isinstance(found, int) and found > VERSION
+    said = "of before records had a version" if found is None else f"of version {found!r}"
+    what = "use the newer version of this software" if newer else "make the run again"
+    raise RunError(f"{path} holds a record {said}: version {VERSION} is read here: {what}")

@@ -6,62 +6,50 @@ in CSV after the line with the column names. Nothing here loops over rows.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
-__all__ = ["Column", "Nested", "Schema", "Table", "TableError", "read_table", "write_table"]
+from testbed.fabric.paths import Paths, PathSets, pointers
+from testbed.record.files import first_line, is_csv, is_list, read_file, write_file
+from testbed.record.schema import Column, Schema, TableError
+
+__all__ = ["Columns", "Nested", "Table", "Texts", "read_table", "write_table"]
 
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-ColumnKind = Literal["integer", "number", "text", "integer lists", "text lists"]
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
+
+_NEEDED = {
+    "bool": "true and false",
+    "float64": "numbers",
+    "text": "texts",
+    "path": "lists of whole numbers",
+    "paths": "lists of lists of whole numbers",
+    "node paths": "lists of lists of texts",
+}
 
 _INTEGER = r"^-?[0-9]{1,18}$"
 _NUMBER = r"^-?[0-9]+([.][0-9]*)?([eE][-+]?[0-9]{1,3})?$"
 
 
-class TableError(ValueError):
-    """A file is no table of the schema: one line with the file, the row and the reason."""
+class Texts(NamedTuple):
+    """A column of few distinct texts: their numbers, int[n], -1 for none, and the texts."""
+
+    codes: npt.NDArray[np.integer]
+    names: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column; of ``lists`` each cell is a list of lists, in CSV ``1 2|1 3``."""
-
-    name: str
-    kind: ColumnKind
-    required: bool = False
-
-
-@dataclass(frozen=True)
-class Schema:
-    """The columns of a table. ``format``, ``table`` and ``version`` are written into every file."""
-
-    format: str
-    table: str
-    version: int
-    columns: tuple[Column, ...]
-
-    @property
-    def header(self) -> str:
-        """The first line of a CSV file."""
-        return f"# {self.format} {self.table} {self.version}"
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The key-value metadata of a Parquet file."""
-        return {"format": self.format, "table": self.table, "version": str(self.version)}
+Columns = Mapping[str, "npt.NDArray[Any] | Sequence[str] | Texts | Paths | PathSets"]
+"""Columns of a table by name. `Paths` are lists of links, `PathSets` lists of such lists (an empty
+set is null); what masked arrays mask is null."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +68,20 @@ class Nested:
 class Table:
     """The columns of a file. A column that the file lacks is not given in any row."""
 
-    def __init__(self, path: Path, schema: Schema, data: pa.Table, is_csv: bool) -> None:
+    def __init__(self, path: Path, schema: Schema, data: pa.Table) -> None:
         self.path = path
         self._schema = {column.name: column for column in schema.columns}
         self._data = data
-        self._csv = is_csv
+        self._csv = is_csv(path)
         self._key: tuple[str, LongArray] | None = None
 
     def __len__(self) -> int:
         return self._data.num_rows
+
+    def need_rows(self) -> None:
+        """Raise TableError if there is none."""
+        if not len(self):
+            raise TableError(f"{self.path} has no rows")
 
     def name_rows_by(self, column: str, values: LongArray) -> None:
         """Let errors name this column's value beside the row."""
@@ -118,6 +111,36 @@ class Table:
         if name not in self._data.column_names:
             return np.zeros(len(self), np.bool_)
         return _numpy(pc.is_valid(self._data.column(name)))
+
+    def values(self) -> dict[str, Any]:
+        """The columns that are there, all rows given: arrays, lists of texts, and `Paths`.
+
+        Raises:
+            TableError: A value is missing, of another type or too large for its column.
+        """
+        return {name: self._values(self._schema[name]) for name in self._data.column_names}
+
+    def _values(self, wanted: Column) -> Any:
+        name, column = wanted.name, self._data.column(wanted.name)
+        if column.null_count:
+            raise self.fail(int(np.argmin(self.given(name))), f"{name} is missing")
+        if wanted.type == "text":
+            codes, names = self._codes(column, name)
+            return np.array(names, np.object_)[codes].tolist() if names else []
+        kind = column.type
+        if wanted.type == "path":
+            if not (is_list(kind) and pa.types.is_integer(kind.value_type)):
+                raise self._wrong_type(name, kind)
+            width = _numpy(pc.list_value_length(column))
+            return Paths(pointers(width), _numpy(pc.list_flatten(column)).astype(np.int32))
+        if kind == wanted.type or (wanted.type == "float64" and pa.types.is_floating(kind)):
+            return _numpy(column).astype(wanted.type, copy=False)
+        if wanted.type == "bool" or not pa.types.is_integer(kind):
+            raise self._wrong_type(name, kind)
+        try:
+            return _fitting(_numpy(column), wanted.type)
+        except ValueError as error:
+            raise TableError(f"{self.path}: column {name}: {error}") from None
 
     def integers(self, name: str) -> LongArray:
         """A column of whole numbers, 0 where not given: int64[n]."""
@@ -157,12 +180,12 @@ class Table:
             none = np.zeros(0, np.int64)
             return Nested(np.zeros(len(self), np.int64), none, none)
         column = self._data.column(name)
-        kind = self._schema[name].kind
+        kind = self._schema[name].type
         if self._csv:
             column = pc.split_pattern(column, "|")
         elif pa.types.is_null(column.type):
             column = column.cast(pa.list_(pa.list_(pa.null())))
-        if not _is_list(column.type):
+        if not is_list(column.type):
             raise self._wrong_type(name, column.type)
         width = _numpy(pc.list_value_length(column).fill_null(0)).astype(np.int64)
         lists = pc.list_flatten(column)
@@ -171,14 +194,14 @@ class Table:
             lists = pc.split_pattern(lists, " ")
         elif pa.types.is_null(lists.type):
             lists = lists.cast(pa.list_(pa.null()))
-        if not _is_list(lists.type):
+        if not is_list(lists.type):
             raise self._wrong_type(name, column.type)
         self._no_nulls(lists, name, row)
         length = _numpy(pc.list_value_length(lists)).astype(np.int64)
         values = pc.list_flatten(lists)
         row = np.repeat(row, length)
         self._no_nulls(values, name, row)
-        if kind == "integer lists":
+        if kind == "paths":
             return Nested(width, length, _numpy(self._whole(values, name, row)).astype(np.int64))
         codes, names = self._codes(values, name)
         return Nested(width, length, codes, names)
@@ -234,13 +257,7 @@ class Table:
         ), encoded.dictionary.to_pylist()
 
     def _wrong_type(self, name: str, found: Any) -> TableError:
-        needed = {
-            "integer": "whole numbers",
-            "number": "numbers",
-            "text": "texts",
-            "integer lists": "lists of lists of whole numbers",
-            "text lists": "lists of lists of texts",
-        }[self._schema[name].kind]
+        needed = _NEEDED.get(self._schema[name].type, "whole numbers")
         return TableError(f"{self.path}: column {name} has the type {found}: {needed} are needed")
 
 
@@ -250,137 +267,73 @@ def read_table(path: Path, schema: Schema) -> Table:
     Raises:
         TableError: It is no readable file of this schema and version.
     """
-    try:
-        if path.stat().st_size == 0:
-            raise TableError(f"{path} is empty")
-        data = (_read_csv if _is_csv(path) else _read_parquet)(path, schema)
-    except OSError as error:
-        raise TableError(f"{path}: {error.strerror or 'not readable'}") from None
-    if not data.num_rows:
-        raise TableError(f"{path} has no rows")
-    return Table(path, schema, data, _is_csv(path))
+    return Table(path, schema, read_file(path, schema))
 
 
-def write_table(path: Path, schema: Schema, columns: Mapping[str, Any]) -> None:
-    """Write columns (Arrow arrays of equal length) to a ``.parquet`` or ``.csv`` file.
-
-    The file appears when it is complete.
+def write_table(path: Path, schema: Schema, columns: Columns) -> None:
+    """Write columns to a ``.parquet`` or ``.csv`` file, which appears when it is complete.
 
     Raises:
-        TableError: The file cannot be written, or has another suffix.
+        TableError: The columns are not the schema's, or the file cannot be written or has another
+            suffix.
     """
-    table = pa.table(dict(columns))
-    partial = path.with_name(path.name + ".partial")
-    try:
-        if _is_csv(path):
-            flat = {name: _flattened(table.column(name)) for name in table.column_names}
-            with partial.open("wb") as file:
-                file.write(f"{schema.header}\n".encode())
-                pacsv.write_csv(pa.table(flat), file)
-        else:
-            table = table.replace_schema_metadata(schema.metadata)
-            pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
-        partial.replace(path)
-    except OSError as error:
-        raise TableError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    write_file(path, schema, _as_table(path, schema, columns))
 
 
-def _is_csv(path: Path) -> bool:
-    if path.suffix not in (".parquet", ".csv"):
-        raise TableError(f"{path}: the name must end in .parquet or .csv")
-    return path.suffix == ".csv"
+def _as_table(path: Path, schema: Schema, columns: Columns) -> pa.Table:
+    """The columns in the schema's order and types."""
+    known = {column.name: column for column in schema.columns}
+    made: dict[str, Any] = {}
+    reason = ", ".join(f"column {name} is unknown" for name in columns if name not in known)
+    for name, column in known.items():
+        if name in columns:
+            try:
+                made[name] = _to_arrow(columns[name], column)
+            except (TypeError, ValueError, pa.ArrowException) as error:
+                reason = f"column {name}: {first_line(error)}"
+        elif column.required:
+            reason = f"column {name} is missing"
+    lengths = {name: len(column) for name, column in made.items()}
+    if not reason and len(set(lengths.values())) > 1:
+        reason = f"columns of different lengths: {lengths}"
+    if reason:
+        raise TableError(f"cannot write {path}: {reason}")
+    return pa.table(made)
 
 
-def _read_parquet(path: Path, schema: Schema) -> pa.Table:
-    try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-        found = {
-            key.decode(errors="replace"): value.decode(errors="replace")
-            for key, value in (file.metadata.metadata or {}).items()
-        }
-        _check_version(path, schema, [found.get(key, "") for key in schema.metadata])
-        _check_names(path, schema, file.schema_arrow.names)
-        data = file.read()
-        data.validate(full=True)
-    except TableError:
-        raise
-    except (OSError, ValueError, MemoryError, pa.ArrowException):
-        # Arrow's own words for a damaged file are about its internals.
-        raise TableError(f"{path} is no readable Parquet file: cut off or damaged?") from None
-    return data
+def _to_arrow(value: Any, column: Column) -> Any:
+    """Raises ValueError or TypeError where the values are not of the column's type."""
+    needed = _NEEDED.get(column.type, "whole numbers")
+    if isinstance(value, Texts):
+        codes = np.asarray(value.codes, np.int32)
+        codes = pa.array(codes, mask=codes < 0)
+        return pa.DictionaryArray.from_arrays(codes, pa.array(value.names, pa.string()))
+    if isinstance(value, PathSets):
+        lists = _to_arrow(value.paths, column)
+        offsets = pa.array(value.ptr.astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, lists, mask=pa.array(value.width == 0))
+    if isinstance(value, Paths):
+        return pa.ListArray.from_arrays(pa.array(value.ptr.astype(np.int32)), pa.array(value.links))
+    if column.type == "text":
+        return pa.array(value, pa.string())
+    values = np.asarray(value)
+    null = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
+    if column.type in ("path", "paths", "node paths") or values.dtype.kind not in (
+        {"bool": "b", "float64": "f"}.get(column.type, "iu")
+    ):
+        raise ValueError(f"{values.dtype.name} values: {needed} are needed")
+    fits = values if column.type == "bool" else _fitting(values, column.type)
+    return pa.array(fits, mask=null)
 
 
-def _read_csv(path: Path, schema: Schema) -> pa.Table:
-    with path.open("rb") as file:
-        first, second = file.readline(2**16), file.readline(2**16)
-        file.seek(-1, 2)
-        whole = file.read(1) == b"\n"
-    words = first.decode(errors="replace").strip().split(" ")
-    if words[0] != "#" or len(words) != 4:
-        raise TableError(f"{path}: the first line must be {schema.header!r}")
-    _check_version(path, schema, words[1:])
-    if not whole:
-        raise TableError(f"{path}: the last line has no end: cut off?")
-    try:
-        names = next(csv.reader([second.decode()]), [])
-        _check_names(path, schema, names)
-        return pacsv.read_csv(
-            path,
-            read_options=pacsv.ReadOptions(skip_rows=1),
-            parse_options=pacsv.ParseOptions(ignore_empty_lines=False),
-            convert_options=pacsv.ConvertOptions(
-                column_types={name: pa.string() for name in names},
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        )
-    except TableError:
-        raise
-    except (ValueError, csv.Error, pa.ArrowException) as error:
-        raise TableError(f"{path}: {_first_line(error)}") from None
-
-
-def _check_version(path: Path, schema: Schema, found: Sequence[str]) -> None:
-    format_, table, version = found
-    if (format_, table) != (schema.format, schema.table):
-        said = f"says {format_!r} {table!r}" if format_ else "does not say what it is"
-        raise TableError(f"{path} {said}: {schema.format!r} {schema.table!r} is needed")
-    if version != str(schema.version):
-        raise TableError(f"{path} is of version {version!r}: version {schema.version} is needed")
-
-
-def _check_names(path: Path, schema: Schema, names: Sequence[str]) -> None:
-    known = [column.name for column in schema.columns]
-    extra = [name for name in names if name not in known]
-    if extra:
-        raise TableError(f"{path}: column {extra[0]!r} is unknown: known are {', '.join(known)}")
-    twice = [name for name in known if list(names).count(name) > 1]
-    if twice:
-        raise TableError(f"{path}: column {twice[0]} is there twice")
-    missing = [c.name for c in schema.columns if c.required and c.name not in names]
-    if missing:
-        raise TableError(f"{path}: column {missing[0]} is missing")
-
-
-def _flattened(column: Any) -> Any:
-    """Lists of lists as CSV has them: ``1 2|1 3``."""
-    if not _is_list(column.type):
-        if pa.types.is_dictionary(column.type):
-            return column.cast(column.type.value_type)
-        return column
-    column = column.combine_chunks()
-    inner = pc.list_flatten(column)
-    texts = pc.binary_join(inner.cast(pa.list_(pa.string())), " ")
-    width = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate(([0], np.cumsum(width))).astype(np.int32)
-    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), texts), "|")
-    return pc.if_else(pc.is_valid(column), joined, None)
-
-
-def _is_list(kind: Any) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+def _fitting(values: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
+    """Numbers as another type; ValueError where one is too large for it."""
+    if not np.can_cast(values.dtype, wanted) and len(values):
+        bounds = np.iinfo(wanted)
+        for extreme in (int(values.min()), int(values.max())):
+            if not bounds.min <= extreme <= bounds.max:
+                raise ValueError(f"{extreme} does not fit into {wanted}")
+    return values.astype(wanted, copy=False)
 
 
 def _no_texts() -> Any:
@@ -393,8 +346,3 @@ def _numpy(column: Any) -> npt.NDArray[Any]:
 
 def _array(column: Any) -> npt.NDArray[Any]:
     return column.to_numpy(zero_copy_only=False)
-
-
-def _first_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) < 200 else text[:197] + "..."

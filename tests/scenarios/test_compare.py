@@ -18,7 +18,8 @@ import pytest
 
 from scenarios.compare import Comparison, _code_digest, compare, default_folder, parse_seeds
 from scenarios.settings import Settings
-from testbed.record.run import RunError, read_table
+from testbed.record.columns import read_columns
+from testbed.record.run import RunError
 from tests.conftest import quiet
 
 TINY = Settings(k=4, epochs=2, load=0.1)
@@ -49,7 +50,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Comparison
 
 def test_a_row_for_each_seed_and_method(compared: tuple[Path, Comparison]) -> None:
     folder, result = compared
-    rows = read_table(folder / "results.parquet")
+    rows = read_columns(folder / "results.parquet")
     assert rows["seed"].tolist() == [1, 1, 1, 2, 2, 2]
     assert rows["method"] == METHODS * 2
     assert rows["native"] == ["directed", "undirected", "directed"] * 2
@@ -74,7 +75,7 @@ def test_figures_are_those_of_single_runs(
         "faulty_links", scenario, replace(TINY, seed=2), tmp_path / "run", quiet, METHODS
     )
     assert list(summary["methods"]) == METHODS
-    rows = read_table(compared[0] / "results.parquet")
+    rows = read_columns(compared[0] / "results.parquet")
     for at, method in enumerate(METHODS, start=3):
         entry = summary["methods"][method]
         own = entry[entry["native"]]

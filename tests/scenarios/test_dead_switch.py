@@ -13,6 +13,7 @@ from analysis.methods.canary.mle import CanaryMle
 from analysis.telemetry.observations import read_telemetry
 from testbed.fabric.fat_tree import FatTree
 from testbed.record.run import RunDirectory, RunWriter
+from testbed.record.schema import registers
 
 DEAD = FatTree(4).switch("core3")
 
@@ -26,9 +27,9 @@ def run(run_path: Path, tmp_path: Path) -> RunDirectory:
     with RunWriter.again(run) as writer:
         (writer.partial / "registers").mkdir()
         for epoch in (2, 3):
-            dump = run.registers(epoch)
+            dump = run.table(registers(epoch))
             alive = dump["switch"] != DEAD
-            writer.table(f"registers/epoch-{epoch:03d}", {k: v[alive] for k, v in dump.items()})
+            writer.table(registers(epoch), {k: v[alive] for k, v in dump.items()})
     return run
 
 
@@ -40,9 +41,9 @@ def test_nothing_is_known_of_its_segments_while_it_is_dead(
     truth = set(CanaryMle().localize(whole).flagged.tolist())
     assert blamed > truth  # as if its links had lost everything
 
-    network = run.json("network.json") | {"unread": [[2, DEAD], [3, DEAD]]}
+    network = run.network | {"unread": [[2, DEAD], [3, DEAD]]}
     (run.path / "network.json").write_text(json.dumps(network))
-    telemetry = read_telemetry(run)
+    telemetry = read_telemetry(RunDirectory(run.path))
     assert telemetry.segments is not None
     assert whole.segments is not None
     segments = telemetry.segments.segments

@@ -40,12 +40,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_packets_are_conserved(path: Path) -> None:
     run = RunDirectory(path)
-    packets, links = run.json("network.json")["conservation"], run.table("links")
-    tables = [run.table(name) for name in ("flows", "probes", "detector")]
+    packets, links = run.network["conservation"], run.table("links")
+    tables = [run.table(name) for name in ("flows", "probe_counts")]
     assert packets["sent"] == sum(table["sent"].sum() for table in tables)
     assert packets["sent"] == packets["delivered"] + packets["fault_drops"]
     assert links["fault_drops"].sum() == sum(table["lost"].sum() for table in tables)
-    assert links["packets"].sum() == run.json("network.json")["packet_hops"]
+    assert links["packets"].sum() == run.network["packet_hops"]
     rate = links["fault_drops"] / links["packets"]
     deviation = np.sqrt(links["rate"] / links["packets"])
     assert (np.abs(rate - links["rate"]) < 6 * deviation + 1e-3).all()

@@ -27,6 +27,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
+from testbed.record.schema import PLANS
 from tests.conftest import SMALL, quiet
 
 
@@ -108,7 +109,11 @@ def test_packets_are_conserved(finished_run: RunDirectory) -> None:
     parts = network["conservation"]
     assert network["other_drops"] == network["misdelivered"] == network["in_flight"] == 0
     assert parts["sent"] == sum(parts.values()) - parts["sent"]
-    flows, probes = finished_run.table("flows"), finished_run.table("probes")
+    flows, every = finished_run.table("flows"), finished_run.table("probe_counts")
+    plan = np.array(finished_run.table("probe_paths")["plan"])[every["path"]]
+    probes, matrix = (
+        {name: every[name][plan == whose] for name in ("sent", "lost")} for whose in PLANS
+    )
     drops = finished_run.table("drops")
     assert flows["lost"].sum() == len(drops["flow"])
     assert (np.bincount(drops["flow"], minlength=len(flows["lost"])) == flows["lost"]).all()
@@ -116,7 +121,6 @@ def test_packets_are_conserved(finished_run: RunDirectory) -> None:
     assert not links["fault_drops"][~np.asarray(links["faulty"], bool)].any()
     assert links["fault_drops"].sum() == parts["fault_drops"]
     assert probes["sent"].min() == probes["sent"].max() == 100
-    matrix = finished_run.table("detector")
     assert matrix["sent"].min() == matrix["sent"].max() > 0
     assert 0 <= probes["sent"].sum() - matrix["sent"].sum() < len(matrix["sent"])
     lost = (flows["lost"].sum(), probes["lost"].sum(), matrix["lost"].sum())
@@ -132,7 +136,7 @@ def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path
     plan = parse_faults("none", topology, 1)
     links = LinkModel(rate_bps=500_000_000, queue_bytes=60_000)
     writer = RunWriter(tmp_path / "run")
-    writer.json("config.json", settings.as_dict())
+    writer.config(settings.as_dict())
     with open_backend(settings, links, tmp_path) as backend:
         emulation = set_up(settings, plan, make_traffic(settings, topology), backend)
         run_epochs(emulation, writer, lambda share: None)

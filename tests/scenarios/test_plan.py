@@ -10,7 +10,7 @@ import pytest
 from scenarios.cli import main
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.probe_matrix import probe_matrix
-from testbed.record.run import read_table
+from testbed.record.columns import read_columns
 
 
 def canary(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -37,7 +37,7 @@ def test_plan_says_what_it_needs_and_what_trivial_plans_need(
 
 def test_plan_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert canary(monkeypatch, "plan", "--k", "4", "--out", str(tmp_path / "plan.parquet")) == 0
-    table, matrix = read_table(tmp_path / "plan.parquet"), probe_matrix(FatTree(4), 3, 1)
+    table, matrix = read_columns(tmp_path / "plan.parquet"), probe_matrix(FatTree(4), 3, 1)
     assert (table["path"].links == matrix.paths.links).all()
     names = np.array(FatTree(4).switch_names)
     for column, switches in (("from", "src_tor"), ("turn", "turn"), ("to", "dst_tor")):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.telemetry.exchange import read_fabric, read_observations
+from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
+from testbed.record.fabric_file import read_fabric
 
 FABRIC = """\
 # localization-telemetry fabric 1

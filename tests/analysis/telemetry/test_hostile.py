@@ -12,14 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.methods.registry import METHODS
-from analysis.telemetry.exchange import (
-    TableError,
-    read_fabric,
-    read_observations,
-    write_fabric,
-    write_observations,
-)
+from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from analysis.telemetry.writing import write_observations
+from testbed.record.fabric_file import read_fabric, write_fabric
+from testbed.record.schema import TableError
 from tests.analysis.telemetry.conftest import FABRIC, OBSERVATIONS, Files
 from tests.analysis.telemetry.test_reading import parquet
 

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.telemetry.exchange import TableError, read_fabric, read_observations
+from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.pair_sets import PairSets
-from testbed.record import schemas
+from testbed.record import schema
+from testbed.record.fabric_file import read_fabric
+from testbed.record.schema import TableError
 from tests.analysis.telemetry.conftest import FABRIC, OBSERVATIONS, Files
 
 META = {"format": "localization-telemetry", "table": "observations", "version": "1"}
@@ -333,7 +335,7 @@ def test_parquet_as_others_write_it(files: Files) -> None:
 
 
 def test_the_example_of_the_documentation_reads(tmp_path: Path) -> None:
-    document = (Path(schemas.__file__).parent / "FORMAT.md").read_text()
+    document = (Path(schema.__file__).parent / "README.md").read_text()
     fabric, observations = re.findall(r"```\n(# localization.*?)```", document, re.DOTALL)
     (tmp_path / "fabric.csv").write_text(fabric)
     (tmp_path / "observations.csv").write_text(observations)
@@ -342,11 +344,3 @@ def test_the_example_of_the_documentation_reads(tmp_path: Path) -> None:
     assert t.topology.tier.tolist() == [0, 0, 1]
     assert t.connections.complete.tolist() == [True]
     assert np.array_equal(t.flows.lost, [12, 0])
-
-
-def test_every_column_and_kind_is_documented() -> None:
-    document = (Path(schemas.__file__).parent / "FORMAT.md").read_text()
-    for schema in (schemas.FABRIC, schemas.OBSERVATIONS):
-        assert f"version {schema.version}" in document
-        for column in schema.columns:
-            assert f"`{column.name}`" in document

@@ -10,20 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.methods.registry import METHODS
-from analysis.telemetry.exchange import (
-    TableError,
-    read_fabric,
-    read_observations,
-    write_fabric,
-    write_observations,
-)
 from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Connections, Flows, MissingTelemetry, Probes, Telemetry
+from analysis.telemetry.writing import write_observations
 from testbed.fabric.clos import Fabric, clos, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
+from testbed.record.fabric_file import read_fabric, write_fabric
 from testbed.record.run import RunDirectory
+from testbed.record.schema import TableError
 
 SUFFIXES = [".parquet", ".csv"]
 once = settings(

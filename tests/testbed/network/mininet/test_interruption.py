@@ -83,7 +83,7 @@ def assert_the_epochs_can_be_diagnosed(partial: Path) -> None:
     found = summary["methods"]["canary-mle"]["directed"]
     assert (found["true_positives"], found["false_positives"]) == (1, 0)
     run = RunDirectory(partial, finished=False)
-    assert (run.table("probes")["lost"] >= 0).all()
+    assert (run.table("probe_counts")["lost"] >= 0).all()
     assert run.table("flows")["sent"].sum() > 1000
     assert set(np.unique(run.table("rules")["epoch"])) <= set(range(epochs))
 

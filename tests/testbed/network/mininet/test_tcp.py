@@ -179,7 +179,7 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
         | {"epoch_ms": 1000 * EPOCH_S, "eta": 1, "alpha": 10, "beta": 4, "delta": 4}
     )
     writer = RunWriter(tmp_path / "run")
-    writer.json("config.json", settings.as_dict())
+    writer.config(settings.as_dict())
     with open_backend(settings, LinkModel(), tmp_path / "logs") as up:
         emulation = set_up(settings, FaultPlan(()), mesh(), up)
         run_epochs(emulation, writer, lambda share: None)

@@ -1,0 +1,58 @@
+"""Columns as Parquet, without a schema: results that are no part of a run's record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from testbed.fabric.paths import Paths
+from testbed.record.schema import TableError
+
+__all__ = ["read_columns", "write_columns"]
+
+
+def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths]) -> None:
+    """Write equally long columns; `Paths` become lists of link ids."""
+    table = pa.table({name: _to_arrow(column) for name, column in columns.items()})
+    pq.write_table(table, path, compression="zstd")
+
+
+def _to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
+    if isinstance(column, Paths):
+        offsets = pa.array(column.ptr.astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, pa.array(column.links))
+    return pa.array(column)
+
+
+def read_columns(path: Path) -> dict[str, Any]:
+    """Read what `write_columns` wrote: arrays by column name, lists as `Paths`.
+
+    Raises:
+        TableError: The file is missing or is not Parquet.
+    """
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = "is missing" if isinstance(error, FileNotFoundError) else "is not readable Parquet"
+        raise TableError(f"{path} {reason}: make it again") from None
+    columns: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table.column(name).combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        if pa.types.is_list(column.type):
+            links = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.int32)
+            lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+            ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+            columns[name] = Paths(ptr, links)
+        elif pa.types.is_string(column.type):
+            columns[name] = column.to_pylist()
+        else:
+            columns[name] = column.to_numpy(zero_copy_only=False)
+    return columns
