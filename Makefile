@@ -64,9 +64,9 @@ shell: $(READY)
 clean-net: $(READY)
 	@$(BIN)/canary clean-net
 
-# Tests of real packets run alone and in real time, and once more where a busy machine failed them.
+# Tests of real packets run alone and in real time.
 test: $(READY)
-	@$(BIN)/pytest -q -m root || $(BIN)/pytest -q -m root --last-failed
+	@$(BIN)/pytest -q -m root
 	@$(BIN)/pytest -q -n auto -m 'not root'
 
 lint: $(READY)

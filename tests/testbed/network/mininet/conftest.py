@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import inspect
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
 from testbed.network.switches import Backend
+from tests.testbed.network.real_time import Lateness, in_turns
 
 TOPOLOGY = FatTree(4)
 SEGMENTS = TOPOLOGY.segments()
@@ -86,3 +88,33 @@ def net(
     with made:
         made.start()
         yield made
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Tests marked ``real_time`` are repeated as `tests.testbed.network.real_time` says."""
+    if pyfuncitem.get_closest_marker("real_time") is None:
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in wanted}
+    net = pyfuncitem.funcargs.get("net")
+    repeated: list[str] = []
+    pyfuncitem.user_properties.append(("real_time", repeated))
+    in_turns(lambda: pyfuncitem.obj(**arguments), lambda: Lateness(net), repeated)
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [
+        (report.nodeid, dict(report.user_properties).get("real_time"))
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.getreports(outcome)
+        if report.when == "call"
+    ]
+    told = [(name, repeated) for name, repeated in reports if repeated is not None]
+    again = sum(bool(repeated) for _, repeated in told)
+    if told:
+        terminalreporter.write_line(f"real-time tests repeated: {again} of {len(told)}")
+    for name, repeated in told:
+        for reason in repeated:
+            terminalreporter.write_line(f"  {name} {reason}")

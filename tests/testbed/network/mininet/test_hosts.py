@@ -14,6 +14,7 @@ from testbed.network.hosts import HostAgents
 from testbed.network.sources import Source
 from testbed.traffic.flows import Traffic
 from testbed.traffic.packets import headers
+from tests.testbed.network.mininet.conftest import wait_until
 
 pytestmark = pytest.mark.root
 
@@ -71,7 +72,7 @@ def test_totals_are_of_one_moment(agents: HostAgents) -> None:
     while agents.waiting or agents.now_ns < 2e8:
         totals = agents.statistics()
         seen.append((totals["sent"], totals["delivered"]))
-    time.sleep(0.1)
+    wait_until(lambda: agents.statistics()["delivered"] == RATE * SECONDS)
     assert len(seen) > 1000
     assert all(delivered <= sent for sent, delivered in seen)
     assert agents.statistics()["sent"] == agents.sent(number).sum() == RATE * SECONDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -165,6 +166,7 @@ def mesh() -> Traffic:
     )
 
 
+@pytest.mark.real_time
 # On the soft switch alone: on a busy machine BMv2 loses packets of its own.
 @pytest.mark.parametrize("backend", ["softswitch"])
 def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
@@ -173,12 +175,13 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
     if reason := missing(cast(Backend, backend)):
         pytest.skip(reason)
     monkeypatch.chdir(tmp_path)
+    path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
     settings = make_settings(
         {"backend": backend, "faults": "none", "tcp": 1.0, "epochs": EPOCHS}
         # few rules on every segment instead of many: the controller has little to do
         | {"epoch_ms": 1000 * EPOCH_S, "eta": 1, "alpha": 10, "beta": 4, "delta": 4}
     )
-    writer = RunWriter(tmp_path / "run")
+    writer = RunWriter(path)
     writer.config(settings.as_dict())
     with open_backend(settings, LinkModel(), tmp_path / "logs") as up:
         emulation = set_up(settings, FaultPlan(()), mesh(), up)
@@ -202,19 +205,21 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
     assert parts["sent"] == parts["delivered"] + parts["ttl_drops"]
 
 
+@pytest.mark.real_time
 def test_a_lossy_link_makes_tcp_resend_and_007_trace_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if reason := missing("softswitch"):
         pytest.skip(reason)
     monkeypatch.chdir(tmp_path)
+    path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
     settings = make_settings(
         {"backend": "softswitch", "epochs": 3, "epoch_ms": 2500, "load": 0.3, "tcp": 1.0}
         | {"faults": "agg0_0->core0:0.2"}
     )
     scenario = load_scenario("faulty_links")
-    summary = run_experiment("faulty_links", scenario, settings, tmp_path / "run", quiet)
-    run = RunDirectory(tmp_path / "run")
+    summary = run_experiment("faulty_links", scenario, settings, path, quiet)
+    run = RunDirectory(path)
     flows, connections = run.table("flows"), run.table("connections")
     by_iperf = carried(run)
     link = TOPOLOGY.link("agg0_0->core0")
