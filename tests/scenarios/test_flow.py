@@ -13,7 +13,7 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment import analyze, run_experiment
 from scenarios.flow import FlowRun, simulate
 from scenarios.scenario import load_scenario
-from scenarios.settings import Settings, SettingsError, make_settings
+from scenarios.settings import SettingsError, make_settings
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import FaultError, parse_faults
 from testbed.record.run import RunDirectory, RunError
@@ -225,7 +225,7 @@ def test_a_scheduled_fault_loses_in_its_epochs(tmp_path: Path) -> None:
 )
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, str], why: str) -> None:
     with pytest.raises(SettingsError, match=why):
-        Settings(**changes)
+        make_settings(changes)
 
 
 def test_what_needs_packets_is_refused(tmp_path: Path) -> None:

@@ -161,7 +161,15 @@ def test_round_trip_times_come_back(tmp_path: Path, suffix: str) -> None:
     assert there.rtt_ms is not None and there.rtt_ms.tolist() == [0.1, 1e-9]
 
 
-def test_a_switch_without_links_cannot_be_written(tmp_path: Path) -> None:
+def test_a_spine_without_links_is_left_out(tmp_path: Path) -> None:
+    fabric = leaf_spine(2, 2).without([0, 2])  # all links of spine0
+    write_fabric(tmp_path / "fabric.parquet", fabric)
+    read = read_fabric(tmp_path / "fabric.parquet").fabric
+    assert read.switch_names == ["leaf0", "leaf1", "spine1"]
+    assert read.link_names == fabric.link_names
+
+
+def test_a_tor_without_links_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="switch leaf1 has no link"):
         write_fabric(tmp_path / "fabric.csv", leaf_spine(2, 1).without([1]))
     with pytest.raises(TableError, match="cannot write /proc/nowhere"):
