@@ -41,7 +41,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c 'from analysis.methods.registry import warm_up; warm_up()'
+	@$(BIN)/python -c 'from scenarios.warm_up import warm_up; warm_up()'
 	@touch $@
 
 scenario: $(READY)

@@ -2,9 +2,8 @@
 
 Every setting of a grid is tried on telemetry whose truth is known. Among the settings whose mean
 precision is at least P the one of highest recall is chosen, with P = 98 % at first; where none
-reaches it, or recall stays below 25 %, P falls by 5 %. Lower P traces the trade-off between
-precision and recall (the curves of figure 2). Nothing in it is about Flock: any method with
-parameters can be calibrated so, and in a comparison all should be.
+reaches it, or recall stays below 25 %, P falls by 5 %. Nothing in it is about Flock: any method
+with parameters can be calibrated so, and in a comparison all should be.
 """
 
 from __future__ import annotations
@@ -20,14 +19,7 @@ import numpy.typing as npt
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.telemetry.telemetry import Telemetry
 
-__all__ = ["FLOCK_GRID", "Case", "Setting", "accuracy", "calibrate", "choose", "trade_off"]
-
-FLOCK_GRID: Mapping[str, Sequence[float]] = {
-    "p_bad": (0.002, 0.004, 0.006, 0.008, 0.010),
-    "p_good": (1e-4, 2e-4, 3e-4, 4e-4, 5e-4),
-    "link_prior": (-5.0, -10.0, -15.0, -20.0, -25.0, -35.0, -50.0),
-}
-"""The range that the authors' code searches for loss between 0.1 and 1 %, at fewer values."""
+__all__ = ["Case", "Setting", "accuracy", "calibrate", "choose"]
 
 FIRST_PRECISION, STEP, LEAST_RECALL = 0.98, 0.05, 0.25
 
@@ -120,12 +112,3 @@ def choose(settings: Sequence[Setting]) -> Setting:
         if best is not None and (best.recall >= LEAST_RECALL or least <= 0):
             return best
         least -= STEP
-
-
-def trade_off(settings: Sequence[Setting]) -> list[Setting]:
-    """The settings that no other beats in both precision and recall, by falling precision."""
-    best: list[Setting] = []
-    for setting in sorted(settings, key=lambda s: (-s.precision, -s.recall)):
-        if not best or setting.recall > best[-1].recall:
-            best.append(setting)
-    return best

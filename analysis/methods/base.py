@@ -1,19 +1,30 @@
-"""A method's verdict, and the one face every method wears."""
+"""The one face of every localization method, its verdict, and what all methods share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.clos import Fabric
 
-__all__ = ["Diagnosis", "Localizer", "both_directions", "sorted_links"]
+__all__ = ["Diagnosis", "Localizer", "Method", "both_directions", "sorted_links"]
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
+
+Part = Literal["segments", "probes", "detector", "connections"]
+
+RECORD_BYTES: Mapping[Part, int] = {"probes": 16, "detector": 12, "connections": 36}
+"""Of one record of a part of the telemetry. A probed path: prober and bouncing switch, or in
+deTector's static plan its number; probes sent and lost (4 bytes each; the paths are the plan's). A
+connection: five-tuple 13 + retransmissions 4, rounded up to 20, and 4 for each of 4 traced hops."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class Diagnosis:
 
 
 class Localizer(Protocol):
-    """A localization method: parameters in the constructor, data in one method."""
+    """What a method must have to be run: parameters in the constructor, data in one method."""
 
     @property
     def name(self) -> str: ...
@@ -64,6 +75,79 @@ class Localizer(Protocol):
     def probe_packets(self, telemetry: Telemetry) -> int:
         """Packets sent only to measure."""
         ...
+
+
+class Method(ABC):
+    """A method that reads one part of the telemetry: a name, what it reads, and `infer`.
+
+    Time, costs and the check that the part was measured follow from these. A method that reads
+    several parts overrides `data` and the costs.
+    """
+
+    name: str
+    reads: Part
+
+    @abstractmethod
+    def infer(self, data: Any, fabric: Fabric, /) -> Diagnosis:
+        """Blame links of ``fabric`` from what `data` returned; see `diagnosis`."""
+
+    def localize(self, telemetry: Telemetry) -> Diagnosis:
+        """Blame links. Raises MissingTelemetry when a part the method reads was not measured."""
+        data = self.data(telemetry)
+        begin = time.perf_counter()
+        diagnosis = self.infer(data, telemetry.topology)
+        return replace(diagnosis, seconds=time.perf_counter() - begin)
+
+    def data(self, telemetry: Telemetry) -> Any:
+        """What the method reads. Raises MissingTelemetry where that was not measured."""
+        return telemetry.need(self.reads, self.name)
+
+    def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        """Bytes of measurement records the method had to collect."""
+        if self.reads == "segments":
+            return telemetry.canary_bytes
+        return RECORD_BYTES[self.reads] * len(telemetry.need(self.reads, self.name))
+
+    def probe_packets(self, telemetry: Telemetry) -> int:
+        """Packets sent only to measure."""
+        if self.reads == "segments":
+            return 0
+        if self.reads == "connections":
+            return int(telemetry.need("connections", self.name).traceroute_packets)
+        return int(telemetry.need(self.reads, self.name).sent.sum())
+
+    def diagnosis(
+        self,
+        fabric: Fabric,
+        flagged: npt.ArrayLike,
+        *,
+        success: FloatArray | None = None,
+        score: FloatArray | None = None,
+        undirected: bool = False,
+        stages: Sequence[npt.ArrayLike] = (),
+        connection_cause: IntArray | None = None,
+        devices: npt.ArrayLike = (),
+        equivalent: IntArray | None = None,
+    ) -> Diagnosis:
+        """The verdict, see `Diagnosis`. Of an ``undirected`` one all arrays are over undirected
+        links; without ``success`` there is no estimate, without ``score`` the loss ranks."""
+        links, both = (both_directions, 2) if undirected else (sorted_links, 1)
+        if success is None:
+            success = np.full(fabric.n_links // both, np.nan)
+        if score is None:
+            score = np.nan_to_num(1 - success)
+        return Diagnosis(
+            method=self.name,
+            native="undirected" if undirected else "directed",
+            flagged=links(flagged),
+            success=success.repeat(both),
+            score=score.repeat(both),
+            seconds=0.0,
+            stages=tuple(links(stage) for stage in stages),
+            connection_cause=connection_cause,
+            devices=sorted_links(devices),
+            equivalent=None if equivalent is None else equivalent.repeat(both),
+        )
 
 
 def sorted_links(links: npt.ArrayLike) -> IntArray:

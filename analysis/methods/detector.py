@@ -12,15 +12,14 @@ of a link are told apart, which the paper's echoed probes cannot do.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc
 
-from analysis.methods.base import Diagnosis, sorted_links
+from analysis.methods.base import Diagnosis, Method
 from analysis.solvers.incidence import Incidence
-from analysis.telemetry.telemetry import Probes, Telemetry
+from analysis.telemetry.telemetry import Probes
+from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 
 __all__ = ["Detector"]
@@ -29,11 +28,8 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
 
-RECORD_BYTES = 12
-"""A path's record: its number, probes sent and lost (4 bytes each). The plan is static."""
 
-
-class Detector:
+class Detector(Method):
     """Localize faulty directed links with PLL (algorithm 2).
 
     The paper splits the work into parts that share no link; greedy choices in one part do not touch
@@ -48,6 +44,7 @@ class Detector:
     """
 
     name = "detector"
+    reads = "detector"
 
     def __init__(
         self, *, hit_ratio: float = 0.6, noise: float = 1e-5, significance: float = 0.01
@@ -56,9 +53,7 @@ class Detector:
         self.noise = noise
         self.significance = significance
 
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        probes = telemetry.need("detector", self.name)
-        begin = time.perf_counter()
+    def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
         incidence = Incidence.of(probes.paths)
         lossy = self._lossy(probes)
         lost = np.where(lossy, probes.lost, 0)
@@ -68,12 +63,12 @@ class Detector:
         full = (hit == over) & (over > 0)
         shows_full = lossy & incidence.paths_with(full)
         explained = np.zeros(incidence.n_links, np.int64)
-        _explain(*_views(incidence), lost, shows_full.copy(), full, explained)
+        _explain(incidence, lost, shows_full.copy(), full, explained)
         shows_partial = lossy & ~shows_full
         ratio = _over(incidence, shows_partial) / np.maximum(over, 1)
         partly = np.zeros(incidence.n_links, np.int64)
         every = np.ones(incidence.n_links, np.bool_)
-        _explain(*_views(incidence), lost, shows_partial.copy(), every, partly)
+        _explain(incidence, lost, shows_partial.copy(), every, partly)
         explained += np.where(ratio > self.hit_ratio, partly, 0)
 
         sent = np.bincount(
@@ -82,20 +77,18 @@ class Detector:
             minlength=incidence.n_links,
         )
         loss = explained / np.maximum(sent, 1)
-        success = np.full(telemetry.topology.n_links, np.nan)
+        success = np.full(fabric.n_links, np.nan)
         success[incidence.link_ids[over > 0]] = 1.0
         blamed = explained > 0
         success[incidence.link_ids[blamed]] = 1 - loss[blamed]
         # Those not blamed rank below, by hit ratio: an estimate of their loss would be 0.
-        score = np.zeros(telemetry.topology.n_links)
+        score = np.zeros(fabric.n_links)
         score[incidence.link_ids] = np.where(blamed, 1 + loss, hit / np.maximum(over, 1))
-        return Diagnosis(
-            method=self.name,
-            native="directed",
-            flagged=sorted_links(incidence.link_ids[blamed]),
+        return self.diagnosis(
+            fabric,
+            incidence.link_ids[blamed],
             success=success,
             score=score,
-            seconds=time.perf_counter() - begin,
             equivalent=_classes(incidence, probes.sent > 0, len(success)),
         )
 
@@ -104,16 +97,6 @@ class Detector:
         healthy = 1 - (1 - self.noise) ** probes.paths.length
         chance = np.where(probes.lost > 0, bdtrc(probes.lost - 1.0, probes.sent, healthy), 1.0)
         return (probes.lost > 0) & (chance <= self.significance)
-
-    def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        return RECORD_BYTES * len(telemetry.need("detector", self.name))
-
-    def probe_packets(self, telemetry: Telemetry) -> int:
-        return int(telemetry.need("detector", self.name).sent.sum())
-
-
-def _views(incidence: Incidence) -> tuple[LongArray, npt.NDArray[np.int32], LongArray, npt.NDArray]:
-    return incidence.path_ptr, incidence.links, incidence.link_ptr, incidence.paths
 
 
 def _classes(incidence: Incidence, probed: BoolArray, n_links: int) -> npt.NDArray[np.int32]:
@@ -136,13 +119,12 @@ def _over(incidence: Incidence, chosen: BoolArray) -> LongArray:
 
 
 @njit
-def _explain(
-    path_ptr, links, link_ptr, paths, lost, open_paths, suspect, explained
-):  # pragma: no cover - compiled
+def _explain(incidence, lost, open_paths, suspect, explained):  # pragma: no cover - compiled
     """Tomo: the suspect that explains most losses of the open paths, until no suspect does.
 
     Adds to ``explained`` what each link chosen explains; closes the paths.
     """
+    path_ptr, links, link_ptr, paths, _ = incidence
     gain = np.zeros(len(suspect), np.int64)
     for path in range(len(open_paths)):
         if open_paths[path]:

@@ -7,36 +7,30 @@ coordinate descent (figure 5) fits the rest, and links below the threshold are b
 whose links all are is a faulty device as well.
 
 `NetBouncerStage` does so in five rounds, the links found so far removed with the paths through them
-(Canary, section IV-D). The plans that the paper compares are in `analysis.methods.probing`.
+(Canary, section IV-D).
 """
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from analysis.methods.base import Diagnosis, both_directions
-from analysis.methods.canary.aggregate import SegmentRates
-from analysis.methods.canary.multistage import GROUPS, solve_stages
+from analysis.methods.base import Diagnosis, Method
 from analysis.solvers.coordinate_descent import coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
-from analysis.telemetry.telemetry import Probes, Telemetry
+from analysis.solvers.stages import GROUPS, PathRates, solve_stages
+from analysis.telemetry.telemetry import Probes
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import njit
+from testbed.fabric.compiled import kernel
 
-__all__ = ["PROBE_RECORD_BYTES", "NetBouncer", "NetBouncerStage", "bad_devices", "good_paths"]
+__all__ = ["NetBouncer", "NetBouncerStage", "bad_devices", "good_paths"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 LongArray = npt.NDArray[np.int64]
-
-PROBE_RECORD_BYTES = 16
-"""A path's record: prober and bouncing switch (4 bytes each), sent and lost (4 bytes each). The
-paths themselves are the static probing plan."""
 
 LOG_FLOOR = 1e-8
 """What the convex representation takes a dead path's success probability for (section 6.4)."""
@@ -44,7 +38,7 @@ LOG_FLOOR = 1e-8
 Model = Literal["specialised", "l1", "convex"]
 
 
-class NetBouncer:
+class NetBouncer(Method):
     """Localize faulty undirected links and devices from bounced probes.
 
     The defaults are the paper's. A link is blamed when its paths together miss more than half of
@@ -68,6 +62,7 @@ class NetBouncer:
     """
 
     name = "netbouncer"
+    reads = "probes"
     rounds = 1
 
     def __init__(
@@ -95,62 +90,53 @@ class NetBouncer:
         self.model: Model = model
         self.tolerance = tolerance
 
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        probes = telemetry.need("probes", self.name)
-        topology = telemetry.topology
-        begin = time.perf_counter()
+    def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
         incidence = Incidence.of(probes.paths, undirected=True)
         y = 1 - probes.lost / np.maximum(probes.sent, 1)
         present = probes.sent > 0
         success = np.where(incidence.links_on(present), 1.0, np.nan)
         when = np.full(incidence.n_links, self.rounds)
-        round_of_edge = np.full(topology.n_edges, self.rounds)
+        round_of_edge = np.full(fabric.n_edges, self.rounds)
 
         devices = np.zeros(0, np.int64)
         if self.device_detection:
             good = good_paths(incidence, probes, self.link_threshold)
             devices = np.flatnonzero(
-                bad_devices(incidence, present, good, topology, self.lucky_share)
+                bad_devices(incidence, present, good, fabric, self.lucky_share)
             )
-            of_device = np.isin(topology.link_src, devices) | np.isin(topology.link_dst, devices)
+            of_device = np.isin(fabric.link_src, devices) | np.isin(fabric.link_dst, devices)
             round_of_edge[of_device[::2]] = 0
             taken = of_device[::2][incidence.link_ids]
             when[taken] = 0
             # No unique solution: what the best of a link's paths lets through is the bound.
-            best = _best_path(incidence.link_ptr, incidence.paths, np.where(present, y, 0.0), taken)
-            success = np.where(taken, best, success)
+            success[taken] = 0.0
+            _best_path(incidence, np.where(present, y, 0.0), taken, success)
             present &= ~incidence.paths_with(taken)
 
         if (present & (probes.lost > 0)).any():
             fitted = incidence.links_on(present)
-            x, blamed = self._infer(incidence, y, np.where(present, probes.sent, 0))
+            x, blamed = self._rounds(incidence, y, np.where(present, probes.sent, 0))
             success[fitted], when[fitted] = x[fitted], blamed[fitted]
         round_of_edge[incidence.link_ids] = when
         if self.device_detection:
             # A path has one link only of a switch that bounces it, so that among many one may let
             # everything through by chance: there all links must tell.
-            of_all = _all_blamed(incidence.link_ids, when < self.rounds, topology)
+            of_all = _all_blamed(incidence.link_ids, when < self.rounds, fabric)
             devices = np.union1d(devices, of_all)
 
-        edge_success = np.full(topology.n_edges, np.nan)
+        edge_success = np.full(fabric.n_edges, np.nan)
         edge_success[incidence.link_ids] = success
-        by_direction = np.repeat(edge_success, 2)
-        return Diagnosis(
-            method=self.name,
-            native="undirected",
-            flagged=both_directions(np.flatnonzero(round_of_edge < self.rounds)),
-            success=by_direction,
-            score=np.nan_to_num(1 - by_direction),
-            seconds=time.perf_counter() - begin,
-            stages=tuple(
-                both_directions(np.flatnonzero(round_of_edge <= now)) for now in range(self.rounds)
-            )
-            if self.rounds > 1
-            else (),
-            devices=devices.astype(np.int32),
+        stages = range(self.rounds) if self.rounds > 1 else ()
+        return self.diagnosis(
+            fabric,
+            np.flatnonzero(round_of_edge < self.rounds),
+            success=edge_success,
+            undirected=True,
+            stages=[np.flatnonzero(round_of_edge <= now) for now in stages],
+            devices=devices,
         )
 
-    def _infer(
+    def _rounds(
         self, incidence: Incidence, y: FloatArray, sent: npt.NDArray[np.int64]
     ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
         """Success of each local link and the round it was blamed in (``rounds`` = never)."""
@@ -190,12 +176,6 @@ class NetBouncer:
             used=present,
         ).success
 
-    def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        return PROBE_RECORD_BYTES * len(telemetry.need("probes", self.name))
-
-    def probe_packets(self, telemetry: Telemetry) -> int:
-        return int(telemetry.need("probes", self.name).sent.sum())
-
 
 class NetBouncerStage(NetBouncer):
     """NetBouncer in five rounds, the links found removed after each (Canary, section IV-D).
@@ -226,12 +206,12 @@ class NetBouncerStage(NetBouncer):
         )
         self.mapped = mapped
 
-    def _infer(
+    def _rounds(
         self, incidence: Incidence, y: FloatArray, sent: npt.NDArray[np.int64]
     ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
         if not self.mapped:
-            return super()._infer(incidence, y, sent)
-        rates = SegmentRates(y, sent, (y < 1) & (sent > 0))
+            return super()._rounds(incidence, y, sent)
+        rates = PathRates(y, sent, (y < 1) & (sent > 0))
         return solve_stages(incidence, rates, penalty=self.penalty)
 
 
@@ -278,12 +258,10 @@ def _all_blamed(edges: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabri
     return np.flatnonzero((seen > 1) & (bad == seen))
 
 
-@njit
-def _best_path(link_ptr, paths, y, wanted):  # pragma: no cover - compiled
-    """The highest y of each wanted link's paths, 0 for other links."""
-    best = np.zeros(len(wanted))
+@kernel
+def _best_path(incidence, y, wanted, best):  # pragma: no cover - compiled
+    """Raise ``best`` of each wanted link to the highest y of its paths."""
     for i in range(len(wanted)):
         if wanted[i]:
-            for e in range(link_ptr[i], link_ptr[i + 1]):
-                best[i] = max(best[i], y[paths[e]])
-    return best
+            for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+                best[i] = max(best[i], y[incidence.paths[e]])

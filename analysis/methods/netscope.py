@@ -6,16 +6,15 @@ non-negativity constraints" on the logarithms of path success; see `log_least_sq
 
 from __future__ import annotations
 
-import time
 from typing import Literal
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, sorted_links
-from analysis.methods.netbouncer import PROBE_RECORD_BYTES
+from analysis.methods.base import Diagnosis, Method
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
-from analysis.telemetry.telemetry import Telemetry
+from analysis.telemetry.telemetry import Probes, SegmentCounts
+from testbed.fabric.clos import Fabric
 
 __all__ = ["NetScope"]
 
@@ -27,7 +26,7 @@ losing 0.1 to 100 %, healthy ones nothing or up to 0.1 %: F1 is within 0.02 of t
 at K=8 and 16, within 0.07 at K=4."""
 
 
-class NetScope:
+class NetScope(Method):
     """Localize faulty links by L1-regularised least squares.
 
     Args:
@@ -50,7 +49,7 @@ class NetScope:
         if inputs not in CALIBRATED:
             raise ValueError(f"inputs={inputs!r} is none of {', '.join(CALIBRATED)}")
         weight, threshold = CALIBRATED[inputs]
-        self.inputs: Inputs = inputs
+        self.reads = inputs
         self.omega = weight if omega is None else omega
         self.link_threshold = threshold if link_threshold is None else link_threshold
         if self.omega < 0:
@@ -58,39 +57,19 @@ class NetScope:
         if not 0 < self.link_threshold < 1:
             raise ValueError(f"link_threshold={link_threshold} is not between 0 and 1")
 
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        undirected = self.inputs == "probes"
-        if undirected:
-            probes = telemetry.need("probes", self.name)
-            paths, sent, lost = probes.paths, probes.sent, probes.lost
+    def infer(self, data: Probes | SegmentCounts, fabric: Fabric) -> Diagnosis:
+        if isinstance(data, Probes):
+            undirected, paths, sent, lost = True, data.paths, data.sent, data.lost
         else:
-            counts = telemetry.need("segments", self.name)
-            paths, sent, lost = counts.segments.paths, counts.sent.sum(0), counts.lost.sum(0)
-        begin = time.perf_counter()
+            undirected, paths = False, data.segments.paths
+            sent, lost = data.sent.sum(axis=0), data.lost.sum(axis=0)
         incidence = Incidence.of(paths, undirected=undirected)
         used = sent > 0
         # A path that let nothing through would have let half a packet through, for all we know.
         y = np.maximum(sent - lost, 0.5) / np.maximum(sent, 1)
         estimate = log_least_squares(incidence, y, omega=self.omega, used=used)
         seen = incidence.links_on(used)
-        known = np.full(telemetry.topology.n_links >> undirected, np.nan)
-        known[incidence.link_ids[seen]] = estimate[seen]
-        success = np.repeat(known, 2) if undirected else known
-        return Diagnosis(
-            method=self.name,
-            native="undirected" if undirected else "directed",
-            flagged=sorted_links(np.flatnonzero(success <= self.link_threshold)),
-            success=success,
-            score=np.nan_to_num(1 - success),
-            seconds=time.perf_counter() - begin,
-        )
-
-    def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        if self.inputs == "segments":
-            return telemetry.canary_bytes
-        return PROBE_RECORD_BYTES * len(telemetry.need("probes", self.name))
-
-    def probe_packets(self, telemetry: Telemetry) -> int:
-        if self.inputs == "segments":
-            return 0
-        return int(telemetry.need("probes", self.name).sent.sum())
+        success = np.full(fabric.n_links >> undirected, np.nan)
+        success[incidence.link_ids[seen]] = estimate[seen]
+        blamed = np.flatnonzero(success <= self.link_threshold)
+        return self.diagnosis(fabric, blamed, success=success, undirected=undirected)

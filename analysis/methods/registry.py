@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 
-import numpy as np
-
 from analysis.methods.base import Localizer
 from analysis.methods.canary.mle import CanaryMle
 from analysis.methods.canary.multistage import Canary
@@ -21,12 +19,6 @@ from analysis.methods.netscope import NetScope
 from analysis.methods.sherlock import Sherlock
 from analysis.methods.vigil.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
 from analysis.methods.vigil.vigil import Vigil
-from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
-from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.pair_sets import PairSets
-from testbed.fabric.paths import Paths, PathSets
-from testbed.probes.probe_matrix import standard_matrix
 
 __all__ = [
     "GROUP",
@@ -35,7 +27,6 @@ __all__ = [
     "find_methods",
     "make_method",
     "method_names",
-    "warm_up",
 ]
 
 GROUP = "canary.methods"
@@ -119,30 +110,3 @@ def _registered() -> dict[str, EntryPoint]:
     for name in found.keys() & (METHODS.keys() | ON_REQUEST.keys() | ALIASES.keys()):
         raise ValueError(f"the entry point {found[name].value} takes the name of {name}: rename it")
     return found
-
-
-def warm_up() -> None:
-    """Compile the methods' inner loops into Numba's cache (some seconds, once an installation)."""
-    topology = FatTree(4)
-    segments = topology.segments()
-    sent = np.full((1, len(segments)), 100, np.int64)
-    lost = np.zeros_like(sent)
-    lost[0, :8] = 10
-    probes = Ecmp(topology).bounces()
-    counts = np.full(len(probes), 100, np.int64)
-    planned = standard_matrix(topology).both_ways
-    src, dst, traced = np.zeros(2, np.int32), np.array([2, 4], np.int32), np.array([[-1], [0]])
-    broken = np.zeros(2, np.bool_)
-    pairs = PairSets(topology, src, dst, PathSets.known(probes))
-    telemetry = Telemetry(
-        topology,
-        "tor+core",
-        segments=SegmentCounts(segments, sent, lost),
-        flows=Flows(pairs, np.arange(2, dtype=np.int32), counts[:2], counts[:2] // 10),
-        probes=Probes(probes, counts, counts // 10),
-        connections=Connections(src, dst, np.full(2, 9), Paths.from_padded(traced), broken, 0),
-        detector=Probes(planned, np.full(len(planned), 100), np.full(len(planned), 10)),
-    )
-    for method in (Canary(), CanaryMle(), NetBouncer(), Flock(), Vigil(), Detector(), NetScope()):
-        method.localize(telemetry)
-    topology.without([0]).path_sets(np.array([0]), np.array([1]))

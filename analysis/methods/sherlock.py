@@ -9,18 +9,17 @@ a factor n less (Flock, appendix C, algorithm 3). The answers are the same.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import numpy.typing as npt
 
-from analysis.methods.base import Diagnosis
+from analysis.methods.base import Diagnosis, Method
 from analysis.methods.flock.flock import Flock, verdict
 from analysis.methods.flock.likelihood import flip
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import BETTER, Search
 from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 
 __all__ = ["Sherlock", "ferret"]
@@ -28,7 +27,7 @@ __all__ = ["Sherlock", "ferret"]
 BoolArray = npt.NDArray[np.bool_]
 
 
-class Sherlock:
+class Sherlock(Method):
     """Localize at most ``max_failures`` failed links and devices by trying all of them.
 
     Args:
@@ -48,12 +47,14 @@ class Sherlock:
         self.jle = jle
         self.flock = flock or Flock()
 
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        begin = time.perf_counter()
+    def data(self, telemetry: Telemetry) -> Telemetry:
+        return self.flock.data(telemetry)
+
+    def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
         model = self.flock.model(telemetry, listed=True)
         search = Search(model)
         search.move_to(ferret(model, self.max_failures, jle=self.jle)[0])
-        return verdict(self.name, telemetry.topology, search, begin)
+        return verdict(self, fabric, search)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         return self.flock.telemetry_bytes(telemetry)

@@ -18,14 +18,14 @@ whose scan is garbled there, comes to the same. The objective therefore never ri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
-from testbed.fabric.compiled import njit
+from testbed.fabric.compiled import kernel
 
 __all__ = ["Descent", "Regulariser", "coordinate_descent", "objective"]
 
@@ -75,20 +75,18 @@ def coordinate_descent(
     """
     if used is None:
         used = np.ones(incidence.n_paths, np.bool_)
-    y = np.ascontiguousarray(y, np.float64)
     square, linear = (penalty * factor for factor in _PARABOLA[regulariser])
-    by_path = incidence.path_ptr, incidence.links
-    by_link = incidence.link_ptr, incidence.paths
     sweeps, x = Sweeps(incidence), np.ones(incidence.n_links)
-    sweeps.run(_start, *by_link, y, weight, used, x)
+    fit = _Fit(np.ascontiguousarray(y, np.float64), used, x, square, linear)
+    sweeps.run(_start, incidence, fit, weight)
     history: list[float] = []
     while True:
-        error = sum(sweeps.run(_error, *by_path, y, used, x))
+        error = sum(sweeps.run(_error, incidence, fit))
         history.append(error + float((square * x * x + linear * x).sum()))
         enough = len(history) > 1 and history[-2] - history[-1] < tolerance
         if enough or len(history) > max_iterations:
             return Descent(x, np.array(history))
-        sweeps.sweep(_step, *by_path, *by_link, y, used, x, square, linear)
+        sweeps.sweep(_step, incidence, fit)
 
 
 def objective(
@@ -109,57 +107,67 @@ def objective(
     return float(((y - product) ** 2).sum() + penalty * (a * success**2 + b * success).sum())
 
 
-@njit
-def _start(part, parts, link_ptr, paths, y, weight, used, x):  # pragma: no cover - compiled
-    for i in range(len(x) * part // parts, len(x) * (part + 1) // parts):
+class _Fit(NamedTuple):
+    """Path success ``y`` float64[P], the paths ``used`` bool[P], link success ``x`` float64[L] as
+    it is found, and lambda times the a and b of the regulariser."""
+
+    y: FloatArray
+    used: BoolArray
+    x: FloatArray
+    square: float
+    linear: float
+
+
+@kernel
+def _start(part, parts, incidence, fit, weight):  # pragma: no cover - compiled
+    n = len(fit.x)
+    for i in range(n * part // parts, n * (part + 1) // parts):
         packets = good = 0.0
-        for e in range(link_ptr[i], link_ptr[i + 1]):
-            j = paths[e]
-            if used[j]:
+        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+            j = incidence.paths[e]
+            if fit.used[j]:
                 packets += weight[j]
-                good += weight[j] * y[j]
+                good += weight[j] * fit.y[j]
         if packets > 0:
-            x[i] = min(max(good / packets, 0.0), 1.0)
+            fit.x[i] = min(max(good / packets, 0.0), 1.0)
 
 
-@njit
-def _error(part, parts, path_ptr, links, y, used, x):  # pragma: no cover - compiled
-    total = 0.0
-    for j in range(len(y) * part // parts, len(y) * (part + 1) // parts):
-        if used[j]:
+@kernel
+def _error(part, parts, incidence, fit):  # pragma: no cover - compiled
+    total, n = 0.0, len(fit.y)
+    for j in range(n * part // parts, n * (part + 1) // parts):
+        if fit.used[j]:
             product = 1.0
-            for e in range(path_ptr[j], path_ptr[j + 1]):
-                product *= x[links[e]]
-            total += (y[j] - product) ** 2
+            for e in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
+                product *= fit.x[incidence.links[e]]
+            total += (fit.y[j] - product) ** 2
     return total
 
 
-@njit
-def _step(
-    part, parts, order, path_ptr, links, link_ptr, paths, y, used, x, square, linear
-):  # pragma: no cover - compiled
+@kernel
+def _step(part, parts, order, incidence, fit):  # pragma: no cover - compiled
     """The exact step of each link of this part of ``order``."""
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]
-        squares = fit = 0.0
+        squares = towards = 0.0
         seen = False
-        for e in range(link_ptr[i], link_ptr[i + 1]):
-            j = paths[e]
-            if not used[j]:
+        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+            j = incidence.paths[e]
+            if not fit.used[j]:
                 continue
             seen = True
             others = 1.0
-            for o in range(path_ptr[j], path_ptr[j + 1]):
-                if links[o] != i:
-                    others *= x[links[o]]
+            for o in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
+                if incidence.links[o] != i:
+                    others *= fit.x[incidence.links[o]]
             squares += others * others
-            fit += y[j] * others
+            towards += fit.y[j] * others
         if not seen:
             continue
-        if squares > -square:
-            vertex = (2.0 * fit - linear) / (2.0 * (squares + square))
-            x[i] = min(max(vertex, 0.0), 1.0)
-        elif squares - 2.0 * fit + (square + linear) <= 0.0:
-            x[i] = 1.0
+        if squares > -fit.square:
+            vertex = (2.0 * towards - fit.linear) / (2.0 * (squares + fit.square))
+            fit.x[i] = min(max(vertex, 0.0), 1.0)
+        elif squares - 2.0 * towards + (fit.square + fit.linear) <= 0.0:
+            fit.x[i] = 1.0
         else:
-            x[i] = 0.0
+            fit.x[i] = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,8 @@ LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Incidence:
-    """Paths over locally numbered links, in both directions of look-up.
+class Incidence(NamedTuple):
+    """Paths over locally numbered links, in both directions of look-up; compiled code takes it.
 
     Path ``p`` uses local links ``links[path_ptr[p]:path_ptr[p + 1]]``; local link ``i`` is on paths
     ``paths[link_ptr[i]:link_ptr[i + 1]]``. ``link_ids`` gives the original id of each local link.
@@ -60,6 +59,10 @@ class Incidence:
     def links_on(self, marked: BoolArray) -> BoolArray:
         """The local links that any marked path (bool[n_paths]) uses: bool[n_links]."""
         return _any_of(self.link_ptr, self.paths, marked)
+
+    def marked_on(self, marked: BoolArray) -> LongArray:
+        """How many marked local links (bool[n_links]) each path uses: int64[n_paths]."""
+        return _count_of(self.path_ptr, self.links, marked)
 
     def paths_on(self, marked: BoolArray) -> LongArray:
         """How many marked paths (bool[n_paths]) use each local link: int64[n_links]."""

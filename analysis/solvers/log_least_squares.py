@@ -15,12 +15,14 @@ packets that pass a very lossy path weigh as much as the many of a good one.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
-from testbed.fabric.compiled import njit
+from testbed.fabric.compiled import kernel
 
 __all__ = ["log_least_squares"]
 
@@ -48,45 +50,53 @@ def log_least_squares(
         omega: Weight of the L1 norm.
         used: The paths to fit (bool[P]); the others are ignored. Default: all.
     """
-    residual = np.log(y)
     if used is None:
         used = np.ones(incidence.n_paths, np.bool_)
     sweeps, b = Sweeps(incidence), np.zeros(incidence.n_links)
+    fit = _Fit(np.log(y), used, b, float(omega))
     before = np.inf
     for _ in range(max_iterations):
-        now = sum(sweeps.run(_squares, residual, used)) - omega * float(b.sum())
+        now = sum(sweeps.run(_squares, fit)) - omega * float(b.sum())
         if before - now < tolerance:
             break
         before = now
-        sweeps.sweep(_step, incidence.link_ptr, incidence.paths, used, residual, b, omega)
+        sweeps.sweep(_step, incidence, fit)
     return np.exp(b)
 
 
-@njit
-def _squares(part, parts, residual, used):  # pragma: no cover - compiled
-    total = 0.0
-    for j in range(len(used) * part // parts, len(used) * (part + 1) // parts):
-        if used[j]:
-            total += residual[j] ** 2
+class _Fit(NamedTuple):
+    """What ln y_j misses of each path's sum, ``residual`` float64[P], the paths ``used`` bool[P],
+    and the logarithms ``b`` float64[L], as they are found; the weight of the L1 norm."""
+
+    residual: FloatArray
+    used: BoolArray
+    b: FloatArray
+    omega: float
+
+
+@kernel
+def _squares(part, parts, fit):  # pragma: no cover - compiled
+    total, n = 0.0, len(fit.used)
+    for j in range(n * part // parts, n * (part + 1) // parts):
+        if fit.used[j]:
+            total += fit.residual[j] ** 2
     return total
 
 
-@njit
-def _step(
-    part, parts, order, link_ptr, paths, used, residual, b, omega
-):  # pragma: no cover - compiled
+@kernel
+def _step(part, parts, order, incidence, fit):  # pragma: no cover - compiled
     """The exact step of each link of this part of ``order``."""
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]
         total, count = 0.0, 0
-        for e in range(link_ptr[i], link_ptr[i + 1]):
-            if used[paths[e]]:
-                total += residual[paths[e]]
+        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+            if fit.used[incidence.paths[e]]:
+                total += fit.residual[incidence.paths[e]]
                 count += 1
         if count == 0:
             continue
-        step = min(b[i] + (total + 0.5 * omega) / count, 0.0) - b[i]
+        step = min(fit.b[i] + (total + 0.5 * fit.omega) / count, 0.0) - fit.b[i]
         if step != 0.0:
-            b[i] += step
-            for e in range(link_ptr[i], link_ptr[i + 1]):
-                residual[paths[e]] -= step
+            fit.b[i] += step
+            for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+                fit.residual[incidence.paths[e]] -= step

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.parts import in_parts
-from testbed.fabric.compiled import njit
+from testbed.fabric.compiled import kernel
 
 __all__ = ["Sweeps"]
 
@@ -55,7 +55,7 @@ def _layers(incidence: Incidence) -> list[IntArray] | None:
     """The links in layers; None where the layers would be many."""
     layer = np.zeros(incidence.n_links, np.int32)
     for _ in range(MOST_LAYERS):
-        if not _raise_layers(incidence.path_ptr, incidence.links, layer):
+        if not _raise_layers(incidence, layer):
             if layer.max(initial=0) >= MOST_LAYERS:
                 return None
             order = np.argsort(layer, kind="stable").astype(np.int32)
@@ -63,9 +63,10 @@ def _layers(incidence: Incidence) -> list[IntArray] | None:
     return None
 
 
-@njit
-def _raise_layers(path_ptr, links, layer):  # pragma: no cover - compiled
+@kernel
+def _raise_layers(incidence, layer):  # pragma: no cover - compiled
     """One pass over the paths; whether any link rose."""
+    path_ptr, links = incidence.path_ptr, incidence.links
     rose = False
     for j in range(len(path_ptr) - 1):
         for e in range(path_ptr[j] + 1, path_ptr[j + 1]):

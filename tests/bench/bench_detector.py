@@ -24,30 +24,24 @@ PACKETS = 100
 RUNS = 20
 SHARES = (0.0005, 0.005, 0.01, 0.02, 0.05)
 RATES: tuple[float | None, ...] = (0.01, 0.05, 0.2, 1.0, None)
-# (K, alpha, beta): paths in the paper's tables 3 and 5
-PLANS = {
-    (18, 1, 0): 729,
-    (18, 1, 1): 1269,
-    (18, 3, 0): 2187,
-    (32, 1, 0): 4096,
-    (32, 1, 1): 7680,
-    (32, 3, 1): None,
-    (48, 3, 1): None,
-}
+PLANS = ((18, 1, 0), (18, 1, 1), (18, 3, 0), (32, 1, 0), (32, 1, 1), (32, 3, 1), (48, 3, 1))
+"""(K, alpha, beta). The paper's own counts are not in the copy at hand, which ends in section 4.4:
+what is shown beside ours is a bound, as no path adds more than its links to the coverage."""
 
 
 def bench_plans(console: Console) -> None:
     probe_matrix(FatTree(4))
     table = Table(title="deTector's plans for fat-trees", box=box.SIMPLE_HEAD)
-    for name in ("K", "alpha", "beta", "paths", "paper", "a link's paths", "seconds"):
+    for name in ("K", "alpha", "beta", "paths", "at least", "a link's paths", "seconds"):
         table.add_column(name, justify="right")
-    for (k, alpha, beta), paper in PLANS.items():
+    for k, alpha, beta in PLANS:
         begin = time.perf_counter()
         matrix = probe_matrix(FatTree(k), alpha, beta)
         seconds = time.perf_counter() - begin
         over = matrix.coverage
         spread = f"{over.min()} / {over.mean():.2f} / {over.max()}"
-        row = (k, alpha, beta, len(matrix), paper or "", spread, f"{seconds:.2f}")
+        least = -(-alpha * matrix.fabric.n_edges // 4)
+        row = (k, alpha, beta, len(matrix), least, spread, f"{seconds:.2f}")
         table.add_row(*map(str, row))
     console.print(table)
 

@@ -24,11 +24,16 @@ from analysis.evaluation.metrics import score
 from analysis.methods.base import Diagnosis
 from analysis.methods.netbouncer import NetBouncer
 from analysis.methods.netscope import NetScope
-from analysis.methods.probing import ProbingPlan, hop_by_hop_plan, probing_plan, with_servers
 from analysis.telemetry.telemetry import Probes, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
+from tests.bench.probing_plans import (
+    ProbingPlan,
+    hop_by_hop_plan,
+    probing_plan,
+    with_servers,
+)
 
 __all__ = ["bench_netbouncer"]
 

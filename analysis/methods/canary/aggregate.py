@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
+from analysis.solvers.stages import PathRates
 from analysis.telemetry.telemetry import SegmentCounts
 
-__all__ = ["SegmentRates", "aggregate"]
-
-
-@dataclass(frozen=True)
-class SegmentRates:
-    """``success`` float64[S] (1 where unobserved), ``sent`` int64[S] packets, ``lossy`` bool[S]."""
-
-    success: npt.NDArray[np.float64]
-    sent: npt.NDArray[np.int64]
-    lossy: npt.NDArray[np.bool_]
-
-    @property
-    def observed(self) -> npt.NDArray[np.bool_]:
-        return self.sent > 0
+__all__ = ["aggregate"]
 
 
 def aggregate(
     counts: SegmentCounts, *, lossy_share: float = 0.25, noise_floor: float = 1e-4
-) -> SegmentRates:
+) -> PathRates:
     """Pool the epochs of each segment and tell loss from noise.
 
     A segment is lossy if packets were lost in at least ``n' = ceil(lossy_share * n)`` (at least 1)
@@ -43,4 +28,4 @@ def aggregate(
     sent, lost = counts.sent.sum(axis=0), counts.lost.sum(axis=0)
     lossy = (with_loss >= needed) & (lost > 0) & (lost >= noise_floor * sent)
     success = np.where(lossy, 1 - lost / np.maximum(sent, 1), 1.0)
-    return SegmentRates(success, sent, lossy)
+    return PathRates(success, sent, lossy)

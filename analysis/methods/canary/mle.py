@@ -19,28 +19,32 @@ small fat-trees.
 from __future__ import annotations
 
 import math
-import os
-import time
-from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
-from analysis.methods.base import Diagnosis, sorted_links
-from analysis.methods.canary.multistage import subproblem_segments
+from analysis.methods.base import Diagnosis, Method
+from analysis.methods.canary.subproblems import solve_subproblems
 from analysis.solvers.incidence import Incidence
-from analysis.telemetry.telemetry import Telemetry
-from testbed.fabric.compiled import njit
+from analysis.telemetry.telemetry import SegmentCounts
+from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import kernel
 
 __all__ = ["CanaryMle", "explain"]
 
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 SAFETY = 2.0
 """Nats added to the penalty, so that one lost packet in an unlucky place convicts nobody."""
 
 
-class CanaryMle:
+class CanaryMle(Method):
     """Localize faulty links as the sparsest likely cause of the segments' losses.
 
     Args:
@@ -53,6 +57,7 @@ class CanaryMle:
     """
 
     name = "canary-mle"
+    reads = "segments"
 
     def __init__(
         self,
@@ -69,16 +74,12 @@ class CanaryMle:
         self.penalty = penalty
         self.threads = threads
 
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        counts = telemetry.need("segments", self.name)
-        begin = time.perf_counter()
+    def infer(self, counts: SegmentCounts, fabric: Fabric) -> Diagnosis:
         sent, lost = counts.sent.sum(axis=0), counts.lost.sum(axis=0)
-        n_links = telemetry.topology.n_links
-        success, score = np.full(n_links, np.nan), np.zeros(n_links)
-        blamed = np.zeros(n_links, np.bool_)
+        success, score = np.full(fabric.n_links, np.nan), np.zeros(fabric.n_links)
+        blamed = np.zeros(fabric.n_links, np.bool_)
 
-        def solve(segment: npt.NDArray[np.int64]) -> None:
-            incidence = Incidence.of(counts.segments.paths.take(segment))
+        def solve(segment: LongArray, incidence: Incidence) -> None:
             loss, gain = explain(
                 incidence,
                 sent[segment],
@@ -90,24 +91,8 @@ class CanaryMle:
             ids = incidence.link_ids
             success[ids], score[ids], blamed[ids] = 1 - loss, gain, loss > self.noise
 
-        parts = subproblem_segments(counts.segments.subproblem, sent > 0)
-        with ThreadPoolExecutor(self.threads or os.cpu_count()) as pool:
-            list(pool.map(solve, parts))
-        return Diagnosis(
-            method=self.name,
-            native="directed",
-            flagged=sorted_links(np.flatnonzero(blamed)),
-            success=success,
-            score=score,
-            seconds=time.perf_counter() - begin,
-        )
-
-    def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        return telemetry.canary_bytes
-
-    def probe_packets(self, telemetry: Telemetry) -> int:
-        del telemetry
-        return 0
+        solve_subproblems(counts.segments, sent > 0, solve, self.threads)
+        return self.diagnosis(fabric, np.flatnonzero(blamed), success=success, score=score)
 
 
 def explain(
@@ -133,241 +118,244 @@ def explain(
             math.log(max(incidence.n_links, 1)),
         )
         penalty = rate + choice + SAFETY
-    return _explain(
-        incidence.path_ptr,
-        incidence.links,
-        incidence.link_ptr,
-        incidence.paths,
-        np.ascontiguousarray(sent, np.float64),
-        np.ascontiguousarray(lost, np.float64),
-        float(noise),
-        float(min_loss),
-        float(penalty),
+    losses = np.ascontiguousarray(lost, np.float64)
+    good, high = math.log1p(-noise), math.log1p(-min_loss)
+    n_links = incidence.n_links
+    arrived, ptr = np.empty(n_links), np.zeros(n_links + 1, np.int64)
+    lossy = np.empty(len(incidence.paths), np.int32)
+    _sort_out(incidence, np.ascontiguousarray(sent, np.float64), losses, arrived, ptr, lossy)
+    state = _State(
+        u=np.full(n_links, good),
+        total=good * np.diff(incidence.path_ptr),
+        blamed=np.zeros(n_links, np.bool_),
+        gains=np.zeros(n_links),
+        kept=np.empty(n_links),
+        ptr=ptr,
+        lossy=lossy,
+        lost=losses,
+        arrived=arrived,
+        good=good,
+        high=high,
     )
+    component = _components(incidence)
+    order = np.argsort(component, kind="stable")
+    loss = np.full(n_links, noise)
+    _explain(order, np.append(0, np.cumsum(np.bincount(component))), state, penalty, loss)
+    return loss, state.gains
 
 
-# Compiled core. u is ln(success) per link, total the U_j per segment; DEAD stands for total loss.
-# Segments without loss say only how many packets arrived over their links, so that sum is taken
-# once for each link and ``lossy`` lists the other segments of link i at ptr[i]:ptr[i + 1].
+def _components(incidence: Incidence) -> IntArray:
+    """The connected component of each link, numbered by their lowest links: int32[n_links]."""
+    n = incidence.n_links + incidence.n_paths
+    ptr = np.append(incidence.link_ptr, np.full(incidence.n_paths, incidence.link_ptr[-1]))
+    of_link = incidence.n_links + incidence.paths, ptr
+    graph = sparse.csr_array((np.ones(len(incidence.paths)), *of_link), shape=(n, n))
+    return connected_components(graph, directed=False)[1][: incidence.n_links]
+
+
+class _State(NamedTuple):
+    """A problem's observations, and the explanation as it is found.
+
+    ``u`` float64[L] is ln(success) of each link, ``total`` float64[S] the U_j of each segment;
+    ``blamed`` bool[L]; ``gains`` float64[L], see `explain`; ``kept`` float64[L] is room for a copy
+    of u. Segments without loss say only how many packets arrived over their links, so that sum is
+    taken once for each link, ``arrived`` float64[L], and ``lossy`` lists the other segments of link
+    i at ptr[i]:ptr[i + 1]; ``lost`` float64[S]. ``good`` is the u of a healthy link, ``high`` the
+    highest of a blamed one.
+    """
+
+    u: FloatArray
+    total: FloatArray
+    blamed: BoolArray
+    gains: FloatArray
+    kept: FloatArray
+    ptr: LongArray
+    lossy: IntArray
+    lost: FloatArray
+    arrived: FloatArray
+    good: float
+    high: float
+
 
 DEAD = -60.0
+"""The u that stands for total loss."""
 
 
-@njit
-def _gain(i, new, u, total, ptr, lossy, lost, arrived):  # pragma: no cover - compiled
+@kernel
+def _sort_out(incidence, sent, lost, arrived, ptr, lossy):  # pragma: no cover - compiled
+    """Fill what `_State` says of the segments of each link."""
+    for i in range(len(arrived)):
+        ptr[i + 1], arrived[i] = ptr[i], 0.0
+        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+            j = incidence.paths[e]
+            arrived[i] += sent[j] - lost[j]
+            if lost[j] > 0:
+                lossy[ptr[i + 1]] = j
+                ptr[i + 1] += 1
+
+
+@kernel
+def _gain(i, new, s):  # pragma: no cover - compiled
     """Log-likelihood gained by setting u_i to ``new`` with the other links held."""
-    change = new - u[i]
-    gain = arrived[i] * change
-    for e in range(ptr[i], ptr[i + 1]):
-        j = lossy[e]
-        gain += lost[j] * np.log(np.expm1(total[j] + change) / np.expm1(total[j]))
+    change = new - s.u[i]
+    gain = s.arrived[i] * change
+    for e in range(s.ptr[i], s.ptr[i + 1]):
+        j = s.lossy[e]
+        gain += s.lost[j] * np.log(np.expm1(s.total[j] + change) / np.expm1(s.total[j]))
     return gain
 
 
-@njit
-def _losses(i, change, total, ptr, lossy, lost):  # pragma: no cover - compiled
+@kernel
+def _losses(i, change, s):  # pragma: no cover - compiled
     """sum_j lost_j o_j and its slope in u_i, o = e^U / (1 - e^U), after u_i moves by ``change``."""
     value = slope = 0.0
-    for e in range(ptr[i], ptr[i + 1]):
-        j = lossy[e]
-        failing = -np.expm1(total[j] + change)
+    for e in range(s.ptr[i], s.ptr[i + 1]):
+        j = s.lossy[e]
+        failing = -np.expm1(s.total[j] + change)
         odds = (1.0 - failing) / failing
-        value += lost[j] * odds
-        slope += lost[j] * odds / failing
+        value += s.lost[j] * odds
+        slope += s.lost[j] * odds / failing
     return value, slope
 
 
-@njit
-def _best(i, u, total, ptr, lossy, lost, arrived, high):  # pragma: no cover - compiled
+@kernel
+def _best(i, s):  # pragma: no cover - compiled
     """The best u_i <= ``high`` with the others held.
 
     The slope of the likelihood, arrived_i - sum_j lost_j o_j, falls as u_i rises. In w = ln(-u_i)
     the logarithm of the losses' sum is nearly a line, so Newton's steps, kept inside the bracket of
     a bisection, take a few rounds at every rate. Without a single arrival the link is DEAD.
     """
-    if arrived[i] == 0:
+    arrived = s.arrived[i]
+    if arrived == 0:
         return DEAD
-    value, slope = _losses(i, high - u[i], total, ptr, lossy, lost)
-    if value <= arrived[i]:
-        return high
-    left, right = np.log(-high), np.log(-DEAD)
+    value, slope = _losses(i, s.high - s.u[i], s)
+    if value <= arrived:
+        return s.high
+    left, right = np.log(-s.high), np.log(-DEAD)
     w = left
     for _ in range(60):
         after = 0.5 * (left + right)
         if value > 0.0 and slope > 0.0:
-            step = np.log(value / arrived[i]) * value / (np.exp(w) * slope)
+            step = np.log(value / arrived) * value / (np.exp(w) * slope)
             if abs(step) < 1e-12:
                 break
             if left < w + step < right:
                 after = w + step
         w = after
-        value, slope = _losses(i, -np.exp(w) - u[i], total, ptr, lossy, lost)
-        if value > arrived[i]:
+        value, slope = _losses(i, -np.exp(w) - s.u[i], s)
+        if value > arrived:
             left = w
         else:
             right = w
-    return min(-np.exp(w), high)
+    return min(-np.exp(w), s.high)
 
 
-@njit
-def _move(i, new, u, total, ptr, lossy):  # pragma: no cover - compiled
-    for e in range(ptr[i], ptr[i + 1]):
-        total[lossy[e]] += new - u[i]
-    u[i] = new
+@kernel
+def _move(i, new, s):  # pragma: no cover - compiled
+    for e in range(s.ptr[i], s.ptr[i + 1]):
+        s.total[s.lossy[e]] += new - s.u[i]
+    s.u[i] = new
 
 
-@njit
-def _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high):  # pragma: no cover
+@kernel
+def _refit(links, s):  # pragma: no cover - compiled
     """Cyclic exact maximisation over the blamed links; returns what it gained."""
     gained = 0.0
     for _ in range(200):
         sweep = 0.0
         for i in links:
-            if blamed[i]:
-                new = _best(i, u, total, ptr, lossy, lost, arrived, high)
-                gain = _gain(i, new, u, total, ptr, lossy, lost, arrived)
+            if s.blamed[i]:
+                new = _best(i, s)
+                gain = _gain(i, new, s)
                 if gain > 0:
                     sweep += gain
-                    _move(i, new, u, total, ptr, lossy)
+                    _move(i, new, s)
         gained += sweep
         if sweep < 1e-6:
             break
     return gained
 
 
-@njit
-def _candidate(
-    links, blamed, skip, u, total, ptr, lossy, lost, arrived, high, gains
-):  # pragma: no cover - compiled
+@kernel
+def _candidate(links, skip, s):  # pragma: no cover - compiled
     """The link, not blamed and not ``skip``, that gains most; fills ``gains``. -1 if none gains."""
     pick, most = -1, 0.0
     for i in links:
-        if blamed[i] or ptr[i] == ptr[i + 1] or i == skip:
+        if s.blamed[i] or s.ptr[i] == s.ptr[i + 1] or i == skip:
             continue
-        new = _best(i, u, total, ptr, lossy, lost, arrived, high)
-        gains[i] = _gain(i, new, u, total, ptr, lossy, lost, arrived)
-        if gains[i] > most:
-            pick, most = i, gains[i]
+        s.gains[i] = _gain(i, _best(i, s), s)
+        if s.gains[i] > most:
+            pick, most = i, s.gains[i]
     return pick
 
 
-@njit
-def _components(path_ptr, links, n_links):  # pragma: no cover - compiled
-    """The connected component of each link, numbered by their lowest links: int32[n_links]."""
-    parent = np.arange(n_links).astype(np.int32)
-    for j in range(len(path_ptr) - 1):
-        for e in range(path_ptr[j] + 1, path_ptr[j + 1]):
-            a, b = links[e - 1], links[e]
-            while parent[a] != a:
-                parent[a] = parent[parent[a]]
-                a = parent[a]
-            while parent[b] != b:
-                parent[b] = parent[parent[b]]
-                b = parent[b]
-            parent[max(a, b)] = min(a, b)
-    n = 0
-    component = np.empty(n_links, np.int32)
-    for i in range(n_links):
-        if parent[i] == i:
-            component[i] = n
-            n += 1
-        else:
-            component[i] = component[parent[i]]
-    return component
+@kernel
+def _blame(i, links, s):  # pragma: no cover - compiled
+    """Blame link i and refit; returns what that gained."""
+    s.blamed[i] = True
+    new = _best(i, s)
+    gained = _gain(i, new, s)
+    _move(i, new, s)
+    return gained + _refit(links, s)
 
 
-@njit
-def _explain(
-    path_ptr, links, link_ptr, paths, sent, lost, noise, min_loss, penalty
-):  # pragma: no cover - compiled
-    n_links, n_paths = len(link_ptr) - 1, len(path_ptr) - 1
-    good, high = np.log1p(-noise), np.log1p(-min_loss)
-    u, total = np.full(n_links, good), np.zeros(n_paths)
-    blamed, gains = np.zeros(n_links, np.bool_), np.zeros(n_links)
-    for j in range(n_paths):
-        total[j] = good * (path_ptr[j + 1] - path_ptr[j])
-    arrived = np.zeros(n_links)
-    ptr = np.zeros(n_links + 1, np.int64)
-    lossy = np.empty(len(paths), np.int32)
-    for i in range(n_links):
-        ptr[i + 1] = ptr[i]
-        for e in range(link_ptr[i], link_ptr[i + 1]):
-            j = paths[e]
-            arrived[i] += sent[j] - lost[j]
-            if lost[j] > 0:
-                lossy[ptr[i + 1]] = j
-                ptr[i + 1] += 1
-    component = _components(path_ptr, links, n_links)
-    order = np.argsort(component, kind="mergesort")
-    begin = 0
-    while begin < n_links:
-        end = begin + 1
-        while end < n_links and component[order[end]] == component[order[begin]]:
-            end += 1
-        _explain_component(
-            order[begin:end], blamed, u, total, ptr, lossy, lost, arrived,
-            good, high, penalty, gains,
-        )  # fmt: skip
-        begin = end
-    loss = np.full(n_links, noise)
-    for i in range(n_links):
-        if blamed[i]:
-            loss[i] = -np.expm1(u[i])
-    return loss, gains
+@kernel
+def _release(i, links, penalty, may_change, s):  # pragma: no cover - compiled
+    """Acquit blamed link i if it no longer earns its penalty, or if another explains its losses
+    better, which is then blamed in its place. Says if so; otherwise all is as it was."""
+    for n in range(len(links)):
+        s.kept[links[n]] = s.u[links[n]]
+    cost = -_gain(i, s.good, s)
+    _move(i, s.good, s)
+    s.blamed[i] = False
+    cost -= _refit(links, s)
+    if cost < penalty and may_change:
+        return True
+    other = _candidate(links, i, s)
+    if other >= 0 and s.gains[other] > cost - 1.0:
+        # Of equal explanations rounding prefers now one, now the other: of 10^10 packets by tenths
+        # of a nat. So a swap must gain more than that.
+        if _blame(other, links, s) > cost + 1e-3 + 1e-9 * abs(cost) and may_change:
+            return True
+        s.blamed[other] = False
+    s.blamed[i] = True
+    for n in range(len(links)):
+        if s.u[links[n]] != s.kept[links[n]]:
+            _move(links[n], s.kept[links[n]], s)
+    s.gains[i] = cost
+    return False
 
 
-@njit
-def _explain_component(
-    links, blamed, u, total, ptr, lossy, lost, arrived, good, high, penalty, gains
-):  # pragma: no cover - compiled
+@kernel
+def _explain_component(links, s, penalty):  # pragma: no cover - compiled
+    """Blame and release links of a component until neither gains."""
     swapping = False
-    # Of equal explanations rounding prefers now one, now the other: of 10^10 packets by tenths of
-    # a nat. So a swap must gain more than that, and links are released a limited number of times.
-    released, limit = 0, 100 + 10 * len(links)
+    released, limit = 0, 100 + 10 * len(links)  # rounding must not make it go round in circles
     while True:
-        pick = _candidate(links, blamed, -1, u, total, ptr, lossy, lost, arrived, high, gains)
-        if pick >= 0 and gains[pick] > penalty:
-            blamed[pick] = True
-            new = _best(pick, u, total, ptr, lossy, lost, arrived, high)
-            _move(pick, new, u, total, ptr, lossy)
-            _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high)
+        pick = _candidate(links, -1, s)
+        if pick >= 0 and s.gains[pick] > penalty:
+            _blame(pick, links, s)
         elif swapping:
-            break
+            return
         # Release what no longer earns its penalty; once nothing can be added, also try to hand
         # each blamed link's losses to another link.
         swapping = True
         at = 0
         while at < len(links):
-            i = links[at]
-            if blamed[i]:
-                kept = u[links]
-                cost = -_gain(i, good, u, total, ptr, lossy, lost, arrived)
-                _move(i, good, u, total, ptr, lossy)
-                blamed[i] = False
-                cost -= _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high)
-                if cost < penalty and released < limit:
-                    released += 1
-                    at = 0
-                    swapping = False
-                    continue
-                other = _candidate(
-                    links, blamed, i, u, total, ptr, lossy, lost, arrived, high, gains
-                )
-                if other >= 0 and gains[other] > cost - 1.0:
-                    blamed[other] = True
-                    new = _best(other, u, total, ptr, lossy, lost, arrived, high)
-                    better = _gain(other, new, u, total, ptr, lossy, lost, arrived)
-                    _move(other, new, u, total, ptr, lossy)
-                    better += _refit(links, blamed, u, total, ptr, lossy, lost, arrived, high)
-                    if better > cost + 1e-3 + 1e-9 * abs(cost) and released < limit:
-                        released += 1
-                        at = 0
-                        swapping = False
-                        continue
-                    blamed[other] = False
-                blamed[i] = True
-                for n in range(len(links)):
-                    if u[links[n]] != kept[n]:
-                        _move(links[n], kept[n], u, total, ptr, lossy)
-                gains[i] = cost
-            at += 1
+            if s.blamed[links[at]] and _release(links[at], links, penalty, released < limit, s):
+                released += 1
+                at = 0
+                swapping = False
+            else:
+                at += 1
+
+
+@kernel
+def _explain(order, ptr, s, penalty, loss):  # pragma: no cover - compiled
+    """Every component, links ``order[ptr[c]:ptr[c + 1]]``, for itself; the blamed links' loss."""
+    for c in range(len(ptr) - 1):
+        _explain_component(order[ptr[c] : ptr[c + 1]], s, penalty)
+    for i in range(len(loss)):
+        if s.blamed[i]:
+            loss[i] = -np.expm1(s.u[i])

@@ -26,20 +26,19 @@ to 100 %, K=4 and 8, 600 to 6000 flows; apart for paths that are known and for t
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, both_directions, sorted_links
+from analysis.methods.base import Diagnosis, Method
 from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import Fabric
 
-__all__ = ["FLOW_RECORD_BYTES", "Flock", "slow_flows", "verdict"]
+__all__ = ["Flock", "slow_flows", "verdict"]
 
 
 FLOW_RECORD_BYTES = 52
@@ -48,7 +47,7 @@ FLOW_RECORD_BYTES = 52
 Inputs = Literal["probes+flows", "probes", "flows"]
 
 
-class Flock:
+class Flock(Method):
     """Localize faulty links and devices by Flock's model and search.
 
     Args:
@@ -112,10 +111,13 @@ class Flock:
             p_bad=2.5e-4, p_good=1e-4, link_prior=float(np.log(0.02 / 0.98)), inputs="probes"
         )
 
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        begin = time.perf_counter()
+    def data(self, telemetry: Telemetry) -> Telemetry:
+        self._parts(telemetry)
+        return telemetry
+
+    def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
         search = search_model(self.model(telemetry), refine=self.refine, devices=self.devices)
-        return verdict(self.name, telemetry.topology, search, begin)
+        return verdict(self, fabric, search)
 
     def model(self, telemetry: Telemetry, *, listed: bool = False) -> FlockModel:
         """The model of the telemetry; see `analysis.methods.flock.model.build_model`."""
@@ -178,24 +180,20 @@ def slow_flows(flows: Flows, slow_ms: float) -> Flows:
     return replace(flows, sent=one, lost=(flows.rtt_ms > slow_ms).astype(np.int64))
 
 
-def verdict(name: str, topology: Fabric, search: Search, begin: float) -> Diagnosis:
-    """What the hypothesis that a search is at says of the fabric."""
+def verdict(method: Method, fabric: Fabric, search: Search) -> Diagnosis:
+    """What the hypothesis that a search is at says of the fabric, as a method's verdict."""
     model = search.model
     blamed = np.flatnonzero(search.failed[: model.n_links])
-    switches = np.flatnonzero(search.failed[model.n_links :]).astype(np.int32)
-    of_device = np.isin(topology.link_src, switches) | np.isin(topology.link_dst, switches)
-    # Evidence for each link: what its release costs, or what blaming it would gain.
-    evidence = search.evidence()[: model.n_links]
-    classes = model.indistinguishable()
+    switches = np.flatnonzero(search.failed[model.n_links :])
+    of_device = np.isin(fabric.link_src, switches) | np.isin(fabric.link_dst, switches)
     if model.undirected:
-        blamed, evidence, classes = both_directions(blamed), evidence.repeat(2), classes.repeat(2)
-    return Diagnosis(
-        method=name,
-        native="undirected" if model.undirected else "directed",
-        flagged=sorted_links(np.concatenate((blamed, np.flatnonzero(of_device)))),
-        success=np.full(topology.n_links, np.nan),
-        score=evidence,
-        seconds=time.perf_counter() - begin,
+        of_device = of_device[::2]
+    return method.diagnosis(
+        fabric,
+        np.concatenate((blamed, np.flatnonzero(of_device))),
+        # Evidence for each link: what its release costs, or what blaming it would gain.
+        score=search.evidence()[: model.n_links],
+        undirected=model.undirected,
         devices=switches,
-        equivalent=classes,
+        equivalent=model.indistinguishable(),
     )

@@ -21,7 +21,6 @@ the greedy approximation of the binary program (appendix D) that MAX COVERAGE an
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,10 +30,11 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.optimize import Bounds, milp
 
-from analysis.methods.base import Diagnosis
+from analysis.methods.base import Diagnosis, Method
 from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
-from analysis.methods.vigil.vigil import Ballot, Vigil, ballot, connection_causes
-from analysis.telemetry.telemetry import Telemetry
+from analysis.methods.vigil.vigil import Ballot, ballot, connection_causes
+from analysis.telemetry.telemetry import Connections
+from testbed.fabric.clos import Fabric
 
 __all__ = [
     "BinaryProgram",
@@ -157,39 +157,28 @@ def _nothing() -> Cover:
     return Cover(np.zeros(0, np.int32), np.zeros(0, np.int64), proven=True)
 
 
-class _FewestLinks:
+class _FewestLinks(Method):
     """A method that blames the links of a cover."""
 
-    name: str
+    reads = "connections"
 
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        connections = telemetry.need("connections", self.name)
-        n_links = telemetry.topology.n_links
-        begin = time.perf_counter()
-        votes = ballot(connections, EcmpProbabilities(telemetry.topology))
+    def infer(self, connections: Connections, fabric: Fabric) -> Diagnosis:
+        n_links = fabric.n_links
+        votes = ballot(connections, EcmpProbabilities(fabric))
         cover = self.cover(Routing.of(votes, connections.lost))
         rank = np.full(n_links, len(cover.links), np.int64)
         rank[cover.links[np.argsort(-cover.weight, kind="stable")]] = np.arange(len(cover.links))
         score = np.zeros(n_links)
         score[cover.links] = cover.weight
-        return Diagnosis(
-            method=self.name,
-            native="directed",
-            flagged=cover.links,
-            success=np.full(n_links, np.nan),
+        return self.diagnosis(
+            fabric,
+            cover.links,
             score=score,
-            seconds=time.perf_counter() - begin,
             connection_cause=connection_causes(votes, rank, len(cover.links), len(connections)),
         )
 
     def cover(self, routing: Routing) -> Cover:
         raise NotImplementedError
-
-    def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        return Vigil().telemetry_bytes(telemetry)
-
-    def probe_packets(self, telemetry: Telemetry) -> int:
-        return Vigil().probe_packets(telemetry)
 
 
 class MaxCoverage(_FewestLinks):

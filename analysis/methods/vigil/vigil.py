@@ -32,25 +32,22 @@ Decisions the paper leaves open:
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainc
 
-from analysis.methods.base import Diagnosis, sorted_links
+from analysis.methods.base import Diagnosis, Method
 from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
-from analysis.telemetry.telemetry import Connections, Telemetry
+from analysis.telemetry.telemetry import Connections
+from testbed.fabric.clos import Fabric
 
-__all__ = ["CONNECTION_RECORD_BYTES", "Ballot", "Vigil", "ballot", "connection_causes"]
+__all__ = ["Ballot", "Vigil", "ballot", "connection_causes"]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-
-CONNECTION_RECORD_BYTES = 36
-"""Five-tuple 13 + retransmissions 4, rounded up to 20, and 4 bytes for each of 4 traced hops."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ class Ballot:
         return np.bincount(self.link, self.share, n_links).astype(np.float64)
 
 
-class Vigil:
+class Vigil(Method):
     """Localize faulty links, and the cause of every connection's drops, by voting.
 
     Args:
@@ -89,6 +86,7 @@ class Vigil:
     """
 
     name = "007"
+    reads = "connections"
 
     def __init__(
         self,
@@ -105,11 +103,9 @@ class Vigil:
         self.chance = chance
         self.false_alarm = false_alarm
 
-    def localize(self, telemetry: Telemetry) -> Diagnosis:
-        connections = telemetry.need("connections", self.name)
-        n_links = telemetry.topology.n_links
-        begin = time.perf_counter()
-        ecmp = EcmpProbabilities(telemetry.topology)
+    def infer(self, connections: Connections, fabric: Fabric) -> Diagnosis:
+        n_links = fabric.n_links
+        ecmp = EcmpProbabilities(fabric)
         votes = ballot(connections, ecmp)
         tally = votes.tally(n_links)
         lone = votes.vote[connections.lost[votes.voter] == 1].sum() / max(tally.sum(), 1.0)
@@ -117,21 +113,12 @@ class Vigil:
         order = self._blame(tally, hops, lone, ecmp)
         rank = np.full(n_links, len(order), np.int64)
         rank[order] = np.arange(len(order))
-        return Diagnosis(
-            method=self.name,
-            native="directed",
-            flagged=sorted_links(order),
-            success=np.full(n_links, np.nan),
+        return self.diagnosis(
+            fabric,
+            order,
             score=tally,
-            seconds=time.perf_counter() - begin,
             connection_cause=connection_causes(votes, rank, len(order), len(connections)),
         )
-
-    def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        return CONNECTION_RECORD_BYTES * len(telemetry.need("connections", self.name))
-
-    def probe_packets(self, telemetry: Telemetry) -> int:
-        return int(telemetry.need("connections", self.name).traceroute_packets)
 
     def _blame(
         self, tally: FloatArray, hops: FloatArray, lone: float, ecmp: EcmpProbabilities

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from analysis.evaluation.calibration import Case, Setting, accuracy, calibrate, choose, trade_off
+from analysis.evaluation.calibration import Case, Setting, accuracy, calibrate, choose
 from analysis.methods.base import Diagnosis
 from analysis.methods.flock.flock import Flock
 from analysis.telemetry.telemetry import Telemetry
@@ -27,21 +25,6 @@ def setting(precision, recall):
 )
 def test_the_rule(points, chosen):
     assert choose([setting(*point) for point in points]).parameters["at"] == chosen
-
-
-rates = st.floats(0, 1)
-
-
-@given(st.lists(st.tuples(rates, rates), min_size=1, max_size=30))
-def test_trade_off_is_what_nothing_beats(points):
-    settings = [setting(*point) for point in points]
-    kept = trade_off(settings)
-    for point in settings:
-        assert any(s.precision >= point.precision and s.recall >= point.recall for s in kept)
-    for a in kept:
-        assert not any(
-            b.precision >= a.precision and b.recall >= a.recall and b is not a for b in kept
-        )
 
 
 def diagnosis(topology, links, devices=()):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.methods.base import Diagnosis
-from analysis.methods.registry import METHODS, ON_REQUEST, warm_up
+from analysis.methods.registry import METHODS, ON_REQUEST
 from analysis.telemetry.telemetry import (
     Connections,
     Flows,
@@ -61,10 +61,6 @@ def test_names_and_order():
     for name, method in EVERY.items():
         assert method().name == name
         assert all(p.default is not p.empty for p in inspect.signature(method).parameters.values())
-
-
-def test_warm_up_runs():
-    warm_up()
 
 
 @pytest.mark.parametrize("name", EVERY)

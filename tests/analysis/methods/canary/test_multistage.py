@@ -5,7 +5,8 @@ import pytest
 
 from analysis.evaluation.metrics import score
 from analysis.methods.canary.aggregate import aggregate
-from analysis.methods.canary.multistage import Canary, loss_group, map_success
+from analysis.methods.canary.multistage import Canary
+from analysis.solvers.stages import loss_group, map_success
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
 

@@ -9,7 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
-from analysis.methods.vigil.theory import (
+from testbed.fabric.clos import clos as clos_fabric
+from testbed.fabric.fat_tree import FatTree
+from testbed.probes.traceroute import host_rate_limit
+from tests.analysis.methods.vigil.theory import (
     Clos,
     VoteProbabilities,
     detectable_links,
@@ -22,9 +25,6 @@ from analysis.methods.vigil.theory import (
     traceroute_limit,
     vote_probabilities,
 )
-from testbed.fabric.clos import clos as clos_fabric
-from testbed.fabric.fat_tree import FatTree
-from testbed.probes.traceroute import host_rate_limit
 
 SIMULATED = Clos(pods=2, tors=20, aggs=8, cores=10, hosts=40)
 """Section 6.1's network: 2 pods of 20 ToRs, and 4160 directed links with those of the hosts."""

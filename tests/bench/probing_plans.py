@@ -3,9 +3,8 @@
 A probe climbs from a server, or from its ToR, to a switch that bounces it, and comes back over the
 same links, so a plan is a set of climbs and sees undirected links.
 
-Theorem 1: probing every climb to the top of the fabric identifies all links exactly if at least one
-path without loss crosses each switch. `identified` works out the links that given success
-probabilities of paths determine, so the theorem can be seen at work and any plan be judged by it.
+Runs bounce probes off the core by `testbed.fabric.ecmp.Ecmp.bounces`; these plans are for the bench
+of the paper's own setting, whose 15.9 million paths begin at servers, and for its theorem 1.
 """
 
 from __future__ import annotations
@@ -15,17 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.solvers.incidence import Incidence
 from analysis.solvers.parts import in_parts
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
-__all__ = ["ProbingPlan", "hop_by_hop_plan", "identified", "probing_plan", "with_servers"]
+__all__ = ["ProbingPlan", "hop_by_hop_plan", "probing_plan", "with_servers"]
 
 IntArray = npt.NDArray[np.int32]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -79,24 +75,6 @@ def with_servers(fabric: Fabric) -> Fabric:
         ),
         title=f"{fabric.title} with its servers",
     )
-
-
-def identified(incidence: Incidence, success: FloatArray) -> FloatArray:
-    """The success probability of each local link that follows from the paths': float64[n_links].
-
-    A path without loss proves all its links; a path whose other links are all known and not dead
-    gives the last one, and so on until nothing new follows. nan where nothing does: of a Clos whose
-    switches are all crossed by a path without loss, that is no link (theorem 1).
-
-    Args:
-        incidence: Paths and undirected links.
-        success: Exact success probability of each path, float64[P].
-    """
-    known = incidence.links_on(success == 1)
-    value = np.where(known, 1.0, np.nan)
-    while _follow(incidence.path_ptr, incidence.links, success, known, value):
-        pass
-    return value
 
 
 def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
@@ -170,23 +148,3 @@ def _climb(
                 if taken[height] < ptr[below + 1]:
                     break
                 height -= 1
-
-
-@njit
-def _follow(path_ptr, links, success, known, value):  # pragma: no cover - compiled
-    """One pass over the paths with a single unknown link; whether any link became known."""
-    found = False
-    for j in range(len(path_ptr) - 1):
-        unknown, others = -1, 1.0
-        for e in range(path_ptr[j], path_ptr[j + 1]):
-            i = links[e]
-            if known[i]:
-                others *= value[i]
-            elif unknown < 0:
-                unknown = i
-            else:
-                others = 0.0
-        if unknown >= 0 and others > 0.0:
-            known[unknown] = found = True
-            value[unknown] = success[j] / others
-    return found

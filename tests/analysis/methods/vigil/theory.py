@@ -1,5 +1,7 @@
 """007's theorems (section 4.1, section 5.2 and appendix C) as functions of the paper's Clos.
 
+What `EcmpProbabilities` and the limit of traceroutes are held against.
+
 The paper's Clos has ``pods`` pods; each pod's ``tors`` ToRs and ``aggs`` tier-1 switches are fully
 linked (level 1), and every tier-1 switch is linked to every one of the ``cores`` tier-2 switches
 (level 2). In its notation these are n_pod, n_0, n_1 and n_2, and ``hosts`` is H.

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.methods.probing import hop_by_hop_plan, identified, probing_plan, with_servers
 from analysis.solvers.incidence import Incidence
 from testbed.fabric.clos import clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
+from tests.bench.probing_plans import hop_by_hop_plan, probing_plan, with_servers
 
 
 @st.composite
@@ -90,6 +90,26 @@ def path_success(incidence, success):
     x = success[incidence.link_ids]
     pairs = zip(incidence.path_ptr[:-1], incidence.path_ptr[1:], strict=True)
     return np.array([np.prod(x[incidence.links[a:b]]) for a, b in pairs])
+
+
+def identified(incidence, success):
+    """The success of each link that follows from the paths', nan where nothing does.
+
+    A path without loss proves all its links; a path whose other links are all known and not dead
+    gives the last one, and so on until nothing new follows.
+    """
+    value = np.where(incidence.links_on(success == 1), 1.0, np.nan)
+    paths = np.split(incidence.links, incidence.path_ptr[1:-1])
+    found = True
+    while found:
+        found = False
+        for links, through in zip(paths, success, strict=True):
+            unknown = links[np.isnan(value[links])]
+            others = np.nanprod(value[links])
+            if len(unknown) == 1 and others > 0:
+                value[unknown] = through / others
+                found = True
+    return value
 
 
 def test_figure_2_has_no_unique_solution():

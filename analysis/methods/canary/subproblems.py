@@ -1,0 +1,47 @@
+"""Canary's sub-problems (section III-E): they share no link and are solved in parallel threads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.solvers.incidence import Incidence
+from testbed.fabric.segments import Segments
+
+__all__ = ["solve_subproblems", "subproblem_segments"]
+
+BoolArray = npt.NDArray[np.bool_]
+LongArray = npt.NDArray[np.int64]
+
+
+def solve_subproblems(
+    segments: Segments,
+    observed: BoolArray,
+    solve: Callable[[LongArray, Incidence], None],
+    threads: int | None = None,
+) -> None:
+    """``solve(numbers of the segments, their links)`` for each sub-problem.
+
+    Args:
+        observed: The segments that speak, bool[S].
+        threads: Sub-problems solved at the same time; default: one a processor.
+    """
+
+    def one(segment: LongArray) -> None:
+        solve(segment, Incidence.of(segments.paths.take(segment)))
+
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        list(pool.map(one, subproblem_segments(segments.subproblem, observed)))
+
+
+def subproblem_segments(subproblem: npt.NDArray[np.int32], observed: BoolArray) -> list[LongArray]:
+    """The observed segments of each sub-problem, sub-problems that have none left out."""
+    segment = np.flatnonzero(observed)
+    order = np.argsort(subproblem[segment], kind="stable")
+    segment = segment[order]
+    cuts = np.flatnonzero(np.diff(subproblem[segment])) + 1
+    return [part for part in np.split(segment, cuts) if len(part)]

@@ -1,0 +1,134 @@
+"""Coordinate descent one loss range at a time (Canary, section III-F).
+
+The lossy paths are divided into groups by loss rate. From the highest group down, each stage maps
+its group's success probabilities into [0, 0.8] (equation 4), where coordinate descent works well,
+sets what higher groups left unexplained to 0 and lower groups to 1, and blames every link that
+comes out below 1. A blamed link is removed, and with it the paths through it: they are explained.
+
+Canary's paths are segments; NetBouncer-stage's are probes (section IV-D).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.solvers.coordinate_descent import coordinate_descent
+from analysis.solvers.incidence import Incidence
+from testbed.fabric.compiled import kernel
+
+__all__ = ["GROUPS", "PathRates", "loss_group", "map_success", "solve_stages"]
+
+FloatArray = npt.NDArray[np.float64]
+LongArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+GROUPS = (1.0, 0.2, 0.1, 0.05, 0.01, 0.001)
+"""The paper's five loss ranges, as descending edges (section III-F, step 1)."""
+
+
+@dataclass(frozen=True)
+class PathRates:
+    """``success`` float64[P] (1 where unobserved), ``sent`` int64[P] packets, ``lossy`` bool[P]."""
+
+    success: FloatArray
+    sent: LongArray
+    lossy: BoolArray
+
+    @property
+    def observed(self) -> BoolArray:
+        return self.sent > 0
+
+    def take(self, paths: npt.NDArray[np.integer]) -> PathRates:
+        return PathRates(self.success[paths], self.sent[paths], self.lossy[paths])
+
+
+def loss_group(success: FloatArray, groups: Sequence[float] = GROUPS) -> LongArray:
+    """The group, 0 = most lossy, of each path that loses packets: int64[P].
+
+    A loss below the last edge belongs to the last group.
+    """
+    inner = np.asarray(groups[1:-1])
+    # 1 - y is not exact: a loss of 0.2 must not fall out of [0.2, 1] by its last bit.
+    return (1 - success[:, None] < inner[None, :] - 1e-12).sum(axis=1)
+
+
+def map_success(
+    success: FloatArray, group: npt.NDArray[np.integer], groups: Sequence[float] = GROUPS
+) -> FloatArray:
+    """Equation 4: y' = exp(ln 0.8 * ln(y - a) / ln(b - a)) for y in the group's range [a, b].
+
+    y = a maps to 0 and y = b to 0.8; y outside the range is moved to its edge.
+    """
+    edge = 1 - np.asarray(groups)
+    a, b = edge[group], edge[group + 1]
+    span = np.clip(success, a, b) - a
+    # Where y = a the logarithm is minus infinity and y' is 0.
+    positive = span > 0
+    mapped = np.exp(np.log(0.8) * np.log(np.where(positive, span, 1.0)) / np.log(b - a))
+    return np.where(positive, np.minimum(mapped, 0.8), 0.0)
+
+
+def solve_stages(
+    incidence: Incidence,
+    rates: PathRates,
+    groups: Sequence[float] = GROUPS,
+    penalty: float = 1.0,
+) -> tuple[FloatArray, LongArray]:
+    """All stages on one problem.
+
+    Returns the success of each local link (float64[n_links]) and the stage it was blamed in
+    (int64[n_links]; ``len(groups) - 1`` = never). Unobserved paths do not speak.
+    """
+    n_stages = len(groups) - 1
+    lossy, weight = rates.lossy, rates.sent.astype(np.float64)
+    group = np.where(lossy, loss_group(rates.success, groups), n_stages)
+    mapped = map_success(rates.success, np.minimum(group, n_stages - 1), groups)
+    success = np.ones(incidence.n_links)
+    stage = np.full(incidence.n_links, n_stages, np.int64)
+    present = rates.observed
+    for now in range(n_stages):
+        if not (present & (group <= now)).any():
+            continue
+        y = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
+        x = coordinate_descent(incidence, y, weight, penalty=penalty, used=present).success
+        bad = (x < 1 - 1e-6) & (stage == n_stages)
+        stage[bad] = now
+        own = _Own(rates.sent, rates.success, present, incidence.marked_on(bad))
+        pooled = np.empty(int(bad.sum()))
+        _own_success(incidence, own, np.flatnonzero(bad), pooled)
+        success[bad] = pooled
+        present = present & ~incidence.paths_with(bad)
+    return success, stage
+
+
+class _Own(NamedTuple):
+    """What `_own_success` reads of each path, [P]; ``blamed`` is how many blamed links it has."""
+
+    sent: LongArray
+    success: FloatArray
+    present: BoolArray
+    blamed: LongArray
+
+
+@kernel
+def _own_success(incidence, paths, links, pooled):  # pragma: no cover - compiled
+    """What each blamed link lets through, pooled over its paths that hold no other blamed link, or
+    over all of them where there is none. Coordinate descent's own figure is of the mapped y'.
+    """
+    for n in range(len(links)):
+        i = links[n]
+        alone_sent = alone = all_sent = together = 0.0
+        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+            j = incidence.paths[e]
+            if paths.present[j]:
+                all_sent += paths.sent[j]
+                together += paths.sent[j] * paths.success[j]
+                if paths.blamed[j] == 1:
+                    alone_sent += paths.sent[j]
+                    alone += paths.sent[j] * paths.success[j]
+        pooled[n] = alone / alone_sent if alone_sent > 0 else together / max(all_sent, 1.0)
