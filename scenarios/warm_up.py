@@ -20,5 +20,5 @@ def warm_up() -> None:
             load_scenario("faulty_links"),
             Settings(k=4, epochs=2, load=0.1),
             Path(folder) / "run",
-            lambda *_: None,
+            lambda what, share: None,
         )
