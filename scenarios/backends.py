@@ -21,7 +21,7 @@ from testbed.faults.links import LinkInjector
 from testbed.faults.netem import NetemInjector
 from testbed.faults.nft import NftInjector
 from testbed.faults.noise import noise_rates
-from testbed.faults.specification import FaultPlan
+from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network, switch_seed
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch

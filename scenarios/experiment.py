@@ -27,7 +27,7 @@ from scenarios.traffic import make_traffic
 from testbed.dataplane import source_digests
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.topologies import make_fabric
-from testbed.faults.specification import FaultPlan
+from testbed.faults.plan import FaultPlan
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.schema import registers
 

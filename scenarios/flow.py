@@ -24,7 +24,7 @@ from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments, segment_share, segments
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.noise import noise_rates
-from testbed.faults.specification import FaultPlan
+from testbed.faults.plan import FaultPlan
 from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
 from testbed.probes.flow_traces import trace
 from testbed.probes.probe_matrix import standard_matrix

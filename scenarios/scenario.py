@@ -15,7 +15,8 @@ from pathlib import Path
 
 from scenarios.settings import Settings, SettingsError
 from testbed.fabric.clos import Fabric
-from testbed.faults.specification import FaultPlan, parse_faults
+from testbed.faults.plan import FaultPlan
+from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 
 __all__ = ["Scenario", "load_scenario", "scenario_names"]

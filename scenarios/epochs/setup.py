@@ -16,7 +16,7 @@ from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import SwitchControl, batch
 from testbed.fabric.fat_tree import FatTree, Segments
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
-from testbed.faults.specification import FaultPlan
+from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network
 from testbed.network.sources import Source
 from testbed.probes.bounce_probes import ProbePlan, probe_plan

@@ -13,7 +13,8 @@ import numpy as np
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
 from testbed.fabric.clos import Fabric
-from testbed.faults.specification import FaultPlan, FlowMatch, Ternary, parse_faults
+from testbed.faults.plan import FaultPlan, FlowMatch, Ternary
+from testbed.faults.specification import parse_faults
 
 
 def black_holes(topology: Fabric, settings: Settings) -> FaultPlan:

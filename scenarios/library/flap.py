@@ -10,7 +10,8 @@ import numpy as np
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
 from testbed.fabric.clos import Fabric
-from testbed.faults.specification import FaultPlan, parse_faults
+from testbed.faults.plan import FaultPlan
+from testbed.faults.specification import parse_faults
 
 PERIOD_S = 0.09
 

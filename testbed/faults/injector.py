@@ -11,7 +11,7 @@ import numpy.typing as npt
 from testbed.control.switch import Tables
 from testbed.dataplane import FAULT
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.specification import Fault, FaultPlan, FlowMatch, Ternary
+from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 __all__ = ["FaultInjector"]
 

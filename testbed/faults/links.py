@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.specification import Fault, FaultPlan
+from testbed.faults.plan import Fault, FaultPlan
 
 __all__ = ["InjectorError", "LinkInjector", "in_new_namespace", "run_in"]
 

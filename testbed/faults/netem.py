@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.faults.links import InjectorError, LinkInjector, in_new_namespace, run_in
-from testbed.faults.specification import Fault
+from testbed.faults.plan import Fault
 
 __all__ = ["NetemInjector"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from testbed.dataplane import SHIM_BITS
 from testbed.faults.links import InjectorError, LinkInjector, in_new_namespace, run_in
-from testbed.faults.specification import Fault, FlowMatch, Ternary
+from testbed.faults.plan import Fault, FlowMatch, Ternary
 
 __all__ = ["NftInjector"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from testbed.faults.specification import FaultError
+from testbed.faults.plan import FaultError
 
 __all__ = ["noise_range", "noise_rates"]
 

@@ -16,7 +16,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
-from testbed.faults.specification import FaultError, FaultPlan
+from testbed.faults.plan import FaultError, FaultPlan
 
 __all__ = ["Carried", "FlowRecords", "Observation", "link_loss", "send"]
 

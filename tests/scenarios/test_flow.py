@@ -15,7 +15,8 @@ from scenarios.flow import FlowRun, simulate
 from scenarios.scenario import load_scenario
 from scenarios.settings import SettingsError, make_settings
 from testbed.fabric.topologies import make_fabric
-from testbed.faults.specification import FaultError, parse_faults
+from testbed.faults.plan import FaultError
+from testbed.faults.specification import parse_faults
 from testbed.record.run import RunDirectory, RunError
 from testbed.traffic.generator import TrafficError
 from tests.conftest import quiet

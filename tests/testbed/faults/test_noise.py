@@ -12,7 +12,7 @@ from scenarios.flow import simulate
 from scenarios.settings import Settings, make_settings
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.noise import noise_range, noise_rates
-from testbed.faults.specification import FaultError, FaultPlan
+from testbed.faults.plan import FaultError, FaultPlan
 
 
 class Recorder:

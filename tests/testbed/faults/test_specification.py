@@ -5,16 +5,8 @@ from hypothesis import strategies as st
 
 from testbed.fabric.clos import leaf_spine
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.specification import (
-    LOW_RATES,
-    PAPER_RATES,
-    Fault,
-    FaultError,
-    FaultPlan,
-    FlowMatch,
-    Ternary,
-    parse_faults,
-)
+from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch, Ternary
+from testbed.faults.specification import LOW_RATES, PAPER_RATES, parse_faults
 
 K4 = FatTree(4)
 K8 = FatTree(8)

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from testbed.faults.specification import Fault, FaultError, FaultPlan, FlowMatch, Ternary
+from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch, Ternary
 from testbed.network.flow import link_loss, send
 
 

@@ -12,7 +12,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.faults.links import InjectorError, LinkInjector
 from testbed.faults.netem import NetemInjector, netem_options
 from testbed.faults.nft import NftInjector, ruleset
-from testbed.faults.specification import Fault, FaultPlan, FlowMatch, Ternary
+from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 TOPOLOGY = FatTree(4)
 LOSE = 'fwd to "lo"'

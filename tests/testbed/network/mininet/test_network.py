@@ -27,13 +27,8 @@ from testbed.dataplane import FAULT, HEAVY_HITTER, ROUTING, USM
 from testbed.faults.injector import FaultInjector
 from testbed.faults.netem import NetemInjector
 from testbed.faults.nft import NftInjector
-from testbed.faults.specification import (
-    Fault,
-    FaultPlan,
-    FlowMatch,
-    Ternary,
-    parse_faults,
-)
+from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
+from testbed.faults.specification import parse_faults
 from testbed.network.mininet import MininetNetwork
 from testbed.network.sources import Source
 from testbed.probes.bounce_probes import probe_plan

@@ -21,7 +21,7 @@ from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import make_settings
 from testbed.faults.injector import FaultInjector
-from testbed.faults.specification import Fault, FaultPlan
+from testbed.faults.plan import Fault, FaultPlan
 from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
 from testbed.network.switches import Backend

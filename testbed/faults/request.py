@@ -1,0 +1,227 @@
+"""What FAULTS asks for, read from its text or from a YAML file, before links are drawn."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from testbed.faults.plan import MATCH_BITS, FaultError, FlowMatch, Kind, Ternary
+
+__all__ = ["Document", "Entry", "read_file", "read_text"]
+
+# ---- the file's schema -----------------------------------------------------------------------
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Match(_Strict):
+    src_ip: str | None = None
+    dst_ip: str | None = None
+    src_port: str | int | None = None
+    dst_port: str | int | None = None
+    protocol: str | int | None = None
+
+    @model_validator(mode="after")
+    def _parses(self) -> _Match:
+        if not any(getattr(self, field) is not None for field in MATCH_BITS):
+            raise ValueError(f"match is empty: give one of {', '.join(MATCH_BITS)}")
+        self.build()
+        return self
+
+    def build(self) -> FlowMatch:
+        fields = {field: getattr(self, field) for field in MATCH_BITS}
+        return FlowMatch(**{f: _ternary(f, v) for f, v in fields.items() if v is not None})
+
+
+class Entry(_Strict):
+    """One selector of links or devices, and what befalls them."""
+
+    percent: float | None = None
+    links: int | None = Field(None, strict=True)
+    link: str | None = None
+    devices: int | None = Field(None, strict=True)
+    device: str | None = None
+    share: float | None = None
+    rate: float | None = None
+    kind: Kind = "drop"
+    match: _Match | None = None
+    schedule: tuple[tuple[float, float], ...] = ()
+
+    @field_validator("rate")
+    @classmethod
+    def _rate_in_range(cls, rate: float | None) -> float | None:
+        if rate is not None and not 0 < rate <= 1:
+            raise ValueError(f"{rate:g} is outside (0, 1]: a loss rate of 5 % is 0.05")
+        return rate
+
+    @field_validator("schedule")
+    @classmethod
+    def _spans_ascend(
+        cls, schedule: tuple[tuple[float, float], ...]
+    ) -> tuple[tuple[float, float], ...]:
+        times = [time for span in schedule for time in span]
+        ascending = all(a < b for a, b in itertools.pairwise(times))
+        if times and not (times[0] >= 0 and ascending and times[-1] < float("inf")):
+            raise ValueError(
+                "schedule must be [start, end] pairs in seconds from 0 on, ascending and disjoint"
+            )
+        return schedule
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Entry:
+        given = [s for s in _SELECTORS if getattr(self, s) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none"
+            raise ValueError(f"an entry needs one of {', '.join(_SELECTORS)}; it has {found}")
+        for count in ("percent", "links", "devices"):
+            value = getattr(self, count)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{count} must be above 0, not {value:g}")
+        if self.share is not None:
+            if self.devices is None and self.device is None:
+                raise ValueError("share is of a device's links: leave it out")
+            if not 0 < self.share <= 100:
+                raise ValueError(f"share must be a percentage up to 100, not {self.share:g}")
+        if self.kind == "blackhole" and self.rate not in (None, 1.0):
+            raise ValueError("a blackhole drops everything: leave the rate out, or use kind drop")
+        return self
+
+
+class Document(_Strict):
+    """All that FAULTS says."""
+
+    faults: tuple[Entry, ...]
+    failed_devices: tuple[str, ...] = ()
+
+
+_SELECTORS = ("percent", "links", "link", "devices", "device")
+_PROTOCOLS = {"tcp": 6, "udp": 17}
+
+
+def _ternary(field: str, text: str | int) -> Ternary:
+    """``10.0.0.0/8``, ``0.0.0.1/0.0.0.1``, ``443``, ``0x1/0x1``, ``tcp``."""
+    bits = MATCH_BITS[field]
+    full = (1 << bits) - 1
+    value_text, slash, mask_text = str(text).partition("/")
+    try:
+        if bits == 32:
+            value = int(ipaddress.IPv4Address(value_text))
+            mask = _ip_mask(mask_text) if slash else full
+        else:
+            value = _PROTOCOLS.get(value_text.lower(), -1)
+            value = int(value_text, 0) if value < 0 else value
+            mask = int(mask_text, 0) if slash else full
+    except ValueError:
+        example = "10.2.0.0/16 or 0.0.0.1/0.0.0.1" if bits == 32 else "80 or 0x1/0x1"
+        raise ValueError(f"{field} {text!r} is no match: write {example}") from None
+    if not (0 <= value <= full and 0 <= mask <= full):
+        raise ValueError(f"{field} {text!r} does not fit {bits} bits")
+    if value & ~mask:
+        raise ValueError(f"{field} {text!r} can never match: the value has bits outside its mask")
+    return Ternary(value, mask)
+
+
+def _ip_mask(text: str) -> int:
+    if "." in text:
+        return int(ipaddress.IPv4Address(text))
+    length = int(text)
+    if not 0 <= length <= 32:
+        raise ValueError
+    return (0xFFFFFFFF << (32 - length)) & 0xFFFFFFFF
+
+
+# ---- reading ---------------------------------------------------------------------------------
+
+_FORMS = "none, 10pct, 6links, devices:1, device:agg0_1, tor0_0->agg0_1:0.05 or a .yaml file"
+
+
+def read_text(text: str) -> tuple[Entry, ...]:
+    """The entries of a comma list.
+
+    Raises:
+        FaultError: An item is unknown or makes no sense. One line.
+    """
+    if text.lower() == "none":
+        return ()
+    return tuple(_read_item(item.strip(), text) for item in text.split(","))
+
+
+def _read_item(item: str, text: str) -> Entry:
+    number = r"\d+(?:\.\d+)?"
+    share = rf"(?:@(?P<share>{number})\s*(?:pct|%))?"
+    patterns = (
+        rf"(?P<percent>{number})\s*(?:pct|%)",
+        r"(?P<links>\d+)\s*links?",
+        rf"devices:(?P<devices>\d+){share}",
+        rf"device:(?P<device>[^:@]+){share}",
+        r"(?P<link>[^:]*->[^:]*)",
+    )
+    for pattern in patterns:
+        found = re.fullmatch(rf"{pattern}(?::(?P<rate>.*))?", item)
+        if found is None:
+            continue
+        fields: dict[str, Any] = {k: v for k, v in found.groupdict().items() if v is not None}
+        for count in ("links", "devices"):
+            if count in fields:
+                fields[count] = int(fields[count])
+        try:
+            return Entry(**fields)
+        except ValidationError as error:
+            raise FaultError(f"FAULTS item {item!r}: {_one_line(error)}") from None
+    if not item:
+        raise FaultError(f"FAULTS={text!r} has an empty item: use {_FORMS}")
+    if item.lower() == "none":
+        raise FaultError("FAULTS: none cannot be combined with other items")
+    raise FaultError(f"FAULTS item {item!r} is unknown: use {_FORMS}")
+
+
+def read_file(path: Path) -> Document:
+    """The content of a fault file.
+
+    Raises:
+        FaultError: It cannot be read, or says what makes no sense. One line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FaultError(f"no fault file {path}: check FAULTS, or use {_FORMS}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise FaultError(f"cannot read the fault file {path}: {reason}") from None
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "it cannot be read"
+        raise FaultError(f"{path}{where}: not valid YAML: {problem}") from None
+    if not isinstance(content, dict):
+        raise FaultError(f"{path}: the top level must be a mapping with the key faults")
+    try:
+        return Document.model_validate(content)
+    except ValidationError as error:
+        raise FaultError(f"{path}: {_one_line(error)}") from None
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    models: dict[str, type[BaseModel]] = {"faults": Entry, "match": _Match}
+    where, model = "", Document
+    for part in first["loc"][:-1]:
+        where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
+        model = models.get(str(part), model)
+    last = first["loc"][-1] if first["loc"] else ""
+    if first["type"] == "extra_forbidden":
+        allowed = ", ".join(model.model_fields)
+        return f"{where + ': ' if where else ''}unknown key {last!r}; allowed are {allowed}"
+    where += f"[{last}]" if isinstance(last, int) else f".{last}" if where else str(last)
+    message = first["msg"].removeprefix("Value error, ").replace("Input should", "must")
+    return f"{where}: {message}" if where else message
