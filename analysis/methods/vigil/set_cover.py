@@ -31,10 +31,10 @@ from scipy import sparse
 from scipy.optimize import Bounds, milp
 
 from analysis.methods.base import Diagnosis, Method
-from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
 from analysis.methods.vigil.vigil import Ballot, ballot, connection_causes
 from analysis.telemetry.telemetry import Connections
 from testbed.fabric.clos import Fabric
+from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 
 __all__ = [
     "BinaryProgram",

@@ -39,9 +39,9 @@ import numpy.typing as npt
 from scipy.special import gammainc
 
 from analysis.methods.base import Diagnosis, Method
-from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
 from analysis.telemetry.telemetry import Connections
 from testbed.fabric.clos import Fabric
+from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 
 __all__ = ["Ballot", "Vigil", "ballot", "connection_causes"]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
 from testbed.fabric.clos import clos as clos_fabric
+from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.traceroute import host_rate_limit
 from tests.analysis.methods.vigil.theory import (

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.evaluation.metrics import score
-from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
 from analysis.methods.vigil.vigil import Vigil, ballot
 from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.fabric.clos import leaf_spine
+from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 

@@ -9,13 +9,14 @@ on a path brings the ToR one hop nearer; so sums over paths are sums over links,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
-from testbed.fabric.paths import Paths
+from testbed.fabric.paths import Paths, pointers
 
 __all__ = ["Continuations", "EcmpProbabilities"]
 
@@ -42,6 +43,31 @@ class Continuations:
     chance: FloatArray
 
 
+class _Links(NamedTuple):
+    """Upward links by one of their ends: those at switch s are ``link[ptr[s]:ptr[s + 1]]``, and
+    link l's other end is ``other[l]``."""
+
+    ptr: LongArray
+    link: IntArray
+    other: IntArray
+
+    @classmethod
+    def at(cls, end: IntArray, other: IntArray, n_switches: int) -> _Links:
+        up = np.arange(0, len(end), 2, dtype=np.int32)
+        count = np.bincount(end[up], minlength=n_switches)
+        return cls(pointers(count), up[np.argsort(end[up], kind="stable")], other)
+
+
+class _Ways(NamedTuple):
+    """By [ToR, switch]: the hops from the switch to the ToR over the shortest up-down path and over
+    the shortest descent, uint8, and how many there are of either, float32."""
+
+    hops: npt.NDArray[np.uint8]
+    down_hops: npt.NDArray[np.uint8]
+    routes: npt.NDArray[np.float32]
+    descents: npt.NDArray[np.float32]
+
+
 class EcmpProbabilities:
     """The equal-cost paths of a fabric, from every switch to every ToR.
 
@@ -52,11 +78,10 @@ class EcmpProbabilities:
     def __init__(self, fabric: Fabric) -> None:
         self.n_tors, self.n_links = fabric.n_tors, fabric.n_links
         self.link_src, self.link_dst = fabric.link_src, fabric.link_dst
-        up = np.arange(0, self.n_links, 2, dtype=np.int32)
-        self._up = (*_group(up, self.link_src[up], fabric.n_switches), self.link_dst)
-        self._under = (*_group(up, self.link_dst[up], fabric.n_switches), self.link_src)
+        self._up = _Links.at(self.link_src, self.link_dst, fabric.n_switches)
+        self._under = _Links.at(self.link_dst, self.link_src, fabric.n_switches)
         self._rising = np.argsort(fabric.tier, kind="stable").astype(np.int32)
-        self._tables = _tables(self.n_tors, self._rising, *self._up)
+        self._ways = _Ways(*_ways(self.n_tors, self._rising, *self._up))
 
     def shared_votes(self, link: int) -> FloatArray:
         """The share of a link's votes that every link gets from the same connections.
@@ -66,7 +91,7 @@ class EcmpProbabilities:
         the part cast by connections that cross link i too: float64[n_links], 1 at ``link`` itself.
         """
         votes = np.zeros(self.n_links)
-        _shared(link, self.link_src, self.link_dst, self._up, self._under, self._tables, votes)
+        _shared(link, self.link_src, self.link_dst, self._up, self._under, self._ways, votes)
         if votes[link] > 0:
             votes /= votes[link]
         votes[link] = 1.0
@@ -78,7 +103,7 @@ class EcmpProbabilities:
         float64[n_links]. A pair that no path joins counts as crossing nothing.
         """
         used = np.zeros(self.n_links)
-        _usage(self._rising, self._up, self._under, self._tables, used)
+        _usage(self._rising, self._up, self._under, self._ways, used)
         return used / max(self.n_tors * (self.n_tors - 1), 1)
 
     def continuations(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> Continuations:
@@ -93,14 +118,14 @@ class EcmpProbabilities:
         state = np.stack((at, down, dst_tor), axis=1)[good]
         state, which = np.unique(state, axis=0, return_inverse=True)
         ptr, links, chance = _continue(
-            state.astype(np.int32), self.n_links, self._up, self._under, self._tables
+            state.astype(np.int32), self.n_links, self._up, self._under, self._ways
         )
         onward = np.zeros(len(at), np.int64)
         onward[good] = np.diff(ptr)[which.reshape(-1)]
         seen = np.where(good, np.diff(traced.ptr), 0)
         begin = np.zeros(len(at), np.int64)
         begin[good] = ptr[:-1][which.reshape(-1)]
-        every = np.concatenate(([0], np.cumsum(seen + onward)))
+        every = pointers(seen + onward)
         out_links = np.empty(every[-1], np.int32)
         out_chance = np.ones(every[-1])
         out_links[_ranges(every[:-1], seen)] = traced.links[_ranges(traced.ptr[:-1], seen)]
@@ -118,7 +143,7 @@ class EcmpProbabilities:
 
     def _begins_path(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> BoolArray:
         """Whether each trace is the beginning of a path between its ToRs."""
-        hops, down_hops, _, _ = self._tables
+        hops, down_hops, _, _ = self._ways
         total = hops[dst_tor, src_tor].astype(np.int64)
         owner, link = traced.owner, traced.links
         nth = np.arange(len(link)) - traced.ptr[owner]
@@ -135,26 +160,17 @@ class EcmpProbabilities:
         return good
 
 
-def _group(links: IntArray, switch: IntArray, n_switches: int) -> tuple[LongArray, IntArray]:
-    """The links at each switch, as CSR: ptr int64[n_switches + 1] and the links."""
-    count = np.bincount(switch, minlength=n_switches)
-    ptr = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
-    return ptr, links[np.argsort(switch, kind="stable")]
-
-
 def _ranges(begin: LongArray, length: LongArray) -> LongArray:
     """begin[0], ..., begin[0] + length[0] - 1, begin[1], ...: int64[sum of length]."""
     start = np.cumsum(length) - length
     return np.arange(length.sum()) + np.repeat(begin - start, length)
 
 
-# In the compiled code ``up`` and ``under`` are (ptr, links, other end): the upward links that begin
-# and that end at each switch. ``tables`` are [ToR, switch]: the hops of the shortest up-down path,
-# those of the shortest descent, and how many there are of either.
+# In the compiled code ``up`` and ``under`` are the links that begin and that end at each switch.
 
 
 @njit
-def _tables(n_tors, rising, ptr, link, above):  # pragma: no cover - compiled
+def _ways(n_tors, rising, ptr, link, above):  # pragma: no cover - compiled
     n = len(rising)
     hops = np.full((n_tors, n), _FAR, np.uint8)
     down_hops = np.full((n_tors, n), _FAR, np.uint8)
@@ -183,7 +199,7 @@ def _tables(n_tors, rising, ptr, link, above):  # pragma: no cover - compiled
 
 
 @njit
-def _shared(link, src, dst, up, under, tables, votes):  # pragma: no cover - compiled
+def _shared(link, src, dst, up, under, ways_to, votes):  # pragma: no cover - compiled
     """Add the votes that connections over ``link`` are expected to cast.
 
     A path over the link u->v is a way from its source to u and one from v to its ToR. Ways are
@@ -192,7 +208,7 @@ def _shared(link, src, dst, up, under, tables, votes):  # pragma: no cover - com
     """
     up_ptr, up_link, _ = up
     under_ptr, under_link, _ = under
-    hops, down_hops, routes, descents = tables
+    hops, down_hops, routes, descents = ways_to
     n_tors, n = hops.shape
     u, v, climbs = src[link], dst[link], link % 2 == 0
     ways_up, ways_down = np.zeros(n), np.zeros(n)
@@ -261,7 +277,7 @@ def _shared(link, src, dst, up, under, tables, votes):  # pragma: no cover - com
                     votes[up_link[e] ^ 1] += weight_down[z] * ways_down[x] * onward
         cast = (weight_up[u] if climbs else weight_down[u]) * onward
         votes[link] += cast
-        count = _forward(v, not climbs, cast, t, up, under, tables, mass, queues, on, on_mass)
+        count = _forward(v, not climbs, cast, t, up, under, ways_to, mass, queues, on, on_mass)
         for i in range(count):
             votes[on[i]] += on_mass[i]
         for i in range(a_end):
@@ -272,7 +288,7 @@ def _shared(link, src, dst, up, under, tables, votes):  # pragma: no cover - com
 
 @njit
 def _forward(
-    start, descending, amount, t, up, under, tables, mass, queues, on, on_mass
+    start, descending, amount, t, up, under, ways_to, mass, queues, on, on_mass
 ):  # pragma: no cover - compiled
     """Spread ``amount`` from a switch over the paths to a ToR; returns how many links it met.
 
@@ -280,7 +296,7 @@ def _forward(
     """
     up_ptr, up_link, above = up
     under_ptr, under_link, below = under
-    hops, down_hops, routes, descents = tables
+    hops, down_hops, routes, descents = ways_to
     h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
     mass_up, mass_down = mass
     climbing, falling = queues
@@ -329,9 +345,9 @@ def _forward(
 
 
 @njit
-def _continue(states, n_links, up, under, tables):  # pragma: no cover - compiled
+def _continue(states, n_links, up, under, ways_to):  # pragma: no cover - compiled
     """The links ahead of each (switch, descending, ToR), as CSR, with their probabilities."""
-    n = tables[0].shape[1]
+    n = ways_to[0].shape[1]
     mass = (np.zeros(n), np.zeros(n))
     queues = (np.empty(n, np.int32), np.empty(n, np.int32))
     on, on_mass = np.empty(n_links, np.int32), np.empty(n_links)
@@ -340,7 +356,7 @@ def _continue(states, n_links, up, under, tables):  # pragma: no cover - compile
     for i in range(len(states)):
         at, descending, t = states[i]
         count = _forward(
-            at, descending == 1, 1.0, t, up, under, tables, mass, queues, on, on_mass
+            at, descending == 1, 1.0, t, up, under, ways_to, mass, queues, on, on_mass
         )  # fmt: skip
         end = ptr[i] + count
         if end > len(links):
@@ -353,11 +369,11 @@ def _continue(states, n_links, up, under, tables):  # pragma: no cover - compile
 
 
 @njit
-def _usage(rising, up, under, tables, used):  # pragma: no cover - compiled
+def _usage(rising, up, under, ways_to, used):  # pragma: no cover - compiled
     """Add the connections over each link, one for each pair of ToRs."""
     up_ptr, up_link, above = up
     under_ptr, under_link, below = under
-    hops, down_hops, routes, descents = tables
+    hops, down_hops, routes, descents = ways_to
     n_tors, n = hops.shape
     for t in range(n_tors):
         h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]

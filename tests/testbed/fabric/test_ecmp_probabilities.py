@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.methods.vigil.ecmp_probabilities import EcmpProbabilities
 from testbed.fabric.clos import Fabric, clos, leaf_spine
+from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 
