@@ -23,7 +23,7 @@ help:
 	@echo 'make net K=4 [BACKEND=bmv2]   the network under Mininet, with its prompt (root)'
 	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
 	@echo 'make clean-net  remove what a crashed run left of its network (root)'
-	@echo 'make test       the test suite'
+	@echo 'make test       the test suite; COVERAGE=1 says how much of the Python code it reaches'
 	@echo 'make lint       ruff and the type checker'
 	@echo 'make bench      speed of the soft switch, the network and the methods'
 	@echo 'make bench-net  TCP through the soft switch and BMv2, side by side (root)'
@@ -67,7 +67,7 @@ clean-net: $(READY)
 # Tests of real packets run alone and in real time.
 test: $(READY)
 	@$(BIN)/pytest -q -m root
-	@$(BIN)/pytest -q -n auto -m 'not root'
+	@$(BIN)/pytest -q -n auto -m 'not root' $(if $(COVERAGE),--cov)
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -37,7 +37,7 @@ from scenarios.experiment import Progress, run_config, run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
 from scenarios.traffic import capture_file
-from testbed.fabric.paths import Paths
+from testbed.fabric.paths import Paths, pointers
 from testbed.faults.specification import fault_file
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.run import RunDirectory, RunError
@@ -312,7 +312,7 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
             columns[column].append(value)
     lengths = [len(found) for found in columns["found_at"]]
     links = np.concatenate([np.zeros(0, np.int32), *columns["found_at"]])
-    ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    ptr = pointers(lengths)
     return columns | {"found_at": Paths(ptr, links)}
 
 
@@ -323,7 +323,7 @@ def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         parts = [table[name] for table in tables]
         if isinstance(parts[0], Paths):
             lengths = np.concatenate([part.length for part in parts])
-            ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+            ptr = pointers(lengths)
             joined[name] = Paths(ptr, np.concatenate([part.links for part in parts]))
         elif isinstance(parts[0], list):
             joined[name] = [value for part in parts for value in part]

@@ -119,7 +119,7 @@ def _over(incidence: Incidence, chosen: BoolArray) -> LongArray:
 
 
 @njit
-def _explain(incidence, lost, open_paths, suspect, explained):  # pragma: no cover - compiled
+def _explain(incidence, lost, open_paths, suspect, explained):
     """Tomo: the suspect that explains most losses of the open paths, until no suspect does.
 
     Adds to ``explained`` what each link chosen explains; closes the paths.

@@ -259,7 +259,7 @@ def _all_blamed(edges: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabri
 
 
 @kernel
-def _best_path(incidence, y, wanted, best):  # pragma: no cover - compiled
+def _best_path(incidence, y, wanted, best):
     """Raise ``best`` of each wanted link to the highest y of its paths."""
     for i in range(len(wanted)):
         if wanted[i]:

@@ -80,7 +80,7 @@ def ferret(model: FlockModel, max_failures: int, *, jle: bool) -> tuple[BoolArra
 
 
 @njit
-def _ferret(most, jle, best, state):  # pragma: no cover - compiled
+def _ferret(most, jle, best, state):
     """Depth first over the sets of components, ascending; every node scores its children."""
     listed, failed, delta, prior = state.listed, state.failed, state.delta, state.prior
     n = len(failed)

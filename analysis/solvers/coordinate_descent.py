@@ -119,7 +119,7 @@ class _Fit(NamedTuple):
 
 
 @kernel
-def _start(part, parts, incidence, fit, weight):  # pragma: no cover - compiled
+def _start(part, parts, incidence, fit, weight):
     n = len(fit.x)
     for i in range(n * part // parts, n * (part + 1) // parts):
         packets = good = 0.0
@@ -133,7 +133,7 @@ def _start(part, parts, incidence, fit, weight):  # pragma: no cover - compiled
 
 
 @kernel
-def _error(part, parts, incidence, fit):  # pragma: no cover - compiled
+def _error(part, parts, incidence, fit):
     total, n = 0.0, len(fit.y)
     for j in range(n * part // parts, n * (part + 1) // parts):
         if fit.used[j]:
@@ -145,7 +145,7 @@ def _error(part, parts, incidence, fit):  # pragma: no cover - compiled
 
 
 @kernel
-def _step(part, parts, order, incidence, fit):  # pragma: no cover - compiled
+def _step(part, parts, order, incidence, fit):
     """The exact step of each link of this part of ``order``."""
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]

@@ -70,7 +70,7 @@ class Incidence(NamedTuple):
 
 
 @njit
-def _invert(ptr, ids, shift, local):  # pragma: no cover - compiled
+def _invert(ptr, ids, shift, local):
     """Both CSR arrays; ``local`` (zeros[ids]) becomes the local number of each id, -1 = unused."""
     for e in range(len(ids)):
         local[ids[e] >> shift] = 1
@@ -115,7 +115,7 @@ def _invert(ptr, ids, shift, local):  # pragma: no cover - compiled
 
 
 @njit
-def _any_of(ptr, members, marked):  # pragma: no cover - compiled
+def _any_of(ptr, members, marked):
     hit = np.zeros(len(ptr) - 1, np.bool_)
     for j in range(len(hit)):
         for e in range(ptr[j], ptr[j + 1]):
@@ -126,7 +126,7 @@ def _any_of(ptr, members, marked):  # pragma: no cover - compiled
 
 
 @njit
-def _count_of(ptr, members, marked):  # pragma: no cover - compiled
+def _count_of(ptr, members, marked):
     count = np.zeros(len(ptr) - 1, np.int64)
     for j in range(len(count)):
         for e in range(ptr[j], ptr[j + 1]):

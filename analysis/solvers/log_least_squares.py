@@ -75,7 +75,7 @@ class _Fit(NamedTuple):
 
 
 @kernel
-def _squares(part, parts, fit):  # pragma: no cover - compiled
+def _squares(part, parts, fit):
     total, n = 0.0, len(fit.used)
     for j in range(n * part // parts, n * (part + 1) // parts):
         if fit.used[j]:
@@ -84,7 +84,7 @@ def _squares(part, parts, fit):  # pragma: no cover - compiled
 
 
 @kernel
-def _step(part, parts, order, incidence, fit):  # pragma: no cover - compiled
+def _step(part, parts, order, incidence, fit):
     """The exact step of each link of this part of ``order``."""
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]

@@ -116,7 +116,7 @@ class _Own(NamedTuple):
 
 
 @kernel
-def _own_success(incidence, paths, links, pooled):  # pragma: no cover - compiled
+def _own_success(incidence, paths, links, pooled):
     """What each blamed link lets through, pooled over its paths that hold no other blamed link, or
     over all of them where there is none. Coordinate descent's own figure is of the mapped y'.
     """

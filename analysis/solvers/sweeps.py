@@ -64,7 +64,7 @@ def _layers(incidence: Incidence) -> list[IntArray] | None:
 
 
 @kernel
-def _raise_layers(incidence, layer):  # pragma: no cover - compiled
+def _raise_layers(incidence, layer):
     """One pass over the paths; whether any link rose."""
     path_ptr, links = incidence.path_ptr, incidence.links
     rose = False

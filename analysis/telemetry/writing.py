@@ -12,7 +12,7 @@ import numpy.typing as npt
 from analysis.telemetry.telemetry import Flows, SegmentCounts, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
-from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.record.schema import KINDS, OBSERVATIONS, PLANS
 from testbed.record.tables import Texts, write_table
 
@@ -129,7 +129,7 @@ def _equal_sets(a: PathSets, b: PathSets) -> BoolArray:
 def _known_or_none(paths: Paths) -> PathSets:
     """A set of one for each path that has a link, of none for the others."""
     there = paths.length > 0
-    ptr = np.concatenate(([0], np.cumsum(there))).astype(np.int64)
+    ptr = pointers(there)
     return PathSets(ptr, paths.take(np.flatnonzero(there)))
 
 

@@ -83,7 +83,7 @@ class Climbs:
 
 
 @njit
-def _count(src, dst, ptr, end, link_ptr, width, hops):  # pragma: no cover - compiled
+def _count(src, dst, ptr, end, link_ptr, width, hops):
     """Number and length of each pair's shortest paths; both stay 0 where there is none."""
     for pair in range(len(src)):
         best, found = np.iinfo(np.int64).max, 0
@@ -108,7 +108,7 @@ def _count(src, dst, ptr, end, link_ptr, width, hops):  # pragma: no cover - com
 
 
 @njit
-def _fill(src, dst, ptr, end, link_ptr, link, hops, start, out):  # pragma: no cover - compiled
+def _fill(src, dst, ptr, end, link_ptr, link, hops, start, out):
     """Write each pair's paths, ascending in the switch where they turn."""
     for pair in range(len(src)):
         at = start[pair]

@@ -6,8 +6,8 @@ cache is a folder of its own for each state of all files that hold compiled func
 digest of them. The functions of a plugged-in package, or of a script that imports this project, go
 there as well, and so notice a change in what they call here.
 
-The body of a compiled function is machine code to a coverage tool, which cannot see it run:
-``# pragma: no cover - compiled`` says so.
+The body of a compiled function is machine code to a coverage tool, which cannot see it run: what
+has one of these decorators is left out of the coverage figure (pyproject.toml).
 """
 
 from __future__ import annotations

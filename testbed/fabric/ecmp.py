@@ -120,7 +120,7 @@ class Ecmp:
 @njit
 def _draw(
     rng, src, dst, turn, tier_ptr, end, climb_ptr, climb_links, count, first, most, ptr, links
-):  # pragma: no cover - compiled
+):
     """A climb of the source is taken in proportion to the destination's climbs to its end."""
     for i in range(len(src)):
         tier = turn[i]

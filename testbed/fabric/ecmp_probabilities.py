@@ -170,7 +170,7 @@ def _ranges(begin: LongArray, length: LongArray) -> LongArray:
 
 
 @njit
-def _ways(n_tors, rising, ptr, link, above):  # pragma: no cover - compiled
+def _ways(n_tors, rising, ptr, link, above):
     n = len(rising)
     hops = np.full((n_tors, n), _FAR, np.uint8)
     down_hops = np.full((n_tors, n), _FAR, np.uint8)
@@ -198,8 +198,9 @@ def _ways(n_tors, rising, ptr, link, above):  # pragma: no cover - compiled
     return hops, down_hops, routes, descents
 
 
+# Long: one sum, case by case of where the two links stand to each other.
 @njit
-def _shared(link, src, dst, up, under, ways_to, votes):  # pragma: no cover - compiled
+def _shared(link, src, dst, up, under, ways_to, votes):
     """Add the votes that connections over ``link`` are expected to cast.
 
     A path over the link u->v is a way from its source to u and one from v to its ToR. Ways are
@@ -287,9 +288,7 @@ def _shared(link, src, dst, up, under, ways_to, votes):  # pragma: no cover - co
 
 
 @njit
-def _forward(
-    start, descending, amount, t, up, under, ways_to, mass, queues, on, on_mass
-):  # pragma: no cover - compiled
+def _forward(start, descending, amount, t, up, under, ways_to, mass, queues, on, on_mass):
     """Spread ``amount`` from a switch over the paths to a ToR; returns how many links it met.
 
     Writes them to ``on`` and what crosses each to ``on_mass``. ``mass`` is zeros, before and after.
@@ -345,7 +344,7 @@ def _forward(
 
 
 @njit
-def _continue(states, n_links, up, under, ways_to):  # pragma: no cover - compiled
+def _continue(states, n_links, up, under, ways_to):
     """The links ahead of each (switch, descending, ToR), as CSR, with their probabilities."""
     n = ways_to[0].shape[1]
     mass = (np.zeros(n), np.zeros(n))
@@ -369,7 +368,7 @@ def _continue(states, n_links, up, under, ways_to):  # pragma: no cover - compil
 
 
 @njit
-def _usage(rising, up, under, ways_to, used):  # pragma: no cover - compiled
+def _usage(rising, up, under, ways_to, used):
     """Add the connections over each link, one for each pair of ToRs."""
     up_ptr, up_link, above = up
     under_ptr, under_link, below = under

@@ -40,6 +40,13 @@ class FatTree(Fabric):
 
     Raises:
         TopologyError: ``k`` is odd, below 4 or above 128.
+
+    >>> topology = FatTree(4)
+    >>> topology.n_switches, topology.n_hosts, topology.n_links
+    (20, 16, 64)
+    >>> link = topology.link_names.index("tor0_0->agg0_1")
+    >>> topology.link_names[link ^ 1]
+    'agg0_1->tor0_0'
     """
 
     def __init__(self, k: int) -> None:

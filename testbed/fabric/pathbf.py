@@ -60,6 +60,9 @@ def theorem1(h: int, m: int = HASHES, b: int = BITS) -> float:
     ``h`` is the number of switches on the segment. The other segment shares only the two ends, so
     (h - 2) m bits must happen to be set by the (h - 1) m insertions. Two fat-tree paths through the
     same aggregation switches differ in their core switch alone: for those the exponent is m.
+
+    >>> round(theorem1(3), 4)
+    0.005
     """
     return (1.0 - math.exp(-(h - 1) * m / b)) ** ((h - 2) * m)
 

@@ -19,6 +19,9 @@ def pointers(length: npt.ArrayLike) -> LongArray:
     """Where rows of these lengths (int[N]) begin, one after another, and where they end.
 
     Row ``i`` is at ``ptr[i]:ptr[i + 1]`` of a CSR array; int64[N + 1].
+
+    >>> pointers([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
     """
     return np.concatenate(([0], np.cumsum(length))).astype(np.int64)
 
@@ -28,6 +31,10 @@ class Paths:
     """Paths as a CSR array of directed link ids, in the order a packet takes them.
 
     Path ``p`` is ``links[ptr[p]:ptr[p + 1]]``; ``ptr`` is int64[P + 1], ``links`` int32[ptr[-1]].
+
+    >>> paths = Paths.from_padded(np.array([[4, 9, -1], [0, 2, 5]]))
+    >>> len(paths), paths[1].tolist(), paths.length.tolist()
+    (2, [0, 2, 5], [2, 3])
     """
 
     ptr: LongArray

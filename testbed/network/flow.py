@@ -159,9 +159,7 @@ def send(
 
 
 @njit
-def _send(
-    rng, loss, ptr, links, path, epoch, sent, lost, packets, drops
-):  # pragma: no cover - compiled
+def _send(rng, loss, ptr, links, path, epoch, sent, lost, packets, drops):
     for i in range(len(sent)):
         left = sent[i]
         for e in range(ptr[path[i]], ptr[path[i] + 1]):

@@ -84,7 +84,7 @@ def candidates(fabric: Fabric) -> Paths:
 
 
 @kernel
-def _nearest(climbs):  # pragma: no cover - compiled
+def _nearest(climbs):
     """Fill in the distances."""
     tor, distance = climbs.tor, climbs.distance
     for end in range(len(climbs.ptr) - 1):
@@ -96,14 +96,14 @@ def _nearest(climbs):  # pragma: no cover - compiled
 
 
 @kernel
-def is_candidate(climbs, i, j):  # pragma: no cover - compiled
+def is_candidate(climbs, i, j):
     """Whether two climbs to one switch make a shortest path of two ToRs."""
     a, b = climbs.tor[i], climbs.tor[j]
     return a != b and climbs.distance[a, b] == climbs.length[i] + climbs.length[j]
 
 
 @kernel
-def _pairs(climbs, mine, longest, first, second):  # pragma: no cover - compiled
+def _pairs(climbs, mine, longest, first, second):
     """Write the pairs, unless there is no room; returns how many there are."""
     n = 0
     for total in range(longest, 0, -1):

@@ -100,7 +100,7 @@ def _connections(climbs: MeetingClimbs) -> tuple[IntArray, IntArray]:
 
 
 @kernel
-def _connect(climbs, order, first, second):  # pragma: no cover - compiled
+def _connect(climbs, order, first, second):
     """Write a spanning forest of the climbs to each switch, breadth first; returns its size.
 
     ``order`` has the climbs to a switch, first those that were reached from others.

@@ -154,7 +154,7 @@ def _partners(ecmp: Ecmp) -> npt.NDArray[np.float32]:
 
 
 @njit
-def _within_budget(host, time_s, limit, epoch_s, spent, allowed):  # pragma: no cover - compiled
+def _within_budget(host, time_s, limit, epoch_s, spent, allowed):
     """In the order of time: a host has traced no more than C_t times (time + epoch)."""
     for i in range(len(host)):
         if spent[host[i]] < int(limit * (time_s[i] + epoch_s)):

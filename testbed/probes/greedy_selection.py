@@ -81,7 +81,7 @@ def select(choice: Choice, *, lazy: bool) -> LongArray:
 
 
 @kernel
-def _extend(links, m, n, beta, rank, out):  # pragma: no cover - compiled
+def _extend(links, m, n, beta, rank, out):
     """The physical and virtual links on a path: the sets of up to ``beta`` links that it crosses.
 
     ``rank`` is a scratch array of n zeros and is left so. Returns how many went into ``out``.
@@ -123,7 +123,7 @@ def _extend(links, m, n, beta, rank, out):  # pragma: no cover - compiled
 
 
 @kernel
-def _cross(c, choice, s):  # pragma: no cover - compiled
+def _cross(c, choice, s):
     """Put a candidate's sets into ``on``; returns how many links it has, and how many sets."""
     m = 0
     for climb in (choice.first[c], choice.second[c]):
@@ -134,7 +134,7 @@ def _cross(c, choice, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _look(c, choice, s):  # pragma: no cover - compiled
+def _look(c, choice, s):
     """Score of a path by equation 1; `_DONE` if selecting it would change nothing.
 
     Of the sets on the path those count that it would split: a set that lies whole on it, above all
@@ -165,7 +165,7 @@ def _look(c, choice, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _take(c, choice, s, n_groups):  # pragma: no cover - compiled
+def _take(c, choice, s, n_groups):
     """Weigh the path's links and split the groups that it crosses in part. Returns how many are."""
     _, count = _cross(c, choice, s)
     sets = 0
@@ -193,7 +193,7 @@ def _take(c, choice, s, n_groups):  # pragma: no cover - compiled
 
 
 @kernel
-def _greedy(choice, s, lazy, bound, chosen):  # pragma: no cover - compiled
+def _greedy(choice, s, lazy, bound, chosen):
     """Write the selected candidates; returns how many there are."""
     n_chosen, n_groups = 0, 1
     length, n = choice.length, len(bound)

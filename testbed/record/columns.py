@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from testbed.fabric.paths import Paths
+from testbed.fabric.paths import Paths, pointers
 from testbed.record.schema import TableError
 
 __all__ = ["read_columns", "write_columns"]
@@ -49,7 +49,7 @@ def read_columns(path: Path) -> dict[str, Any]:
         if pa.types.is_list(column.type):
             links = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.int32)
             lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
-            ptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+            ptr = pointers(lengths)
             columns[name] = Paths(ptr, links)
         elif pa.types.is_string(column.type):
             columns[name] = column.to_pylist()

@@ -113,7 +113,7 @@ def meter_upload(metered: Metered, segments: Segments) -> int:
 @njit
 def _meter(
     rng, arrivals, ongoing, success, new, old, alpha, beta, delta, eta, latency, room, sent, flows,
-):  # fmt: skip  # pragma: no cover - compiled
+):  # fmt: skip
     """Packets are real numbers until they are counted; times are in epochs."""
     left, rate = np.empty(room), np.empty(room)
     chosen = np.empty(room, np.bool_)

@@ -97,7 +97,7 @@ def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
 
 
 @njit
-def _ways(order, ptr, upper, every_hop):  # pragma: no cover - compiled
+def _ways(order, ptr, upper, every_hop):
     """Climbs of at least one link that begin at each switch, and the links of all of them.
 
     ``order`` has the switches from the top down; uplink u of switch s, ptr[s] <= u < ptr[s + 1],
@@ -114,9 +114,7 @@ def _ways(order, ptr, upper, every_hop):  # pragma: no cover - compiled
 
 
 @njit
-def _climb(
-    part, parts, ptr, up, upper, tiers, every_hop, first, entry, bounce, path_ptr, links
-):  # pragma: no cover - compiled
+def _climb(part, parts, ptr, up, upper, tiers, every_hop, first, entry, bounce, path_ptr, links):
     """Write the climbs of this part's origins, depth first."""
     n = len(first) - 1
     taken = np.empty(tiers, np.int64)  # the uplink taken at each height

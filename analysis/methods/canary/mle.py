@@ -182,7 +182,7 @@ DEAD = -60.0
 
 
 @kernel
-def _sort_out(incidence, sent, lost, arrived, ptr, lossy):  # pragma: no cover - compiled
+def _sort_out(incidence, sent, lost, arrived, ptr, lossy):
     """Fill what `_State` says of the segments of each link."""
     for i in range(len(arrived)):
         ptr[i + 1], arrived[i] = ptr[i], 0.0
@@ -195,7 +195,7 @@ def _sort_out(incidence, sent, lost, arrived, ptr, lossy):  # pragma: no cover -
 
 
 @kernel
-def _gain(i, new, s):  # pragma: no cover - compiled
+def _gain(i, new, s):
     """Log-likelihood gained by setting u_i to ``new`` with the other links held."""
     change = new - s.u[i]
     gain = s.arrived[i] * change
@@ -206,7 +206,7 @@ def _gain(i, new, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _losses(i, change, s):  # pragma: no cover - compiled
+def _losses(i, change, s):
     """sum_j lost_j o_j and its slope in u_i, o = e^U / (1 - e^U), after u_i moves by ``change``."""
     value = slope = 0.0
     for e in range(s.ptr[i], s.ptr[i + 1]):
@@ -219,7 +219,7 @@ def _losses(i, change, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _best(i, s):  # pragma: no cover - compiled
+def _best(i, s):
     """The best u_i <= ``high`` with the others held.
 
     The slope of the likelihood, arrived_i - sum_j lost_j o_j, falls as u_i rises. In w = ln(-u_i)
@@ -252,14 +252,14 @@ def _best(i, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _move(i, new, s):  # pragma: no cover - compiled
+def _move(i, new, s):
     for e in range(s.ptr[i], s.ptr[i + 1]):
         s.total[s.lossy[e]] += new - s.u[i]
     s.u[i] = new
 
 
 @kernel
-def _refit(links, s):  # pragma: no cover - compiled
+def _refit(links, s):
     """Cyclic exact maximisation over the blamed links; returns what it gained."""
     gained = 0.0
     for _ in range(200):
@@ -278,7 +278,7 @@ def _refit(links, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _candidate(links, skip, s):  # pragma: no cover - compiled
+def _candidate(links, skip, s):
     """The link, not blamed and not ``skip``, that gains most; fills ``gains``. -1 if none gains."""
     pick, most = -1, 0.0
     for i in links:
@@ -291,7 +291,7 @@ def _candidate(links, skip, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _blame(i, links, s):  # pragma: no cover - compiled
+def _blame(i, links, s):
     """Blame link i and refit; returns what that gained."""
     s.blamed[i] = True
     new = _best(i, s)
@@ -301,7 +301,7 @@ def _blame(i, links, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _release(i, links, penalty, may_change, s):  # pragma: no cover - compiled
+def _release(i, links, penalty, may_change, s):
     """Acquit blamed link i if it no longer earns its penalty, or if another explains its losses
     better, which is then blamed in its place. Says if so; otherwise all is as it was."""
     for n in range(len(links)):
@@ -328,7 +328,7 @@ def _release(i, links, penalty, may_change, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _explain_component(links, s, penalty):  # pragma: no cover - compiled
+def _explain_component(links, s, penalty):
     """Blame and release links of a component until neither gains."""
     swapping = False
     released, limit = 0, 100 + 10 * len(links)  # rounding must not make it go round in circles
@@ -352,7 +352,7 @@ def _explain_component(links, s, penalty):  # pragma: no cover - compiled
 
 
 @kernel
-def _explain(order, ptr, s, penalty, loss):  # pragma: no cover - compiled
+def _explain(order, ptr, s, penalty, loss):
     """Every component, links ``order[ptr[c]:ptr[c + 1]]``, for itself; the blamed links' loss."""
     for c in range(len(ptr) - 1):
         _explain_component(order[ptr[c] : ptr[c + 1]], s, penalty)

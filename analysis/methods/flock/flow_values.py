@@ -54,14 +54,14 @@ class FlowValues(NamedTuple):
 
 
 @njit(inline="always")
-def _scramble(x):  # pragma: no cover - compiled
+def _scramble(x):
     x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 @kernel
-def value(values, g, b):  # pragma: no cover - compiled
+def value(values, g, b):
     """Log-likelihood of group g with b bad paths, relative to none; b is held to 0..width."""
     width = values.width[g]
     b = min(max(b, 0), width)
@@ -151,7 +151,7 @@ def flow_values(
 
 
 @njit
-def _scores(group, width, counts, odds):  # pragma: no cover - compiled
+def _scores(group, width, counts, odds):
     """The scores of all flows, sorted by group, and where each group's begin."""
     ptr = np.zeros(len(width) + 1, np.int64)
     for g in group:
@@ -163,7 +163,7 @@ def _scores(group, width, counts, odds):  # pragma: no cover - compiled
 
 
 @kernel
-def _place_scores(group, width, counts, odds, free, score):  # pragma: no cover - compiled
+def _place_scores(group, width, counts, odds, free, score):
     """Write each flow's score where its group's next one belongs, ``free``."""
     for f in range(len(group)):
         g, sent, lost = group[f], counts.sent[f], counts.lost[f]
@@ -178,7 +178,7 @@ def _place_scores(group, width, counts, odds, free, score):  # pragma: no cover 
 
 
 @njit
-def _merge(part, parts, ptr, score, width, count):  # pragma: no cover - compiled
+def _merge(part, parts, ptr, score, width, count):
     """Equal flows of a group become one; with a known path all do, as their scores add up.
 
     Of a part of the groups: the scores that are left and how often each occurs, one group after

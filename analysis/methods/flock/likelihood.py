@@ -74,7 +74,7 @@ def accumulate(listed: Listed, pairs: Pairs, failed: BoolArray) -> FloatArray:
 
 
 @njit
-def flip(component, s):  # pragma: no cover - compiled
+def flip(component, s):
     """Flip a component and bring delta up to date; not the posterior."""
     flip_listed(component, s.listed, s.failed, s.delta, s.scratch)
     flip_pairs(component, s.pairs, s.failed, s.delta)
@@ -82,7 +82,7 @@ def flip(component, s):  # pragma: no cover - compiled
 
 
 @kernel
-def place(components, s):  # pragma: no cover - compiled
+def place(components, s):
     """Flip many components at once, without keeping delta."""
     for component in components:
         step_pairs(component, s.pairs, -1 if s.failed[component] else 1)
@@ -91,7 +91,7 @@ def place(components, s):  # pragma: no cover - compiled
 
 
 @kernel
-def likelihood(s):  # pragma: no cover - compiled
+def likelihood(s):
     """Log-likelihood of all groups, relative to that of no failure."""
     total = 0.0
     for g in range(len(s.listed.bad)):

@@ -36,7 +36,7 @@ class Listed(NamedTuple):
 
 
 @kernel
-def _listed_share(m, g, sign, failed, delta, scratch):  # pragma: no cover - compiled
+def _listed_share(m, g, sign, failed, delta, scratch):
     """Add group g's share of every component's delta, ``sign`` times.
 
     Failing a component turns its paths that have no failed one bad; releasing it turns those good
@@ -69,7 +69,7 @@ def _listed_share(m, g, sign, failed, delta, scratch):  # pragma: no cover - com
 
 
 @njit
-def accumulate_listed(part, parts, m, failed, n_components):  # pragma: no cover - compiled
+def accumulate_listed(part, parts, m, failed, n_components):
     """A part of the groups' delta: float64[n_components]."""
     n = len(m.group_ptr) - 1
     delta, scratch = np.zeros(n_components), np.zeros(n_components, np.int32)
@@ -79,7 +79,7 @@ def accumulate_listed(part, parts, m, failed, n_components):  # pragma: no cover
 
 
 @kernel
-def _step_listed(m, g, component, by):  # pragma: no cover - compiled
+def _step_listed(m, g, component, by):
     """Count a component's failure (``by`` 1) or release (-1) on the paths of group g."""
     for p in range(m.group_ptr[g], m.group_ptr[g + 1]):
         for e in range(m.path_ptr[p], m.path_ptr[p + 1]):
@@ -92,7 +92,7 @@ def _step_listed(m, g, component, by):  # pragma: no cover - compiled
 
 
 @kernel
-def flip_listed(component, m, failed, delta, scratch):  # pragma: no cover - compiled
+def flip_listed(component, m, failed, delta, scratch):
     fails = not failed[component]
     for at in range(m.component_ptr[component], m.component_ptr[component + 1]):
         g = m.groups[at]
@@ -104,7 +104,7 @@ def flip_listed(component, m, failed, delta, scratch):  # pragma: no cover - com
 
 
 @kernel
-def gain_of(component, m, failed):  # pragma: no cover - compiled
+def gain_of(component, m, failed):
     """What flipping one component adds to the log-likelihood of listed groups, without delta."""
     gain = 0.0
     turn = 1 if failed[component] else 0
@@ -123,7 +123,7 @@ def gain_of(component, m, failed):  # pragma: no cover - compiled
 
 
 @kernel
-def step(component, m, failed):  # pragma: no cover - compiled
+def step(component, m, failed):
     """Flip a component of listed groups without keeping delta."""
     by = -1 if failed[component] else 1
     for at in range(m.component_ptr[component], m.component_ptr[component + 1]):

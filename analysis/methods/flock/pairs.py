@@ -56,7 +56,7 @@ class Pairs(NamedTuple):
 
 
 @njit(inline="always")
-def _bits(x):  # pragma: no cover - compiled
+def _bits(x):
     """The number of ones."""
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -65,7 +65,7 @@ def _bits(x):  # pragma: no cover - compiled
 
 
 @njit(inline="always")
-def _word(bits, p, of_list, index):  # pragma: no cover - compiled
+def _word(bits, p, of_list, index):
     """The word of a list's bits that stands for the tops from 64 * index, 0 where it has none."""
     at = p.word_ptr[of_list] + index - p.first_word[of_list]
     if at < p.word_ptr[of_list] or at >= p.word_ptr[of_list + 1]:
@@ -74,7 +74,7 @@ def _word(bits, p, of_list, index):  # pragma: no cover - compiled
 
 
 @kernel
-def shared_tops(p, a, b):  # pragma: no cover - compiled
+def shared_tops(p, a, b):
     """How many tops good climbs of two lists share."""
     shared = 0
     for at in range(p.word_ptr[a], p.word_ptr[a + 1]):
@@ -84,7 +84,7 @@ def shared_tops(p, a, b):  # pragma: no cover - compiled
 
 
 @kernel
-def _count_turning(p, climb, failed, turned, touched, n):  # pragma: no cover - compiled
+def _count_turning(p, climb, failed, turned, touched, n):
     """Count a climb for the components whose flip turns it: 1 if to bad, -1 if to good.
 
     ``touched[:n]`` are the components counted so far; returns how many are now.
@@ -121,7 +121,7 @@ class _Scratch(NamedTuple):
 
 
 @njit
-def _scratch(p, n_components):  # pragma: no cover - compiled
+def _scratch(p, n_components):
     most = 0
     for of_list in range(len(p.list_ptr) - 1):
         most = max(most, p.list_ptr[of_list + 1] - p.list_ptr[of_list])
@@ -139,7 +139,7 @@ def _scratch(p, n_components):  # pragma: no cover - compiled
 
 
 @kernel
-def _list_share(p, of_list, sign, only, chosen, failed, delta, s):  # pragma: no cover - compiled
+def _list_share(p, of_list, sign, only, chosen, failed, delta, s):
     """Add to delta, ``sign`` times, what the pairs of a list say about the list's components.
 
     With ``only``, just its pairs whose other list is ``chosen``.
@@ -195,7 +195,7 @@ def _list_share(p, of_list, sign, only, chosen, failed, delta, s):  # pragma: no
 
 
 @njit
-def accumulate_pairs(part, parts, p, down, failed, n_components):  # pragma: no cover - compiled
+def accumulate_pairs(part, parts, p, down, failed, n_components):
     """A part of the delta of the ways up or down: float64[n_components]."""
     delta, scratch = np.zeros(n_components), _scratch(p, n_components)
     chosen = np.zeros(0, np.bool_)
@@ -206,7 +206,7 @@ def accumulate_pairs(part, parts, p, down, failed, n_components):  # pragma: no 
 
 
 @njit
-def flip_pairs(component, p, failed, delta):  # pragma: no cover - compiled
+def flip_pairs(component, p, failed, delta):
     first, last = p.component_ptr[component], p.component_ptr[component + 1]
     if first == last:
         return
@@ -236,7 +236,7 @@ def flip_pairs(component, p, failed, delta):  # pragma: no cover - compiled
 
 
 @kernel
-def _step_list(p, of_list, component, by):  # pragma: no cover - compiled
+def _step_list(p, of_list, component, by):
     """Count a component's failure or release on the climbs of a list."""
     for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
         for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
@@ -253,14 +253,14 @@ def _step_list(p, of_list, component, by):  # pragma: no cover - compiled
 
 
 @kernel
-def step_pairs(component, p, by):  # pragma: no cover - compiled
+def step_pairs(component, p, by):
     """Count a component's failure (``by`` 1) or release (-1) on all climbs, not yet on pairs."""
     for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
         _step_list(p, p.lists[at], component, by)
 
 
 @kernel
-def place_pairs(p):  # pragma: no cover - compiled
+def place_pairs(p):
     """Count every pair's bad paths anew."""
     for g in range(len(p.bad)):
         p.bad[g] = p.values.width[g] - shared_tops(p, p.up[g], p.down[g])

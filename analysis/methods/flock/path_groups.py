@@ -119,7 +119,7 @@ def _used(sets: PathSets, path_set: LongArray) -> tuple[PathSets, LongArray]:
 
 
 @kernel
-def _hashes(part, parts, sets, out):  # pragma: no cover - compiled
+def _hashes(part, parts, sets, out):
     for s in range(part * len(out) // parts, (part + 1) * len(out) // parts):
         x = np.uint64(0xCBF29CE484222325)
         for p in range(sets.ptr[s], sets.ptr[s + 1]):
@@ -131,7 +131,7 @@ def _hashes(part, parts, sets, out):  # pragma: no cover - compiled
 
 
 @kernel
-def _same(a, b, sets):  # pragma: no cover - compiled
+def _same(a, b, sets):
     n = sets.ptr[a + 1] - sets.ptr[a]
     if n != sets.ptr[b + 1] - sets.ptr[b]:
         return False
@@ -155,7 +155,7 @@ def _equal_sets(sets: PathSets) -> tuple[IntArray, IntArray]:
 
 
 @njit
-def _distinct(hashes, sets):  # pragma: no cover - compiled
+def _distinct(hashes, sets):
     n = len(hashes)
     size = 16
     while size < 2 * n:
@@ -166,7 +166,7 @@ def _distinct(hashes, sets):  # pragma: no cover - compiled
 
 
 @kernel
-def _assign(hashes, sets, slots, group, first):  # pragma: no cover - compiled
+def _assign(hashes, sets, slots, group, first):
     """Put the sets into a hash table of groups, ``slots``; returns how many groups there are."""
     n_groups = 0
     for s in range(len(hashes)):
@@ -185,7 +185,7 @@ def _assign(hashes, sets, slots, group, first):  # pragma: no cover - compiled
 
 
 @kernel
-def _collect(path, components, out):  # pragma: no cover - compiled
+def _collect(path, components, out):
     """Write the components of a path of links, each once; returns how many there are."""
     n = 0
     for link in path:
@@ -205,7 +205,7 @@ def _collect(path, components, out):  # pragma: no cover - compiled
 
 
 @njit
-def _collect_part(part, parts, ptr, links, components, count):  # pragma: no cover - compiled
+def _collect_part(part, parts, ptr, links, components, count):
     """The components of a part of the paths, one after another, and the ``count`` of each path."""
     n = len(ptr) - 1
     first, last = part * n // parts, (part + 1) * n // parts
@@ -214,7 +214,7 @@ def _collect_part(part, parts, ptr, links, components, count):  # pragma: no cov
 
 
 @kernel
-def _collect_paths(first, last, ptr, links, components, count, out):  # pragma: no cover - compiled
+def _collect_paths(first, last, ptr, links, components, count, out):
     at = 0
     for p in range(first, last):
         count[p] = _collect(links[ptr[p] : ptr[p + 1]], components, out[at:])
@@ -230,7 +230,7 @@ def _path_components(paths: Paths, components: Components) -> tuple[LongArray, I
 
 
 @njit
-def occurrences(outer_ptr, inner_ptr, components, n_components):  # pragma: no cover - compiled
+def occurrences(outer_ptr, inner_ptr, components, n_components):
     """The groups (or lists) that each component occurs in, as CSR arrays."""
     ptr = np.zeros(n_components + 1, np.int64)
     last = np.full(n_components, -1, np.int32)

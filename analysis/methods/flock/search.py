@@ -182,14 +182,14 @@ def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
 
 
 @njit
-def _flip(component, s):  # pragma: no cover - compiled
+def _flip(component, s):
     change = s.prior[component]
     s.posterior[0] += s.delta[component] + (-change if s.failed[component] else change)
     flip(component, s)
 
 
 @kernel
-def _first_best(gain):  # pragma: no cover - compiled
+def _first_best(gain):
     """The first component whose gain is the greatest but for rounding, -1 if none gains."""
     most = 0.0
     for c in range(len(gain)):
@@ -204,7 +204,7 @@ def _first_best(gain):  # pragma: no cover - compiled
 
 
 @kernel
-def _gains(allowed, remove, s, gain):  # pragma: no cover - compiled
+def _gains(allowed, remove, s, gain):
     """What each allowed flip adds to the log posterior."""
     for c in range(len(gain)):
         if not allowed[c] or (s.failed[c] and not remove):
@@ -216,7 +216,7 @@ def _gains(allowed, remove, s, gain):  # pragma: no cover - compiled
 
 
 @njit
-def _flip_best(allowed, remove, gain, s):  # pragma: no cover - compiled
+def _flip_best(allowed, remove, gain, s):
     """Flip what gains most, if anything gains."""
     _gains(allowed, remove, s, gain)
     pick = _first_best(gain)
@@ -227,7 +227,7 @@ def _flip_best(allowed, remove, gain, s):  # pragma: no cover - compiled
 
 
 @njit
-def _attempt(component, allowed, gain, s):  # pragma: no cover - compiled
+def _attempt(component, allowed, gain, s):
     """Flip a component for good, let the rest settle, and go back if that is no better.
 
     It is given up as soon as all that still gains, taken together, would not make up for it.
@@ -255,7 +255,7 @@ def _attempt(component, allowed, gain, s):  # pragma: no cover - compiled
 
 
 @kernel
-def _next_failed(component, tried, s):  # pragma: no cover - compiled
+def _next_failed(component, tried, s):
     """The last failed component before this one that was not tried as it is, -1 if none."""
     for c in range(component - 1, -1, -1):
         if s.failed[c] and not _close(tried[c], s.delta[c]):
@@ -264,12 +264,12 @@ def _next_failed(component, tried, s):  # pragma: no cover - compiled
 
 
 @njit
-def _close(a, b):  # pragma: no cover - compiled
+def _close(a, b):
     return abs(a - b) <= 1e-7 * (1 + abs(b))
 
 
 @njit
-def _plain_greedy(listed, failed, prior):  # pragma: no cover - compiled
+def _plain_greedy(listed, failed, prior):
     gain = np.empty(len(failed))
     value = 0.0
     while True:

@@ -31,10 +31,11 @@ def hexstr(value: int) -> Json:
     return {"type": "hexstr", "value": hex(value)}
 
 
+# Long: one literal.
 def program(
     fields: list[tuple[str, int, bool]], primitives: list[Json], parameters: tuple[Json, ...] = ()
 ) -> Json:
-    """A JSON that parses one header, runs one action, and sends to port 1. Long: one literal."""
+    """A JSON that parses one header, runs one action, and sends to port 1."""
     meta = [
         ["ingress_port", 9, False],
         ["egress_spec", 9, False],

@@ -14,11 +14,11 @@ from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import BETTER, Search, plain_greedy, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
-from testbed.fabric.clos import clos, leaf_spine
+from testbed.fabric.clos import leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
+from tests.analysis.methods.flock.test_pairs import LOSS, all_pairs, pair_flows
 
 
 def path_sets(rows):
@@ -320,121 +320,6 @@ def test_greedy_is_exhaustive_search_where_theorem_2_holds(seed):
 def permuted(columns):
     first, second = columns
     return (first, second), (second, first)
-
-
-# ---- pairs of ToRs ---------------------------------------------------------------------------
-
-NONE = PathSets(np.zeros(1, np.int64), Paths(np.zeros(1, np.int64), np.zeros(0, np.int32)))
-LOSS = Loss(known=(0.003, 2e-4), hidden=(0.05, 1e-5))
-FABRICS = {
-    "fat-tree": FatTree(4),
-    "leaf-spine": leaf_spine(5, 3),
-    "one spine": leaf_spine(4, 1),
-    "70 tops a plane": clos(3, 2, 2, 140),
-    "irregular": FatTree(6).without([0, 9, 60]),
-    "several climbs to a top": clos(2, 2, 2, 2, wiring="complete"),
-}
-
-
-def pair_flows(fabric, seed, n=80):
-    rng = np.random.default_rng(seed)
-    src, dst = (rng.integers(0, fabric.n_tors, n).astype(np.int32) for _ in range(2))
-    sent = rng.integers(1, 200, 3 * n)
-    lost = rng.binomial(sent, rng.choice([0, 0, 0.01, 0.3], 3 * n))
-    path_set = rng.integers(0, n, 3 * n).astype(np.int32)
-    return Flows(PairSets(fabric, src, dst, NONE), path_set, sent, lost)
-
-
-@pytest.mark.parametrize("undirected", [False, True])
-@pytest.mark.parametrize("fabric", list(FABRICS.values()), ids=list(FABRICS))
-def test_pairs_are_their_listed_paths(fabric, undirected):
-    rng = np.random.default_rng(1)
-    for seed in range(4):
-        flows = pair_flows(fabric, seed)
-        make = {
-            "probes": None,
-            "loss": LOSS,
-            "link_prior": -2.0,
-            "device_prior": -5.0,
-            "undirected": undirected,
-        }
-        models = [build_model(fabric, flows, **make, listed=listed) for listed in (False, True)]
-        assert len(models[1].pairs.bad) == 0
-        pairs, listed = (Search(model) for model in models)
-        tolerance = 1e-9 * max(1.0, float(np.abs(listed.posterior_gain()).max()))
-        for _ in range(25):
-            gain = listed.posterior_gain()
-            assert pairs.posterior_gain() == pytest.approx(gain, abs=tolerance)
-            component = int(rng.integers(0, len(gain)))
-            pairs.flip(component)
-            listed.flip(component)
-        assert pairs.posterior() == pytest.approx(listed.posterior(), abs=100 * tolerance)
-        classes = np.stack([model.indistinguishable() for model in models])
-        assert len(np.unique(classes, axis=1).T) == classes[0].max() + 1 == classes[1].max() + 1
-
-
-def test_pairs_without_a_path_are_refused():
-    fabric = leaf_spine(2, 1).without([0])
-    one = np.array([5])
-    src, dst = np.array([0], np.int32), np.array([1], np.int32)
-    flows = Flows(PairSets(fabric, src, dst, NONE), np.zeros(1, np.int32), one, one)
-    with pytest.raises(ValueError, match="no path"):
-        Flock().localize(Telemetry(fabric, "tor", flows=flows))
-
-
-# ---- what the telemetry cannot tell apart ----------------------------------------------------
-
-
-def all_pairs(fabric, sent=100):
-    src, dst = (a.ravel().astype(np.int32) for a in np.indices((fabric.n_tors, fabric.n_tors)))
-    counts = np.full(len(src), sent, np.int64)
-    path_set = np.arange(len(src), dtype=np.int32)
-    return Flows(PairSets(fabric, src, dst, NONE), path_set, counts, np.zeros_like(counts))
-
-
-def test_equivalence_classes_of_a_fat_tree():
-    """Passive flows alone: the uplinks of a ToR are alike, those of a pod's aggregation layer, and
-    the same downwards (section 7.6); leaving links out tells them apart."""
-    topology = FatTree(8)
-    flows = all_pairs(topology)
-    result = Flock().localize(Telemetry(topology, "tor+core", flows=flows))
-    assert result.equivalent is not None
-    classes = result.equivalent
-    assert len(np.unique(classes)) == 2 * topology.n_tors + 2 * topology.n_pods
-    assert len({int(classes[topology.link(f"tor0_0->agg0_{i}")]) for i in range(4)}) == 1
-    assert classes[topology.link("tor0_0->agg0_0")] != classes[topology.link("agg0_0->tor0_0")]
-    cut = topology.without([0, 40, 81, 150, 201])
-    irregular = Flock().localize(Telemetry(cut, "tor+core", flows=all_pairs(cut)))
-    assert irregular.equivalent is not None
-    assert len(np.unique(irregular.equivalent)) > 2 * len(np.unique(classes))
-
-
-def test_asymmetry_finds_a_link_from_passive_flows_alone():
-    rng = np.random.default_rng(4)
-    topology = FatTree(6)
-    cut = topology.without([0, 20, 70])
-    link = cut.link("tor2_0->agg2_1")
-    src, dst = (rng.integers(0, cut.n_tors, 8000).astype(np.int32) for _ in range(2))
-    apart = src != dst
-    src, dst = src[apart], dst[apart]
-    sets = cut.path_sets(src, dst)
-    path = sets.ptr[:-1] + rng.integers(0, sets.width)
-    crosses = np.array([link in sets.paths[p] for p in path])
-    sent = np.full(len(src), 200)
-    lost = rng.binomial(sent, np.where(crosses, 0.05, 1e-5))
-    nth = np.arange(len(src), dtype=np.int32)
-    flows = Flows(PairSets(cut, src, dst, NONE), nth, sent, lost)
-    result = Flock().localize(Telemetry(cut, "tor+core", flows=flows))
-    assert result.equivalent is not None
-    assert result.flagged.tolist() == [link]
-    assert (result.equivalent == result.equivalent[link]).sum() == 1
-
-
-def test_probes_alone_do_not_tell_the_directions_apart(synthetic):
-    world = synthetic.make_world(k=4, seed=1, flows=10)
-    result = Flock(inputs="probes").localize(world.telemetry)
-    assert result.equivalent is not None
-    assert (result.equivalent[::2] == result.equivalent[1::2]).all()
 
 
 # ---- devices and latency ---------------------------------------------------------------------

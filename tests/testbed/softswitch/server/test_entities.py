@@ -112,7 +112,8 @@ def edited(entity: Any, **fields: Any) -> Any:
     return copy
 
 
-def test_wrong_entries(client: Client) -> None:  # long: one table of mistakes
+# Long: one table of mistakes.
+def test_wrong_entries(client: Client) -> None:
     bad = code_pb2.INVALID_ARGUMENT
     route = client.route(0x0A000000, 8, 1)
     nowhere = edited(route, table_id=1)

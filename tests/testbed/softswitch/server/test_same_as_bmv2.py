@@ -60,7 +60,8 @@ class Bmv2:
         self.popen.wait()
 
 
-def entries(c: Client) -> list[tuple[str, Any]]:  # long: one list of entities
+# Long: one list of entities.
+def entries(c: Client) -> list[tuple[str, Any]]:
     identity = c.entry(
         "CanaryIngress.identity.identity",
         {},

@@ -1,0 +1,182 @@
+"""The house's plan: which room may import which, no circles, and no file or function too long.
+
+The plan itself is in `testbed/README.md`; here every import is read with `ast`, also those inside
+functions and for the type checker only.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("testbed", "analysis", "scenarios")
+
+FABRIC_AND_RECORD = {"testbed.fabric", "testbed.record"}
+LOW = {"testbed.fabric", "testbed.record", "testbed.dataplane", "testbed.softswitch"}
+CONTROL = LOW | {"testbed.control"}
+FAULTS = CONTROL | {"testbed.faults"}
+NETWORK = FAULTS | {"testbed.network"}
+TRAFFIC = NETWORK | {"testbed.traffic"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "testbed.fabric": set(),
+    "testbed.dataplane": set(),
+    "testbed.softswitch": set(),
+    "testbed.record": {"testbed.fabric"},
+    "testbed.control": LOW,
+    "testbed.faults": CONTROL,
+    "testbed.network": FAULTS,
+    "testbed.traffic": NETWORK,
+    "testbed.probes": TRAFFIC,
+    "analysis.solvers": {"testbed.fabric"},
+    "analysis.telemetry": FABRIC_AND_RECORD,
+    "analysis.methods": FABRIC_AND_RECORD | {"analysis.solvers", "analysis.telemetry"},
+    "analysis.evaluation": FABRIC_AND_RECORD
+    | {"analysis.solvers", "analysis.telemetry", "analysis.methods"},
+}
+"""For each room the rooms it may import; `scenarios` composes all of them."""
+
+INSIDE: dict[str, set[str]] = {
+    "testbed.softswitch.compiler": {"testbed.softswitch.errors"},
+    "testbed.softswitch.runtime": {"testbed.softswitch.errors", "testbed.softswitch.compiler"},
+}
+"""The same for the soft switch's own rooms; its server may import all of them."""
+
+LINES = 450
+STATEMENT_LINES = 60
+
+
+def sources() -> list[Path]:
+    return [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in sources()}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The project's modules that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: a relative import"
+            whole = node.module or ""
+            names = [f"{whole}.{alias.name}" for alias in node.names]
+            names = [name if name in MODULES else whole for name in names]
+        else:
+            continue
+        yield from (name for name in names if name.split(".")[0] in ROOMS)
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[0] if parts[0] == "scenarios" else ".".join(parts[:2])
+
+
+def test_every_room_is_in_the_plan() -> None:
+    rooms = {room_of(name) for name in MODULES} - {"testbed", "analysis", "scenarios"}
+    assert rooms == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("room", sorted(MAY_IMPORT))
+def test_arrows_run_down_only(room: str) -> None:
+    wrong = {
+        f"{name} imports {target}"
+        for name, path in MODULES.items()
+        if room_of(name) == room
+        for target in imports(path)
+        if room_of(target) != room and room_of(target) not in MAY_IMPORT[room]
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("room", sorted(INSIDE))
+def test_arrows_inside_the_soft_switch(room: str) -> None:
+    def below(name: str, places: set[str]) -> bool:
+        return any(name == place or name.startswith(f"{place}.") for place in places)
+
+    wrong = {
+        f"{name} imports {target}"
+        for name, path in MODULES.items()
+        if below(name, {room})
+        for target in imports(path)
+        if not below(target, {room} | INSIDE[room])
+    }
+    assert not wrong
+
+
+def test_the_plan_itself_has_no_circle() -> None:
+    list(TopologicalSorter(MAY_IMPORT).static_order())
+
+
+def test_no_circle_of_modules() -> None:
+    graph = {name: set(imports(path)) - {name} for name, path in MODULES.items()}
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def own_code() -> list[Path]:
+    """What is written by hand; p4's artifacts and the tests' programs are not."""
+    c = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.[ch]"))]
+    p4 = sorted((ROOT / "p4").rglob("*.p4")) + sorted((ROOT / "p4").rglob("*.py"))
+    return sources() + c + p4 + sorted((ROOT / "tests").rglob("*.py"))
+
+
+def test_no_file_is_too_long() -> None:
+    long = {
+        f"{path.relative_to(ROOT)}: {lines} lines"
+        for path in own_code()
+        if (lines := len(path.read_text().splitlines())) > LINES
+    }
+    assert not long
+
+
+def test_long_functions_say_why() -> None:
+    """A function of more than 60 lines has a comment ``# Long: ...`` above it that says why."""
+    unexplained = set()
+    for path in own_code():
+        if path.suffix == ".p4":
+            continue  # a control is a room and not a function
+        text = path.read_text()
+        found = functions(text) if path.suffix == ".py" else c_functions(text)
+        lines = text.splitlines()
+        for first, last, name in found:
+            if last - first + 1 > STATEMENT_LINES and "# Long: " not in lines[first - 2].replace(
+                "/* Long: ", "# Long: "
+            ):
+                unexplained.add(f"{path.relative_to(ROOT)}: {name}, {last - first + 1} lines")
+    assert not unexplained
+
+
+def functions(text: str) -> Iterator[tuple[int, int, str]]:
+    """First and last line and name of each function; decorators count, docstrings do not."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            body = node.body[0]
+            documented = ast.get_docstring(node) is not None and body.end_lineno is not None
+            said = body.end_lineno - body.lineno + 1 if documented else 0  # type: ignore[operator]
+            yield first, (node.end_lineno or first) - said, node.name
+
+
+def c_functions(text: str) -> Iterator[tuple[int, int, str]]:
+    """The same of C whose functions begin and end in the first column."""
+    begin, name = 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := re.match(r"\w[\w\s*]*?\b(\w+)\(", line):
+            begin, name = number, head.group(1)
+        elif line == "}" and begin:
+            yield begin, number, name
+            begin = 0
