@@ -11,13 +11,13 @@ import pytest
 
 from scenarios import backends, cli
 from scenarios.backends import Choice, choose_backend
-from testbed.network import mininet
+from testbed.network import installed
 
 
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Root on a machine of two cores with Mininet and BMv2."""
-    monkeypatch.setattr(mininet, "not_installed", lambda backend: "")
+    monkeypatch.setattr(installed, "not_installed", lambda backend: "")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     return monkeypatch
