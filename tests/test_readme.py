@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_telemetry
@@ -57,9 +58,11 @@ def test_what_make_lists_is_that_of_the_settings() -> None:
     assert all(line in said.stdout for line in (scenario, *listed, run))
 
 
-def test_make_passes_on_whatever_it_is_given() -> None:
+def test_make_passes_on_whatever_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS"):
+        monkeypatch.delenv(name, raising=False)  # of the make that runs these tests
     given = ["SCENARIO=flap", "EPOCH_MS=50", "FAULTS=6links, none", "COLOUR=red"]
-    command = ["make", "--dry-run", "scenario", *given]
+    command = ["make", "--no-print-directory", "--dry-run", "scenario", *given]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     options = shlex.split(said.splitlines()[-1])[2:]
     pairs = dict(zip(options[::2], options[1::2], strict=True))
