@@ -244,6 +244,9 @@ def _run(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        for seed in seeds:  # one stopped before it could tidy up has not failed
+            if seed not in failures:
+                _log(folder, seed).unlink(missing_ok=True)
     return dict(sorted(failures.items()))
 
 
@@ -257,7 +260,7 @@ def _run_seed(
     for kind in (signal.SIGINT, signal.SIGTERM):
         signal.signal(kind, _interrupt)
     seed = settings.seed
-    log = folder / f"seed-{seed}-failure.txt"
+    log = _log(folder, seed)
     with log.open("wb") as file:
         os.dup2(file.fileno(), 2)
     try:
@@ -274,6 +277,10 @@ def _run_seed(
         traceback.print_exc()
         text = " ".join(str(error).split()) or "no reason given"
         send.send(text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}")
+
+
+def _log(folder: Path, seed: int) -> Path:
+    return folder / f"seed-{seed}-failure.txt"
 
 
 def _quiet(what: str, share: float) -> None:
