@@ -184,6 +184,7 @@ def _file(folder: Path, seed: int) -> Path:
     return folder / f"seed-{seed}.parquet"
 
 
+# Long: starting, stopping and tidying up share the processes and their lock.
 def _run(
     name: str,
     settings: Settings,
