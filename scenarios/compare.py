@@ -7,11 +7,11 @@ was when the same command is given again, and more seeds can be added later.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import multiprocessing
 import os
+import select
 import shutil
 import signal
 import tempfile
@@ -19,11 +19,13 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -33,26 +35,38 @@ import numpy.typing as npt
 
 from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
 from analysis.methods.registry import GROUP
+from scenarios.estimate import estimate, need_memory
 from scenarios.experiment import Progress, run_config, run_experiment
+from scenarios.memory import available_bytes
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
-from scenarios.traffic import capture_file
+from scenarios.stopping import SIGNALS, tidily
+from scenarios.traffic import capture_file, make_traffic
+from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, pointers
+from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.columns import read_columns, write_columns
+from testbed.record.places import at_work, held, whole
 from testbed.record.run import RunDirectory, RunError
+from testbed.record.schema import TableError
 
 __all__ = ["Comparison", "compare", "default_folder", "parse_seeds"]
 
+MOST_SEEDS = 100_000
 _SETTINGS = "comparison.json"
+_KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
+_KIND_OF = {"method": "texts", "native": "texts", "found_at": "lists"}  # the others are numbers
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of the seeds that ran (`comparison.COLUMNS`), and why others did not."""
+    """The rows of the seeds that ran (`comparison.COLUMNS`), and why others did not; of a replayed
+    capture, what becomes of its frames (`testbed.traffic.replay.Account`)."""
 
     rows: Mapping[str, Any]
     failures: Mapping[int, str]
+    capture: Mapping[str, Any] | None = None
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -66,9 +80,15 @@ def parse_seeds(text: str) -> list[int]:
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or (last and not last.isdecimal()) or part.strip().endswith("-"):
             raise ValueError(f"--seeds {text!r}: {part.strip()!r} is no seed: use 1-50 or 1,2,7")
+        if max(len(first), len(last)) > 10 or max(int(first), int(last or 0)) >= 2**32:
+            raise ValueError(f"--seeds {text!r}: seeds are 0 to {2**32 - 1:,}")
         low, high = int(first), int(last or first)
-        if high < low or high - low >= 100_000 or high >= 2**32:
-            raise ValueError(f"--seeds {text!r}: {part.strip()!r} is no range of seeds")
+        if high < low:
+            raise ValueError(f"--seeds {text!r}: {part.strip()!r} runs backwards: use {high}-{low}")
+        if len(seeds) + high - low >= MOST_SEEDS:
+            raise ValueError(
+                f"--seeds {text!r}: that is more than {MOST_SEEDS:,} seeds: compare fewer at a time"
+            )
         seeds.update(range(low, high + 1))
     return sorted(seeds)
 
@@ -93,22 +113,32 @@ def compare(
     Real networks run one at a time, others on as many processors as there are.
 
     Raises:
-        ValueError: ``folder`` holds another comparison or cannot be written, or no seed ran.
+        ValueError: ``folder`` holds another comparison, another command is at work there, it cannot
+            be written, or no seed ran.
         KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to go on.
     """
-    _claim(folder, _key(name, settings, methods))
-    with _alone(folder):
+    capture = _account(settings, seeds[0])
+    with _alone(folder, _key(name, settings, methods)):
         todo = [seed for seed in seeds if not _file(folder, seed).exists()]
         failures = _run(name, settings, todo, methods, folder, len(seeds), progress)
-    done = [seed for seed in seeds if seed not in failures]
-    if not done:
-        seed, reason = next(iter(failures.items()))
-        raise ValueError(f"no seed ran: seed {seed}: {reason}")
-    rows = _join([read_columns(_file(folder, seed)) for seed in done])
-    _write(folder / "results.parquet", rows)
-    title = f"{Path(name).stem}, {_described(settings)}, {len(done)} runs"
-    plot(rows, title, folder / "f1.png")
-    return Comparison(rows, failures)
+        done = [seed for seed in seeds if seed not in failures]
+        if not done:
+            seed, reason = next(iter(failures.items()))
+            raise ValueError(f"no seed ran: seed {seed}: {reason}")
+        rows = _join([_finished(folder, seed) for seed in done])
+        write_columns(folder / "results.parquet", rows)
+        title = f"{Path(name).stem}, {_described(settings)}, {len(done)} runs"
+        with whole(folder / "f1.png") as drawn:
+            plot(rows, title, drawn)
+    return Comparison(rows, failures, capture)
+
+
+def _account(settings: Settings, seed: int) -> Mapping[str, Any] | None:
+    """What becomes of a capture's frames, found out and said once and not by each seed."""
+    if settings.backend == "flow" or capture_file(settings.traffic) is None:
+        return None
+    _, account = make_traffic(replace(settings, seed=seed), FatTree(settings.k))
+    return None if account is None else account.as_dict()
 
 
 def _key(name: str, settings: Settings, methods: Sequence[str]) -> dict[str, Any]:
@@ -143,45 +173,66 @@ def _code_digest() -> str:
     return digest.hexdigest()
 
 
-def _claim(folder: Path, key: Mapping[str, Any]) -> None:
-    """Make the folder, or go on in one of the same key."""
-    held = folder / _SETTINGS
+@contextmanager
+def _alone(folder: Path, key: Mapping[str, Any]) -> Iterator[None]:
+    """Make the folder, or go on in one of the same key; keep other commands out of it, and leave
+    nothing of ended processes in it."""
+    settings = folder / _SETTINGS
     try:
+        if at_work(folder):
+            raise RunError(f"another command is at work in {folder}: wait for it")
         folder.mkdir(parents=True, exist_ok=True)
-        if held.is_file():
-            if json.loads(held.read_text()) != json.loads(json.dumps(key)):
-                raise RunError(
-                    f"{folder} holds a comparison of other settings or code: choose another"
-                )
-        elif any(folder.iterdir()):
+        there = os.listdir(folder)
+        if there and _SETTINGS not in there:
             raise RunError(f"{folder} exists and is no comparison: choose another")
-        else:
-            held.write_text(json.dumps(key, indent=2) + "\n")
+        settings.touch()
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error.strerror}") from None
-    except json.JSONDecodeError:
-        raise RunError(f"{held} is damaged: remove {folder}") from None
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep a second command out of the folder, and leave nothing of ended processes in it."""
-    with (folder / _SETTINGS).open() as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(f"another command is at work in {folder}: wait for it") from None
+    with held(settings, folder):
+        _go_on(settings, key)
         try:
             yield
         finally:
             for left in folder.glob(".seed-*"):
                 shutil.rmtree(left, ignore_errors=True)
-            for left in folder.glob("*.partial"):
+            for left in folder.glob(".partial-*"):
                 left.unlink(missing_ok=True)
+
+
+def _go_on(settings: Path, key: Mapping[str, Any]) -> None:
+    """Write the key of a new comparison, or see that it is an earlier one's."""
+    folder = settings.parent
+    try:
+        text = settings.read_text()
+        if not text:
+            settings.write_text(json.dumps(key, indent=2) + "\n")
+        elif json.loads(text) != json.loads(json.dumps(key)):
+            raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
+    except OSError as error:
+        raise RunError(f"cannot write {folder}: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise RunError(f"{settings} is damaged: remove {folder}") from None
 
 
 def _file(folder: Path, seed: int) -> Path:
     return folder / f"seed-{seed}.parquet"
+
+
+def _processes() -> ForkServerContext:
+    """What starts processes quickly: one process has imported everything, and is copied.
+
+    Signals are for the seeds, each of which takes them when it can tidy up; until then, and for the
+    process that is copied, they are blocked.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["scenarios.compare"])
+    resource_tracker.ensure_running()  # it unblocks signals itself
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return context
 
 
 # Long: starting, stopping and tidying up share the processes and their lock.
@@ -195,8 +246,7 @@ def _run(
     progress: Progress,
 ) -> dict[int, str]:
     """Run seeds, each in a process of its own; what went wrong, by seed."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["scenarios.compare"])
+    context = _processes()
     failures: dict[int, str] = {}
     running: set[BaseProcess] = set()
     lock, stopped = threading.Lock(), False
@@ -224,7 +274,7 @@ def _run(
 
     done = n_all - len(seeds)
     progress(f"seeds: {done} of {n_all}", done / n_all)
-    pool = ThreadPoolExecutor(1 if settings.real_time else os.cpu_count())
+    pool = ThreadPoolExecutor(_at_once(settings))
     try:
         futures = {pool.submit(one, seed): seed for seed in seeds}
         for future in as_completed(futures):
@@ -238,6 +288,7 @@ def _run(
             stopped = True
             for process in running:
                 process.terminate()
+        pool.shutdown(cancel_futures=True)  # some are about to be kept
         kept = n_all - sum(not _file(folder, seed).exists() for seed in seeds)
         stop.add_note(
             f"{kept} of {n_all} seeds are kept in {folder}: the same command goes on from there"
@@ -251,6 +302,16 @@ def _run(
     return dict(sorted(failures.items()))
 
 
+def _at_once(settings: Settings) -> int:
+    """How many seeds run at once: one a processor, if there is the memory; real networks alone."""
+    if settings.real_time:
+        return 1
+    fabric = make_fabric(settings.topology, settings.k, settings.seed)
+    expected = estimate(settings, fabric, failures=0)  # more take time, not memory
+    need_memory(expected)
+    return max(1, min(os.cpu_count() or 1, available_bytes() // expected.memory))
+
+
 def _run_seed(
     name: str, settings: Settings, methods: Sequence[str], folder: Path, send: Connection
 ) -> None:
@@ -258,26 +319,42 @@ def _run_seed(
 
     What it and its libraries say on standard error stays in a file if it fails.
     """
-    for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, _interrupt)
     seed = settings.seed
     log = _log(folder, seed)
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 2)
     try:
+        tidily()  # a signal that came before is heard in here
+        _end_with_the_reader(send)
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".seed-{seed}-") as place:
             path = Path(place) / "run"
             run_experiment(name, load_scenario(name), settings, path, _quiet, methods)
-            _write(_file(folder, seed), _rows(RunDirectory(path), seed))
+            write_columns(_file(folder, seed), _rows(RunDirectory(path), seed))
         log.unlink()
         send.send(None)
     except KeyboardInterrupt:
         log.unlink(missing_ok=True)
-        send.send("interrupted")
+        with suppress(OSError):  # nobody listens any more
+            send.send("interrupted")
     except Exception as error:
         traceback.print_exc()
         text = " ".join(str(error).split()) or "no reason given"
-        send.send(text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}")
+        try:
+            send.send(text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}")
+        except OSError:  # its command was killed, which is no failure of the seed
+            log.unlink(missing_ok=True)
+
+
+def _end_with_the_reader(send: Connection) -> None:
+    """End this process when nobody is left to read what it sends: its command was killed."""
+    gone = select.poll()
+    gone.register(send.fileno(), 0)  # errors alone
+
+    def watch() -> None:
+        gone.poll()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="end with the reader", daemon=True).start()
 
 
 def _log(folder: Path, seed: int) -> Path:
@@ -288,18 +365,11 @@ def _quiet(what: str, share: float) -> None:
     """One bar shows all seeds."""
 
 
-def _interrupt(*_: object) -> None:
-    """Tidy up once; a second signal does not disturb that."""
-    for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, lambda *_: None)
-    raise KeyboardInterrupt
-
-
 def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
     """A finished run's figures: a row for each method."""
     faulty: npt.NDArray[np.bool_] = np.asarray(run.table("links")["faulty"], np.bool_)
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for method, entry in run.json("summary.json")["methods"].items():
+    for method, entry in run.summary["methods"].items():
         native = entry["native"]
         score, truth = run.table(f"diagnoses/{method}")["score"], faulty
         if native == "undirected":
@@ -324,6 +394,26 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
     return columns | {"found_at": Paths(ptr, links)}
 
 
+def _finished(folder: Path, seed: int) -> dict[str, Any]:
+    """The rows that a seed wrote.
+
+    Raises:
+        TableError: Its file was damaged, changed or exchanged.
+    """
+    path = _file(folder, seed)
+    again = "remove it, and the same command makes it anew"
+    try:
+        rows = read_columns(path)
+    except TableError as error:
+        raise TableError(f"{error}: {again}") from None
+    kinds = {name: _KINDS.get(type(column), "") for name, column in rows.items()}
+    if kinds != {name: _KIND_OF.get(name, "numbers") for name in COLUMNS} or (
+        set(np.asarray(rows["seed"]).tolist()) != {seed}
+    ):
+        raise TableError(f"{path} is not what seed {seed} wrote: {again}")
+    return rows
+
+
 def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The rows of all tables, in order."""
     joined: dict[str, Any] = {}
@@ -338,12 +428,6 @@ def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         else:
             joined[name] = np.concatenate(parts)
     return joined
-
-
-def _write(path: Path, rows: Mapping[str, Any]) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    write_columns(partial, rows)
-    partial.replace(path)
 
 
 def _described(settings: Settings) -> str:

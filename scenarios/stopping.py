@@ -1,0 +1,62 @@
+"""How a command is ended from outside: by Ctrl-C, SIGTERM, or SIGHUP when its terminal goes.
+
+A command that has begun nothing yet ends at once: an exception would fly through half-imported
+modules, some of which lose it or say much about it. From `tidily` on the signal is an exception,
+so that what was begun is taken back.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+__all__ = ["SIGNALS", "Stopped", "at_once", "exit_code", "in_one_line", "tidily"]
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal that asks this process to end came; its number is the argument."""
+
+
+def at_once(kept: str = "nothing was kept") -> None:
+    """From now on such a signal is one line, and the end."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        try:
+            os.write(2, f"{in_one_line(number, kept)}\n".encode())
+        finally:
+            os._exit(exit_code(number))
+
+    _have(end)
+
+
+def tidily() -> None:
+    """From now on such a signal raises `Stopped`, once: others do not disturb the tidying up."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        _have(lambda *_: None)
+        raise Stopped(number)
+
+    _have(stop)
+
+
+def exit_code(number: int) -> int:
+    """130 for Ctrl-C; a hangup is a termination, 143."""
+    return 128 + (signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+
+
+def in_one_line(number: int, kept: str) -> str:
+    how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+    return f"canary: {how}: {kept}"
+
+
+def _have(handler: Callable[[int, FrameType | None], None]) -> None:
+    for kind in SIGNALS:
+        # nohup means it; a shell's background jobs begin with SIGINT ignored and do not
+        if kind == signal.SIGHUP and signal.getsignal(kind) == signal.SIG_IGN:
+            continue
+        signal.signal(kind, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # some wait until here: see `canary`
