@@ -12,15 +12,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from testbed.fabric.paths import Paths, pointers
+from testbed.record.messages import why
+from testbed.record.places import whole
 from testbed.record.schema import TableError
 
 __all__ = ["read_columns", "write_columns"]
 
 
 def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths]) -> None:
-    """Write equally long columns; `Paths` become lists of link ids."""
+    """Write equally long columns; `Paths` become lists of link ids. The file appears when it is
+    complete.
+
+    Raises:
+        TableError: It cannot be written.
+    """
     table = pa.table({name: _to_arrow(column) for name, column in columns.items()})
-    pq.write_table(table, path, compression="zstd")
+    try:
+        with whole(path) as partial:
+            pq.write_table(table, partial.absolute(), compression="zstd", write_page_checksum=True)
+    except OSError as error:
+        raise TableError(f"cannot write {path}: {why(error)}") from None
 
 
 def _to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
@@ -34,13 +45,15 @@ def read_columns(path: Path) -> dict[str, Any]:
     """Read what `write_columns` wrote: arrays by column name, lists as `Paths`.
 
     Raises:
-        TableError: The file is missing or is not Parquet.
+        TableError: The file is missing, damaged or not Parquet.
     """
     try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
+        # a:b would be an address
+        table = pq.read_table(path.absolute(), page_checksum_verification=True)
+        table.validate(full=True)
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else "is not readable Parquet"
-        raise TableError(f"{path} {reason}: make it again") from None
+        raise TableError(f"{path} {reason}") from None
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table.column(name).combine_chunks()

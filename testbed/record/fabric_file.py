@@ -13,7 +13,8 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
-from testbed.record.schema import FABRIC, TableError
+from testbed.record.run_tables import FABRIC
+from testbed.record.schema import TableError
 from testbed.record.tables import Columns, Table, Texts, read_table, write_table
 
 __all__ = ["NumberedFabric", "fabric_columns", "read_fabric", "write_fabric"]

@@ -5,6 +5,7 @@ What is wrong with a file is said in one line.
 
 from __future__ import annotations
 
+import codecs
 import csv
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,11 +18,16 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from testbed.fabric.paths import pointers
+from testbed.record.messages import first_line, shown, why
+from testbed.record.places import whole
 from testbed.record.schema import FORMAT, VERSION, Schema, TableError
 
-__all__ = ["first_line", "is_csv", "is_list", "read_file", "write_file"]
+__all__ = ["count_rows", "is_csv", "is_list", "read_file", "write_file"]
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
+
+_LINE = 2**16  # the most of the first two lines that is looked at
+_BLOCK, _LARGEST_BLOCK = 2**20, 2**30
 
 
 def read_file(path: Path, schema: Schema) -> pa.Table:
@@ -35,7 +41,19 @@ def read_file(path: Path, schema: Schema) -> pa.Table:
             raise TableError(f"{path} is empty")
         return (_read_csv if is_csv(path) else _read_parquet)(path, schema)
     except OSError as error:
-        raise TableError(f"{path}: {error.strerror or 'not readable'}") from None
+        raise TableError(f"{path}: {why(error) or 'not readable'}") from None
+
+
+def count_rows(path: Path) -> int:
+    """How many rows a ``.parquet`` file says that it has.
+
+    Raises:
+        TableError: It is no readable Parquet file.
+    """
+    try:
+        return pq.read_metadata(path.absolute()).num_rows
+    except (OSError, ValueError, MemoryError, pa.ArrowException):
+        raise _unreadable(path) from None
 
 
 def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
@@ -44,21 +62,20 @@ def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
     Raises:
         TableError: It cannot be written, or has another suffix.
     """
-    partial = path.with_name(path.name + ".partial")
     try:
-        if is_csv(path):
-            flat = {name: _flattened(table.column(name)) for name in table.column_names}
-            with partial.open("wb") as file:
-                file.write(f"{schema.header}\n".encode())
-                pacsv.write_csv(pa.table(flat), file)
-        else:
-            table = table.replace_schema_metadata(schema.metadata)
-            pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
-        partial.replace(path)
+        with whole(path) as partial:
+            if is_csv(path):
+                flat = {name: _flattened(table.column(name)) for name in table.column_names}
+                with partial.open("wb") as file:
+                    file.write(f"{schema.header}\n".encode())
+                    pacsv.write_csv(pa.table(flat), file)
+            else:
+                table = table.replace_schema_metadata(schema.metadata)
+                pq.write_table(
+                    table, partial.absolute(), compression="zstd", write_page_checksum=True
+                )
     except OSError as error:
-        raise TableError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+        raise TableError(f"cannot write {path}: {why(error)}") from None
 
 
 def is_csv(path: Path) -> bool:
@@ -70,7 +87,7 @@ def is_csv(path: Path) -> bool:
 
 def _read_parquet(path: Path, schema: Schema) -> pa.Table:
     try:
-        file = pq.ParquetFile(path, page_checksum_verification=True)
+        file = pq.ParquetFile(path.absolute(), page_checksum_verification=True)
         found = {
             key.decode(errors="replace"): value.decode(errors="replace")
             for key, value in (file.metadata.metadata or {}).items()
@@ -82,55 +99,90 @@ def _read_parquet(path: Path, schema: Schema) -> pa.Table:
     except TableError:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException):
-        # Arrow's own words for a damaged file are about its internals.
-        raise TableError(f"{path} is no readable Parquet file: cut off or damaged?") from None
+        raise _unreadable(path) from None
     return data
+
+
+def _unreadable(path: Path) -> TableError:
+    """Arrow's own words for a damaged file are about its internals."""
+    return TableError(f"{path} is no readable Parquet file: cut off or damaged?")
 
 
 def _read_csv(path: Path, schema: Schema) -> pa.Table:
     with path.open("rb") as file:
-        first, second = file.readline(2**16), file.readline(2**16)
+        first, second = file.readline(_LINE), file.readline(_LINE)
         file.seek(-1, 2)
-        whole = file.read(1) == b"\n"
-    words = first.decode(errors="replace").strip().split(" ")
+        complete = file.read(1) == b"\n"
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise TableError(f"{path} is in UTF-16: save it as CSV in UTF-8")
+    # Spreadsheets begin with a byte-order mark and fill the line up with commas.
+    words = first.decode("utf-8-sig", errors="replace").rstrip(",;\r\n ").split(" ")
     if words[0] != "#" or len(words) != 4:
         raise TableError(f"{path}: the first line must be {schema.header!r}")
     _check_version(path, schema, words[1:])
-    if not whole:
+    if not complete:
         raise TableError(f"{path}: the last line has no end: cut off?")
     try:
         names = next(csv.reader([second.decode()]), [])
-        _check_names(path, schema, names)
-        return pacsv.read_csv(
-            path,
-            read_options=pacsv.ReadOptions(skip_rows=1),
-            parse_options=pacsv.ParseOptions(ignore_empty_lines=False),
-            convert_options=pacsv.ConvertOptions(
-                column_types={name: pa.string() for name in names},
-                null_values=[""],
-                strings_can_be_null=True,
-            ),
-        )
-    except TableError:
-        raise
-    except (ValueError, csv.Error, pa.ArrowException) as error:
-        raise TableError(f"{path}: {first_line(error)}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise TableError(f"{path}: the second line must name the columns, in UTF-8") from None
+    if len(names) == 1 and ";" in names[0]:
+        raise TableError(f"{path}: semicolons separate the columns: commas are needed")
+    _check_names(path, schema, names)
+    try:
+        return _parse(path, names)
+    except (ValueError, MemoryError, pa.ArrowException) as error:
+        raise TableError(f"{path}: {_parse_error(error)}") from None
+
+
+def _parse(path: Path, names: Sequence[str]) -> pa.Table:
+    """All rows, in blocks; a row that does not fit into one is read in larger ones."""
+    try:
+        return _parse_blocks(path, names, _BLOCK)
+    except pa.ArrowInvalid as error:
+        if "straddling" not in str(error):
+            raise
+    return _parse_blocks(path, names, min(path.stat().st_size + 1, _LARGEST_BLOCK))
+
+
+def _parse_blocks(path: Path, names: Sequence[str], size: int) -> pa.Table:
+    return pacsv.read_csv(
+        path.absolute(),
+        read_options=pacsv.ReadOptions(skip_rows=1, block_size=size),
+        parse_options=pacsv.ParseOptions(ignore_empty_lines=False),
+        convert_options=pacsv.ConvertOptions(
+            column_types={name: pa.string() for name in names},
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    )
+
+
+def _parse_error(error: Exception) -> str:
+    said = first_line(error)
+    if "UTF8" in said:
+        return f"it is not in UTF-8 ({said})"
+    if "straddling" in said:
+        return f"a row is longer than {_LARGEST_BLOCK:,} bytes"
+    return said
 
 
 def _check_version(path: Path, schema: Schema, found: Sequence[str]) -> None:
     format_, table, version = found
     if (format_, table) != (FORMAT, schema.name):
-        said = f"says {format_!r} {table!r}" if format_ else "does not say what it is"
+        said = f"says {shown(format_)} {shown(table)}" if format_ else "does not say what it is"
         raise TableError(f"{path} {said}: {FORMAT!r} {schema.name!r} is needed")
     if version != str(VERSION):
-        raise TableError(f"{path} is of version {version!r}: version {VERSION} is needed")
+        raise TableError(f"{path} is of version {shown(version)}: version {VERSION} is needed")
 
 
 def _check_names(path: Path, schema: Schema, names: Sequence[str]) -> None:
     known = [column.name for column in schema.columns]
     extra = [name for name in names if name not in known]
     if extra:
-        raise TableError(f"{path}: column {extra[0]!r} is unknown: known are {', '.join(known)}")
+        raise TableError(
+            f"{path}: column {shown(extra[0])} is unknown: known are {', '.join(known)}"
+        )
     twice = [name for name in known if list(names).count(name) > 1]
     if twice:
         raise TableError(f"{path}: column {twice[0]} is there twice")
@@ -157,9 +209,3 @@ def _flattened(column: Any) -> Any:
 def is_list(kind: Any) -> bool:
     """Whether an Arrow type is that of lists."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind)
-
-
-def first_line(error: Exception) -> str:
-    """What Arrow says, in one line of some length."""
-    text = " ".join(str(error).split())
-    return text if len(text) < 200 else text[:197] + "..."

@@ -3,13 +3,20 @@
     config.json            version of the record, resolved configuration, seed and versions
     truth.yaml             the faults that were injected
     network.json           the fabric's title, epochs, packet-hops, conservation, what was not read
-    NAME.parquet           the tables of `testbed.record.schema`
+    NAME.parquet           the tables of `testbed.record.run_tables`
+    capture.json           what became of the frames of a capture, if one was replayed
     summary.json           the figures
+    manifest.json          size and hash of every other file, written last
+
+The JSON files are declared in `testbed.record.documents`. What was changed in a finished run is
+refused by its manifest (`testbed.record.manifest`); what is read on trust, or of a run that did not
+finish, is checked against the schema alone, as everything is.
 
 A run is written beside its final place and moved there when it is complete, so a directory without
 the suffix ``.partial`` is a finished run. A run in real time writes its tables after every epoch:
 if it is interrupted, its ``.partial`` directory holds the epochs it finished and can be diagnosed
-(`network.json` says how many). Equal runs give equal bytes.
+(`network.json` says how many). Equal runs give equal bytes, but for the summary, which has times,
+and hence its entry in the manifest.
 """
 
 from __future__ import annotations
@@ -21,16 +28,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import Segments, segments
+from testbed.record.checks import check_values
+from testbed.record.documents import (
+    Capture,
+    Config,
+    DocumentError,
+    Network,
+    Summary,
+    read_document,
+    write_document,
+)
 from testbed.record.fabric_file import read_fabric
-from testbed.record.schema import TABLES, VERSION, TableError, of, registers
+from testbed.record.files import count_rows
+from testbed.record.manifest import ManifestError, check, replace, seal
+from testbed.record.messages import shown
+from testbed.record.places import MARK, Place, PlaceError, held, whole
+from testbed.record.run_tables import TABLES, of, registers
+from testbed.record.schema import VERSION, Numbered, TableError
 from testbed.record.tables import Columns, read_table, write_table
 
 __all__ = ["Record", "RunDirectory", "RunError", "RunWriter", "segment_columns"]
@@ -78,36 +101,64 @@ def segment_columns(sent: Counts, lost: Counts) -> Columns:
 
 
 class RunWriter:
-    """Writes a run; nothing appears at ``path`` before `finish`.
+    """Writes a run; nothing appears at ``path`` before `finish`, and no other run can begin there.
+
+    Args:
+        path: Where the run will be.
+        numbered: Take ``path-2``, ``path-3`` ... if others have ``path``.
+
+    Attributes:
+        path: Where the run will be; after `finish` where it is.
+        partial: Where it is written.
 
     Raises:
-        RunError: ``path`` exists and is not empty, holds finished epochs of an interrupted run, or
-            cannot be written.
+        RunError: ``path`` exists and is not empty, another command is at work there, it holds
+            finished epochs of an interrupted run, or cannot be written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.partial = path.with_name(path.name + ".partial")
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunError(f"{path} exists already: choose another RUN or remove it")
+    def __init__(self, path: Path, numbered: bool = False) -> None:
+        try:
+            self._place = Place(path, numbered)
+        except PlaceError as error:
+            raise RunError(str(error)) from None
+        self.path, self.partial = self._place.path, self._place.partial
         if self.kept:
+            self.leave()
             raise RunError(
                 f"{self.partial} holds {self.kept} finished epochs of an interrupted run: diagnose "
                 f"them (make analyze RUN={self.partial}) and move or remove it, or choose another "
                 "RUN"
             )
         try:
-            if self.partial.exists():
-                shutil.rmtree(self.partial)
-            (self.partial / "registers").mkdir(parents=True)
+            self._place.clear()
+            (self.partial / "registers").mkdir()
             (self.partial / "diagnoses").mkdir()
         except OSError as error:
+            self.abandon()
             raise RunError(f"cannot write {path}: {error.strerror}; choose another RUN") from None
+        except BaseException:
+            self.abandon()
+            raise
 
     @classmethod
     @contextmanager
     def again(cls, run: RunDirectory) -> Iterator[RunWriter]:
-        """Rewrite parts of a finished run: they replace the old ones when the block ends well."""
+        """Rewrite parts of a run: they replace the old ones when the block ends well.
+
+        Raises:
+            RunError: Another command is at work there, or it cannot be written.
+        """
+        mark = run.path / MARK
+        try:
+            with held(mark if mark.exists() else run.path / "config.json", run.path):
+                for left in run.path.glob(".partial-*"):  # of one that was killed
+                    shutil.rmtree(left, ignore_errors=True)
+                yield from cls._again(run)
+        except PlaceError as error:
+            raise RunError(str(error)) from None
+
+    @classmethod
+    def _again(cls, run: RunDirectory) -> Iterator[RunWriter]:
         writer = cls.__new__(cls)
         writer.path = run.path
         try:
@@ -117,14 +168,20 @@ class RunWriter:
             raise RunError(f"cannot write {run.path}: {error.strerror}") from None
         try:
             yield writer
-            for new in sorted(writer.partial.rglob("*")):
-                if new.is_file():
-                    new.replace(run.path / new.relative_to(writer.partial))
+            writer._replace(run)
         finally:
-            writer.abandon()
+            shutil.rmtree(writer.partial, ignore_errors=True)
+
+    def _replace(self, run: RunDirectory) -> None:
+        try:
+            replace(run.path, self.partial)
+            if not run.finished:
+                seal(run.path)
+        except OSError as error:
+            raise RunError(f"cannot write {run.path}: {error.strerror or error}") from None
 
     def table(self, name: str, columns: Columns) -> None:
-        """Write a table of `testbed.record.schema` (``name`` without suffix, with its folder).
+        """Write a table of `testbed.record.run_tables` (``name`` without suffix, with its folder).
 
         Raises:
             RunError: It cannot be written, or the columns are not the schema's.
@@ -137,9 +194,8 @@ class RunWriter:
     def text(self, name: str, content: str) -> None:
         """Write a file; it is there whole or not at all, also when it is written once more."""
         try:
-            new = self.partial / f"{name}.new"
-            new.write_text(content)
-            new.replace(self.partial / name)
+            with whole(self.partial / name) as new:
+                new.write_text(content)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
 
@@ -147,8 +203,18 @@ class RunWriter:
         """Write ``config.json``, with the version of the record."""
         self.json("config.json", {"record_version": VERSION} | dict(content))
 
-    def json(self, name: str, content: Any) -> None:
-        self.text(name, json.dumps(content, indent=2) + "\n")
+    def json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write one of `testbed.record.documents`, whole or not at all.
+
+        Raises:
+            RunError: It cannot be written, or is not as declared.
+        """
+        try:
+            write_document(self.partial / name, content)
+        except DocumentError as error:
+            raise RunError(f"cannot write {error}") from None
+        except OSError as error:
+            raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
 
     @property
     def kept(self) -> int:
@@ -159,17 +225,27 @@ class RunWriter:
             return 0
 
     def finish(self) -> None:
-        """Move the run to its place."""
+        """Write the run's manifest and move all to `path`; beside it, if somebody put something
+        there meanwhile."""
         try:
-            if self.path.exists():
-                self.path.rmdir()
-            self.partial.rename(self.path)
+            seal(self.partial)
+            self._place.finish()
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
+        self.path = self._place.path
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is at its place."""
+        return self._place.finished
+
+    def leave(self) -> None:
+        """Let others have what was written so far."""
+        self._place.leave()
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
-        shutil.rmtree(self.partial, ignore_errors=True)
+        """Leave nothing behind of a run that is not finished."""
+        self._place.abandon()
 
 
 class RunDirectory:
@@ -178,32 +254,44 @@ class RunDirectory:
     Args:
         path: The directory.
         finished: False to read a run that is still being written, or was interrupted.
+        trust: Whether to read what was changed after the run, too.
 
     Attributes:
         config: What is in ``config.json``.
         network: What is in ``network.json``.
         epochs: How many epochs were measured.
 
+    `summary` is what is in ``summary.json``.
+
     Raises:
-        RunError: ``path`` is not a complete run directory, or is of another version of the record.
+        RunError: ``path`` is not a complete run directory, is of another version of the record, or
+            was changed after the run.
     """
 
-    def __init__(self, path: Path, finished: bool = True) -> None:
+    def __init__(self, path: Path, finished: bool = True, trust: bool = False) -> None:
         self.path = path
+        self.finished = finished
         if not path.is_dir():
             raise RunError(f"{path} is not a directory: give the directory of a finished run")
         if finished and path.name.endswith(".partial"):
             raise RunError(f"{path} is a run that did not finish: make it again, or analyze it")
         self._need(("config.json",))
-        self.config: dict[str, Any] = self.json("config.json")
-        _check_version(path, self.config.get("record_version"))
+        _check_version(path)
         self._need((*REQUIRED, "summary.json") if finished else REQUIRED)
-        self.network: dict[str, Any] = self.json("network.json")
-        self.epochs = int(self.network.get("epochs", -1))
-        if self.epochs < 1:
-            raise RunError(f"{path} is not a complete run, it has no finished epoch")
+        if finished and not trust:
+            _check_manifest(path)
+        self.config = cast(Config, self._document("config.json"))
+        self.network = cast(Network, self._document("network.json"))
+        self.epochs = self.network["epochs"]
+        if self.epochs > self.config["epochs"]:
+            self._wrong("network.json", f"epochs is {self.epochs}, more than were asked for")
+        for epoch, _ in self.network.get("unread", ()):
+            if epoch >= self.epochs:
+                self._wrong("network.json", f"unread names epoch {epoch} of {self.epochs}")
         there = [self.has(registers(epoch)) for epoch in range(self.epochs)]
         self._need(OF_REGISTERS if any(there) else OF_NO_REGISTERS)
+        if any(there) and "unread" not in self.network:
+            self._wrong("network.json", "unread is missing")
         if any(there) and not all(there):
             raise RunError(f"{path} is not a complete run, it lacks registers of its epochs")
 
@@ -229,17 +317,22 @@ class RunDirectory:
             numbered = read_fabric(path)
         except TableError as error:
             raise RunError(f"{error}: make the run again") from None
-        if (numbered.link_ids != np.arange(numbered.fabric.n_links)).any():
-            raise RunError(f"{path}: the links are not in order: make the run again")
-        numbered.fabric.title = self.network["fabric"]
-        return numbered.fabric
+        fabric, title = numbered.fabric, self.network["fabric"]
+        if (numbered.link_ids != np.arange(fabric.n_links)).any():
+            self._wrong("fabric.parquet", "the links are not in order")
+        if isinstance(fabric, FatTree) and fabric.title != title:
+            self._wrong("fabric.parquet", f"is {fabric.title}, network.json says {shown(title)}")
+        if self.has(registers(0)) and not isinstance(fabric, FatTree):
+            self._wrong("fabric.parquet", "is no fat-tree, as every network of packets is")
+        fabric.title = title
+        return fabric
 
     @cached_property
     def _segments(self) -> Segments:
         return segments(Ecmp(self.fabric), self.config["monitors"])
 
     def has(self, name: str) -> bool:
-        """Whether a table of `testbed.record.schema` was recorded."""
+        """Whether a table of `testbed.record.run_tables` was recorded."""
         return (self.path / f"{name}.parquet").is_file()
 
     def table(self, name: str) -> dict[str, Any]:
@@ -248,25 +341,83 @@ class RunDirectory:
         Raises:
             RunError: The file is missing, damaged or not of the schema (one line).
         """
+        schema = of(name)
         try:
-            return read_table(self.path / f"{name}.parquet", of(name)).values()
+            table = read_table(self.path / f"{name}.parquet", schema)
+            values = table.values()
+            check_values(table, schema, values, self.fabric, self._count)
         except TableError as error:
             raise RunError(f"{error}: make the run again") from None
+        return values
 
-    def json(self, name: str) -> dict[str, Any]:
+    def _count(self, what: Numbered) -> int | None:
+        """How many of these the run has; None if it does not say."""
+        fabric = self.fabric
+        match what:
+            case "links":
+                return fabric.n_links
+            case "switches":
+                return fabric.n_switches
+            case "tors":
+                return fabric.n_tors
+            case "hosts":  # of other fabrics a file of links does not tell
+                return fabric.n_hosts if isinstance(fabric, FatTree) else None
+            case "segments":
+                return len(self.segments)
+            case "epochs":
+                return self.epochs
+            case _:
+                return count_rows(self.path / f"{what}.parquet")
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The figures of all methods.
+
+        Raises:
+            RunError: ``summary.json`` is missing, damaged or not as declared (one line).
+        """
+        return cast(Summary, self._document("summary.json"))
+
+    @cached_property
+    def capture(self) -> Capture | None:
+        """What became of a capture's frames; None if none was replayed.
+
+        Raises:
+            RunError: ``capture.json`` is damaged or not as declared (one line).
+        """
+        if not (self.path / "capture.json").is_file():
+            return None
+        return cast(Capture, self._document("capture.json"))
+
+    def _document(self, name: str) -> dict[str, Any]:
         try:
-            content = json.loads((self.path / name).read_text())
-        except (OSError, ValueError):
-            content = None
-        if not isinstance(content, dict):
-            raise RunError(f"{self.path / name} is not readable JSON: make the run again")
-        return content
+            return read_document(self.path / name)
+        except DocumentError as error:
+            raise RunError(f"{error}: make the run again") from None
+
+    def _wrong(self, name: str, what: str) -> NoReturn:
+        raise RunError(f"{self.path / name}: {what}: make the run again")
 
 
-def _check_version(path: Path, found: object) -> None:
-    if found == VERSION:
+def _check_manifest(path: Path) -> None:
+    try:
+        check(path)
+    except ManifestError as error:
+        raise RunError(f"{error}: make the run again, or read it as it is with --trust") from None
+
+
+def _check_version(path: Path) -> None:
+    """Raise RunError for the record of another version, before anything else is looked at."""
+    try:
+        config = json.loads((path / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise RunError(f"{path / 'config.json'} is not readable JSON: make the run again")
+    found = config.get("record_version")
+    if found is not True and found == VERSION:
         return
     newer = isinstance(found, int) and found > VERSION
-    said = "of before records had a version" if found is None else f"of version {found!r}"
+    said = "of before records had a version" if found is None else f"of version {shown(found)}"
     what = "use the newer version of this software" if newer else "make the run again"
     raise RunError(f"{path} holds a record {said}: version {VERSION} is read here: {what}")

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute
 
 from testbed.fabric.paths import Paths, PathSets, pointers
-from testbed.record.files import first_line, is_csv, is_list, read_file, write_file
+from testbed.record.files import is_csv, is_list, read_file, write_file
+from testbed.record.messages import first_line, shown
 from testbed.record.schema import Column, Schema, TableError
 
 __all__ = ["Columns", "Nested", "Table", "Texts", "read_table", "write_table"]
@@ -238,7 +239,7 @@ class Table:
         bad = ~_numpy(pc.match_substring_regex(column, pattern).fill_null(True))
         if bad.any():
             at = int(np.argmax(bad))
-            reason = f"{name} is {column[at].as_py()!r}: {needed} is needed"
+            reason = f"{name} is {shown(column[at].as_py())}: {needed} is needed"
             raise self.fail(int(row[at]), reason)
 
     def _codes(self, column: Any, name: str) -> tuple[LongArray, list[str]]:

@@ -1,0 +1,123 @@
+"""``python -m testbed.record`` prints the schema as Markdown, as ``README.md`` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from testbed.record.documents import DOCUMENTS
+from testbed.record.exchange import OBSERVATIONS
+from testbed.record.run_tables import TABLES
+from testbed.record.schema import FORMAT, VERSION, Column, Schema
+
+__all__ = ["render"]
+
+_ONE_OF = {"tors": "a ToR", "switches": "a switch"}  # the others lose their s
+
+
+def render() -> str:
+    """The schema as Markdown: a table for each table and each JSON file."""
+    every = [_table(table) for table in (*TABLES, OBSERVATIONS)]
+    documents = [_document(name) for name in DOCUMENTS]
+    return "\n\n".join([f"Format `{FORMAT}`, version {VERSION}.", *documents, *every]) + "\n"
+
+
+def _table(table: Schema) -> str:
+    file = "" if table is OBSERVATIONS else f" (`{table.file or table.name}.parquet`)"
+    optional = "" if table.required or table is OBSERVATIONS else " Optional."
+    rows = [
+        (
+            f"`{column.name}`",
+            column.type + ("" if column.required else ", optional"),
+            column.unit,
+            _values(column),
+            column.help,
+            column.null,
+        )
+        for column in table.columns
+    ]
+    head = "column", "type", "unit", "values", "", "missing, nan or -1"
+    return f"### {table.name}{file}\n\n{_sentence(table.help)}{optional}\n\n{_rows(head, rows)}"
+
+
+def _values(column: Column) -> str:
+    if column.words:
+        return ", ".join(f"`{word}`" for word in column.words)
+    if column.numbers is not None:
+        what = column.numbers
+        if what in ("flows", "probe_paths"):
+            return f"row of `{what}`"
+        one = _ONE_OF.get(what, f"a{'n' * (what[0] == 'e')} {what.removesuffix('s')}")
+        return one if column.type != "path" else "links"
+    return _range(column.low, column.high)
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if high is None:
+        return "" if low is None else f"from {low:g}"
+    return f"{low or 0:g} to {_large(high)}"
+
+
+def _large(number: float) -> str:
+    """10^15, 2^40-1, or as it is."""
+    for name, value in (("10^15", 10**15), *((f"2^{n}-1", 2**n - 1) for n in (32, 40, 48))):
+        if number == value:
+            return name
+    return f"{number:g}"
+
+
+def _document(name: str) -> str:
+    schema = TypeAdapter(DOCUMENTS[name]).json_schema()
+    rest = " Other settings beside them." if schema.get("additionalProperties") else ""
+    head = "field", "type", "unit", "values", ""
+    rows = list(_fields(schema, schema.get("$defs", {}), "", set()))
+    return f"### {name}\n\n{schema['description']}{rest}\n\n{_rows(head, rows)}"
+
+
+def _fields(
+    schema: dict[str, Any], known: dict[str, Any], prefix: str, seen: set[str]
+) -> Iterator[tuple[str, ...]]:
+    """A row for each field, those of nested objects by their way there."""
+    for name, field in schema["properties"].items():
+        place = f"{prefix}{name}"
+        inner = field.get("additionalProperties", {})
+        if isinstance(inner, dict) and "$ref" in inner:
+            field, place = inner, f"{place}.NAME"
+        if "$ref" in field:
+            one = field["$ref"].rpartition("/")[2]
+            if one not in seen:
+                seen.add(one)
+                yield from _fields(known[one], known, f"{place}.", seen)
+            else:
+                yield f"`{place}`", "", "", "", "likewise"
+            continue
+        kind = _kind(field) + ("" if name in schema.get("required", ()) else ", optional")
+        words = ", ".join(f"`{word}`" for word in field.get("enum", ()))
+        range_ = words or _range(field.get("minimum"), field.get("maximum"))
+        yield f"`{place}`", kind, field.get("unit", ""), range_, field.get("description", "")
+
+
+def _kind(field: dict[str, Any]) -> str:
+    if "anyOf" in field:
+        return " or ".join(_kind(each) for each in field["anyOf"])
+    kind: str = field["type"]
+    if kind == "array":
+        inner = field.get("items", {})
+        simple = "type" in inner and "prefixItems" not in inner
+        return f"list of {_kind(inner)}s" if simple else "list"
+    return "text" if kind == "string" else kind
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,290 @@
+"""The JSON files of a run: for each field its type, unit and bounds; written and read through them.
+
+``config.json`` holds all settings of a run; declared here are those that a reader of its record
+needs, `scenarios.settings` declares the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+
+from testbed.fabric.segments import Monitors
+from testbed.record.messages import shown
+from testbed.record.places import whole
+from testbed.record.schema import COUNT_LIMIT
+
+__all__ = [
+    "DOCUMENTS",
+    "EPOCHS",
+    "TELEMETRY",
+    "Capture",
+    "Config",
+    "Conservation",
+    "DocumentError",
+    "Method",
+    "Network",
+    "Score",
+    "Summary",
+    "read_document",
+    "write_document",
+]
+
+TELEMETRY = ("A1", "A2", "P", "INT")
+"""What methods may know of probes and flows, in the words of Flock's section 6.2, joined by ``+``:
+probes of known paths; traced flows that lost packets; all flows with their possible paths; all
+flows with the path each took, and A1."""
+
+EPOCHS = 1000
+"""The most epochs of a run."""
+
+_SHA256 = "^[0-9a-f]{64}$"
+_KIND = f"({'|'.join(TELEMETRY)})"
+_CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+_OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+class DocumentError(ValueError):
+    """A JSON file is not as declared: one line with the file, the field and the reason."""
+
+
+def _field(meaning: str, unit: str = "", **bounds: Any) -> Any:
+    return Field(description=meaning, json_schema_extra={"unit": unit}, **bounds)
+
+
+def _number(meaning: str, unit: str = "") -> Any:
+    return _field(meaning, unit, ge=0, le=COUNT_LIMIT)
+
+
+def _packets(meaning: str) -> Any:
+    return _number(meaning, "packets")
+
+
+def _share(meaning: str) -> Any:
+    return _field(meaning, ge=0, le=1)
+
+
+Index = Annotated[int, Field(ge=0, le=COUNT_LIMIT)]
+Seconds = Annotated[float, Field(ge=0, le=COUNT_LIMIT)]
+
+
+@with_config(_OPEN)
+class Config(TypedDict):
+    """The resolved settings, and what made the run."""
+
+    record_version: Annotated[int, _field("version of the record")]
+    scenario: Annotated[str, _field("what was run")]
+    k: Annotated[int, _field("the fat-tree's k", ge=4, le=128)]
+    seed: Annotated[int, _field("of all that is drawn", ge=0, le=2**32 - 1)]
+    epochs: Annotated[int, _field("epochs that were asked for", ge=1, le=EPOCHS)]
+    monitors: Annotated[Monitors, _field("which switches host meters")]
+    backend: Annotated[str, _field("what carried or simulated the packets")]
+    telemetry: Annotated[
+        str, _field("what methods know of probes and flows", pattern=rf"^{_KIND}(\+{_KIND})*$")
+    ]
+
+
+@with_config(_CLOSED)
+class Conservation(TypedDict):
+    """What became of the packets."""
+
+    sent: Annotated[int, _packets("sent by hosts, and ICMP messages of switches")]
+    delivered: Annotated[int, _packets("delivered to hosts")]
+    fault_drops: Annotated[int, _packets("lost by faults and noise")]
+    queue_drops: Annotated[int, _packets("lost by full queues")]
+    ttl_drops: Annotated[int, _packets("expired: 007's traces")]
+
+
+@with_config(_CLOSED)
+class Network(TypedDict):
+    """What the network counted besides the tables."""
+
+    fabric: Annotated[str, _field("the fabric's title")]
+    epochs: Annotated[int, _field("epochs that were measured", ge=1, le=EPOCHS)]
+    packet_hops: Annotated[int, _number("links crossed by all packets", "packet-hops")]
+    conservation: Conservation
+    other_drops: NotRequired[Annotated[int, _packets("lost in another way")]]
+    misdelivered: NotRequired[Annotated[int, _packets("that came to another host")]]
+    in_flight: NotRequired[Annotated[int, _packets("under way when the run ended")]]
+    degraded: Annotated[list[str], _field("what makes the measurements incomplete, in words")]
+    controller_late_ms: NotRequired[Annotated[int, _number("the controller's worst delay", "ms")]]
+    collection_seconds: Annotated[
+        list[Seconds], _field("on real packets: reading the meters, of each epoch", "s")
+    ]
+    unread: NotRequired[
+        Annotated[
+            list[tuple[Index, Index]], _field("(epoch, switch) whose meters were lost: not known")
+        ]
+    ]
+    rules_installed: NotRequired[Annotated[int, _number("flows that were selected", "rules")]]
+    rules_removed: NotRequired[Annotated[int, _number("of them retired", "rules")]]
+    canary_bytes: Annotated[int, _number("Canary's uploads: meters and digests", "bytes")]
+    traceroute_packets: Annotated[int, _packets("that 007's traces cost")]
+    tcp: NotRequired[
+        Annotated[dict[str, int | str] | None, _field("on real packets: what became of iperf3's")]
+    ]
+
+
+@with_config(_CLOSED)
+class Capture(TypedDict):
+    """What became of the frames of a capture, if one was replayed."""
+
+    file: Annotated[str, _field("its name")]
+    sha256: Annotated[str, _field("hash of the file, in hexadecimal", pattern=_SHA256)]
+    fit: Annotated[bool, _field("whether its timing was stretched or squeezed to the run")]
+    frames: Annotated[int, _number("frames read: replayed and refused", "frames")]
+    replayed: Annotated[int, _number("those that became packets of the run", "frames")]
+    refused: Annotated[dict[str, Index], _field("the others, by reason", "frames")]
+    as_ipv4: Annotated[int, _number("IPv6 that was sent as IPv4", "frames")]
+    shortened: Annotated[int, _number("replayed, but longer than a frame here may be", "frames")]
+    share: Annotated[float, _share("of the file that was read")]
+    seconds: Annotated[float, _number("from the first packet to the last that was read", "s")]
+
+
+@with_config(_CLOSED)
+class Score(TypedDict):
+    """How good a verdict is."""
+
+    precision: Annotated[float, _share("faulty ones of those blamed; 1 if none is")]
+    recall: Annotated[float, _share("blamed ones of those faulty; 1 if none is")]
+    f1: Annotated[float, _share("harmonic mean of both")]
+    accuracy: Annotated[float, _share("of all links, those judged rightly")]
+    true_positives: Annotated[int, _number("faulty and blamed", "links")]
+    false_positives: Annotated[int, _number("blamed and healthy", "links")]
+    false_negatives: Annotated[int, _number("faulty and not blamed", "links")]
+    missed: Annotated[list[str], _field("names of the faulty ones not blamed")]
+    wrong: Annotated[list[str], _field("names of the healthy ones blamed")]
+
+
+@with_config(_CLOSED)
+class Scores(TypedDict):
+    """A verdict against a truth, on directed and on undirected links."""
+
+    directed: Score
+    undirected: Score
+
+
+@with_config(_CLOSED)
+class Method(TypedDict):
+    """A method's figures."""
+
+    native: Annotated[
+        Literal["directed", "undirected"], _field("whether it tells directions apart")
+    ]
+    directed: Score
+    undirected: Score
+    lost: NotRequired[
+        Annotated[Scores, _field("on real packets: against the links that really lost packets")]
+    ]
+    seconds: Annotated[Seconds, _field("of diagnosis", "s")]
+    telemetry_bytes: Annotated[float, _number("telemetry that it needed", "bytes")]
+    probe_packets: Annotated[int, _packets("that it sent")]
+
+
+@with_config(_CLOSED)
+class Summary(TypedDict):
+    """The figures of all methods, and what is shown beside them."""
+
+    scenario: Annotated[str, _field("as in `config.json`")]
+    k: Annotated[int, _field("likewise", ge=4, le=128)]
+    seed: Annotated[int, _field("likewise", ge=0, le=2**32 - 1)]
+    topology: Annotated[str, _field("the fabric's title")]
+    backend: Annotated[str, _field("as in `config.json`")]
+    faulty_links: Annotated[list[str], _field("names of the directed links with a fault")]
+    wall_seconds: Annotated[Seconds, _field("the whole run", "s")]
+    degraded: Annotated[list[str], _field("what makes the measurements incomplete, in words")]
+    collection_seconds: Annotated[list[Seconds], _field("as in `network.json`", "s")]
+    packet_hops: Annotated[int, _number("likewise", "packet-hops")]
+    conservation: Conservation
+    missing: Annotated[list[str], _field("why some methods say nothing")]
+    methods: Annotated[dict[str, Method], _field("by method")]
+    lost_links: NotRequired[
+        Annotated[
+            list[str],
+            _field("on real packets: the directed links that lost some, by faults or not"),
+        ]
+    ]
+    capture: NotRequired[Capture]
+
+
+@with_config(_CLOSED)
+class Entry(TypedDict):
+    """A file."""
+
+    bytes: Annotated[int, _number("its size", "bytes")]
+    sha256: Annotated[str, _field("hash of its content, in hexadecimal", pattern=_SHA256)]
+
+
+@with_config(_CLOSED)
+class Manifest(TypedDict):
+    """Every other file of a finished run, written last."""
+
+    record_version: Annotated[int, _field("version of the record")]
+    files: Annotated[dict[str, Entry], _field("by name")]
+    replacing: NotRequired[
+        Annotated[dict[str, Entry], _field("likewise, while `canary analyze` replaces files")]
+    ]
+
+
+DOCUMENTS: Mapping[str, Any] = {
+    "config.json": Config,
+    "network.json": Network,
+    "capture.json": Capture,
+    "summary.json": Summary,
+    "manifest.json": Manifest,
+}
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
+    return TypeAdapter(DOCUMENTS[name])
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The content of one of `DOCUMENTS`.
+
+    Raises:
+        DocumentError: It cannot be read, or is not as declared.
+    """
+    try:
+        return _checked(path, path.read_bytes())
+    except OSError as error:
+        raise DocumentError(f"{path}: {error.strerror or 'not readable'}") from None
+
+
+def write_document(path: Path, content: Mapping[str, Any]) -> None:
+    """Write one of `DOCUMENTS`; it is there whole or not at all, also when it was there before.
+
+    Raises:
+        DocumentError: The content is not as declared.
+        OSError: It cannot be written.
+    """
+    text = json.dumps(content, indent=2) + "\n"
+    _checked(path, text.encode())
+    with whole(path) as new:
+        new.write_text(text)
+
+
+def _checked(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        return _adapter(path.name).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    said = first["msg"].removeprefix("Input ")
+    if first["type"] == "json_invalid":
+        raise DocumentError(f"{path} is not readable JSON: {shown(said)}") from None
+    field = ".".join(str(part) for part in first["loc"])
+    if not field:
+        raise DocumentError(f"{path} holds {shown(first['input'])}: an object is needed") from None
+    field = field if field.isprintable() and len(field) < 100 else shown(field)
+    reason = {
+        "missing": "is missing",
+        "extra_forbidden": "is unknown",
+    }.get(first["type"], f"is {shown(first['input'])}: {said}")
+    raise DocumentError(f"{path}: {field} {reason}") from None

@@ -1,0 +1,33 @@
+"""What others wrote, in messages of one line."""
+
+from __future__ import annotations
+
+import os
+import reprlib
+
+__all__ = ["first_line", "shown", "why"]
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 60
+_short.maxlevel = 2
+
+
+def shown(value: object) -> str:
+    """A value from a file: of some length, and without characters that a terminal would obey.
+
+    >>> shown("x" * 1000), shown("\\x1b[31m"), shown(7)
+    ("'xxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxxxxxxxxxx'", "'\\\\x1b[31m'", '7')
+    """
+    return _short.repr(value)
+
+
+def why(error: OSError) -> str:
+    """What the system says of a file, without a library's words around it."""
+    return os.strerror(error.errno) if error.errno else first_line(error)
+
+
+def first_line(error: Exception) -> str:
+    """What a library says, in one line of some length."""
+    text = "".join(c if c.isprintable() else " " for c in str(error))
+    text = " ".join(text.split())
+    return text if len(text) < 200 else text[:197] + "..."

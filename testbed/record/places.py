@@ -1,0 +1,274 @@
+"""Places on disk that several commands may want: held by one at a time, written whole or not.
+
+A run is written in ``<its place>.partial``, which carries a mark. The mark is also the lock: it is
+held as long as the run is written, and the kernel lets go of it when the process ends, however it
+ends. What carries no mark is somebody else's and is never touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+__all__ = ["MARK", "Lock", "Place", "PlaceError", "at_work", "held", "hold", "whole"]
+
+MARK = ".canary-run"
+"""A ``.partial`` directory that holds this file is this project's."""
+
+_NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY)
+
+
+class PlaceError(ValueError):
+    """A place cannot be had, or not be written. One line that says what to do."""
+
+
+class Taken(PlaceError):
+    """Somebody has the place; another name would do."""
+
+
+class Lock:
+    """A file or folder that this process holds until `release`, or its end."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    @property
+    def released(self) -> bool:
+        return self._descriptor is None
+
+    __del__ = release
+
+
+def hold(path: Path) -> Lock | None:
+    """Hold a file or folder against other commands; None if one of them has it.
+
+    Where the file system knows no locks, nothing is held against anybody.
+
+    Raises:
+        FileNotFoundError: It is not there, or not any more.
+        OSError: It cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR)  # network file systems lock only what is writable
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.EACCES, errno.EROFS):
+            raise
+        descriptor = os.open(path, os.O_RDONLY)
+    lock = Lock(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.release()
+        return None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    if not os.path.samestat(os.fstat(descriptor), path.stat()):
+        raise FileNotFoundError(errno.ENOENT, "it was moved", str(path))
+    return lock
+
+
+@contextmanager
+def held(path: Path, folder: Path) -> Iterator[None]:
+    """Hold ``path`` for a block of work in ``folder``.
+
+    Raises:
+        PlaceError: Another command is at work there, or ``path`` cannot be opened.
+    """
+    try:
+        lock = hold(path)
+    except OSError as error:
+        raise PlaceError(f"cannot open {path}: {error.strerror}") from None
+    if lock is None:
+        raise PlaceError(f"another command is at work in {folder}: wait for it")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def at_work(path: Path) -> bool:
+    """Whether a run is being written at a place."""
+    try:
+        lock = hold(_partial(path) / MARK)
+    except OSError:
+        return False
+    if lock is not None:
+        lock.release()
+    return lock is None
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file to write that takes the place of ``path`` when the block ends well.
+
+    Its name is its own, as two commands may write to one place at once: the later one stays. The
+    suffix is that of ``path``.
+
+    Raises:
+        OSError: It cannot be written; names ``path``.
+    """
+    partial = path.with_name(f".partial-{secrets.token_hex(4)}-{path.name}")
+    try:
+        yield partial
+        partial.replace(path)
+    except OSError as error:  # its reader knows only the place
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise OSError(error.errno, reason, str(path)) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+class Place:
+    """The place of a run, had by this process alone: nothing appears at ``path`` before `finish`.
+
+    Args:
+        path: Where the run will be: nothing, or an empty directory.
+        numbered: Take ``path-2``, ``path-3`` ... if others have ``path``.
+
+    Attributes:
+        path: Where the run will be.
+        partial: Where it is until then: it has the mark, and may have what a run left that ended
+            early (`clear`).
+        finished: Whether it is at ``path``.
+
+    Raises:
+        PlaceError: The place is taken, or cannot be written.
+    """
+
+    def __init__(self, path: Path, numbered: bool = False) -> None:
+        if not path.name or path.name.endswith(".partial"):
+            raise PlaceError(f"{str(path)!r} is no name for a run: choose another RUN")
+        self.path, self.finished = path, False
+        for number in count(2):
+            try:
+                self.partial = _partial(self.path)
+                self._lock = self._claimed()
+                return
+            except Taken:
+                if not numbered:
+                    raise
+                self.path = path.with_name(f"{path.name}-{number}")
+            except OSError as error:
+                raise PlaceError(
+                    f"cannot write {path}: {error.strerror}; choose another RUN"
+                ) from None
+
+    def _claimed(self) -> Lock:
+        self._need_free()
+        self._parents = [place for place in self.path.parents if not place.exists()]
+        deadline = time.monotonic() + 1
+        while True:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._make()
+                lock = hold(self.partial / MARK)
+            except (FileNotFoundError, NotADirectoryError):
+                # Another run makes or removes it at this moment, or it is no run's.
+                if self._strange() or time.monotonic() > deadline:
+                    raise Taken(
+                        f"{self.partial} is in the way and no run's: move it, or choose another RUN"
+                    ) from None
+                time.sleep(0.005)
+                continue
+            if lock is None:
+                raise Taken(
+                    f"another command is at work in {self.partial}: wait for it, or choose "
+                    "another RUN"
+                )
+            self._lock = lock
+            try:
+                self._need_free()  # the one that had it may have finished meanwhile
+            except Taken:
+                self.abandon()
+                raise
+            return lock
+
+    def _need_free(self) -> None:
+        path = self.path
+        if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+            raise Taken(f"{path} exists already: choose another RUN or remove it")
+
+    def _make(self) -> None:
+        """Only who makes the directory marks it."""
+        try:
+            self.partial.mkdir()
+        except FileExistsError:
+            if self.partial.is_symlink():
+                raise NotADirectoryError from None
+        else:
+            (self.partial / MARK).touch()
+
+    def _strange(self) -> bool:
+        """Whether what is at ``partial`` cannot be a run's that has just begun or is ending."""
+        try:
+            return self.partial.is_symlink() or any(self.partial.iterdir())
+        except FileNotFoundError:
+            return False
+        except NotADirectoryError:
+            return True
+
+    def clear(self) -> None:
+        """Remove what a run left there that ended early."""
+        for entry in self.partial.iterdir():
+            if entry.name == MARK:
+                continue
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+    def finish(self) -> None:
+        """Move what was written to ``path``; beside it, if somebody put something there meanwhile.
+
+        Raises:
+            OSError: It cannot be moved; it stays in ``partial``.
+        """
+        wanted = self.path
+        for number in count(2):
+            try:
+                self.partial.rename(self.path)
+                self.finished = True
+                break
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+                self.path = wanted.with_name(f"{wanted.name}-{number}")
+        (self.path / MARK).unlink(missing_ok=True)
+        self.leave()
+
+    def leave(self) -> None:
+        """Let others have what is there."""
+        self._lock.release()
+
+    def abandon(self) -> None:
+        """Remove all, the mark last; nothing once others may have it."""
+        if self._lock.released:
+            return
+        try:
+            self.clear()
+            (self.partial / MARK).unlink()
+            self.partial.rmdir()
+            for place in self._parents:
+                place.rmdir()
+        except OSError:
+            pass  # what cannot be removed has its mark, and the next run tries again
+        self.leave()
