@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from testbed.dataplane import FAULT
 from testbed.fabric.fat_tree import FatTree
-from testbed.network.namespaces import transmitted
 from testbed.network.nodes import Nodes
 
 if TYPE_CHECKING:
@@ -21,16 +20,16 @@ __all__ = ["fault_drops", "link_packets", "sent_by"]
 
 def sent_by(nodes: Nodes, names: Sequence[str]) -> int:
     """Packets that some nodes have sent, on all their cables."""
-    return sum(sum(_transmitted(nodes, name).values()) for name in names)
+    return sum(packets for name in names for packets, _ in nodes.counters(name).values())
 
 
 def link_packets(topology: FatTree, nodes: Nodes) -> npt.NDArray[np.uint64]:
     """Packets put on each directed fabric link so far: uint64[n_links]."""
     names = topology.switch_names
-    counts = [_transmitted(nodes, name) for name in names]
+    counts = [nodes.counters(name) for name in names]
     ends = zip(topology.link_src.tolist(), topology.link_src_port.tolist(), strict=True)
     return np.array(
-        [counts[switch][f"{names[switch]}-eth{port}"] for switch, port in ends], np.uint64
+        [counts[switch][f"{names[switch]}-eth{port}"][0] for switch, port in ends], np.uint64
     )
 
 
@@ -42,9 +41,3 @@ def fault_drops(topology: FatTree, controls: list[RemoteSwitch]) -> npt.NDArray[
     counts = for_each(controls, lambda c: c.counter(FAULT.dropped, every_port))
     ports = zip(topology.link_src, topology.link_src_port, strict=True)
     return np.array([counts[s]["packets"][p] for s, p in ports], np.uint64)
-
-
-def _transmitted(nodes: Nodes, name: str) -> dict[str, int]:
-    counts = transmitted(nodes.pid(name))
-    counts.pop("lo", None)
-    return counts

@@ -44,6 +44,7 @@ typedef struct {
 
 typedef struct {
     int fd;
+    uint64_t receive_drops;
     uint32_t n;
     uint32_t source[BATCH], flow[BATCH];
     struct mmsghdr messages[BATCH];
@@ -378,17 +379,32 @@ EXPORT uint64_t agents_waiting(agents_t *agents) {
     return waiting;
 }
 
+/* With the lock `receiving` held. */
+static void read_drops(agents_t *agents) {
+    for (uint32_t h = 0; h < agents->n_hosts; h++) {
+        struct tpacket_stats stats; /* reading them sets them to 0 */
+        socklen_t length = sizeof stats;
+        if (agents->hosts[h].fd < 0 ||
+            getsockopt(agents->hosts[h].fd, SOL_PACKET, PACKET_STATISTICS, &stats, &length))
+            continue;
+        agents->hosts[h].receive_drops += stats.tp_drops;
+        agents->stats.receive_drops += stats.tp_drops;
+    }
+}
+
+/* What each host could not take, to[n_hosts]. */
+EXPORT void agents_receive_drops(agents_t *agents, uint64_t *to) {
+    pthread_mutex_lock(&agents->receiving);
+    read_drops(agents);
+    for (uint32_t h = 0; h < agents->n_hosts; h++) to[h] = agents->hosts[h].receive_drops;
+    pthread_mutex_unlock(&agents->receiving);
+}
+
 /* The totals of one moment. */
 EXPORT void agents_stats(agents_t *agents, stats_t *to) {
     pthread_mutex_lock(&agents->sending);
     pthread_mutex_lock(&agents->receiving);
-    for (uint32_t h = 0; h < agents->n_hosts; h++) {
-        struct tpacket_stats stats; /* reading them sets them to 0 */
-        socklen_t length = sizeof stats;
-        if (agents->hosts[h].fd >= 0 &&
-            !getsockopt(agents->hosts[h].fd, SOL_PACKET, PACKET_STATISTICS, &stats, &length))
-            agents->stats.receive_drops += stats.tp_drops;
-    }
+    read_drops(agents);
     *to = agents->stats;
     pthread_mutex_unlock(&agents->receiving);
     pthread_mutex_unlock(&agents->sending);

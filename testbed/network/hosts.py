@@ -131,6 +131,12 @@ class HostAgents:
         """Frames by how late they were sent, int64[16]: 0, 1, 2-3, 4-7, ... ms after their time."""
         return np.array(self._stats().late, np.int64)
 
+    def receive_drops(self) -> npt.NDArray[np.int64]:
+        """What arrived at each host faster than it was counted, int64[hosts]."""
+        drops = np.zeros(self._hosts, np.int64)
+        self._library.agents_receive_drops(self._agents, drops.ctypes.data)
+        return drops
+
     def _stats(self) -> _Stats:
         stats = _Stats()
         self._library.agents_stats(self._agents, ctypes.byref(stats))
@@ -158,6 +164,7 @@ def _load() -> ctypes.CDLL:
             "agents_now": (u64, pointer),
             "agents_waiting": (u64, pointer),
             "agents_stats": (None, pointer, pointer),
+            "agents_receive_drops": (None, pointer, pointer),
             "agents_replies": (u64, pointer, pointer, u64),
             "agents_stop": (None, pointer),
             "agents_free": (None, pointer),

@@ -5,10 +5,47 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from dataclasses import dataclass
 
 from testbed.network.switches import SOFT_SWITCH, Backend
 
-__all__ = ["missing", "not_installed"]
+__all__ = ["BMV2", "IP", "IPERF", "MNEXEC", "P4C", "PING", "Tool", "missing", "not_installed"]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that somebody has to install.
+
+    Attributes:
+        command: Its name on the PATH.
+        install: The command that brings it.
+        without: What cannot be done without it.
+        instead: The option that does without it, if there is one.
+    """
+
+    command: str
+    install: str
+    without: str
+    instead: str = ""
+
+    @property
+    def lacking(self) -> str:
+        """That it is not here and what to do, in a line; "" if it is."""
+        if shutil.which(self.command) is not None:
+            return ""
+        instead = f", or use {self.instead}" if self.instead else ""
+        return f"{self.command} is not on the PATH: {self.install}{instead}"
+
+
+_REAL = "runs on real packets, and Mininet's prompt"
+_P4LANG = "sudo vagrant/provision.sh (Debian, Ubuntu)"
+
+MNEXEC = Tool("mnexec", "apt install mininet", _REAL)
+IP = Tool("ip", "apt install iproute2", _REAL)
+IPERF = Tool("iperf3", "apt install iperf3", "TCP by the hosts' own kernels", "TCP=0")
+PING = Tool("ping", "apt install iputils-ping", "ping at Mininet's prompt")
+BMV2 = Tool("simple_switch_grpc", _P4LANG, "BACKEND=bmv2", "BACKEND=softswitch")
+P4C = Tool("p4c", _P4LANG, "changes of p4/canary.p4: what it compiles to is in p4/build")
 
 
 def missing(backend: Backend | None = None) -> str:
@@ -20,14 +57,14 @@ def missing(backend: Backend | None = None) -> str:
 
 def not_installed(backend: Backend | None = None) -> str:
     """What `missing` finds besides root."""
-    for command, package in (("mnexec", "mininet"), ("ip", "iproute2")):
-        if shutil.which(command) is None:
-            return f"{command} is not on the PATH: apt install {package}"
+    for tool in (MNEXEC, IP):
+        if tool.lacking:
+            return tool.lacking
     for module, package in (("mininet", "mininet"), ("p4runtime_sh", "p4runtime-shell")):
         if importlib.util.find_spec(module) is None:
             return f"Python's {module} is not installed: pip install {package}"
-    if backend == "bmv2" and shutil.which("simple_switch_grpc") is None:
-        return "simple_switch_grpc is not on the PATH: install BMv2, or use BACKEND=softswitch"
+    if backend == "bmv2" and BMV2.lacking:
+        return BMV2.lacking
     if backend == "softswitch" and importlib.util.find_spec(SOFT_SWITCH) is None:
         return "the soft switch has no process of its own here"
     return ""

@@ -28,11 +28,13 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.network import counters
 from testbed.network.hosts import HostAgents
 from testbed.network.installed import missing
-from testbed.network.namespaces import NamespaceError, inside
-from testbed.network.network import DROP, NetworkError, Statistics
+from testbed.network.losses import Arrivals, Losses
+from testbed.network.namespaces import inside
+from testbed.network.network import DROP, EmulatorDrops, NetworkError, Statistics
 from testbed.network.nodes import Nodes
-from testbed.network.processes import STATE, ProcessError, RunState
+from testbed.network.processes import ProcessError, RunState
 from testbed.network.sources import Source
+from testbed.network.speed import slowness
 from testbed.network.switches import Backend, Switches
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class MininetNetwork:
         p4info: Its P4Info, as text.
         logs: Gets each process's output and all exit codes.
         seed: Of the soft switches' dice. BMv2 takes none.
-        state: Where it is written down what `testbed.network.processes.clean` has to remove.
+        state: The folder where it is written down what `testbed.network.processes.clean` has to
+            remove; by default the machine's.
 
     Raises:
         NetworkError: Something is missing, or does not start.
@@ -65,7 +68,7 @@ class MininetNetwork:
         p4info: Path,
         logs: Path,
         seed: int = 1,
-        state: Path = STATE,
+        state: Path | None = None,
     ) -> None:
         reason = missing(backend)
         if reason:
@@ -77,13 +80,22 @@ class MininetNetwork:
         self._before_stop: list[Callable[[], None]] = []
         self._spawning = threading.Lock()
         self._stopped = False
+        self._losses: Losses | None = None
+        self._quiet = False
         try:
             self._state = RunState(state)
         except ProcessError as e:
             raise NetworkError(str(e)) from None
         self._nodes = Nodes(topology)
         self._switches = Switches(
-            topology, backend, self._nodes, self._state, logs, seed, lambda: self.now_ns
+            topology,
+            backend,
+            self._nodes,
+            self._state,
+            logs,
+            seed,
+            clock=lambda: self.now_ns,
+            on_death=self._switch_died,
         )
         try:
             self._nodes.make(self._state.token)
@@ -91,8 +103,10 @@ class MininetNetwork:
             self._agents = HostAgents(
                 [(self._nodes.pid(name), f"{name}-eth0") for name in topology.host_names]
             )
+            arrivals = Arrivals(topology, self.controls)
+            self._losses = Losses(topology, self._nodes, arrivals, self._switches.sockets())
             self._switches.watch()
-        except (ProcessError, NamespaceError, OSError) as e:
+        except (ProcessError, NetworkError, OSError) as e:
             self.stop()
             raise NetworkError(str(e)) from None
         except BaseException:
@@ -109,6 +123,8 @@ class MininetNetwork:
 
     def start(self) -> None:
         """Time 0: sources send from here on."""
+        if self._losses is not None:
+            self._losses.begin()
         self._hosts.start()
 
     @property
@@ -122,12 +138,17 @@ class MininetNetwork:
             raise NetworkError("the network is down")
         return self._agents
 
+    def _switch_died(self, switch: int) -> None:
+        if self._losses is not None:
+            self._losses.died(switch)
+
     def add_source(self, source: Source) -> int:
         """Let hosts send a source's frames; returns its number."""
         return self._hosts.add_source(source)
 
     def feed(self, number: int, source: Source) -> None:
         """Give a source its next frames, over the same flows, once it has sent what it had."""
+        self._quiet = False
         self._hosts.feed(number, source)
 
     def run_until(self, time_ns: int) -> None:
@@ -136,11 +157,13 @@ class MininetNetwork:
             time.sleep(left / 1e9)
 
     def drain(self, quiet_s: float = 0.3, patience_s: float = 10.0) -> None:
-        """Wait until the sources have sent everything and nothing has arrived for a while."""
-        agents = self._hosts
+        """Wait until the sources have sent everything and nothing has arrived for a while, on a
+        slow machine for a longer one."""
+        agents, quiet_s, patience_s = self._hosts, quiet_s * slowness(), patience_s * slowness()
         while agents.waiting:
             time.sleep(0.02)
         deadline = time.monotonic() + patience_s
+        self._quiet = True
         last = agents.now_ns
         while time.monotonic() < deadline:
             last = max(last, agents.statistics()["last_arrival_ns"])
@@ -208,6 +231,16 @@ class MininetNetwork:
         """Not known of real switches: zeros, uint64[n_links]."""
         return np.zeros(self.topology.n_links, np.uint64)
 
+    def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> EmulatorDrops:
+        """What was lost so far that no fault took; after `drain` all of it, before what is known.
+
+        Args:
+            injected: Packets that an injector of the kernel took at each directed link.
+        """
+        assert self._losses is not None
+        drops = self._hosts.receive_drops()
+        return self._losses.count(drops, self.fault_drops() + injected, self._quiet)
+
     # ---- its parts ---------------------------------------------------------------------------
 
     @property
@@ -217,8 +250,9 @@ class MininetNetwork:
 
     @property
     def degraded(self) -> list[str]:
-        """Switches that died or cannot be reached, and how: ``"agg0_1: signal SIGKILL"``."""
-        return self._switches.degraded
+        """Switches that died or cannot be reached, and how: ``"agg0_1: signal SIGKILL"``; nodes
+        that disappeared."""
+        return [*self._switches.degraded, *self._nodes.disappeared]
 
     def process(self, switch: str) -> int:
         """Process id of a switch."""
@@ -259,9 +293,9 @@ class MininetNetwork:
                 except OSError as e:
                     raise NetworkError(f"cannot start {command[0]}: {e.strerror}") from None
 
-    def prompt(self) -> None:
-        """Mininet's prompt, until the user leaves it."""
-        self._nodes.prompt()
+    def prompt(self, cli: Callable[[Any], object]) -> None:
+        """Mininet's prompt, a subclass of its ``CLI``, until the user leaves it."""
+        self._nodes.prompt(cli)
 
     # ---- the end -----------------------------------------------------------------------------
 

@@ -11,14 +11,17 @@ from pathlib import Path
 from pyroute2 import netns
 from pyroute2.ethtool.ioctl import EthtoolError, IoctlEthtool
 
+from testbed.network.network import NetworkError
+
 __all__ = [
     "NamespaceError",
+    "entered",
     "inside",
+    "interface_counters",
     "ip_batch",
     "no_ipv6",
     "no_offloads",
     "no_tail_loss_probes",
-    "transmitted",
 ]
 
 _OFFLOADS = (
@@ -31,7 +34,7 @@ _OFFLOADS = (
 )
 
 
-class NamespaceError(RuntimeError):
+class NamespaceError(NetworkError):
     """A namespace could not be entered or set up. One line."""
 
 
@@ -45,6 +48,16 @@ def inside(pid: int) -> Iterator[None]:
         there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as e:
         raise NamespaceError(f"no network namespace of process {pid}: {e.strerror}") from None
+    try:
+        with entered(there):
+            yield
+    finally:
+        os.close(there)
+
+
+@contextmanager
+def entered(there: int) -> Iterator[None]:
+    """Put this thread into a network namespace by its open file."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _enter(there)
@@ -53,7 +66,6 @@ def inside(pid: int) -> Iterator[None]:
         finally:
             _enter(here)
     finally:
-        os.close(there)
         os.close(here)
 
 
@@ -113,10 +125,12 @@ def no_offloads(interfaces: Sequence[str]) -> None:
         ethtool.close()
 
 
-def transmitted(pid: int) -> dict[str, int]:
-    """Packets that each interface in the namespace of a process has sent."""
-    counts: dict[str, int] = {}
-    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]:
+def interface_counters() -> dict[str, tuple[int, int]]:
+    """Of each interface of this thread's namespace: packets sent, and packets that the other end of
+    its cable refused."""
+    counts: dict[str, tuple[int, int]] = {}
+    for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
         name, numbers = line.split(":", 1)
-        counts[name.strip()] = int(numbers.split()[9])
+        columns = numbers.split()
+        counts[name.strip()] = int(columns[9]), int(columns[11])
     return counts

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.sources import Source
 
-__all__ = ["DROP", "Network", "NetworkError", "Statistics", "switch_seed"]
+__all__ = ["DROP", "EmulatorDrops", "Network", "NetworkError", "Statistics", "switch_seed"]
 
 DROP = np.dtype(
     [
@@ -56,6 +56,26 @@ class Statistics:
     in_flight: int
 
 
+@dataclass(frozen=True)
+class EmulatorDrops:
+    """Packets that no fault took, a row for each place that lost some.
+
+    Attributes:
+        link: The directed link, int32[N]; -1 where it is a host's cable, or not known.
+        place: The cable's name, ``agg0_1->core2`` or ``h0_0_0->tor0_0``, or a switch's.
+        where: ``cable``: its other end refused them; ``socket``: they did not fit into the buffer
+            of the switch there; ``host``: of the host; ``switch``: that switch took them and did
+            not begin to process them; ``queues``: a switch began to, and neither sent them nor
+            dropped them for a fault.
+        packets: int64[N].
+    """
+
+    link: npt.NDArray[np.int32]
+    place: list[str]
+    where: list[str]
+    packets: npt.NDArray[np.int64]
+
+
 class Network(Protocol):
     """What every network does; see `testbed.network.virtual.VirtualNetwork`."""
 
@@ -79,3 +99,4 @@ class Network(Protocol):
     def link_packets(self) -> npt.NDArray[np.uint64]: ...
     def fault_drops(self) -> npt.NDArray[np.uint64]: ...
     def queue_drops(self) -> npt.NDArray[np.uint64]: ...
+    def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> EmulatorDrops | None: ...

@@ -6,7 +6,8 @@ Mininet makes the nodes and lends its prompt; the cables are made here, all at o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +16,9 @@ from typing import Any
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.namespaces import (
+    entered,
     inside,
+    interface_counters,
     ip_batch,
     no_ipv6,
     no_offloads,
@@ -41,11 +44,15 @@ class Nodes:
         self._topology = topology
         self._names = [*topology.switch_names, *topology.host_names]
         self._nodes: dict[str, Any] = {}
+        self._namespaces: dict[str, int] = {}  # open files, which keep them
 
     def make(self, token: str) -> None:
         """Start all nodes, with a run's token in their environment, and connect them."""
         with _token(token):
             self._start()
+        for name in self._names:
+            path = f"/proc/{self.pid(name)}/ns/net"
+            self._namespaces[name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._connect()
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self._configure, range(len(self._names))))
@@ -62,11 +69,33 @@ class Nodes:
         """A node's interfaces by their ports."""
         return {port: str(interface) for port, interface in self._nodes[name].intfs.items()}
 
-    def prompt(self) -> None:
-        """Mininet's prompt, until the user leaves it."""
-        from mininet.cli import CLI
+    def counters(self, name: str) -> dict[str, tuple[int, int]]:
+        """Of each cable of a node, by its interface: packets sent, and packets that were refused.
 
-        CLI(self._net)
+        They are counted even when the node has disappeared.
+        """
+        with entered(self._namespaces[name]):
+            counts = interface_counters()
+        counts.pop("lo", None)
+        return counts
+
+    @property
+    def disappeared(self) -> list[str]:
+        """Nodes whose process has ended, in words."""
+        gone = []
+        for name, node in self._nodes.items():
+            if node.shell is not None and node.shell.poll() is not None:
+                what = "host" if name in self._topology.host_names else "switch"
+                gone.append(f"{what} {name} disappeared: its process {node.pid} was ended")
+        return gone
+
+    def prompt(self, cli: Callable[[Any], object]) -> None:
+        """Mininet's prompt, a subclass of its ``CLI``, until the user leaves it."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # for what runs there
+        try:
+            cli(self._net)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def forget(self) -> None:
         """Close what Mininet holds of nodes whose shells have been ended."""
@@ -81,6 +110,9 @@ class Nodes:
                     continue
             node.shell = None
         self._nodes = {}
+        for namespace in self._namespaces.values():
+            os.close(namespace)
+        self._namespaces = {}
 
     def _start(self) -> None:
         from mininet.net import Mininet

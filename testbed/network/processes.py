@@ -3,7 +3,8 @@
 Everything that a run makes lives in unnamed network namespaces - interfaces, queueing disciplines,
 nftables tables - and ends with the last process in them. So to clean up is to end the run's
 processes, which are known by a token in their environment. The token is in the state file before
-the first process has it.
+the first process has it. State files are in one folder of the machine, whatever directory a run was
+started from, and its runner holds its own as long as it lives.
 """
 
 from __future__ import annotations
@@ -12,100 +13,151 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["STATE", "TOKEN", "ProcessError", "RunState", "Watched", "clean"]
+from testbed.record.places import hold
 
-TOKEN = "CANARY_RUN"
+__all__ = [
+    "TOKEN",
+    "Cleaned",
+    "ProcessError",
+    "RunState",
+    "Watched",
+    "clean",
+    "sockets_of_networks",
+    "state_folder",
+]
 
-STATE = Path("runs/.mininet-state.json")
-"""Where a run writes down what `clean` has to remove."""
+TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 class ProcessError(RuntimeError):
-    """A process could not be started, or a run is in the way. One line."""
+    """A process could not be started or ended, or there is no place for the state. One line."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """The names of the processes that were ended, and the runners of networks that are up."""
+
+    ended: Sequence[str]
+    alive: Sequence[int]
+
+
+def state_folder() -> Path:
+    """Where running networks are written down: ``/run/canary`` for root, who alone can have one;
+    where that cannot be, in ``XDG_RUNTIME_DIR``.
+
+    Raises:
+        ProcessError: There is no such folder that only its owner can read and write.
+    """
+    bases = ["/run"] if os.geteuid() == 0 else []
+    bases += filter(os.path.isabs, [os.environ.get("XDG_RUNTIME_DIR", "")])
+    for base in bases:
+        folder = Path(base) / "canary"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            found = folder.lstat()
+        except OSError:
+            continue
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise ProcessError(f"{folder} is open to others: remove it, it is made again")
+        return folder
+    raise ProcessError("no folder for the state of networks: set XDG_RUNTIME_DIR")
 
 
 class RunState:
     """What a run made: its token, its runner and its directories, on disk for `clean`.
 
-    Raises:
-        ProcessError: Another run, which is still alive, has this state file.
+    Args:
+        folder: Of the state files, `state_folder` if not given. What crashed runs left that are
+            written down there is removed first.
     """
 
-    def __init__(self, path: Path) -> None:
-        clean(path)
-        self.path = path
-        self.token = uuid.uuid4().hex
+    def __init__(self, folder: Path | None = None) -> None:
+        folder = folder or state_folder()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        clean(folder)
+        lock = None
+        while lock is None:  # a `clean` at this moment takes an empty file away
+            self.token = uuid.uuid4().hex
+            self.path = folder / f"{self.token[:12]}.json"
+            self.path.touch(mode=0o600, exist_ok=False)
+            with suppress(FileNotFoundError):
+                lock = hold(self.path)
+        self._lock = lock
         self.sockets = Path(f"/tmp/canary-{self.token[:12]}")  # a Unix socket's path must be short
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(
-            {
-                "token": self.token,
-                "runner": os.getpid(),
-                "runner_started": _started(os.getpid()),
-                "sockets": str(self.sockets),
-            }
-        )
-        try:
-            with open(path, "x") as f:  # of two runs that start at once, one gets it
-                f.write(text)
-        except FileExistsError:
-            raise ProcessError(f"another run is about to start ({path})") from None
+        state = {"token": self.token, "runner": os.getpid(), "sockets": str(self.sockets)}
+        self.path.write_text(json.dumps(state) + "\n")
         self.sockets.mkdir(mode=0o700)
 
     def environment(self) -> dict[str, str]:
-        """The run's processes have its token, and find this package wherever they are started."""
+        """The run's processes have its token, put temporary files into its directory, and find this
+        package wherever they are started."""
         path = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {**os.environ, TOKEN: self.token, "PYTHONPATH": os.pathsep.join(path)}
+        own = {TOKEN: self.token, "TMPDIR": str(self.sockets)}
+        return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path)}
 
     def remove(self) -> None:
         """End what still runs of this run, and forget it."""
         _end(self.token)
         shutil.rmtree(self.sockets, ignore_errors=True)
         self.path.unlink(missing_ok=True)
+        self._lock.release()
 
 
-def clean(path: Path) -> list[str]:
-    """Remove what a crashed run left, and nothing else; returns the names of what was ended.
+def clean(folder: Path | None = None) -> Cleaned:
+    """Remove what crashed runs left, and nothing else.
 
-    Raises:
-        ProcessError: The run is still alive.
+    Args:
+        folder: Of the state files, `state_folder` if not given.
     """
-    try:
-        state: dict[str, Any] = json.loads(path.read_text())
-        token, runner = str(state["token"]), int(state["runner"])
-        sockets = Path(state["sockets"])
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError):
-        # torn while it was written: nothing had been started yet
+    ended: list[str] = []
+    alive: list[int] = []
+    for path in sorted((folder or state_folder()).glob("*.json")):
+        try:
+            lock = hold(path)
+        except FileNotFoundError:  # another is cleaning up
+            continue
+        state = _read(path)
+        if lock is None:
+            alive += [state["runner"]] if state else []
+            continue
+        if state:  # else it was killed before it started anything
+            ended += _end(state["token"])
+            sockets = Path(state["sockets"])
+            if sockets.name == f"canary-{state['token'][:12]}":
+                shutil.rmtree(sockets, ignore_errors=True)
         path.unlink(missing_ok=True)
-        return []
-    started = _started(runner)
-    if started and started == state.get("runner_started") and runner != os.getpid():
-        raise ProcessError(f"process {runner} still runs a network ({path}): end it first")
-    ended = _end(token)
-    if sockets.name == f"canary-{token[:12]}":
-        shutil.rmtree(sockets, ignore_errors=True)
-    path.unlink(missing_ok=True)
-    return ended
+        lock.release()
+    return Cleaned(ended, alive)
 
 
-def _started(pid: int) -> str:
-    """When a process started, in clock ticks since boot; "" if there is none."""
+def sockets_of_networks(folder: Path | None = None) -> list[Path]:
+    """The directories of sockets of the networks that were begun and not removed, latest first."""
+    files = (folder or state_folder()).glob("*.json")
+    begun = sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)
+    return [Path(state["sockets"]) for file in begun if (state := _read(file))]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a state file says; nothing if it is empty or torn."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    except OSError:
-        return ""
+        state = json.loads(path.read_text())
+        kinds = {"token": str, "runner": int, "sockets": str}
+        return state if all(isinstance(state[key], kind) for key, kind in kinds.items()) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _with_token(token: str) -> dict[int, str]:

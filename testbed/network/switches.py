@@ -6,7 +6,6 @@ namespace (`testbed.network.mininet` says why).
 
 from __future__ import annotations
 
-import json
 import socket
 import sys
 import time
@@ -19,7 +18,9 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.network.namespaces import inside
 from testbed.network.network import NetworkError, switch_seed
 from testbed.network.nodes import Nodes
-from testbed.network.processes import STATE, ProcessError, RunState, Watched
+from testbed.network.packet_sockets import PacketSockets
+from testbed.network.processes import ProcessError, RunState, Watched, sockets_of_networks
+from testbed.network.speed import patience
 
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
@@ -31,19 +32,20 @@ Backend = Literal["bmv2", "softswitch"]
 SOFT_SWITCH = "testbed.softswitch.server.process"
 THRIFT_PORT = 9090  # in each switch's own namespace
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
-START_S = 60
+START_S = 60  # on a machine of the usual speed
 
 
-def running_switch(name: str, state: Path = STATE) -> list[str]:
-    """Arguments with which p4runtime-sh reaches a switch of the network that is up.
+def running_switch(name: str, state: Path | None = None) -> list[str]:
+    """Arguments with which p4runtime-sh reaches a switch of the network that is up, of several the
+    one that was begun last.
 
     Raises:
         NetworkError: None is up, or it has no switch of that name.
     """
-    try:
-        sockets = Path(json.loads(state.read_text())["sockets"])
-    except (OSError, ValueError, KeyError):
-        raise NetworkError("no network is up: start one with `sudo make net`") from None
+    networks = sockets_of_networks(state)
+    if not networks:
+        raise NetworkError("no network is up: start one with `sudo make net`")
+    sockets = networks[0]
     found = sorted(path.stem for path in sockets.glob("*.grpc"))
     address = sockets / f"{name}.grpc"
     if name not in found:
@@ -64,6 +66,7 @@ class Switches:
         logs: Gets each process's output and all exit codes.
         seed: Of the soft switches' dice. BMv2 takes none.
         clock: Nanoseconds of the run.
+        on_death: Hears the number of a switch that died, at once.
 
     Attributes:
         controls: One control for each switch, in the topology's order.
@@ -78,6 +81,7 @@ class Switches:
         logs: Path,
         seed: int,
         clock: Callable[[], int],
+        on_death: Callable[[int], None],
     ) -> None:
         self._names = topology.switch_names
         self._backend = backend
@@ -86,6 +90,7 @@ class Switches:
         self._logs = logs
         self._seed = seed
         self._clock = clock
+        self._on_death = on_death
         self._deaths: dict[int, str] = {}
         self._watched = Watched(state, logs, self._died)
         self.controls: list[RemoteSwitch] = []
@@ -99,7 +104,7 @@ class Switches:
         switches = range(len(self._names))
         for switch in switches:
             self._watched.start(self._names[switch], self._command(switch))
-        deadline = time.monotonic() + START_S
+        deadline = time.monotonic() + START_S * patience()
         with ThreadPoolExecutor(32) as pool:
             list(pool.map(lambda switch: self._wait_for(switch, deadline), switches))
             self.controls = list(pool.map(lambda switch: self._control(switch, p4info), switches))
@@ -115,6 +120,10 @@ class Switches:
 
     def pid(self, name: str) -> int:
         return self._watched.pid(name)
+
+    def sockets(self) -> list[PacketSockets]:
+        """Of each switch, once they have been started."""
+        return [PacketSockets(self.pid(name), self._backend == "bmv2") for name in self._names]
 
     @property
     def degraded(self) -> list[str]:
@@ -138,6 +147,7 @@ class Switches:
 
     def _died(self, name: str, how: str) -> None:
         switch = self._names.index(name)
+        self._on_death(switch)
         self._deaths[switch] = how
         if switch < len(self.controls):
             self.controls[switch].give_up(how)
@@ -172,7 +182,11 @@ class Switches:
             while True:
                 ended = self._watched.ended(name)
                 if ended or time.monotonic() > deadline:
-                    what = f"ended with {ended}" if ended else f"does not answer in {START_S} s"
+                    what = (
+                        f"ended with {ended}"
+                        if ended
+                        else f"does not answer in {START_S * patience():.0f} s"
+                    )
                     log = self._logs / f"{name}.log"
                     words = self._watched.last_words(name)
                     raise ProcessError(f"switch {name} {what}: {words or 'no message'} ({log})")
@@ -184,7 +198,7 @@ class Switches:
 
     def _connect_thrift(self, name: str) -> socket.socket:
         with inside(self._nodes.pid(name)):
-            return socket.create_connection(("127.0.0.1", THRIFT_PORT), timeout=30)
+            return socket.create_connection(("127.0.0.1", THRIFT_PORT), timeout=30 * patience())
 
     def _control(self, switch: int, p4info: Path) -> RemoteSwitch:
         from testbed.control.remote.connection import RemoteError

@@ -196,6 +196,9 @@ class VirtualNetwork:
         drops = self.drops()
         return self._per_link(drops["link"][drops["cause"] == _QUEUE])
 
+    def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> None:
+        """In virtual time a slow machine loses nothing: there is nothing to count."""
+
     def _per_link(self, link: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
         n = self.topology.n_links
         return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)

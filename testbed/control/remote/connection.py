@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _MAX_UPDATES = 500  # a write request stays well below gRPC's 4 MB
 _PATIENCE_S = 30
+_ENDING_S = 5
 _CUT = "its P4Runtime channel was cut"
 _GONE = {
     grpc.StatusCode.UNAVAILABLE: _CUT,
@@ -67,7 +68,13 @@ class Connection:
         self._client.stream.cancel()
 
     def close(self) -> None:
-        """End the session."""
+        """End the session, or leave that to the end of the process: a signal's exception may have
+        left one of gRPC's locks taken, and what waits for it would wait for ever."""
+        ending = threading.Thread(target=self._end, daemon=True)
+        ending.start()
+        ending.join(_ENDING_S)
+
+    def _end(self) -> None:
         self.cut()
         self._client.tear_down()
 

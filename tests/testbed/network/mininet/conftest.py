@@ -20,6 +20,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
+from testbed.network.speed import patience
 from testbed.network.switches import Backend
 from tests.testbed.network.real_time import Lateness, in_turns
 
@@ -28,6 +29,9 @@ SEGMENTS = TOPOLOGY.segments()
 IDS = switch_ids(TOPOLOGY, SEGMENTS, 1)
 DECODER = SegmentDecoder(TOPOLOGY, SEGMENTS, IDS)
 MONITORS = sorted({int(switch) for switch in SEGMENTS.downstream})
+
+RATE = {"bmv2": 1500, "softswitch": 10_000}
+"""Frames a second that two cores of the usual speed carry without loss, with some reserve."""
 
 
 def bring_up(path: Path, backend: Backend) -> MininetNetwork:
@@ -38,7 +42,7 @@ def bring_up(path: Path, backend: Backend) -> MininetNetwork:
         PROGRAM,
         P4INFO,
         path / "logs",
-        state=path / "state.json",
+        state=path / "state",
     )
     masks = bloom_mask(IDS).tolist()
     with batch(net.controls):
@@ -56,7 +60,7 @@ def some_backend() -> Backend:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds * patience()
     while not condition():
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.02)

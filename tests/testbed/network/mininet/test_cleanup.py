@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from testbed.network.network import NetworkError
-from testbed.network.processes import ProcessError, clean
+from testbed.network.processes import Cleaned, clean
 from tests.testbed.network.mininet.conftest import TOPOLOGY, bring_up, some_backend
 
 pytestmark = pytest.mark.root
@@ -88,32 +88,35 @@ def test_a_killed_run_is_cleaned_up_and_nothing_else(tmp_path: Path, foreign: No
     process = runner(tmp_path)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
-    state = json.loads((tmp_path / "state.json").read_text())
+    [file] = (tmp_path / "state").iterdir()
+    state = json.loads(file.read_text())
     own = namespaces(state["token"])
     assert len(own) == TOPOLOGY.n_switches + TOPOLOGY.n_hosts
-    with pytest.raises(ProcessError, match="still runs a network"):
-        clean(tmp_path / "state.json")
-    with pytest.raises(NetworkError, match="still runs a network"):
-        bring_up(tmp_path, some_backend())
+    assert clean(tmp_path / "state") == Cleaned([], [process.pid])
+    with bring_up(tmp_path, some_backend()):  # several at once, each in namespaces of its own
+        assert len(list((tmp_path / "state").iterdir())) == 2
+    assert namespaces(state["token"]) == own
     process.send_signal(signal.SIGKILL)
     process.wait()
 
-    ended = clean(tmp_path / "state.json")
+    cleaned = clean(tmp_path / "state")
 
-    assert len(ended) >= TOPOLOGY.n_switches
+    assert len(cleaned.ended) >= TOPOLOGY.n_switches and not cleaned.alive
     deadline = time.monotonic() + 5
     while namespaces() & own and time.monotonic() < deadline:
         time.sleep(0.05)
     assert namespaces() & own == set()
     assert run("ip", "-o", "link") == links
     assert not Path(state["sockets"]).exists()
-    assert not (tmp_path / "state.json").exists()
-    assert clean(tmp_path / "state.json") == []
+    assert not list((tmp_path / "state").iterdir())
+    assert clean(tmp_path / "state") == Cleaned([], [])
 
 
 def token_in(state: Path) -> str:
+    """The token of the one network that is written down there."""
     try:
-        return json.loads(state.read_text())["token"]
+        [file] = state.iterdir()
+        return json.loads(file.read_text())["token"]
     except (OSError, ValueError):
         return ""
 
@@ -122,7 +125,7 @@ def test_killed_while_it_starts_and_the_next_run_works(tmp_path: Path) -> None:
     tokens: list[str] = []
     for seconds in (0.0, 0.3, 1.0):  # after its first trace
         process = runner(tmp_path)
-        while (token := token_in(tmp_path / "state.json")) in ("", *tokens):
+        while (token := token_in(tmp_path / "state")) in ("", *tokens):
             assert process.poll() is None
             time.sleep(0.005)
         time.sleep(seconds)
@@ -149,4 +152,4 @@ def test_a_switch_that_does_not_start_is_one_clear_error(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(NetworkError, match=r"switch \w+ ended with exit code 3: out of ports"):
         bring_up(tmp_path, "bmv2")
-    assert not (tmp_path / "state.json").exists()
+    assert not list((tmp_path / "state").iterdir())

@@ -15,7 +15,7 @@ from testbed.faults.nft import NftInjector, ruleset
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 TOPOLOGY = FatTree(4)
-LOSE = 'fwd to "lo"'
+LOSE = 'counter name "tor0_0_eth3" fwd to "lo"'
 SOME = FlowMatch(src_ip=Ternary(0x0A000002, 0xFFFFFFFF), dst_port=Ternary(1, 1))
 
 
@@ -33,6 +33,9 @@ class Recorder(LinkInjector):
     def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
         self.calls.append((link, [fault.rate for fault in faults], noise))
 
+    def count(self, link: int) -> int:
+        return 10 + link
+
 
 def nowhere(link: int) -> tuple[int, str]:
     raise AssertionError("no link is touched here")
@@ -45,6 +48,8 @@ def test_links_follow_the_schedule_and_flow_matches_come_first() -> None:
     recorder = Recorder(TOPOLOGY, nowhere, plan)
     recorder.start()
     assert recorder.calls == [(3, [0.5], 0.0), (7, [0.2], 0.0)]
+    drops = recorder.dropped()
+    assert (np.flatnonzero(drops).tolist(), drops[7]) == ([3, 7], 17)
     recorder.calls.clear()
     for now in recorder.times():
         recorder.apply(now)

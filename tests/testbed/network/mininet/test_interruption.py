@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 
 from testbed.network.installed import missing
+from testbed.network.processes import state_folder
 from testbed.record.run import RunDirectory
 from tests.testbed.network.mininet.test_cleanup import namespaces
 
@@ -26,7 +26,6 @@ pytestmark = [
 
 OPTIONS = ["--backend", "softswitch", "--epoch-ms", "2500", "--load", "0.2"]
 OPTIONS += ["--faults", "agg0_0->core0:0.3"]
-STATE = Path("runs/.mininet-state.json")
 
 
 def canary(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
@@ -56,18 +55,30 @@ def begin(path: Path) -> tuple[subprocess.Popen[str], str]:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return process, json.loads((path / STATE).read_text())["token"]
+    return process, token_of(process)
+
+
+def token_of(process: subprocess.Popen[str]) -> str:
+    """The token of a process's network, "" as long as it has none."""
+    for file in state_folder().glob("*.json"):
+        try:
+            state = json.loads(file.read_text())
+        except (OSError, ValueError):
+            continue
+        if state["runner"] == process.pid:
+            return state["token"]
+    return ""
 
 
 def interfaces() -> str:
     return subprocess.run(["ip", "-o", "link"], capture_output=True, text=True).stdout
 
 
-def assert_nothing_is_left(path: Path, token: str, links: str) -> None:
+def assert_nothing_is_left(token: str, links: str) -> None:
     assert namespaces(token) == set()
     assert interfaces() == links
     assert not Path(f"/tmp/canary-{token[:12]}").exists()
-    assert not (path / STATE).exists()
+    assert not (state_folder() / f"{token[:12]}.json").exists()
 
 
 def assert_the_epochs_can_be_diagnosed(partial: Path) -> None:
@@ -92,18 +103,23 @@ def ctrl_c(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
-@pytest.mark.parametrize("end", [ctrl_c, subprocess.Popen.terminate], ids=["ctrl-c", "sigterm"])
+def hang_up(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGHUP)
+
+
+@pytest.mark.parametrize(("end", "code"), [(ctrl_c, 130), (hang_up, 143)])
 def test_an_interrupted_run_keeps_its_finished_epochs_and_no_network(
-    tmp_path: Path, end: Callable[[subprocess.Popen[str]], None]
+    tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], code: int
 ) -> None:
     links = interfaces()
     process, token = begin(tmp_path)
     end(process)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
-    assert "make analyze RUN=here.partial" in errors
-    assert_nothing_is_left(tmp_path, token, links)
+    assert process.returncode == code
+    estimate, last = errors.splitlines()
+    assert estimate.startswith("about ")
+    assert "make analyze RUN=here.partial" in last
+    assert_nothing_is_left(token, links)
     assert not (tmp_path / "here").exists()
     assert_the_epochs_can_be_diagnosed(tmp_path / "here.partial")
 
@@ -123,7 +139,7 @@ def test_after_a_kill_the_next_run_cleans_up_and_the_epochs_are_still_there(tmp_
     again = canary("run", *OPTIONS, "--epochs", "1", "--run", "next", cwd=tmp_path)
     _, errors = again.communicate(timeout=90)
     assert again.returncode == 0, errors
-    assert_nothing_is_left(tmp_path, token, links)
+    assert_nothing_is_left(token, links)
     assert RunDirectory(tmp_path / "next").epochs == 1
     assert_the_epochs_can_be_diagnosed(tmp_path / "here.partial")
 
@@ -131,14 +147,12 @@ def test_after_a_kill_the_next_run_cleans_up_and_the_epochs_are_still_there(tmp_
 def test_interrupted_before_an_epoch_ends_leaves_nothing(tmp_path: Path) -> None:
     links = interfaces()
     process = canary("run", *OPTIONS, "--epochs", "2", "--run", "here", cwd=tmp_path)
-    while not (tmp_path / STATE).exists():
+    while not (token := token_of(process)):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    token = json.loads((tmp_path / STATE).read_text())["token"]
     ctrl_c(process)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "nothing was kept" in errors
-    assert_nothing_is_left(tmp_path, token, links)
-    shutil.rmtree(tmp_path / "runs")
+    assert_nothing_is_left(token, links)
     assert not list(tmp_path.iterdir())

@@ -17,7 +17,7 @@ from analysis.telemetry.observations import read_minus_meters
 from scenarios.backends import open_backend
 from scenarios.epochs.loop import run as run_epochs
 from scenarios.epochs.setup import set_up
-from scenarios.experiment import run_experiment
+from scenarios.experiment import run_config, run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import make_settings
 from testbed.faults.injector import FaultInjector
@@ -182,7 +182,7 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
         | {"epoch_ms": 1000 * EPOCH_S, "eta": 1, "alpha": 10, "beta": 4, "delta": 4}
     )
     writer = RunWriter(path)
-    writer.config(settings.as_dict())
+    writer.config(run_config("faulty_links", settings))
     with open_backend(settings, LinkModel(), tmp_path / "logs") as up:
         emulation = set_up(settings, FaultPlan(()), mesh(), up)
         run_epochs(emulation, writer, lambda share: None)
@@ -194,13 +194,13 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
         assert meter.negative == meter.inconsistent == 0
         counted += np.bincount(meter.segment, meter.sent, minlength=len(SEGMENTS))
     assert (counted > 0).all()  # every segment carried packets that were counted
-    tcp = run.json("network.json")["tcp"]
+    tcp = run.network["tcp"]
     assert tcp["failed"] == tcp["not_begun"] == 0
     assert tcp["finished"] + tcp["ended_with_the_run"] == tcp["transfers"] == mesh().n_flows
     flows = run.table("flows")
     assert carried(run).all()
     assert (flows["sent"] > SEGMENTS_EACH // 2).all()
-    parts = run.json("network.json")["conservation"]
+    parts = run.network["conservation"]
     assert parts["fault_drops"] == 0
     assert parts["sent"] == parts["delivered"] + parts["ttl_drops"]
 

@@ -1,0 +1,222 @@
+"""What the emulator lost of its own accord, told from the faults that were injected.
+
+On a busy machine a network of processes drops packets: sockets overflow, processes stand still. A
+link that lost packets so has really lost them, and a method that blames it is right, though no
+fault was injected. The measure is conservation on each cable: what its interface sent, less what
+the switch at its other end began to process. A switch counts that itself, in an entry for each port
+in the table of faults on arrival, which lets everything pass.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.control.switch import batch, for_each
+from testbed.dataplane import INGRESS_FAULT
+from testbed.fabric.fat_tree import FatTree
+from testbed.network.network import EmulatorDrops
+from testbed.network.nodes import Nodes
+from testbed.network.packet_sockets import PacketSockets
+
+if TYPE_CHECKING:
+    from testbed.control.remote.switch import RemoteSwitch
+
+__all__ = ["Arrivals", "Losses"]
+
+LongArray = npt.NDArray[np.int64]
+
+_ANY = (0, 0)
+_EVERYTHING = 1  # the lowest priority: an entry that drops comes first
+
+
+class Arrivals:
+    """Counts what each switch began to process, by the port it came in at."""
+
+    def __init__(self, topology: FatTree, controls: Sequence[RemoteSwitch]) -> None:
+        self._controls = controls
+        self._handles: dict[int, dict[int, int]] = {}
+        with batch(controls):
+            for control in controls:
+                table = control.table(INGRESS_FAULT.faults)
+                for port in range(1, topology.k + 1):
+                    key = [port, *[_ANY] * 5]
+                    handle = table.add(key, INGRESS_FAULT.healthy, priority=_EVERYTHING)
+                    self._handles.setdefault(id(control), {})[port] = handle
+
+    def read(self) -> list[dict[int, int] | None]:
+        """Of each switch the packets by port; None if it does not answer."""
+
+        def one(control: RemoteSwitch) -> dict[int, int] | None:
+            table, handles = control.table(INGRESS_FAULT.faults), self._handles[id(control)]
+            counts = {port: table.counter(handle)[0] for port, handle in handles.items()}
+            return None if control.lost else counts
+
+        return for_each(self._controls, one)
+
+
+@dataclass(frozen=True)
+class _Cables:
+    """Every directed cable: the fabric's links in order, then hosts to ToRs, then ToRs to hosts.
+
+    ``sender`` is a node's name and ``interface`` where its cable begins; ``switch`` and ``port``
+    are where it ends, -1 at a host.
+    """
+
+    sender: list[str]
+    interface: list[str]
+    switch: list[int]
+    port: list[int]
+    name: list[str]
+
+
+@dataclass
+class Losses:
+    """Compares what was sent on each cable with what arrived, from `begin` on.
+
+    Args:
+        topology: The fat-tree.
+        nodes: Its nodes.
+        arrivals: What switches began to process.
+        sockets: Of each switch.
+    """
+
+    topology: FatTree
+    nodes: Nodes
+    arrivals: Arrivals
+    sockets: list[PacketSockets]
+    _cables: _Cables = field(init=False)
+    _at_death: dict[int, LongArray] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._cables = _cables(self.topology)
+        self._begin = self._sent()
+        self._arrived_before = self._arrived([{}] * self.topology.n_switches)
+
+    def begin(self) -> None:
+        """What was lost until now, while the network came up, does not count."""
+        self._begin = self._sent()
+        self._arrived_before = self._arrived(self.arrivals.read())
+
+    def died(self, switch: int) -> None:
+        """Nothing that is sent to a switch arrives any more."""
+        sent, _ = self._sent()
+        with self._lock:
+            self._at_death[switch] = sent
+
+    def count(
+        self,
+        host_drops: LongArray,
+        gone: npt.NDArray[np.uint64],
+        quiet: bool,
+    ) -> EmulatorDrops:
+        """What was lost so far.
+
+        Args:
+            host_drops: Packets that the agent of each host could not take.
+            gone: Packets that faults took at each directed link, after its switch had processed
+                them.
+            quiet: No packet is under way: what has not arrived will not. Else only what is known to
+                be dropped counts.
+        """
+        sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
+        answers = self.arrivals.read()
+        arrived = self._arrived(answers) - self._arrived_before
+        dropped = self._socket_drops(host_drops)
+        ends = np.array(self._cables.switch)
+        told = np.array([switch >= 0 and answers[switch] is not None for switch in ends.tolist()])
+        missing = np.where(told & quiet, np.maximum(sent - arrived, 0), dropped)
+        with self._lock:
+            for switch, then in self._at_death.items():
+                missing[ends == switch] += (sent + self._begin[0] - then)[ends == switch]
+        found = {
+            "cable": refused,
+            "socket": np.minimum(dropped, missing),
+            "switch": np.maximum(missing - dropped, 0),
+        }
+        rows = [
+            (cable, where, int(packets[cable]))
+            for where, packets in found.items()
+            for cable in np.flatnonzero(packets > 0).tolist()
+        ]
+        return self._table(sorted(rows), self._inside(answers, gone) if quiet else {})
+
+    def _table(self, rows: list[tuple[int, str, int]], inside: dict[str, int]) -> EmulatorDrops:
+        n_links, names = self.topology.n_links, self._cables.name
+        first_host = n_links + self.topology.n_hosts
+        host = {"socket": "host"}
+        links = [cable if cable < n_links else -1 for cable, _, _ in rows]
+        return EmulatorDrops(
+            link=np.array(links + [-1] * len(inside), np.int32),
+            place=[names[cable] for cable, _, _ in rows] + list(inside),
+            where=[host.get(w, w) if cable >= first_host else w for cable, w, _ in rows]
+            + ["queues"] * len(inside),
+            packets=np.array([packets for _, _, packets in rows] + list(inside.values()), np.int64),
+        )
+
+    def _sent(self) -> tuple[LongArray, LongArray]:
+        """Of each cable what its interface has sent, and what it could not hand over."""
+        counts = {name: self.nodes.counters(name) for name in dict.fromkeys(self._cables.sender)}
+        ends = zip(self._cables.sender, self._cables.interface, strict=True)
+        both = np.array([counts[name][interface] for name, interface in ends], np.int64)
+        return both[:, 0], both[:, 1]
+
+    def _arrived(self, answers: Sequence[dict[int, int] | None]) -> LongArray:
+        """Of each cable what the switch at its end has begun to process, 0 where none tells."""
+        ends = zip(self._cables.switch, self._cables.port, strict=True)
+        found = [(answers[s] or {}).get(port, 0) if s >= 0 else 0 for s, port in ends]
+        return np.array(found, np.int64)
+
+    def _socket_drops(self, host_drops: LongArray) -> LongArray:
+        names = self.topology.switch_names
+        counts = [sockets.dropped() for sockets in self.sockets]
+        ends = zip(self._cables.switch, self._cables.port, strict=True)
+        switches = [counts[s].get(f"{names[s]}-eth{port}", 0) for s, port in ends if s >= 0]
+        return np.concatenate((np.array(switches, np.int64), host_drops))
+
+    def _inside(
+        self, answers: Sequence[dict[int, int] | None], gone: npt.NDArray[np.uint64]
+    ) -> dict[str, int]:
+        """What each switch began to process, and neither sent nor dropped by a fault."""
+        sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
+        arrived = self._arrived(answers) - self._arrived_before
+        left = sent + refused
+        left[: self.topology.n_links] += gone.astype(np.int64)
+        number = {name: switch for switch, name in enumerate(self.topology.switch_names)}
+        sender = np.array([number.get(name, -1) for name in self._cables.sender])
+        receiver = np.array(self._cables.switch)
+        size = self.topology.n_switches
+        lost = np.bincount(receiver[receiver >= 0], arrived[receiver >= 0], size)
+        lost -= np.bincount(sender[sender >= 0], left[sender >= 0], size)
+        return {
+            name: int(lost[switch])
+            for name, switch in number.items()
+            if lost[switch] > 0 and answers[switch] is not None
+        }
+
+
+def _cables(topology: FatTree) -> _Cables:
+    names, hosts = topology.switch_names, topology.host_names
+    links = range(topology.n_links)
+    tors = [names[tor] for tor in topology.host_tor]
+    ports = topology.host_port.tolist()
+    src = [names[int(switch)] for switch in topology.link_src]
+    return _Cables(
+        sender=[*src, *hosts, *tors],
+        interface=[f"{src[link]}-eth{int(topology.link_src_port[link])}" for link in links]
+        + [f"{host}-eth0" for host in hosts]
+        + [f"{tor}-eth{port}" for tor, port in zip(tors, ports, strict=True)],
+        switch=[*topology.link_dst.tolist(), *topology.host_tor.tolist(), *[-1] * len(hosts)],
+        port=[*topology.link_dst_port.tolist(), *ports, *[-1] * len(hosts)],
+        name=[
+            *topology.link_names,
+            *(f"{host}->{tor}" for host, tor in zip(hosts, tors, strict=True)),
+            *(f"{tor}->{host}" for host, tor in zip(hosts, tors, strict=True)),
+        ],
+    )

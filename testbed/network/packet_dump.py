@@ -1,0 +1,66 @@
+"""A packet dump of one directed link, as it was sent: a pcap file, written while packets pass."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+
+from testbed.network.namespaces import inside
+
+__all__ = ["PacketDump"]
+
+_ETH_P_ALL, _PACKET_OUTGOING = 3, 4
+_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)  # Ethernet, microseconds
+
+
+class PacketDump:
+    """Writes down what leaves an interface, until `close`.
+
+    Args:
+        pid: A process in the interface's namespace.
+        interface: Its name.
+        path: The file; it is replaced.
+
+    Raises:
+        OSError: The file cannot be written, or the interface is gone.
+    """
+
+    def __init__(self, pid: int, interface: str, path: Path) -> None:
+        self.path = path
+        self.packets = 0
+        self._file = open(path, "wb")  # noqa: SIM115
+        self._file.write(_HEADER)
+        try:
+            with inside(pid):
+                self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+            self._socket.bind((interface, _ETH_P_ALL))
+            self._socket.settimeout(0.1)
+        except BaseException:
+            self._file.close()
+            raise
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._write, name="dump", daemon=True)
+        self._thread.start()
+
+    def close(self) -> int:
+        """End it; returns how many packets were written."""
+        self._closing.set()
+        self._thread.join()
+        self._socket.close()
+        self._file.close()
+        return self.packets
+
+    def _write(self) -> None:
+        while not self._closing.is_set():
+            try:
+                data, (_, _, kind, *_) = self._socket.recvfrom(65535)
+            except OSError:
+                continue
+            if kind == _PACKET_OUTGOING:
+                seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
+                header = struct.pack("<IIII", seconds, microseconds, len(data), len(data))
+                self._file.write(header + data)
+                self.packets += 1

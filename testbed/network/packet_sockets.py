@@ -1,0 +1,92 @@
+"""Packet sockets of other processes, such as BMv2's: what their buffers could not hold."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+from contextlib import closing
+from pathlib import Path
+
+from testbed.network.namespaces import inside
+
+__all__ = ["PacketSockets"]
+
+_PIDFD_GETFD = 438  # the same on every architecture
+_SO_MEMINFO, _MEMINFO = 55, struct.Struct("9I")  # the last number is that of dropped packets
+_SOL_PACKET, _PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 263, 6, 23
+_STATISTICS = struct.Struct("2I")  # packets and drops since the last reading
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class PacketSockets:
+    """The sockets with which a process listens at the interfaces of its namespace.
+
+    A socket that reads into a ring, as libpcap's do, has its drops only in statistics that a
+    reading sets to 0; another keeps count. Both are asked through a copy of the socket
+    (pidfd_getfd), which is closed at once: a socket that outlived its process would go on to take
+    packets.
+
+    Args:
+        pid: The process.
+        rings: Whether its sockets read into rings. They are told not to hear what they send, which
+            libpcap would have them take and throw away.
+    """
+
+    def __init__(self, pid: int, rings: bool) -> None:
+        self._pid = pid
+        self._rings = rings
+        self._sockets = _listening(pid)
+        self._dropped = dict.fromkeys(self._sockets, 0)
+        if rings:
+            for fd in self._sockets.values():
+                with closing(_copy(pid, fd)) as copy:
+                    copy.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+
+    def dropped(self) -> dict[str, int]:
+        """Packets that each interface's socket had no room for; the last known if it is gone."""
+        for interface, fd in self._sockets.items():
+            try:
+                with closing(_copy(self._pid, fd)) as copy:
+                    if self._rings:
+                        counts = copy.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
+                        self._dropped[interface] += _STATISTICS.unpack(counts)[1]
+                    else:
+                        counts = copy.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+                        self._dropped[interface] = _MEMINFO.unpack(counts)[-1]
+            except OSError:
+                continue
+        return dict(self._dropped)
+
+
+def _listening(pid: int) -> dict[str, int]:
+    """Of each interface that a process listens at, the process's number of the socket."""
+    inodes: dict[int, str] = {}
+    with inside(pid):
+        for line in Path("/proc/thread-self/net/packet").read_text().splitlines()[1:]:
+            *_, interface, _, _, _, inode = line.split()
+            if int(interface):
+                inodes[int(inode)] = socket.if_indextoname(int(interface))
+    found: dict[str, int] = {}
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            what = os.readlink(entry)
+        except OSError:
+            continue
+        inode = what.removeprefix("socket:[").removesuffix("]")
+        if inode.isdigit() and int(inode) in inodes:
+            found[inodes[int(inode)]] = int(entry.name)
+    return found
+
+
+def _copy(pid: int, fd: int) -> socket.socket:
+    process = os.pidfd_open(pid)
+    try:
+        copy = _libc.syscall(_PIDFD_GETFD, process, fd, 0)
+        if copy < 0:
+            raise OSError(ctypes.get_errno(), f"socket {fd} of process {pid} cannot be copied")
+    finally:
+        os.close(process)
+    return socket.socket(fileno=copy)

@@ -1,0 +1,152 @@
+"""What the emulator loses of its own accord is counted, named, and told from the faults."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scenarios.experiment import run_experiment
+from scenarios.scenario import load_scenario
+from scenarios.settings import make_settings
+from testbed.network import packet_sockets
+from testbed.network.installed import missing
+from testbed.network.mininet import MininetNetwork
+from testbed.network.network import EmulatorDrops
+from testbed.record.run import RunDirectory
+from tests.testbed.network.mininet.conftest import some_backend, wait_until
+from tests.testbed.network.mininet.two_switches import RIGHTWARD, bring_up_two, one_flow, send
+
+pytestmark = pytest.mark.root
+
+NO_FAULTS = np.zeros(2, np.uint64)
+STOPPED = 3000  # packets: twice what a ring of libpcap's holds
+
+
+@pytest.fixture(params=["softswitch", "bmv2"])
+def net(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MininetNetwork]:
+    if reason := missing(request.param):
+        pytest.skip(reason)
+    with bring_up_two(tmp_path, request.param) as made:
+        made.start()
+        yield made
+
+
+def small_buffer(pid: int, interface: str) -> None:
+    """Leave a switch's socket room for a packet or two (no such thing where it is a ring)."""
+    with closing(packet_sockets._copy(pid, packet_sockets._listening(pid)[interface])) as copy:
+        copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+
+
+def by_place(drops: EmulatorDrops) -> dict[tuple[str, str], int]:
+    return {
+        (place, where): packets
+        for place, where, packets in zip(
+            drops.place, drops.where, drops.packets.tolist(), strict=True
+        )
+    }
+
+
+def test_a_switch_that_stands_still_loses_packets_that_are_counted_on_their_link(
+    net: MininetNetwork,
+) -> None:
+    number = net.add_source(one_flow(net))
+    right = net.process("right")
+    small_buffer(right, "right-eth2")
+    os.kill(right, signal.SIGSTOP)
+    sent, lost = send(net, number, STOPPED)
+    assert (sent, lost) == (STOPPED, STOPPED)
+    os.kill(right, signal.SIGCONT)
+    net.drain()  # what a buffer kept arrives after all
+    drops = net.emulator_drops(NO_FAULTS)
+    lost = STOPPED - int(net.delivered(number).sum())
+    assert lost > STOPPED // 4
+    assert set(drops.link.tolist()) == {RIGHTWARD}
+    assert drops.packets.sum() == lost
+    assert by_place(drops) == {("left->right", "socket"): lost}
+
+
+def test_what_is_sent_to_a_dead_switch_is_lost_on_the_link_to_it(net: MininetNetwork) -> None:
+    number = net.add_source(one_flow(net))
+    os.kill(net.process("right"), signal.SIGKILL)
+    wait_until(lambda: bool(net.degraded))
+    assert send(net, number, 300) == (300, 300)
+    drops = net.emulator_drops(NO_FAULTS)
+    assert by_place(drops) == {("left->right", "switch"): 300}
+    assert net.degraded == ["right: signal SIGKILL"]
+
+
+def test_a_host_that_disappears_is_said_and_the_counters_stay(net: MininetNetwork) -> None:
+    number = net.add_source(one_flow(net))
+    assert send(net, number, 300) == (300, 0)
+    pid = net.host_pids()[0]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: bool(net.degraded))
+    assert net.degraded == [f"host h_left disappeared: its process {pid} was ended"]
+    assert net.statistics.sent == 300  # of an interface whose process is gone
+    assert net.link_packets().tolist() == [300, 0]
+
+
+def processes_at(interface: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if interface.encode() in command and b"-i" in command:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.nightly
+@pytest.mark.real_time
+def test_a_method_that_blames_a_link_the_emulator_lost_packets_on_is_right_on_what_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fault, own = "agg0_0->core0", "agg2_1->core3"
+    settings = make_settings(
+        {"backend": some_backend(), "epochs": 2, "epoch_ms": 3000, "load": 0.25, "tcp": 0}
+        | {"faults": f"{fault}:0.3"}
+    )
+    throttled: list[int] = []
+
+    def throttle(what: str, share: float) -> None:
+        """From the first tick on a core switch has no room for packets of one link."""
+        if what == "emulation" and not throttled:
+            throttled.extend(processes_at("3@core3-eth3"))
+            small_buffer(throttled[0], "core3-eth3")
+
+    path = tmp_path / "run"
+    summary = run_experiment(
+        "faulty_links", load_scenario("faulty_links"), settings, path, throttle, ["canary-mle"]
+    )
+    run = RunDirectory(path)
+    own_drops = run.table("emulator_drops")
+    link = run.fabric.link(own)
+    lost_there = int(own_drops["packets"][own_drops["link"] == link].sum())
+    assert lost_there > 50
+    told = [reason for reason in summary["degraded"] if "the emulator itself lost" in reason]
+    assert re.search(rf"{lost_there:,} at {own}", told[0]), told
+    links = run.table("links")
+    assert links["fault_drops"][link] == 0
+    assert set(summary["lost_links"]) >= {fault, own}
+    verdict = summary["methods"]["canary-mle"]
+    assert verdict["directed"]["true_positives"] == 1
+    assert own in verdict["directed"]["wrong"]
+    assert own not in verdict["lost"]["directed"]["wrong"]
+    assert verdict["lost"]["directed"]["true_positives"] >= 2
+    # Nothing is lost that nobody counted.
+    network, counts = run.network, run.network["conservation"]
+    gone = counts["sent"] - counts["delivered"] - counts["fault_drops"]
+    inside = own_drops["packets"].sum() + counts["ttl_drops"]
+    assert abs(gone - inside) <= network["traceroute_packets"]

@@ -1,0 +1,131 @@
+"""The live network at Mininet's prompt, driven as a user at a terminal would."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scapy.utils import rdpcap
+
+from testbed.network.installed import missing
+
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(bool(missing("softswitch")), reason=missing("softswitch") or "never"),
+]
+
+PROMPT = "mininet> "
+PATIENCE_S = 90
+
+
+class Terminal:
+    """``canary net`` on a pseudo-terminal."""
+
+    def __init__(self, path: Path) -> None:
+        self._end, inner = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "scenarios.cli", "net"],
+            cwd=path,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            start_new_session=True,
+            env={**os.environ, "TERM": "dumb", "COLUMNS": "200", "HOME": str(path)},
+        )
+        os.close(inner)
+
+    def read(self) -> str:
+        """All up to the next prompt, or to the end."""
+        text, deadline = "", time.monotonic() + PATIENCE_S
+        while not text.endswith(PROMPT):
+            assert time.monotonic() < deadline, text
+            if not select.select([self._end], [], [], 1)[0]:
+                continue
+            try:
+                data = os.read(self._end, 1 << 16)
+            except OSError:  # it ended
+                break
+            text += data.decode().replace("\r", "")
+        return text.removesuffix(PROMPT)
+
+    def say(self, line: str) -> str:
+        """What a command answers, without its echo."""
+        os.write(self._end, f"{line}\n".encode())
+        return self.read().partition("\n")[2]
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    made = Terminal(tmp_path_factory.mktemp("prompt"))
+    try:
+        yield made
+        made.process.wait(30)
+    finally:
+        made.process.kill()
+
+
+@pytest.mark.nightly  # half a minute
+def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
+    """One session: each line of it needs the one before."""
+    greeting = terminal.read()
+    for word in ("h0_0_0 to h3_1_1", "agg0_0 to agg3_1", "fault agg0_0 core0 0.05", "diagnose"):
+        assert word in greeting
+
+    wrong = {
+        "fault agg0_1 core0 0.05": "they are not neighbours",
+        "fault agg0_1 core2 7": "7 is no loss rate",
+        "fault agg0_1 core2 nan": "nan is no loss rate",
+        "fault agg0_1 core2 much": "much is no loss rate",
+        "fault agg9_1 core2 0.1": "no switch 'agg9_1'",
+        "fault agg0_1": "say which link and how much",
+        "heal agg0_1 core2": "agg0_1->core2 is not broken",
+        "heal agg0_1": "a link is two neighbouring switches",
+        "meters now": "meters takes no arguments",
+        "iperf h0_0_0": "say from where to where",
+        "iperf h0_0_0 h9_9_9": "h9_9_9 is no host: they are h0_0_0 to h3_1_1",
+        "iperf h0_0_0 h0_0_0": "two different hosts",
+        "capture": "nothing is captured",
+        "capture agg0_1 core2 /nowhere/x.pcap": "cannot write /nowhere/x.pcap",
+        "link h0_0_0": "",  # Mininet's own commands, too
+        "py 1/0": "division by zero",
+        "frobnicate": "Unknown command",
+        "h0_0_0": "Please enter a command",
+    }
+    for line, said in wrong.items():
+        answer = terminal.say(line)
+        assert said in answer, (line, answer)
+        assert len(answer.splitlines()) <= 1, (line, answer)
+        assert "Traceback" not in answer
+
+    dump = tmp_path / "link.pcap"
+    assert "injected: agg0_1->core2 loses 0.2" in terminal.say("fault agg0_1 core2 0.2")
+    assert f"capturing to {dump}" in terminal.say(f"capture agg0_1->core2 {dump}")
+    answer = terminal.say("diagnose")
+    verdicts = dict(re.findall(r"^  (\S+)(?: \*)? +(.*)$", answer, re.MULTILINE))
+    assert "agg0_1->core2" in verdicts["canary-mle"].split(", "), answer
+    assert "agg0_1--core2" in verdicts["netbouncer"].split(", "), answer
+    written = re.search(r"([\d,]+) packets in ", terminal.say("capture"))
+    assert written is not None
+    assert len(rdpcap(str(dump))) == int(written[1].replace(",", "")) > 100
+
+    answer = terminal.say("meters")
+    counted = re.search(r"agg0_1 -> core2: ([\d,]+) sent, ([\d,]+) lost", answer)
+    assert counted is not None, answer
+    sent, lost = (int(number.replace(",", "")) for number in counted.groups())
+    assert 0.1 * sent < lost < 0.3 * sent
+
+    assert terminal.say("heal") == "injected: nothing\n"
+    assert "0% packet loss" in terminal.say("h0_0_0 ping -c 3 -i 0.2 h3_1_1")
+    answer = terminal.say("iperf h0_0_0 h3_1_1 1")
+    assert re.match(r"h0_0_0 to h3_1_1: \d+\.\d+ Mbit/s, \d+ segments sent again", answer), answer
+    assert "let the link from agg0_1 to core2" in terminal.say("help fault")
+    terminal.say("exit")
+    assert terminal.process.wait(30) == 0
