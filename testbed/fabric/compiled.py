@@ -15,18 +15,22 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import pickle
+import pwd
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.core import config
+from numba.core.caching import IndexDataCacheFile
 
-__all__ = ["kernel", "njit"]
+__all__ = ["kernel", "njit", "nothing_kept"]
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("testbed", "analysis")
@@ -40,7 +44,47 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """`numba.njit` as it is used all over: cached, and without the interpreter's lock."""
     if function is None:
         return partial(njit, **options)
-    return numba.njit(cache=_cached(inspect.getfile(function)), nogil=True, **options)(function)
+    kept = _cached(inspect.getfile(function))
+    compiled: Any = numba.njit(cache=kept, nogil=True, **options)(function)
+    if kept:
+        compiled._cache._cache_file.__class__ = _Checked
+    return compiled
+
+
+class _Checked(IndexDataCacheFile):
+    """Numba's files of a function, each begun with a hash of the rest: what is damaged is compiled
+    again. Numba would fail on it at every start, or run it."""
+
+    def _save_index(self, overloads: Any) -> None:
+        self._write(self._index_path, (self._version, self._source_stamp, overloads))
+
+    def _load_index(self) -> Any:
+        found = self._read(self._index_path)
+        if found is None or found[:2] != (self._version, self._source_stamp):
+            return {}
+        return found[2]
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), data)
+
+    def _load_data(self, name: str) -> Any:
+        found = self._read(self._data_path(name))
+        if found is None:
+            raise FileNotFoundError  # so Numba compiles
+        return found
+
+    def _write(self, path: str, content: Any) -> None:
+        data = self._dump(content)
+        with self._open_for_write(path) as file:
+            file.write(hashlib.sha256(data).digest() + data)
+
+    def _read(self, path: str) -> Any:
+        try:
+            whole = Path(path).read_bytes()
+        except FileNotFoundError:
+            return None
+        digest, data = whole[:32], whole[32:]
+        return pickle.loads(data) if hashlib.sha256(data).digest() == digest else None
 
 
 kernel = njit(_nrt=False)
@@ -85,22 +129,56 @@ def _cached(file: str) -> bool:
 
 
 def _folder() -> Path | None:
-    """The cache of these sources, made; None if no place can be written to."""
+    """The cache of these sources, made; None if no place can be written to.
+
+    Raises:
+        PermissionError: The only places are ones where others could put code.
+    """
     name = "kernels-" + hashlib.sha256(repr(sorted(_STATE.items())).encode()).hexdigest()[:16]
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    here, everywhere = Path(__file__).parent / "__pycache__", Path(home) / "canary-kernels"
     given = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
-    for place in (Path(given),) if given else (here, everywhere):
+    open_to_others = None
+    for place in (Path(given),) if given else _places():
         folder = place / name
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-            os.utime(folder)
+            for made in (place, folder):
+                made.mkdir(mode=0o755, parents=True, exist_ok=True)
+                if not _own(made.stat()):
+                    open_to_others = made
+                    break
+            else:
+                tempfile.TemporaryFile(dir=folder).close()
+                os.utime(folder)
+                _forget(place)
+                return folder
         except OSError:
             continue
-        _forget(place)
-        return folder
+    if open_to_others is not None:
+        raise PermissionError(
+            f"{open_to_others} is another user's or can be written by others, who could put code "
+            "there: remove it (it is made again)"
+        )
     return None
+
+
+def _places() -> Iterator[Path]:
+    """Beside the sources; else in this user's cache, if there is a home."""
+    yield Path(__file__).parent / "__pycache__"
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
+        with suppress(KeyError):  # containers run as users that nobody made
+            home = pwd.getpwuid(os.getuid()).pw_dir
+    for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")):
+        if os.path.isabs(base):
+            yield Path(base) / "canary-kernels"
+            return
+
+
+def _own(found: os.stat_result) -> bool:
+    """Whether only this user, root, or the owner of these sources can write it. A group of the
+    user's own number is the user alone."""
+    owners = (os.geteuid(), 0, Path(__file__).stat().st_uid)
+    group = found.st_mode & 0o020 and found.st_gid != found.st_uid
+    return found.st_uid in owners and not (found.st_mode & 0o002 or group)
 
 
 def _forget(place: Path) -> None:
@@ -117,6 +195,15 @@ def _forget(place: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def nothing_kept() -> bool:
+    """Whether all that is called now has to be compiled first: a minute, once a state of the code.
+
+    As it was when this program started.
+    """
+    return _EMPTY
+
+
 _FOLDER = _folder()
+_EMPTY = _FOLDER is None or next(_FOLDER.rglob("*.nbc"), None) is None
 if _FOLDER is not None:
     config.CACHE_DIR = str(_FOLDER)  # pyright: ignore[reportAttributeAccessIssue]

@@ -53,6 +53,12 @@ class FaultInjector:
             elif not due and index in self._active:
                 self._table(fault.link).delete(self._active.pop(index))
 
+    def stop(self) -> None:
+        """Take the active faults out."""
+        for index, handle in self._active.items():
+            self._table(self.plan.faults[index].link).delete(handle)
+        self._active.clear()
+
     def _table(self, link: int):
         return self.controls[int(self.topology.link_src[link])].table(FAULT.faults)
 

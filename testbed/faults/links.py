@@ -6,10 +6,12 @@ that direction of the link.
 
 from __future__ import annotations
 
+import json
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,7 @@ import numpy.typing as npt
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import Fault, FaultPlan
 
-__all__ = ["InjectorError", "LinkInjector", "in_new_namespace", "run_in"]
+__all__ = ["InjectorError", "LinkInjector", "ask_in", "in_new_namespace", "run_in"]
 
 Egress = Callable[[int], tuple[int, str]]
 """Of a directed link: a process in the namespace where it begins, and its interface there."""
@@ -46,6 +48,7 @@ class LinkInjector(ABC):
     plan: FaultPlan
     noise: npt.NDArray[np.float64] | None = None
     _active: dict[int, Fault] = field(default_factory=dict)
+    _touched: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for fault in self.plan.faults:
@@ -63,6 +66,10 @@ class LinkInjector(ABC):
     @abstractmethod
     def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
         """Bring a link to this state: faults by falling priority, then noise."""
+
+    @abstractmethod
+    def count(self, link: int) -> int:
+        """Packets that the kernel has taken at a link that was set once."""
 
     def start(self) -> None:
         """Install noise, and the faults that are active at time 0.
@@ -91,6 +98,13 @@ class LinkInjector(ABC):
         for link in sorted({self.plan.faults[index].link for index in changed}):
             self._update(link)
 
+    def dropped(self) -> npt.NDArray[np.uint64]:
+        """Packets that were lost here at each directed link: uint64[n_links]."""
+        drops = np.zeros(self.topology.n_links, np.uint64)
+        for link in self._touched:
+            drops[link] = self.count(link)
+        return drops
+
     def _due(self, now: float) -> dict[int, Fault]:
         return {
             index: fault
@@ -101,13 +115,31 @@ class LinkInjector(ABC):
     def _update(self, link: int) -> None:
         faults = [fault for fault in self._active.values() if fault.link == link]
         noise = 0.0 if self.noise is None else float(self.noise[link])
+        self._touched.add(link)
         self.set_link(link, sorted(faults, key=lambda fault: fault.match is None), noise)
 
 
 def run_in(pid: int, command: Sequence[str], text: str = "") -> str:
     """Run a command in the network namespace of a process; returns "" or its complaint."""
-    prefix = ["nsenter", "--net", f"--target={pid}"]
-    return _complaint([*prefix, *command], text)
+    return _complaint([*_inside(pid), *command], text)
+
+
+def ask_in(pid: int, command: Sequence[str]) -> Any:
+    """Run a command in the network namespace of a process; returns the JSON that it prints.
+
+    Raises:
+        InjectorError: It fails, or prints something else.
+    """
+    result = subprocess.run([*_inside(pid), *command], capture_output=True, text=True, check=False)
+    try:
+        return json.loads(result.stdout)
+    except ValueError:
+        said = " ".join(result.stderr.split()) or "no JSON"
+        raise InjectorError(f"{' '.join(command)}: {said}") from None
+
+
+def _inside(pid: int) -> list[str]:
+    return ["nsenter", "--net", f"--target={pid}"]
 
 
 def in_new_namespace(command: Sequence[str], text: str = "") -> str:

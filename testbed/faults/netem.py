@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.faults.links import InjectorError, LinkInjector, in_new_namespace, run_in
+from testbed.faults.links import InjectorError, LinkInjector, ask_in, in_new_namespace, run_in
 from testbed.faults.plan import Fault
 
 __all__ = ["NetemInjector"]
@@ -37,7 +37,8 @@ class NetemInjector(LinkInjector):
             return "INJECTOR=netem needs tc (apt install iproute2); use INJECTOR=p4 or nft"
         if complaint := in_new_namespace(_replace("lo", ["loss", "random", "1%"])):
             return (
-                f"INJECTOR=netem needs the kernel's sch_netem ({complaint}); use INJECTOR=p4 or nft"
+                f"INJECTOR=netem needs the kernel's sch_netem ({complaint}): apt install "
+                "linux-modules-extra-$(uname -r) (Ubuntu), or use INJECTOR=p4 or nft"
             )
         return ""
 
@@ -52,6 +53,11 @@ class NetemInjector(LinkInjector):
         options = netem_options(faults, noise, self.burst)
         if complaint := run_in(pid, _replace(interface, options)):
             raise InjectorError(f"tc on {interface}: {complaint}; use INJECTOR=p4 or nft")
+
+    def count(self, link: int) -> int:
+        pid, interface = self.egress(link)
+        found = ask_in(pid, ["tc", "-s", "-j", "qdisc", "show", "dev", interface])
+        return sum(int(qdisc.get("drops", 0)) for qdisc in found if qdisc.get("kind") == "netem")
 
 
 def netem_options(faults: Sequence[Fault], noise: float, burst: float) -> list[str]:

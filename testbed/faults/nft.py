@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.dataplane import SHIM_BITS
-from testbed.faults.links import InjectorError, LinkInjector, in_new_namespace, run_in
+from testbed.faults.links import InjectorError, LinkInjector, ask_in, in_new_namespace, run_in
 from testbed.faults.plan import Fault, FlowMatch, Ternary
 
 __all__ = ["NftInjector"]
@@ -58,21 +58,28 @@ class NftInjector(LinkInjector):
         if complaint := run_in(pid, ["nft", "-f", "-"], ruleset(interface, faults, noise)):
             raise InjectorError(f"nft on {interface}: {complaint}; use INJECTOR=p4 or netem")
 
+    def count(self, link: int) -> int:
+        pid, interface = self.egress(link)
+        found = ask_in(pid, ["nft", "-j", "list", "counters", "table", "netdev", _TABLE])
+        counters = [entry["counter"] for entry in found["nftables"] if "counter" in entry]
+        return sum(int(c["packets"]) for c in counters if c["name"] == _identifier(interface))
+
 
 def ruleset(interface: str, faults: Sequence[Fault], noise: float) -> str:
     """Commands that replace a link's chain in one transaction."""
+    chain = _identifier(interface)
+    lose = f'counter name "{chain}" {_LOSE}'  # the counter outlives the chain's rules
     lines = []
     for fault in faults:
         match = "" if fault.match is None else _match(fault.match)
-        lines.append(match + _lose(1.0 if fault.kind == "blackhole" else fault.rate))
+        lines.append(match + _chance(1.0 if fault.kind == "blackhole" else fault.rate) + lose)
         lines.append(match + "accept")
     if noise:
-        lines.append(_lose(noise))
-    # nft's names cannot hold every character of an interface's
-    chain = "".join(c if c.isalnum() else "_" for c in interface)
+        lines.append(_chance(noise) + lose)
     return "\n".join(
         [
             f"add table netdev {_TABLE}",
+            f"add counter netdev {_TABLE} {chain}",
             f"add chain netdev {_TABLE} {chain} "
             f'{{ type filter hook egress device "{interface}" priority 0; }}',
             f"flush chain netdev {_TABLE} {chain}",
@@ -82,10 +89,13 @@ def ruleset(interface: str, faults: Sequence[Fault], noise: float) -> str:
     )
 
 
-def _lose(rate: float) -> str:
-    if rate >= 1:
-        return _LOSE
-    return f"numgen random mod {_STEPS} < {round(rate * _STEPS)} {_LOSE}"
+def _identifier(interface: str) -> str:
+    """nft's names cannot hold every character of an interface's."""
+    return "".join(c if c.isalnum() else "_" for c in interface)
+
+
+def _chance(rate: float) -> str:
+    return "" if rate >= 1 else f"numgen random mod {_STEPS} < {round(rate * _STEPS)} "
 
 
 def _match(match: FlowMatch) -> str:

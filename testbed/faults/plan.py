@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
+import math
+import operator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +15,21 @@ import yaml
 
 from testbed.fabric.clos import Fabric
 
-__all__ = ["MATCH_BITS", "Fault", "FaultError", "FaultPlan", "FlowMatch", "Kind", "Ternary"]
+__all__ = [
+    "MATCH_BITS",
+    "Fault",
+    "FaultError",
+    "FaultPlan",
+    "FlowMatch",
+    "Kind",
+    "Ternary",
+    "checked_rate",
+    "checked_schedule",
+    "outside",
+]
 
 Kind = Literal["drop", "blackhole", "corrupt"]
+_KINDS = get_args(Kind)
 
 MATCH_BITS = {"src_ip": 32, "dst_ip": 32, "src_port": 16, "dst_port": 16, "protocol": 8}
 
@@ -25,21 +40,48 @@ class FaultError(ValueError):
 
 @dataclass(frozen=True)
 class Ternary:
-    """Matches x with ``x & mask == value``; no bit of ``value`` lies outside ``mask``."""
+    """Matches x with ``x & mask == value``; no bit of ``value`` lies outside ``mask``.
+
+    Raises:
+        FaultError: One does, so that nothing could match.
+    """
 
     value: int
     mask: int
 
+    def __post_init__(self) -> None:
+        for name in ("value", "mask"):
+            object.__setattr__(self, name, _whole(f"a match's {name}", getattr(self, name)))
+        if self.value & ~self.mask:
+            raise FaultError(
+                f"{self.value:#x}/{self.mask:#x} can never match: the value has bits outside its "
+                "mask"
+            )
+
 
 @dataclass(frozen=True)
 class FlowMatch:
-    """The flows that a fault hits; a field that is None matches everything."""
+    """The flows that a fault hits; a field that is None matches everything.
+
+    Raises:
+        FaultError: A field is no `Ternary`, or does not fit the header's bits.
+    """
 
     src_ip: Ternary | None = None
     dst_ip: Ternary | None = None
     src_port: Ternary | None = None
     dst_port: Ternary | None = None
     protocol: Ternary | None = None
+
+    def __post_init__(self) -> None:
+        for field, bits in MATCH_BITS.items():
+            ternary = getattr(self, field)
+            if ternary is None:
+                continue
+            if not isinstance(ternary, Ternary):
+                raise FaultError(f"match {field}={ternary!r}: give a Ternary(value, mask)")
+            if ternary.mask >> bits:
+                raise FaultError(f"match {field}: {ternary.mask:#x} does not fit {bits} bits")
 
 
 @dataclass(frozen=True)
@@ -53,6 +95,9 @@ class Fault:
             discards the packet.
         match: The flows it hits, or None for all.
         schedule: Disjoint ascending (start, end) in seconds; empty for always.
+
+    Raises:
+        FaultError: A value makes no sense.
     """
 
     link: int
@@ -61,13 +106,85 @@ class Fault:
     match: FlowMatch | None = None
     schedule: tuple[tuple[float, float], ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "link", _whole("a fault's link", self.link))
+        object.__setattr__(self, "rate", checked_rate(self.rate))
+        if self.kind not in _KINDS:
+            raise FaultError(f"kind {self.kind!r} is unknown: use {', '.join(_KINDS)}")
+        if self.kind == "blackhole" and self.rate != 1:
+            raise FaultError(
+                f"a blackhole drops everything, not {self.rate:g} of it: use rate 1, or kind drop"
+            )
+        if self.match is not None:
+            if not isinstance(self.match, FlowMatch):
+                raise FaultError(f"match {self.match!r}: give a FlowMatch, or None for all flows")
+            if self.match == FlowMatch():
+                raise FaultError("match is empty: give it a field, or None for all flows")
+        if not isinstance(self.schedule, tuple) or self.schedule:
+            object.__setattr__(self, "schedule", checked_schedule(self.schedule))
+
+    def meets(self, other: Fault) -> bool:
+        """Whether both hit the same flows of the same link at some time."""
+        if self.link != other.link or self.match != other.match:
+            return False
+        if not self.schedule or not other.schedule:
+            return True
+        return any(a < d and c < b for a, b in self.schedule for c, d in other.schedule)
+
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """The truth: all faults, ascending by link, and the switches that failed as a whole."""
+    """The truth: all faults, ascending by link, and the switches that failed as a whole.
+
+    Raises:
+        FaultError: Two faults hit the same flows of a link at the same time, or something is none.
+    """
 
     faults: tuple[Fault, ...] = ()
     devices: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("faults", "devices"):
+            try:
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+            except TypeError:
+                raise FaultError(f"{name} of a FaultPlan must be a tuple") from None
+        devices = tuple(_whole("a failed device", device) for device in self.devices)
+        object.__setattr__(self, "devices", devices)
+        by_link: dict[int, list[Fault]] = {}
+        for fault in self.faults:
+            if not isinstance(fault, Fault):
+                raise FaultError(f"a FaultPlan is of Faults, {type(fault).__name__} is none")
+            same = by_link.setdefault(fault.link, [])
+            if any(fault.meets(other) for other in same):
+                raise FaultError(
+                    f"two faults hit the same flows of link {fault.link} at the same time: make "
+                    "one of them, or give each a match or a schedule of its own"
+                )
+            same.append(fault)
+
+    def check(self, topology: Fabric, duration_s: float) -> None:
+        """See that the plan can happen in a run.
+
+        Raises:
+            FaultError: A link or switch is not of the fabric, or a fault is scheduled for after
+                the run's end.
+        """
+        for what, numbers, n in (
+            ("link", (fault.link for fault in self.faults), topology.n_links),
+            ("switch", self.devices, topology.n_switches),
+        ):
+            wrong = next((number for number in numbers if number >= n), None)
+            if wrong is not None:
+                raise FaultError(
+                    f"there is no {what} {wrong} in {topology.title}: they are 0 to {n - 1}"
+                )
+        for fault in self.faults:
+            if fault.schedule and fault.schedule[-1][0] >= duration_s:
+                raise FaultError(
+                    f"the fault of {topology.link_names[fault.link]} "
+                    f"{outside(fault.schedule[-1], duration_s)}"
+                )
 
     @property
     def links(self) -> npt.NDArray[np.int32]:
@@ -98,6 +215,58 @@ class FaultPlan:
             entries.append({key: value for key, value in record.items() if value})
         devices = [topology.switch_names[device] for device in self.devices]
         return yaml.safe_dump({"faults": entries, "failed_devices": devices}, sort_keys=False)
+
+
+def outside(span: tuple[float, float], duration_s: float) -> str:
+    """What is wrong with a span of a schedule that begins after the run's end."""
+    return (
+        f"is scheduled for {span[0]:g} to {span[1]:g} s, but the run ends at {duration_s:g} s: "
+        "schedule it earlier, or use more EPOCHS"
+    )
+
+
+def _whole(what: str, value: Any) -> int:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise FaultError(f"{what} is {value!r}: use a whole number from 0 on")
+    return number
+
+
+def _number(value: Any) -> float:
+    """A number as a float, nan if it is none."""
+    if isinstance(value, bool | str | bytes):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def checked_rate(value: Any) -> float:
+    """A loss rate as a float. Raises FaultError."""
+    rate = _number(value)
+    if not 0 < rate <= 1:
+        said = repr(value) if math.isnan(rate) else f"{rate:g}"
+        raise FaultError(f"rate {said} is outside (0, 1]: a loss rate of 5 % is 0.05")
+    return rate
+
+
+def checked_schedule(schedule: Any) -> tuple[tuple[float, float], ...]:
+    """A schedule as floats. Raises FaultError."""
+    try:
+        spans = tuple((_number(start), _number(end)) for start, end in schedule)
+    except (TypeError, ValueError):
+        spans = ((math.nan, math.nan),)
+    times = [0.0, *(time for span in spans for time in span)]
+    ascending = all(a < b for a, b in itertools.pairwise(times[1:]))
+    if not (ascending and all(0 <= time < math.inf for time in times)):
+        raise FaultError(
+            "schedule must be (start, end) pairs in seconds from 0 on, ascending and disjoint"
+        )
+    return spans
 
 
 def _match_text(match: FlowMatch) -> dict[str, str]:

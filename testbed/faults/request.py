@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import ipaddress
-import itertools
 import re
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
-from testbed.faults.plan import MATCH_BITS, FaultError, FlowMatch, Kind, Ternary
+from testbed.faults.plan import (
+    MATCH_BITS,
+    FaultError,
+    FlowMatch,
+    Kind,
+    Ternary,
+    checked_rate,
+    checked_schedule,
+    outside,
+)
 
 __all__ = ["Document", "Entry", "read_file", "read_text"]
 
@@ -58,22 +68,14 @@ class Entry(_Strict):
     @field_validator("rate")
     @classmethod
     def _rate_in_range(cls, rate: float | None) -> float | None:
-        if rate is not None and not 0 < rate <= 1:
-            raise ValueError(f"{rate:g} is outside (0, 1]: a loss rate of 5 % is 0.05")
-        return rate
+        return None if rate is None else checked_rate(rate)
 
     @field_validator("schedule")
     @classmethod
     def _spans_ascend(
         cls, schedule: tuple[tuple[float, float], ...]
     ) -> tuple[tuple[float, float], ...]:
-        times = [time for span in schedule for time in span]
-        ascending = all(a < b for a, b in itertools.pairwise(times))
-        if times and not (times[0] >= 0 and ascending and times[-1] < float("inf")):
-            raise ValueError(
-                "schedule must be [start, end] pairs in seconds from 0 on, ascending and disjoint"
-            )
-        return schedule
+        return checked_schedule(schedule)
 
     @model_validator(mode="after")
     def _consistent(self) -> Entry:
@@ -155,12 +157,12 @@ def read_text(text: str) -> tuple[Entry, ...]:
 
 
 def _read_item(item: str, text: str) -> Entry:
-    number = r"\d+(?:\.\d+)?"
+    number = r"\d{1,12}(?:\.\d+)?"
     share = rf"(?:@(?P<share>{number})\s*(?:pct|%))?"
     patterns = (
         rf"(?P<percent>{number})\s*(?:pct|%)",
-        r"(?P<links>\d+)\s*links?",
-        rf"devices:(?P<devices>\d+){share}",
+        r"(?P<links>\d{1,9})\s*links?",
+        rf"devices:(?P<devices>\d{{1,9}}){share}",
         rf"device:(?P<device>[^:@]+){share}",
         r"(?P<link>[^:]*->[^:]*)",
     )
@@ -175,21 +177,28 @@ def _read_item(item: str, text: str) -> Entry:
         try:
             return Entry(**fields)
         except ValidationError as error:
-            raise FaultError(f"FAULTS item {item!r}: {_one_line(error)}") from None
+            raise FaultError(f"FAULTS item {_short(item)}: {_one_line(error)}") from None
     if not item:
-        raise FaultError(f"FAULTS={text!r} has an empty item: use {_FORMS}")
+        raise FaultError(f"FAULTS={_short(text)} has an empty item: use {_FORMS}")
     if item.lower() == "none":
         raise FaultError("FAULTS: none cannot be combined with other items")
-    raise FaultError(f"FAULTS item {item!r} is unknown: use {_FORMS}")
+    raise FaultError(f"FAULTS item {_short(item)} is unknown: use {_FORMS}")
 
 
-def read_file(path: Path) -> Document:
-    """The content of a fault file.
+def _short(text: str) -> str:
+    """In quotes, and not the whole of a file that somebody took for a list."""
+    return repr(text if len(text) <= 80 else f"{text[:80]}...")
+
+
+def read_file(path: Path, duration_s: float | None = None) -> Document:
+    """The content of a fault file, for a run of ``duration_s`` if that is known.
 
     Raises:
-        FaultError: It cannot be read, or says what makes no sense. One line.
+        FaultError: It cannot be read, or says what makes no sense. One line with its place.
     """
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise FaultError(f"cannot read the fault file {path}: it is no regular file")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FaultError(f"no fault file {path}: check FAULTS, or use {_FORMS}") from None
@@ -197,22 +206,77 @@ def read_file(path: Path) -> Document:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise FaultError(f"cannot read the fault file {path}: {reason}") from None
     try:
-        content = yaml.safe_load(text)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        content = loader.construct_document(node) if node else None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        raise FaultError(f"{path}{where}: not valid YAML: {problem}") from None
-    if not isinstance(content, dict):
+        said = getattr(error, "problem", None) or getattr(error, "reason", None)
+        raise FaultError(f"{path}{where}: not valid YAML: {said or 'it cannot be read'}") from None
+    if node is None or not isinstance(content, dict):
         raise FaultError(f"{path}: the top level must be a mapping with the key faults")
+    if wrong := _wrong_node(node):
+        place, what = wrong
+        raise FaultError(f"{path} line {place.start_mark.line + 1}: {what}")
     try:
-        return Document.model_validate(content)
+        document = Document.model_validate(content)
     except ValidationError as error:
-        raise FaultError(f"{path}: {_one_line(error)}") from None
+        line = _line(node, _first(error)["loc"])
+        raise FaultError(f"{path} line {line}: {_one_line(error)}") from None
+    for number, entry in enumerate(document.faults):
+        late = [span for span in entry.schedule if duration_s is not None and span[0] >= duration_s]
+        if late:
+            line = _line(node, ("faults", number, "schedule"))
+            said = outside(late[0], cast(float, duration_s))
+            raise FaultError(f"{path} line {line}: faults[{number}] {said}")
+    return document
+
+
+def _wrong_node(root: yaml.Node) -> tuple[yaml.Node, str] | None:
+    """What YAML allows and nobody means: a key given twice, a truth value."""
+    seen: set[int] = set()
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:  # an anchor may be used many times, also in itself
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            counts = Counter(key.value for key in keys)
+            for key in reversed(keys):
+                if counts[key.value] > 1:
+                    return key, f"the key {key.value!r} is given twice: keep one"
+            todo += [part for pair in reversed(node.value) for part in reversed(pair)]
+        elif isinstance(node, yaml.SequenceNode):
+            todo += reversed(node.value)
+        elif node.tag == "tag:yaml.org,2002:bool":
+            return node, f"{node.value} is a truth value: write a number, or put a name in quotes"
+    return None
+
+
+def _line(node: yaml.Node, place: tuple[int | str, ...]) -> int:
+    """The line of a place in the file, or of the nearest thing around it that is there."""
+    for part in place:
+        if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            node = node.value[part]
+        elif isinstance(node, yaml.MappingNode):
+            below = {key.value: value for key, value in node.value if isinstance(key.value, str)}
+            if part not in below:
+                break
+            node = below[part]
+    return node.start_mark.line + 1
+
+
+def _first(error: ValidationError) -> ErrorDetails:
+    """The error to tell: an unknown key explains that another is missing."""
+    errors = error.errors()
+    return next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
 
 
 def _one_line(error: ValidationError) -> str:
-    first = error.errors()[0]
+    first = _first(error)
     models: dict[str, type[BaseModel]] = {"faults": Entry, "match": _Match}
     where, model = "", Document
     for part in first["loc"][:-1]:
@@ -223,5 +287,21 @@ def _one_line(error: ValidationError) -> str:
         allowed = ", ".join(model.model_fields)
         return f"{where + ': ' if where else ''}unknown key {last!r}; allowed are {allowed}"
     where += f"[{last}]" if isinstance(last, int) else f".{last}" if where else str(last)
-    message = first["msg"].removeprefix("Value error, ").replace("Input should", "must")
+    name = next((part for part in reversed(first["loc"]) if isinstance(part, str)), "")
+    if first["type"] == "model_type" and name == "faults":
+        name = "entry"
+    message = _MEANT.get(name, "") if first["type"] in _OF_SHAPE else ""
+    if not message:
+        message = first["msg"].removeprefix("Value error, ").replace("Input should", "must")
     return f"{where}: {message}" if where else message
+
+
+_OF_SHAPE = ("tuple_type", "too_short", "too_long", "missing", "model_type")
+_MEANT = {
+    "faults": "must be a list of entries, as - {link: tor0_0->agg0_0, rate: 0.05}",
+    "entry": "must be an entry, as {link: tor0_0->agg0_0, rate: 0.05}",
+    "match": "must say which flows, as {dst_port: 80}",
+    "schedule": "must be a list of [start, end] in seconds, as [[0.1, 0.3]]",
+    "failed_devices": "must be a list of switches, as [agg0_1]",
+}
+"""What is meant where something of another shape stands."""

@@ -69,7 +69,11 @@ def fault_file(text: str) -> Path | None:
 
 
 def parse_faults(
-    text: str, topology: Fabric, seed: int, rates: tuple[RateRange, ...] = PAPER_RATES
+    text: str,
+    topology: Fabric,
+    seed: int,
+    rates: tuple[RateRange, ...] = PAPER_RATES,
+    duration_s: float | None = None,
 ) -> FaultPlan:
     """Read FAULTS.
 
@@ -79,12 +83,13 @@ def parse_faults(
         seed: Draws links, devices and rates. Same seed, same plan.
         rates: Where rates that are not given are drawn from. N links fall into the ranges in
             proportion to the weights, each count rounded up or down by the draw.
+        duration_s: The run's length, to refuse schedules that begin after it.
 
     Raises:
         FaultError: One line saying what is wrong and what would be right.
     """
     path = fault_file(text)
-    document = read_file(path) if path else Document(faults=read_text(text.strip()))
+    document = read_file(path, duration_s) if path else Document(faults=read_text(text.strip()))
     return _resolve(document, topology, np.random.default_rng([seed, 0xFA17]), rates)
 
 

@@ -1,43 +1,40 @@
-"""Replay of a capture: pcap or pcapng, gzipped or not, mapped onto the hosts of a fat-tree.
+"""The TCP and UDP packets of a capture, and what became of its other frames.
 
-Scapy reads the file's records; packets are parsed here, from their first bytes and many at a time.
-Cost: 3 us a packet for pcap and 8 us for pcapng, 60 bytes of memory a packet.
+Frames are parsed from their first bytes, many at a time: 60 bytes of memory a packet.
 """
 
 from __future__ import annotations
 
-import gzip
-import logging
-import struct
-import zlib
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree
-from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_distinct
+from testbed.traffic.flows import TCP, UDP
+from testbed.traffic.frames import SNAP, UNDEFINED, CaptureError, Frames, read_frames
 
-__all__ = ["Capture", "CaptureError", "onto_hosts", "read_capture", "replay"]
+__all__ = ["BEYOND", "Capture", "CaptureError", "listed", "mix", "read_capture"]
 
-log = logging.getLogger(__name__)
+BEYOND = "beyond the run's end"
 
-_SNAP = 96  # Ethernet, two VLAN tags, the longest IPv4 header or IPv6, and ports
-_CHUNK = 1 << 17
-_ETHERNET, _RAW, _COOKED, _COOKED2 = 1, 101, 113, 276
-_RAW_LIKE = (12, 14, _RAW, 228, 229)
-_LINK_TYPES = (_ETHERNET, _COOKED, _COOKED2, *_RAW_LIKE)
-_VLAN = (0x8100, 0x88A8, 0x9100)
-_GZIP_MAGIC = b"\x1f\x8b"
+_NULL, _ETHERNET, _LOOP, _COOKED, _COOKED2 = 0, 1, 108, 113, 276
+_RAW = (12, 14, 101, 228, 229)
+_HEADER = {_NULL: 4, _LOOP: 4, _ETHERNET: 14, _COOKED: 16, _COOKED2: 20} | dict.fromkeys(_RAW, 0)
+"""Bytes before the network header, by link type."""
+_TYPE_AT = {_ETHERNET: 12, _COOKED: 14, _COOKED2: 0}
+"""Where the Ethernet type stands, in link headers that have one."""
 
+_IPV4, _IPV6, _ARP = 0x0800, 0x86DD, (0x0806, 0x8035)
+_VLAN = (0x8100, 0x88A8, 0x9100, 0x9200)
+_FAMILY4, _FAMILY6 = 2, (10, 24, 28, 30)  # AF_INET; AF_INET6 of Linux, the BSDs and macOS
+_ICMP, _ICMP6 = 1, 58
+_EXTENSIONS = (0, 43, 44, 50, 51, 60, 135, 139, 140)
 
-class CaptureError(ValueError):
-    """The capture cannot be replayed. One line: what is wrong and what to do."""
+_CUT, _MALFORMED = "cut off by the snap length", "malformed"
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,14 @@ class Capture:
     Attributes:
         time_ns: Since the first packet, uint64.
         src, dst: Addresses, uint64: IPv4 as it is, IPv6 as a hash with the top bit set.
-        src_port, dst_port: uint16; 0 in later fragments and where the capture is too short.
+        src_port, dst_port: uint16.
         protocol: 6 or 17, uint8.
-        size: Bytes of the IP packet behind an untagged Ethernet header, 64 to 1514, uint16.
-        skipped: Packets left out, by reason.
+        length: Bytes of the IP packet behind an untagged Ethernet header, int64.
+        frames: How many frames were read.
+        refused: Those of them that are not among the P, by reason.
+        share: The share of the file that was read, less than 1 if it goes on long after
+            ``duration_s``.
+        seconds: From the first packet to the last that was read.
     """
 
     time_ns: npt.NDArray[np.uint64]
@@ -59,268 +60,83 @@ class Capture:
     src_port: npt.NDArray[np.uint16]
     dst_port: npt.NDArray[np.uint16]
     protocol: npt.NDArray[np.uint8]
-    size: npt.NDArray[np.uint16]
-    skipped: dict[str, int]
-
-
-def replay(
-    path: str | Path,
-    topology: FatTree,
-    seed: int,
-    time_scale: float = 1.0,
-    duration_s: float | None = None,
-) -> Traffic:
-    """Read a capture and map it onto the hosts.
-
-    Args:
-        path: pcap or pcapng, optionally gzipped, of Ethernet (VLAN tags too), raw IP or Linux
-            cooked packets, with microseconds or nanoseconds.
-        topology: The fat-tree.
-        seed: Draws which address becomes which host.
-        time_scale: Gaps between packets are multiplied by this: 0.1 replays ten times as fast.
-        duration_s: Use only what is sent within this time, after scaling.
-
-    Raises:
-        CaptureError: The file is missing, truncated, empty or no capture, or holds no TCP or UDP.
-    """
-    if not 0 < time_scale < float("inf"):
-        raise CaptureError(f"a time scale of {time_scale:g} is out of range: use a number above 0")
-    capture = read_capture(path, None if duration_s is None else duration_s / time_scale)
-    if capture.skipped:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in sorted(capture.skipped.items()))
-        log.info("%s: left out %s", path, reasons)
-    return onto_hosts(capture, topology, seed, time_scale)
+    length: npt.NDArray[np.int64]
+    frames: int
+    refused: Mapping[str, int]
+    share: float
+    seconds: float
 
 
 def read_capture(path: str | Path, duration_s: float | None = None) -> Capture:
     """The TCP and UDP packets of a file, those of the first ``duration_s`` seconds if given.
 
     Raises:
-        CaptureError: See ``replay``.
+        CaptureError: The file is missing, damaged, empty or no capture, or holds no TCP or UDP.
     """
     path = Path(path)
-    skipped: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
     limit_ns = None if duration_s is None else int(duration_s * 1e9)
     chunks: list[_Packets] = []
-    first = None
-    for chunk in _chunks(path):
+    frames, share, first = 0, 1.0, None
+    for chunk in read_frames(path, refused):
         first = int(chunk.time_ns[0]) if first is None else first
-        chunks.append(_parse(chunk, skipped))
+        chunks.append(_parse(chunk, refused))
+        frames, share = frames + len(chunk.time_ns), chunk.share
         # a second of grace, as captures are not strictly in order
         if limit_ns is not None and int(chunk.time_ns[-1]) > first + limit_ns + 10**9:
             break
-    if first is None:
+    frames += refused[UNDEFINED]
+    if not frames:
         raise CaptureError(f"{path} holds no packet: capture again, or use another file")
-    fields = [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
-    time_ns = fields[0]
-    if not len(time_ns):
-        found = ", ".join(f"{n} {reason}" for reason, n in sorted(skipped.items()))
+    if not any(len(chunk.time_ns) for chunk in chunks):
         raise CaptureError(
-            f"{path} holds no TCP or UDP packet over IP ({found}): use a capture of IP traffic"
+            f"{path} holds no TCP or UDP packet over IP ({listed(refused)}): "
+            "use a capture of IP traffic"
         )
-    time_ns = time_ns - time_ns.min()
+    time_ns, *fields = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+    time_ns -= time_ns.min()
+    seconds = float(time_ns.max()) / 1e9
     order = np.argsort(time_ns, kind="stable")
     if limit_ns is not None:
         order = order[time_ns[order] < max(limit_ns, 1)]
-    time_ns, *rest = (field[order] for field in fields)
-    time_ns = (time_ns - time_ns[0]).astype(np.uint64)
-    return Capture(time_ns, *rest, skipped=dict(skipped))
-
-
-def onto_hosts(capture: Capture, topology: FatTree, seed: int, time_scale: float = 1.0) -> Traffic:
-    """Map addresses onto hosts.
-
-    Addresses are dealt to hosts in the order of their packets, rack after rack, so that the busiest
-    are spread. Where two that talk fall into one rack, the larger address of the pair moves to
-    another rack for this pair, in both directions. If two flows become one 5-tuple, one gets
-    another source port.
-    """
-    rng = np.random.default_rng([seed, 0xCA97])
-    keys = np.zeros(len(capture.src), np.uint64)
-    for field in (
-        capture.src,
-        capture.dst,
-        capture.src_port,
-        capture.dst_port,
-        capture.protocol,
-    ):
-        keys = _mix(keys ^ field.astype(np.uint64))
-    _, first, flow = np.unique(keys, return_index=True, return_inverse=True)
-    src, dst = capture.src[first], capture.dst[first]
-
-    packets = np.bincount(flow, minlength=len(first))
-    address, index = np.unique(np.concatenate((src, dst)), return_inverse=True)
-    busy = np.bincount(index, weights=np.tile(packets, 2))
-    racks = rng.permutation(topology.n_tors)
-    seats = racks * topology.half + np.arange(topology.half)[:, None]
-    host_of = np.empty(len(address), np.int64)
-    dealt = np.argsort(-busy, kind="stable")
-    host_of[dealt] = seats.ravel()[np.arange(len(address)) % topology.n_hosts]
-    src_host, dst_host = host_of[index[: len(src)]], host_of[index[len(src) :]]
-
-    together = src_host // topology.half == dst_host // topology.half
-    moved = np.maximum(src, dst)
-    hop = 1 + (_mix(moved) % np.uint64(topology.n_tors - 1)).astype(np.int64)
-    for host, is_moved in ((dst_host, dst == moved), (src_host, (src == moved) & (src != dst))):
-        now = together & is_moved
-        host[now] = (host[now] + topology.half * hop[now]) % topology.n_hosts
-
-    flows = (
-        src_host.astype(np.int32),
-        dst_host.astype(np.int32),
-        capture.src_port[first],
-        capture.dst_port[first],
-        capture.protocol[first],
+        refused[BEYOND] = len(time_ns) - len(order)
+    time_ns, *fields = (field[order] for field in (time_ns, *fields))
+    found = {reason: n for reason, n in refused.items() if n}
+    return Capture(
+        time_ns.astype(np.uint64),
+        *fields,
+        frames=frames,
+        refused=found,
+        share=share,
+        seconds=seconds,
     )
-    make_distinct(rng, *flows)
-    time_ns = capture.time_ns
-    if time_scale != 1.0:
-        time_ns = (time_ns * time_scale).astype(np.uint64)
-    return Traffic(*flows, time_ns, flow.astype(np.uint32), capture.size)
 
 
-# ---- records ---------------------------------------------------------------------------------
+def listed(counts: Mapping[str, int]) -> str:
+    """``12 ARP, 3 ICMP``: the largest count first."""
+    order = sorted((-n, what) for what, n in counts.items() if n)
+    return ", ".join(f"{-n:,} {what}" for n, what in order)
 
 
-@dataclass(frozen=True)
-class _Records:
-    """Captured packets: link type, time, original and captured length, first bytes; all [N]."""
-
-    link_type: npt.NDArray[np.int64]
+class _Packets(NamedTuple):
     time_ns: npt.NDArray[np.int64]
+    src: npt.NDArray[np.uint64]
+    dst: npt.NDArray[np.uint64]
+    src_port: npt.NDArray[np.uint16]
+    dst_port: npt.NDArray[np.uint16]
+    protocol: npt.NDArray[np.uint8]
     length: npt.NDArray[np.int64]
-    captured: npt.NDArray[np.int64]
-    data: npt.NDArray[np.uint8]
 
 
-def _chunks(path: Path) -> Iterator[_Records]:
-    """The packets of a file, some 100,000 at a time."""
-    rows: list[tuple[int, int, int, int]] = []
-    data: list[bytes] = []
-
-    def flush() -> _Records:
-        link_type, time_ns, length, captured = np.array(rows, np.int64).T
-        snaps = np.frombuffer(b"".join(data), np.uint8).reshape(-1, _SNAP)
-        return _Records(link_type, time_ns, length, captured, snaps)
-
-    for link_type, time_ns, length, packet in _packets(path):
-        rows.append((link_type, time_ns, length, len(packet)))
-        data.append(packet[:_SNAP].ljust(_SNAP, b"\0"))
-        if len(rows) == _CHUNK:
-            yield flush()
-            rows.clear()
-            data.clear()
-    if rows:
-        yield flush()
-
-
-def _packets(path: Path) -> Iterator[tuple[int, int, int, bytes]]:
-    """Link type, time in ns, original length and captured bytes of each packet.
-
-    Scapy ends silently where a file is cut off, so the end is looked for before each record.
-    """
-    # its import takes longer than most captures, and only replays need it
-    from scapy.data import MTU
-    from scapy.error import Scapy_Exception
-    from scapy.utils import RawPcapNgReader
-
-    count = 0
-    with _open(path) as file, _quiet_scapy():
-        try:
-            if not file.peek(1):
-                raise CaptureError(f"{path} is empty: capture again, or use another file")
-            reader: Any = _reader(RawPcapNgReader, file, path)
-            ng = isinstance(reader, RawPcapNgReader)
-            time_ns = 0
-            while file.peek(1):
-                record = reader._read_block(MTU) if ng else reader._read_packet(MTU)
-                if record is None:
-                    continue
-                packet: bytes = record[0]
-                about: Any = record[1]
-                if ng:
-                    link_type = about.linktype
-                    if about.tshigh is not None:
-                        ticks = (about.tshigh << 32) + about.tslow
-                        time_ns = ticks * 10**9 // about.tsresol
-                else:
-                    link_type = reader.linktype & 0xFFFF
-                    time_ns = about.sec * 10**9 + about.usec * (1 if reader.nano else 1000)
-                    if len(packet) < min(about.caplen, MTU):
-                        raise EOFError
-                if time_ns >= 1 << 63:
-                    raise EOFError
-                yield link_type, time_ns, about.wirelen, packet
-                count += 1
-        except (EOFError, OSError, zlib.error, struct.error, MemoryError, Scapy_Exception) as error:
-            if isinstance(error, OSError) and error.errno:
-                raise CaptureError(f"cannot read {path}: {error.strerror}") from None
-            intact = f", or keep its intact part with editcap -r {path.name} good.pcap 1-{count}"
-            raise CaptureError(
-                f"{path} is truncated or damaged after {count} packets: copy it again"
-                f"{intact if count else ''}"
-            ) from None
-
-
-def _reader(reader: Any, file: Any, path: Path) -> Any:
-    from scapy.error import Scapy_Exception
-
-    try:
-        return reader(file)
-    except Scapy_Exception:
-        raise CaptureError(
-            f"{path} is no capture: pcap and pcapng are understood, gzipped or not"
-        ) from None
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[Any]:
-    try:
-        with path.open("rb") as raw:
-            if raw.peek(2)[:2] == _GZIP_MAGIC:
-                with gzip.open(cast(BinaryIO, raw)) as unzipped:
-                    yield unzipped
-            else:
-                yield raw
-    except FileNotFoundError:
-        raise CaptureError(f"no capture {path}: check TRAFFIC") from None
-    except OSError as error:
-        raise CaptureError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-@contextmanager
-def _quiet_scapy() -> Iterator[None]:
-    """Scapy warns of damage on the terminal; here damage is an error."""
-    logger = logging.getLogger("scapy")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-# ---- packets ---------------------------------------------------------------------------------
-
-_Packets = tuple[
-    npt.NDArray[np.int64],
-    npt.NDArray[np.uint64],
-    npt.NDArray[np.uint64],
-    npt.NDArray[np.uint16],
-    npt.NDArray[np.uint16],
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.uint16],
-]
-
-
-def _parse(records: _Records, skipped: Counter[str]) -> _Packets:
-    """Time, addresses, ports, protocol and frame size of the TCP and UDP packets."""
-    data, captured = records.data, records.captured
+def _parse(frames: Frames, refused: Counter[str]) -> _Packets:
+    """The TCP and UDP packets of some frames; the others are counted by reason."""
+    data, captured = frames.data, frames.captured
     rows = np.arange(len(data))
-    at, ether_type, known = _network_layer(records)
+    at, ether_type, known = _network_layer(frames)
+    _count_link_types(frames.link_type[~known], refused)
 
     def byte(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return data[rows, np.minimum(offset, _SNAP - 1)].astype(np.int64)
+        return data[rows, np.minimum(offset, SNAP - 1)].astype(np.int64)
 
     def word(offset: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return byte(offset) << 8 | byte(offset + 1)
@@ -329,73 +145,87 @@ def _parse(records: _Records, skipped: Counter[str]) -> _Packets:
         return (word(offset) << 16 | word(offset + 2)).astype(np.uint64)
 
     first = byte(at)
-    v4 = known & (ether_type == 0x0800) & (first >= 0x45) & (first < 0x50) & (captured >= at + 20)
-    v6 = known & (ether_type == 0x86DD) & (first >> 4 == 6) & (captured >= at + 40)
+    v4, v6 = ether_type == _IPV4, ether_type == _IPV6
+    sound = np.where(v4, (first >= 0x45) & (first < 0x50), first >> 4 == 6)
     protocol = np.where(v4, byte(at + 9), byte(at + 6))
     l4 = at + np.where(v4, (first & 15) * 4, 40)
-    transport = (protocol == TCP) | (protocol == UDP)
-    use = (v4 | v6) & transport
-    skipped.update(
-        {
-            reason: int(n)
-            for reason, n in (
-                ("not IP", np.count_nonzero(known & ~v4 & ~v6)),
-                ("neither TCP nor UDP", np.count_nonzero((v4 | v6) & ~transport)),
-                ("of an unknown link type", np.count_nonzero(~known)),
-            )
-            if n
-        }
+    whole_ip = captured >= at + np.where(v4, 20, 40)
+    cut = captured < frames.length
+    rules = (  # the first that holds counts
+        ("", ~known),  # counted above
+        (_CUT, (captured < at) & cut),
+        (_MALFORMED, captured < at),
+        ("ARP", np.isin(ether_type, _ARP)),
+        ("not IP", ~v4 & ~v6),
+        (_CUT, ~whole_ip & cut),
+        (_MALFORMED, ~whole_ip | ~sound),
+        ("IPv6 with extension headers", v6 & np.isin(protocol, _EXTENSIONS)),
+        ("ICMP", protocol == np.where(v4, _ICMP, _ICMP6)),
+        ("neither TCP nor UDP", (protocol != TCP) & (protocol != UDP)),
+        ("later fragment", v4 & (word(at + 6) & 0x1FFF != 0)),
+        (_CUT, (captured < l4 + 4) & cut),
+        (_MALFORMED, captured < l4 + 4),
     )
-    has_ports = (captured >= l4 + 4) & ~(v4 & (word(at + 6) & 0x1FFF != 0))
-    src_port, dst_port = (
-        np.where(has_ports, word(l4 + skip), 0).astype(np.uint16) for skip in (0, 2)
-    )
+    use = np.ones(len(data), np.bool_)
+    for reason, holds in rules:
+        if reason:
+            refused[reason] += int(np.count_nonzero(use & holds))
+        use &= ~holds
     src, dst = (
         np.where(v4, long(at + in_v4), _v6_key([long(at + in_v6 + 4 * i) for i in range(4)]))
         for in_v4, in_v6 in ((12, 8), (16, 24))
     )
-    size = np.clip(records.length - at + 14, MIN_FRAME, MAX_FRAME).astype(np.uint16)
-    return (
-        records.time_ns[use],
+    return _Packets(
+        frames.time_ns[use],
         src[use],
         dst[use],
-        src_port[use],
-        dst_port[use],
+        word(l4)[use].astype(np.uint16),
+        word(l4 + 2)[use].astype(np.uint16),
         protocol[use].astype(np.uint8),
-        size[use],
+        (frames.length - at + _HEADER[_ETHERNET])[use],
     )
 
 
+def _count_link_types(unknown: npt.NDArray[np.int64], refused: Counter[str]) -> None:
+    for link_type, n in zip(*np.unique(unknown, return_counts=True), strict=True):
+        refused[f"of link type {link_type}"] += int(n)
+
+
 def _network_layer(
-    records: _Records,
+    frames: Frames,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Offset of the network header, its Ethernet type, and whether the link type is known."""
-    link_type, data = records.link_type, records.data
+    """Offset of the network header, its Ethernet type (0: none), and whether the link is known."""
+    link_type, data = frames.link_type, frames.data
     rows = np.arange(len(data))
-    raw = np.isin(link_type, _RAW_LIKE)
-    at = np.select(
-        [link_type == _ETHERNET, link_type == _COOKED, link_type == _COOKED2], [14, 16, 20], 0
-    ).astype(np.int64)
-    type_at = np.select([link_type == _ETHERNET, link_type == _COOKED], [12, 14], 0)
-    ether_type = data[rows, type_at].astype(np.int64) << 8 | data[rows, type_at + 1]
-    version = data[:, 0] >> 4
-    ether_type[raw] = np.select([version == 4, version == 6], [0x0800, 0x86DD], 0)[raw]
+    at, ether_type = np.zeros((2, len(data)), np.int64)
+    for kind, header in _HEADER.items():
+        at[link_type == kind] = header
+    for kind, where in _TYPE_AT.items():
+        those = link_type == kind
+        ether_type[those] = data[those, where].astype(np.int64) << 8 | data[those, where + 1]
+    typed = np.isin(link_type, list(_TYPE_AT))
     for _ in range(2):
-        tagged = ~raw & np.isin(ether_type, _VLAN)
+        tagged = typed & np.isin(ether_type, _VLAN)
         inner = data[rows, at + 2].astype(np.int64) << 8 | data[rows, at + 3]
         ether_type = np.where(tagged, inner, ether_type)
         at = np.where(tagged, at + 4, at)
-    return at, ether_type, np.isin(link_type, _LINK_TYPES)
+    version, raw = data[:, 0] >> 4, np.isin(link_type, _RAW)
+    # the capturing machine's byte order: the family is in the first or in the last byte
+    family = np.where(data[:, 1:3].any(axis=1), 0, data[:, 0] | data[:, 3])
+    null = np.isin(link_type, (_NULL, _LOOP))
+    ether_type[(raw & (version == 4)) | (null & (family == _FAMILY4))] = _IPV4
+    ether_type[(raw & (version == 6)) | (null & np.isin(family, _FAMILY6))] = _IPV6
+    return at, ether_type, np.isin(link_type, list(_HEADER))
 
 
 def _v6_key(words: list[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
     key = np.zeros_like(words[0])
     for word in words:
-        key = _mix(key ^ word)
+        key = mix(key ^ word)
     return key | np.uint64(1 << 63)
 
 
-def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     """Splitmix64's finaliser: a bijection that spreads every bit."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

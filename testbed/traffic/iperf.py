@@ -9,7 +9,6 @@ client to end well.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.network.installed import IPERF
 from testbed.network.mininet import MininetNetwork
 from testbed.network.namespaces import NamespaceError
 from testbed.network.network import NetworkError
@@ -41,8 +41,8 @@ AT_ONCE = 256  # clients; a transfer waits while there are as many
 
 def need_iperf() -> None:
     """Raises NetworkError where there is no iperf3."""
-    if shutil.which("iperf3") is None:
-        raise NetworkError("iperf3 is not on the PATH: apt install iperf3, or use TCP=0")
+    if IPERF.lacking:
+        raise NetworkError(IPERF.lacking)
 
 
 class Iperf:

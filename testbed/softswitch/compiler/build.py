@@ -6,13 +6,15 @@ import ctypes
 import fcntl
 import hashlib
 import os
+import pwd
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,12 @@ CANDIDATES = ("cc", "gcc", "clang")
 
 def compiler() -> list[str]:
     """The C compiler command: $CC, else the first of cc, gcc, clang on PATH."""
-    chosen = shlex.split(os.environ.get("CC", ""))
+    try:
+        chosen = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:  # a quote that does not end
+        raise NoCompiler(
+            f"CC={os.environ['CC']} is no command: {str(error).lower()}; use CC=gcc"
+        ) from None
     wanted = [chosen[0]] if chosen else list(CANDIDATES)
     for name in wanted:
         found = shutil.which(name)
@@ -55,9 +62,60 @@ def identity(command: tuple[str, ...]) -> str:
 
 
 def cache_dir() -> Path:
-    """Directory of compiled programs."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "canary-softswitch"
+    """Directory of compiled programs.
+
+    Raises:
+        SoftSwitchError: This user has no home.
+    """
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
+        with suppress(KeyError):  # containers run as users that nobody made
+            home = pwd.getpwuid(os.getuid()).pw_dir
+    for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")):
+        if os.path.isabs(base):
+            return Path(base) / "canary-softswitch"
+    raise SoftSwitchError(
+        "no home to keep compiled programs in: set HOME, or XDG_CACHE_HOME, to a folder of yours"
+    )
+
+
+def _need_own(folder: Path) -> None:
+    """SoftSwitchError if others could put code into a folder."""
+    found = folder.stat()
+    if not _owned(found):
+        raise SoftSwitchError(
+            f"{folder} belongs to another user, who could put code there: set XDG_CACHE_HOME to a "
+            "folder of yours"
+        )
+    if _shared(found):
+        raise SoftSwitchError(
+            f"{folder} can be written by others, who could put code there: remove it (it is made "
+            "again), or set XDG_CACHE_HOME"
+        )
+
+
+def _owned(found: os.stat_result) -> bool:
+    """By this user, root, or the owner of this program, who could change that as well."""
+    return found.st_uid in (os.geteuid(), 0, Path(__file__).stat().st_uid)
+
+
+def _shared(found: os.stat_result) -> bool:
+    """A group of the user's own number is the user alone."""
+    group = found.st_mode & 0o020 and found.st_gid != found.st_uid
+    return bool(found.st_mode & 0o002 or group)
+
+
+def _intact(library: Path) -> bool:
+    """Whether a library is there, nobody else's, and what was compiled: a damaged one would end
+    this process when it is loaded or called."""
+    try:
+        with library.open("rb") as file:
+            found = os.fstat(file.fileno())
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        wanted = library.with_suffix(".sha256").read_bytes()
+    except FileNotFoundError:
+        return False
+    return _owned(found) and not _shared(found) and wanted == digest.encode()
 
 
 @contextmanager
@@ -103,7 +161,8 @@ def load_library(
     Raises:
         NoCompiler: There is no C compiler.
         CompileError: The compiler refused the code.
-        SoftSwitchError: The cache cannot be written, or the library not loaded.
+        SoftSwitchError: The cache cannot be written, or others can write it, or the library cannot
+            be loaded.
     """
     path = _build(code, tuple(flags))
     try:
@@ -117,7 +176,8 @@ def load_library(
 
 
 def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
-    """Path of the shared library of ``code``; compiles unless the same was compiled before."""
+    """Path of the shared library of ``code``, beside which is its hash; compiles unless the same
+    was compiled before."""
     command = compiler()
     target = identity(tuple(command))
     flags = (*FLAGS, *(("-march=native",) if target else ()), *extra_flags)
@@ -125,25 +185,43 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
     for part in (code, *command, target, *flags):
         digest.update(part.encode() + b"\0")
     path = cache_dir() / f"{digest.hexdigest()[:40]}.so"
-    if path.exists():
-        return path
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _need_own(path.parent)
+        if _intact(path):
+            return path
         with _only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work:
-            if path.exists():  # another process was faster
+            if _intact(path):  # another process was faster
                 return path
             source, library = Path(work) / "program.c", Path(work) / "program.so"
             source.write_text(code, encoding="utf-8")
             run = subprocess.run(
                 [*command, *flags, "-o", str(library), str(source)],
+                env={**os.environ, "LC_ALL": "C"},
                 capture_output=True,
                 text=True,
+                errors="replace",
                 check=False,
             )
             if run.returncode:
-                errors = [x for x in run.stderr.splitlines() if "error" in x] or [run.stderr]
-                raise CompileError(f"{command[0]} refused the C code: {errors[0].strip()}")
+                raise CompileError(_why(command[0], run))
+            library.chmod(0o755)
+            digest_file = library.with_suffix(".sha256")
+            digest_file.write_text(hashlib.sha256(library.read_bytes()).hexdigest())
             os.replace(library, path)
+            os.replace(digest_file, path.with_suffix(".sha256"))
     except OSError as e:
         raise SoftSwitchError(f"cannot compile into {path.parent}: {e}") from None
     return path
+
+
+def _why(compiler_name: str, run: subprocess.CompletedProcess[str]) -> str:
+    """Why a compiler failed, in a line: it, or a program that it started, may have been killed."""
+    killed = re.search(
+        r"(\w[\w ]*?) signal terminated program|unable to execute.*: (\w+)", run.stderr
+    )
+    if run.returncode < 0 or killed:
+        how = (killed[1] or killed[2]) if killed else signal.strsignal(-run.returncode)
+        return f"the C compiler {compiler_name} was killed ({how}): is there enough memory?"
+    errors = [line for line in run.stderr.splitlines() if "error" in line] or [run.stderr]
+    return f"{compiler_name} refused the C code: {' '.join(errors[0].split())}"

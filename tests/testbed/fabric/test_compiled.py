@@ -3,6 +3,7 @@
 import ast
 import importlib
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -119,6 +120,46 @@ def test_without_a_place_to_write_it_compiles_in_memory(project: Project) -> Non
     (project.root / "testbed" / "fabric" / "__pycache__").write_text("no folder")
     assert project.run() == "compiled compiled 10"
     assert project.run() == "compiled compiled 10"
+
+
+def test_what_is_damaged_is_compiled_again(project: Project) -> None:
+    project.run()
+    [folder] = project.folders
+    indices, contents = sorted(folder.rglob("*.nbi")), sorted(folder.rglob("*.nbc"))
+    os.truncate(indices[0], indices[0].stat().st_size // 2)  # the callee's
+    data = bytearray(contents[1].read_bytes())
+    data[-400:] = bytes(400)
+    contents[1].write_bytes(data)
+    assert project.run() == "compiled compiled 10"
+    assert project.run() == "10"
+
+
+def test_a_place_that_others_can_write_is_not_used(project: Project) -> None:
+    own = project.root / "testbed" / "fabric" / "__pycache__"
+    own.mkdir()
+    own.chmod(0o777)
+    assert project.run() == "compiled compiled 10"
+    assert not project.folders and list((project.root / "cache").rglob("*.nbc"))
+    (project.root / "cache" / "canary-kernels").chmod(0o777)
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        project.run()
+    last = raised.value.stderr.splitlines()[-1]
+    assert "canary-kernels is another user's or can be written by others" in last
+
+
+@pytest.mark.parametrize("home", [None, "", "here"])
+def test_without_a_home_there_is_no_place_but_beside_the_sources(
+    monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.delenv("HOME")
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    assert list(compiled._places()) == [Path(compiled.__file__).parent / "__pycache__"]
 
 
 def test_folders_of_old_sources_go(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -138,6 +140,7 @@ def test_named_link_overrules_its_device():
         ("0pct", "percent must be above 0"),
         ("0.5pct", "rounds to no link: use at least 0.79pct"),
         ("absent.yaml", "no fault file absent.yaml"),
+        pytest.param("9" * 5000 + "links", "is unknown: use", id="more digits than Python reads"),
     ],
 )
 def test_bad_text_is_one_clear_line(text, message):
@@ -263,6 +266,21 @@ def test_records_are_plain(tmp_path):
         ("faults: [{links: 1, match: {src_ip: 10.0.0.0/40}}]", "is no match"),
         ("faults: [{links: 1, match: {src_port: 70000}}]", "does not fit 16 bits"),
         ("faults: [", "line 1: not valid YAML"),
+        ("faults: 5", r"line 1: faults: must be a list of entries, as - \{link"),
+        ("faults: {link: a->b}", "faults: must be a list of entries"),
+        ("faults: [tor0_0->agg0_1]", r"faults\[0\]: must be an entry, as \{link"),
+        ("failed_devices: []", "faults: must be a list of entries"),
+        ("faults: []\nfailed_devices: core0", "line 2: failed_devices: must be a list of switches"),
+        ("faults:\n- links: 1\n  match: 80", r"line 3: faults\[0\].match: must say which flows"),
+        ("faults: [{links: 1, schedule: 3}]", r"schedule: must be a list of \[start, end\]"),
+        ("faults: [{links: 1, schedule: [[1, 2, 3]]}]", r"schedule\[0\]: must be a list of \[st"),
+        ("faults:\n- percent: true\n", "line 2: true is a truth value: write a number"),
+        ("faults:\n- {links: 1,\n   rate: yes}\n", "line 3: yes is a truth value"),
+        ("faults: [{links: 1, match: {src_port: on}}]", "on is a truth value"),
+        ("faults:\n- links: 1\n  links: 2\n", "line 3: the key 'links' is given twice"),
+        ("faults: [{links: 1}]\nfaults: []", "line 2: the key 'faults' is given twice"),
+        ("faults: &a [{links: 1, match: *a}]", "match"),
+        ('faults: "\\u0000\x07"', "not valid YAML: special characters are not allowed"),
         ("- a", "top level must be a mapping"),
         ("", "top level must be a mapping"),
     ],
@@ -274,7 +292,19 @@ def test_bad_yaml_is_one_clear_line(tmp_path, text, message):
     assert "\n" not in str(error.value) and path in str(error.value)
 
 
+def test_a_schedule_outside_the_run_is_refused_with_its_place(tmp_path):
+    path = write(tmp_path, "faults:\n- links: 1\n  schedule: [[0.1, 0.3], [2, 4]]\n")
+    parse_faults(path, K4, 1)
+    parse_faults(path, K4, 1, duration_s=2.5)
+    with pytest.raises(FaultError, match=r"line 3: faults\[0\] is scheduled for 2 to 4 s") as error:
+        parse_faults(path, K4, 1, duration_s=2.0)
+    assert path in str(error.value) and "more EPOCHS" in str(error.value)
+
+
 def test_unreadable_fault_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(FaultError, match="no regular file"):
+        parse_faults(str(tmp_path / "pipe.yaml"), K4, 1)
     (tmp_path / "dir.yaml").mkdir()
     with pytest.raises(FaultError, match=r"cannot read .*directory"):
         parse_faults(str(tmp_path / "dir.yaml"), K4, 1)

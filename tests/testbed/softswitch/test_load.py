@@ -92,6 +92,9 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", "no-such-cc -O3")
     with pytest.raises(NoCompiler, match="no-such-cc"):
         build.compiler()
+    monkeypatch.setenv("CC", '"')
+    with pytest.raises(NoCompiler, match='CC=" is no command: no closing quotation; use CC=gcc'):
+        build.compiler()
 
 
 def test_cache_is_used_and_keyed(

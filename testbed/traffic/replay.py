@@ -1,0 +1,148 @@
+"""Replay of a capture: its packets mapped onto the hosts of a fat-tree, and an account of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.fabric.fat_tree import FatTree
+from testbed.traffic.capture import Capture, mix, read_capture
+from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, Traffic, make_distinct
+
+__all__ = ["Account", "onto_hosts", "replay"]
+
+
+@dataclass(frozen=True)
+class Account:
+    """What became of a capture's frames: ``frames`` is ``replayed`` and the sum of ``refused``.
+
+    Attributes:
+        file: The capture's name.
+        sha256: Of the file as it lies there.
+        fit: Whether its timing was stretched or squeezed to the run's length.
+        frames: Frames read.
+        replayed: Those that became packets of the run.
+        refused: The others, by reason.
+        as_ipv4: Of the replayed, how many were IPv6 and are sent as IPv4.
+        shortened: Of the replayed, how many were longer than a frame here may be.
+        share: The share of the file that was read.
+        seconds: From its first packet to the last that was read, before any squeezing.
+    """
+
+    file: str
+    sha256: str
+    fit: bool
+    frames: int
+    replayed: int
+    refused: Mapping[str, int]
+    as_ipv4: int
+    shortened: int
+    share: float
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def replay(
+    path: str | Path, topology: FatTree, seed: int, duration_s: float, fit: bool = False
+) -> tuple[Traffic, Account]:
+    """Read a capture and map it onto the hosts.
+
+    Args:
+        path: pcap or pcapng, optionally gzipped, with microseconds or nanoseconds, of Ethernet, raw
+            IP, BSD loopback or Linux cooked frames, VLAN tags or none.
+        topology: The fat-tree.
+        seed: Draws which address becomes which host.
+        duration_s: The run's length.
+        fit: Stretch or squeeze the capture to that, instead of using what fits into it.
+
+    Raises:
+        testbed.traffic.capture.CaptureError: The file is missing, truncated, empty or no capture,
+            or holds no TCP or UDP.
+    """
+    path = Path(path)
+    capture = read_capture(path, None if fit else duration_s)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    account = Account(
+        file=path.name,
+        sha256=digest,
+        fit=fit,
+        frames=capture.frames,
+        replayed=len(capture.time_ns),
+        refused=capture.refused,
+        as_ipv4=int(np.count_nonzero(capture.src >> np.uint64(63))),
+        shortened=int(np.count_nonzero(capture.length > MAX_FRAME)),
+        share=round(capture.share, 4),
+        seconds=round(capture.seconds, 6),
+    )
+    time_ns = _fitted(capture.time_ns, duration_s) if fit else capture.time_ns
+    return onto_hosts(capture, time_ns, topology, seed), account
+
+
+def _fitted(time_ns: npt.NDArray[np.uint64], duration_s: float) -> npt.NDArray[np.uint64]:
+    """Times spread over the run: the last packet leaves in its last nanosecond."""
+    length = float(time_ns[-1]) / 1e9
+    if not length:
+        return time_ns
+    scaled = (time_ns * (duration_s / length)).astype(np.uint64)
+    return np.minimum(scaled, np.uint64(int(duration_s * 1e9) - 1))
+
+
+def onto_hosts(
+    capture: Capture, time_ns: npt.NDArray[np.uint64], topology: FatTree, seed: int
+) -> Traffic:
+    """Map addresses onto hosts; the packets leave at ``time_ns``.
+
+    Addresses are dealt to hosts in the order of their packets, rack after rack, so that the busiest
+    are spread. Where two that talk fall into one rack, the larger address of the pair moves to
+    another rack for this pair, in both directions. If two flows become one 5-tuple, one gets
+    another source port.
+    """
+    rng = np.random.default_rng([seed, 0xCA97])
+    keys = np.zeros(len(capture.src), np.uint64)
+    for field in (
+        capture.src,
+        capture.dst,
+        capture.src_port,
+        capture.dst_port,
+        capture.protocol,
+    ):
+        keys = mix(keys ^ field.astype(np.uint64))
+    _, first, flow = np.unique(keys, return_index=True, return_inverse=True)
+    src, dst = capture.src[first], capture.dst[first]
+
+    packets = np.bincount(flow, minlength=len(first))
+    address, index = np.unique(np.concatenate((src, dst)), return_inverse=True)
+    busy = np.bincount(index, weights=np.tile(packets, 2))
+    racks = rng.permutation(topology.n_tors)
+    seats = racks * topology.half + np.arange(topology.half)[:, None]
+    host_of = np.empty(len(address), np.int64)
+    dealt = np.argsort(-busy, kind="stable")
+    host_of[dealt] = seats.ravel()[np.arange(len(address)) % topology.n_hosts]
+    src_host, dst_host = host_of[index[: len(src)]], host_of[index[len(src) :]]
+
+    together = src_host // topology.half == dst_host // topology.half
+    moved = np.maximum(src, dst)
+    hop = 1 + (mix(moved) % np.uint64(topology.n_tors - 1)).astype(np.int64)
+    for host, is_moved in ((dst_host, dst == moved), (src_host, (src == moved) & (src != dst))):
+        now = together & is_moved
+        host[now] = (host[now] + topology.half * hop[now]) % topology.n_hosts
+
+    flows = (
+        src_host.astype(np.int32),
+        dst_host.astype(np.int32),
+        capture.src_port[first],
+        capture.dst_port[first],
+        capture.protocol[first],
+    )
+    make_distinct(rng, *flows)
+    size = np.clip(capture.length, MIN_FRAME, MAX_FRAME).astype(np.uint16)
+    return Traffic(*flows, time_ns, flow.astype(np.uint32), size)
