@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from scenarios.settings import Settings
-from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
-from testbed.control.switch import SwitchControl, batch
+from testbed.control.switch import SwitchControl
 from testbed.dataplane import P4INFO, PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.injector import FaultInjector
@@ -22,7 +21,8 @@ from testbed.faults.netem import NetemInjector
 from testbed.faults.nft import NftInjector
 from testbed.faults.noise import noise_rates
 from testbed.faults.plan import FaultPlan
-from testbed.network.network import Network, switch_seed
+from testbed.network.network import Network, NetworkError, switch_seed
+from testbed.network.speed import slowness
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import Traffic
@@ -34,14 +34,17 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "Choice",
-    "bring_up",
+    "at_this_pace",
     "choose_backend",
     "make_injector",
     "make_tcp",
+    "need_backend",
     "open_backend",
 ]
 
 BMV2_PER_CORE = 10  # switches; more than that fall behind the default traffic
+
+LONGEST_EPOCH_MS = 60_000
 
 REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that long
 
@@ -93,13 +96,24 @@ def _sudo_asks_nothing() -> bool:
         return False
 
 
+def need_backend(settings: Settings) -> None:
+    """Raises NetworkError where the network of a run cannot be brought up (one line)."""
+    if settings.real_time:
+        from testbed.network.installed import missing
+        from testbed.traffic.iperf import need_iperf
+
+        if reason := missing(cast(Literal["bmv2", "softswitch"], settings.backend)):
+            raise NetworkError(reason)
+        if settings.tcp:
+            need_iperf()
+
+
 @contextmanager
 def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[Backend]:
     """Bring up the network of ``settings.backend``, and take it down again.
 
     Raises:
-        testbed.network.network.NetworkError: Mininet, its switches or iperf3 cannot run here (one
-            line).
+        testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
     topology = FatTree(settings.k)
@@ -116,26 +130,30 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
         yield Backend(network, [LocalSwitch(switch) for switch in switches], drain, skew)
         return
     from testbed.network.mininet import MininetNetwork
-    from testbed.traffic.iperf import need_iperf
 
-    if settings.tcp:
-        need_iperf()
     kind = cast(Literal["bmv2", "softswitch"], settings.backend)
     with MininetNetwork(topology, kind, PROGRAM, P4INFO, logs, settings.seed) as network:
-        yield Backend(network, network.controls, REAL_DRAIN_NS, settings.epoch_ns // 100)
+        drain = round(REAL_DRAIN_NS * slowness())
+        yield Backend(network, network.controls, drain, settings.epoch_ns // 100)
 
 
-def bring_up(settings: Settings, logs: Path) -> None:
-    """A network with its forwarding in place, under Mininet's prompt until the user leaves it."""
-    from testbed.network.mininet import MininetNetwork
+def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:
+    """Settings with the load and the epochs that this machine can carry in real time.
 
-    with open_backend(settings, LinkModel(), logs) as backend:
-        topology = backend.network.topology
-        with batch(backend.controls):
-            for index, control in enumerate(backend.controls):
-                install_forwarding(topology, index, control, mask=0, monitor=False)
-        assert isinstance(backend.network, MininetNetwork)
-        backend.network.prompt()
+    A machine that is several times slower than the defaults expect sends that much slower, for that
+    much longer, and it is said. Settings that somebody named stay.
+    """
+    slow = slowness() if settings.real_time else 1.0
+    paced = {
+        "load": max(round(settings.load / slow, 3), 0.001),
+        "epoch_ms": min(round(settings.epoch_ms * slow), LONGEST_EPOCH_MS),
+    }
+    changes = {name: value for name, value in paced.items() if name not in named}
+    if slow == 1 or not changes:
+        return settings
+    said = " ".join(f"{name.upper()}={value}" for name, value in changes.items())
+    print(f"this machine is {slow:.0f} times slower than usual: {said}", flush=True)
+    return replace(settings, **changes)
 
 
 Injector = FaultInjector | LinkInjector

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+from scenarios.stopping import at_once, exit_code, in_one_line, tidily
+
+if __name__ == "__main__":
+    at_once()  # during the imports below, too
+
+import json
 import os
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from scenarios.options import SettingsCommand
+from scenarios.nearest import nearest
+from scenarios.options import SettingsCommand, WordsCommand
+from scenarios.sudo import new_run, pick_backend
+from scenarios.terminal import line, progress_bar, wide_console
+from testbed.fabric.names import plain
 
 __all__ = ["app", "main"]
 
+
+class Commands(TyperGroup):
+    """A command that does not exist is answered by those that do."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            others = nearest(args[0], self.list_commands(ctx))
+            raise TyperException(f"there is no command {args[0]}: {others}")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
-    help="Break links of a fat-tree that runs the Canary P4 program, and see who finds them.",
-    no_args_is_help=True,
-    add_completion=False,
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -33,107 +54,181 @@ NOTE_ON_COMPARISON = (
     "AP: average precision of the ranking; F1u: all on undirected links; sec: diagnosis"
 )
 
+
+def _scenarios() -> list[str]:
+    from scenarios.scenario import scenario_names
+
+    return scenario_names()
+
+
+def _methods() -> list[str]:
+    from analysis.methods.registry import method_names
+
+    return ["all", *method_names()]
+
+
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Read what was changed after the run, too.")
+]
 
 # Options of `run` and `compare` alike.
 ScenarioOption = Annotated[
-    str, typer.Option(help="Name of a scenario, or the path of a scenario file.")
+    str | None,
+    typer.Option(
+        help="Name of a scenario, or the path of a scenario file. [default: faulty_links]",
+        autocompletion=_scenarios,
+    ),
 ]
-MethodsOption = Annotated[str, typer.Option(help="all, or a list: flock,netbouncer,vigil.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Settings from a YAML file, or of an earlier run: its config.json. Options win over "
+        "it. [default: none]"
+    ),
+]
+MethodsOption = Annotated[
+    str,
+    typer.Option(help="all, or a list: flock,netbouncer,007.", autocompletion=_methods),
+]
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version, and that of the record.")
+    ] = False,
+) -> None:
+    """Break links of a fat-tree that runs the Canary P4 program, and see who finds them."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        from testbed.record.schema import VERSION
+
+        print(f"canary {version_of('canary-testbed')}, record version {VERSION}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
 
 
 @app.command(cls=SettingsCommand)
 def run(
     ctx: typer.Context,
-    scenario: ScenarioOption = "faulty_links",
+    scenario: ScenarioOption = None,
+    config: ConfigOption = None,
     run_dir: Annotated[
-        Path | None, typer.Option("--run", help="Directory of the run [runs/<time>-<scenario>].")
+        Path | None,
+        typer.Option("--run", help="Directory of the run. [default: runs/<time>-<scenario>]"),
     ] = None,
 ) -> None:
-    """Emulate a scenario, diagnose it with every method, print the comparison."""
+    """Emulate a scenario, and compare all methods on it."""
     with _errors():
         from analysis.evaluation.report import render
+        from scenarios.backends import at_this_pace
+        from scenarios.estimate import announce
         from scenarios.experiment import default_directory, run_experiment
-        from scenarios.scenario import load_scenario
-        from scenarios.settings import make_settings
+        from scenarios.request import make_request
 
-        found = load_scenario(scenario)
-        asked = {"backend": "auto"} | dict(found.defaults) | ctx.obj
-        if asked["backend"] == "auto":
-            asked["backend"] = _choose_backend(asked)
-        settings = make_settings(asked)
-        path = run_dir or default_directory(scenario)
-        with _progress() as progress, _for_the_caller(path):
-            summary = run_experiment(scenario, found, settings, path, progress)
+        request = make_request(scenario, ctx.obj.settings, config)
+        ctx.obj.tell()
+        backend = request.backend
+        if backend == "auto":
+            backend = pick_backend(request.settings("virtual").k, ctx.obj)
+        settings = at_this_pace(request.settings(backend), request.named)
+        path = run_dir or default_directory(request.name)
+        with progress_bar() as progress, new_run(path, numbered=run_dir is None) as writer:
+            summary = run_experiment(
+                request.name, request.scenario, settings, writer, progress, expect=announce
+            )
+            at_once(plain(f"the run is in {writer.path}"))
         console = Console()
         render(summary, console)
-        console.print(f"run directory: {path}", highlight=False, soft_wrap=True)
+        console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
 
 
 @app.command()
-def analyze(run_dir: RunArgument) -> None:
+def analyze(run_dir: RunArgument, trust: TrustOption = False) -> None:
     """Diagnose a finished run again, without the network."""
     with _errors():
         from analysis.evaluation.report import render
         from scenarios.experiment import analyze as analyze_run
 
-        with _progress() as progress:
-            summary = analyze_run(run_dir, progress)
+        with progress_bar() as progress:
+            summary = analyze_run(run_dir, progress, trust)
+        at_once(f"the diagnoses are in {run_dir}")
         render(summary, Console())
 
 
 @app.command()
-def show(run_dir: RunArgument) -> None:
+def show(
+    run_dir: RunArgument,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Its summary.json, for programs.")
+    ] = False,
+    trust: TrustOption = False,
+) -> None:
     """Print the comparison of a finished run."""
     with _errors():
         from analysis.evaluation.report import render
         from testbed.record.run import RunDirectory
 
-        render(RunDirectory(run_dir).json("summary.json"), Console())
+        summary = RunDirectory(run_dir, trust=trust).summary
+        if as_json:
+            print(json.dumps(summary, indent=2))
+        else:
+            render(summary, Console())
 
 
 @app.command(cls=SettingsCommand)
 def compare(
     ctx: typer.Context,
-    scenario: ScenarioOption = "faulty_links",
-    seeds: Annotated[str, typer.Option(help="1-20, or a list: 1,2,10-12.")] = "1-20",
+    scenario: ScenarioOption = None,
+    config: ConfigOption = None,
+    seeds: Annotated[str, typer.Option(help="A range, or a list: 1,2,10-12.")] = "1-20",
     methods: MethodsOption = "all",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the comparison [runs/compare-<scenario>-<key>].")
+        Path | None,
+        typer.Option(help="Folder of the comparison. [default: runs/compare-<scenario>-<key>]"),
     ] = None,
 ) -> None:
-    """Run many seeds in parallel and compare the methods, with confidence intervals.
+    """Compare the methods on many seeds, run in parallel.
 
-    Finished seeds are kept: after an interruption the same command goes on.
+    Figures come with confidence intervals. Finished seeds are kept: after an interruption the same
+    command goes on.
     """
     with _errors():
         from analysis.evaluation.comparison import comparison_table
+        from analysis.evaluation.report import capture_line
         from analysis.methods.registry import find_methods, make_method
         from scenarios.compare import compare as compare_runs
         from scenarios.compare import default_folder, parse_seeds
-        from scenarios.scenario import load_scenario
-        from scenarios.settings import SettingsError, make_settings
+        from scenarios.request import make_request
+        from scenarios.settings import SettingsError
 
-        if "seed" in ctx.obj:
+        if "seed" in ctx.obj.settings:
             raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
         every = parse_seeds(seeds)
         names = find_methods(methods)
         for method in names:
             make_method(method)
-        asked = {"backend": "auto"} | dict(load_scenario(scenario).defaults) | ctx.obj
-        if asked["backend"] == "auto":
-            asked["backend"] = "virtual"  # seeds in parallel
-        settings = make_settings(asked)
-        folder = out or default_folder(scenario, settings, names)
-        with _progress() as progress:
-            result = compare_runs(scenario, settings, every, names, folder, progress)
-        console = _console()
+        request = make_request(scenario, ctx.obj.settings, config)
+        auto = request.backend == "auto"
+        settings = request.settings("virtual" if auto else None)  # seeds in parallel
+        ctx.obj.tell()
+        folder = out or default_folder(request.name, settings, names)
+        with progress_bar() as progress:
+            result = compare_runs(request.name, settings, every, names, folder, progress)
+        at_once(plain(f"the figures are in {folder}"))
+        console = wide_console()
+        if result.capture is not None:
+            console.print(line(capture_line(result.capture)), soft_wrap=True)
         console.print(comparison_table(result.rows))
         runs = len(set(result.rows["seed"].tolist()))
         console.print(NOTE_ON_COMPARISON.format(runs), style="dim", highlight=False)
         for seed, reason in result.failures.items():
-            console.print(f"seed {seed} failed: {reason}", style="red", highlight=False)
-        console.print(f"{folder}/results.parquet, {folder}/f1.png", highlight=False, soft_wrap=True)
+            console.print(line(f"seed {seed} failed: {reason}", "red"))
+        console.print(line(f"{folder}/results.parquet, {folder}/f1.png"), soft_wrap=True)
     if result.failures:
         raise typer.Exit(1)
 
@@ -144,27 +239,32 @@ def localize(
     telemetry: Annotated[Path, typer.Option(help="The observations: .parquet or .csv.")],
     method: MethodsOption = "all",
     out: Annotated[
-        Path | None, typer.Option(help="Write all rankings to this Parquet file.")
+        Path | None,
+        typer.Option(help="Write all rankings to this Parquet file. [default: none]"),
     ] = None,
 ) -> None:
-    """Localize faulty links from telemetry files (testbed/record/README.md)."""
+    """Localize faulty links from files of telemetry.
+
+    testbed/record/README.md describes them.
+    """
     with _errors():
         from analysis.evaluation.ranking import render_ranking
         from analysis.methods.registry import find_methods
         from scenarios.localize import localize as localize_files
 
         names = find_methods(method)
-        with _progress() as progress:
+        with progress_bar() as progress:
             verdicts = localize_files(topology, telemetry, names, progress)
         if out is not None:
             verdicts.write(out)
-        console = _console()
-        console.print(verdicts.heading(), highlight=False)
+        console = wide_console()
+        console.print(line(verdicts.heading()))
         for name, diagnosis in verdicts.diagnoses.items():
             console.print()
             console.print(render_ranking(name, diagnosis, verdicts.numbered))
         for reason in verdicts.silent:
-            console.print(f"\n{reason}", style="yellow", highlight=False)
+            console.print()
+            console.print(line(reason, "yellow"))
 
 
 @app.command()
@@ -172,50 +272,96 @@ def export(
     run_dir: RunArgument,
     out: Annotated[Path, typer.Option(help="Folder for the two files.")],
     csv: Annotated[bool, typer.Option("--csv", help="CSV instead of Parquet.")] = False,
+    trust: TrustOption = False,
 ) -> None:
-    """Write a run's fabric and telemetry as files that `localize` and other tools read."""
+    """Write a run as files that `localize` reads."""
     with _errors():
         from scenarios.localize import export as export_run
 
-        for path in export_run(run_dir, out, ".csv" if csv else ".parquet"):
-            print(path)
+        tidily()
+        for path in export_run(run_dir, out, ".csv" if csv else ".parquet", trust):
+            print(plain(str(path)))
 
 
-@app.command()
+KOption = Annotated[
+    int,
+    typer.Option(
+        help="Ports of a switch: the fat-tree's K, an even number. [default: 4; 4 to 128]",
+        show_default=False,
+    ),
+]
+
+
+@app.command(cls=WordsCommand)
 def plan(
-    k: Annotated[int, typer.Option(help="Ports of a switch: the fat-tree's K.")] = 4,
-    alpha: Annotated[int, typer.Option(help="Paths wanted over each link.")] = 3,
-    beta: Annotated[int, typer.Option(help="Failed links to tell apart, 0 to 3.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Write the paths as Parquet.")] = None,
+    k: KOption = 4,
+    alpha: Annotated[
+        int,
+        typer.Option(help="Paths wanted over each link. [default: 3; from 1]", show_default=False),
+    ] = 3,
+    beta: Annotated[
+        int,
+        typer.Option(help="Failed links to tell apart. [default: 1; 0 to 3]", show_default=False),
+    ] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the paths as Parquet. [default: none]")
+    ] = None,
 ) -> None:
-    """Plan deTector's probes: few paths that cover every link and tell failures apart."""
-    with _errors():
-        from scenarios.plan import make_plan, render_plan, write_plan
+    """Plan deTector's probes, and count them.
 
-        if out is not None and not out.parent.is_dir():
-            raise ValueError(f"{out.parent} is no directory: choose another --out")
-        with _progress() as progress:
+    Few paths that cover every link and tell failures apart, against plans that need no thought.
+    """
+    with _errors():
+        from scenarios.plan import check_place, make_plan, render_plan, write_plan
+
+        if out is not None:
+            check_place(out)
+        with progress_bar() as progress:
             matrix, timings = make_plan(k, alpha, beta, progress)
         console = Console()
         render_plan(matrix, timings, console)
         if out is not None:
             write_plan(matrix, out)
-            console.print(f"paths: {out}", highlight=False, soft_wrap=True)
+            console.print(line(f"paths: {out}"), soft_wrap=True)
+
+
+@app.command(cls=WordsCommand)
+def net(
+    k: KOption = 4,
+    backend: Annotated[
+        str,
+        typer.Option(help="softswitch or bmv2.", autocompletion=lambda: ["softswitch", "bmv2"]),
+    ] = "softswitch",
+) -> None:
+    """Bring the network up, with Mininet's prompt (root)."""
+    with _errors():
+        from scenarios.prompt import open_prompt
+        from scenarios.settings import REAL_TIME, SettingsError
+
+        if backend not in REAL_TIME:
+            raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
+        tidily()
+        with tempfile.TemporaryDirectory() as logs:
+            open_prompt(k, backend, Path(logs))
 
 
 @app.command()
-def net(
-    k: Annotated[int, typer.Option(help="Ports of a switch: the fat-tree's K.")] = 4,
-    backend: Annotated[str, typer.Option(help="softswitch or bmv2.")] = "softswitch",
-) -> None:
-    """Bring the network up under Mininet and open Mininet's prompt (needs root)."""
+def doctor() -> None:
+    """What this machine can run, and what to install."""
     with _errors():
-        from scenarios.backends import bring_up
-        from scenarios.settings import make_settings
+        from scenarios.doctor import examine, render_findings
 
-        settings = make_settings({"k": k, "backend": backend})
-        with tempfile.TemporaryDirectory() as logs:
-            bring_up(settings, Path(logs))
+        render_findings(examine(), wide_console())
+
+
+@app.command("warm-up", hidden=True)
+def warm_up() -> None:
+    """Compile what a run needs, once an installation: `make setup` does it."""
+    with _errors():
+        from scenarios.warm_up import warm_up as compile_all
+
+        with progress_bar() as progress:
+            compile_all(progress)
 
 
 @app.command()
@@ -233,72 +379,20 @@ def shell(
 
 @app.command("clean-net")
 def clean_net() -> None:
-    """Remove what a crashed run left of its network, and nothing else."""
+    """Remove what a killed run left of its network (root).
+
+    And nothing else.
+    """
     with _errors():
-        from testbed.network.processes import STATE, clean
+        from testbed.network.processes import ProcessError, clean
 
-        ended = clean(STATE)
-        print(f"ended {', '.join(ended)}" if ended else "nothing was left")
-
-
-def _choose_backend(asked: dict[str, Any]) -> str:
-    """What BACKEND=auto means here; where it takes root, this process goes on as root."""
-    from scenarios.backends import choose_backend
-    from scenarios.settings import make_settings
-
-    choice = choose_backend(make_settings(asked | {"backend": "virtual"}).k)
-    print(f"BACKEND=auto: {choice.backend} ({choice.reason})", flush=True)
-    if choice.sudo:
-        program = [sys.executable, "-m", "scenarios.cli", *sys.argv[1:]]
-        os.execvp("sudo", ["sudo", "-n", *program, "--backend", choice.backend])
-    return choice.backend
-
-
-@contextmanager
-def _for_the_caller(path: Path) -> Iterator[None]:
-    """What sudo's root writes at ``path`` belongs to the user who called sudo."""
-    new = [place for place in (path, *path.parents) if not place.exists()]
-    try:
-        yield
-    finally:
-        user, group = (int(os.environ.get(f"SUDO_{what}", "0")) for what in ("UID", "GID"))
-        if os.geteuid() == 0 and user:
-            here = [path, path.with_name(f"{path.name}.partial")]
-            below = [file for place in here for file in place.rglob("*")]
-            for place in {*new, *here, *below}:
-                if place.exists():
-                    os.chown(place, user, group)
-
-
-def _console() -> Console:
-    """Standard output; wide enough for tables where it is no terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
-
-
-class _Bar:
-    """One line of progress; silent where the output is no terminal."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("", total=1.0)
-
-    def __call__(self, what: str, share: float) -> None:
-        self._progress.update(self._task, description=what, completed=share)
-
-
-@contextmanager
-def _progress() -> Iterator[Any]:
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn())
-    with Progress(
-        *columns,
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
-        yield _Bar(progress)
+        if os.geteuid() != 0:
+            raise ProcessError("networks are root's: use sudo")
+        cleaned = clean()
+        ended = ", ".join(cleaned.ended)
+        print(f"ended {ended}" if ended else "nothing was left")
+        for runner in cleaned.alive:
+            print(f"process {runner} still runs a network: it is let alone")
 
 
 @contextmanager
@@ -312,30 +406,38 @@ def _errors() -> Iterator[None]:
         yield
     except (ValueError, OSError, SoftSwitchError, NetworkError, ProcessError) as error:
         text = " ".join("; ".join([str(error), *getattr(error, "__notes__", [])]).split())
-        print(f"canary: {text}", file=sys.stderr)
+        print(f"canary: {plain(text)}", file=sys.stderr)
         raise typer.Exit(2) from None
     except KeyboardInterrupt as stop:
-        kept = " ".join(getattr(stop, "__notes__", ["nothing was kept"]))
-        print(f"canary: interrupted: {kept}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise typer.Exit(_stopped(stop)) from None
+
+
+def _stopped(stop: BaseException) -> int:
+    """Say it in one line; the exit code."""
+    number = stop.args[0] if stop.args else signal.SIGINT
+    kept = plain(" ".join(getattr(stop, "__notes__", ["nothing was kept"])))
+    with suppress(OSError):  # a terminal that is gone
+        print(in_one_line(number, kept), file=sys.stderr, flush=True)
+    return exit_code(number)
 
 
 def main() -> None:
     """Run the command line; whatever is wrong with it is one line, too."""
-    # A termination tidies up as Ctrl-C does; a shell's background jobs begin with SIGINT ignored.
-    for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, signal.default_int_handler)
+    at_once()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a letter that the terminal lacks is no error
+            stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="canary")
     except typer.Exit as exit_:
         code = exit_.exit_code
     except TyperException as error:
         text = " ".join(error.format_message().split())
-        print(f"canary: {text}", file=sys.stderr)
+        print(f"canary: {plain(text)}", file=sys.stderr)
         code = 2
-    except (typer.Abort, KeyboardInterrupt):
-        print("canary: interrupted: nothing was kept", file=sys.stderr)
-        code = 130
+    except (typer.Abort, KeyboardInterrupt) as stop:
+        code = _stopped(stop)
+    at_once("it was over already")
     sys.exit(code or 0)
 
 

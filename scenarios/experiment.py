@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -12,24 +12,28 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
 from analysis.methods.base import Diagnosis
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
-from scenarios.backends import open_backend
+from scenarios.backends import need_backend, open_backend
 from scenarios.epochs.loop import run as run_epochs
 from scenarios.epochs.setup import set_up
+from scenarios.estimate import Estimate, estimate, need_memory
 from scenarios.flow import simulate, write_run
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
 from testbed.dataplane import source_digests
+from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
+from testbed.record.documents import Summary
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
-from testbed.record.schema import registers
+from testbed.record.run_tables import registers
 
 __all__ = ["Progress", "analyze", "default_directory", "run_config", "run_experiment"]
 
@@ -41,7 +45,7 @@ class Progress(Protocol):
 
 
 def default_directory(scenario: str) -> Path:
-    """``runs/<time>-<scenario>``."""
+    """``runs/<time>-<scenario>``; of runs that begin in one second the second gets ``-2``."""
     return Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{Path(scenario).stem}"
 
 
@@ -49,27 +53,36 @@ def run_experiment(
     name: str,
     scenario: Scenario,
     settings: Settings,
-    path: Path,
+    place: Path | RunWriter,
     progress: Progress,
     methods: Sequence[str] = tuple(METHODS),
-) -> dict[str, Any]:
-    """Emulate, diagnose with each method; the run directory appears at ``path`` when all is done.
+    expect: Callable[[Estimate], None] = lambda expected: None,
+) -> Summary:
+    """Emulate, diagnose with each method; the run directory appears when all is done.
 
     A run that ends early leaves nothing, unless it took real time: then its finished epochs stay in
-    ``path`` with the suffix ``.partial``, and a note on the exception says so.
+    its place with the suffix ``.partial``, and a note on the exception says so.
+
+    Args:
+        place: Where the run will be, or its writer, who knows afterwards where it is.
+        expect: Hears what the run will take, before it begins.
 
     Returns:
         The content of ``summary.json``.
 
     Raises:
-        ValueError: Faults, traffic, or the place of the run are wrong (one line).
+        ValueError: Faults, traffic, or the place of the run are wrong, or there is not the memory
+            for it (one line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
     begin = time.perf_counter()
-    topology = make_fabric(settings.topology, settings.k, settings.seed)
-    plan = scenario.make_faults(topology, settings)
-    writer = RunWriter(path)
+    writer = place if isinstance(place, RunWriter) else RunWriter(place)
     try:
+        need_backend(settings)
+        topology = make_fabric(settings.topology, settings.k, settings.seed)
+        need_memory(estimate(settings, topology, failures=0))  # more take time, not memory
+        plan = scenario.faults(topology, settings)
+        expect(estimate(settings, topology, len(plan.links), flock="flock" in methods))
         writer.config(run_config(name, settings))
         if settings.backend == "flow":
             write_run(simulate(settings, plan, topology, progress=progress), writer)
@@ -81,11 +94,14 @@ def run_experiment(
         writer.json("summary.json", summary)
         writer.finish()
     except BaseException as error:
-        if settings.real_time and writer.kept:
+        if writer.finished:
+            error.add_note(f"the run is in {writer.path}")
+        elif settings.real_time and writer.kept:
             error.add_note(
                 f"{writer.kept} of {settings.epochs} epochs were finished: diagnose them with "
                 f"make analyze RUN={writer.partial}"
             )
+            writer.leave()
         else:
             writer.abandon()
         raise
@@ -96,43 +112,50 @@ def _emulate(
     scenario: Scenario, settings: Settings, plan: FaultPlan, writer: RunWriter, progress: Progress
 ) -> None:
     progress("traffic", 0.0)
-    traffic = make_traffic(settings, FatTree(settings.k))
-    progress("switches", 0.0)
+    traffic, account = make_traffic(settings, FatTree(settings.k))
+    if account is not None:
+        writer.json("capture.json", account.as_dict())
+    progress("switch program", 0.0)  # compiled once
     with open_backend(settings, scenario.links, writer.partial / "logs") as backend:
-        emulation = set_up(settings, plan, traffic, backend)
+        emulation = set_up(settings, plan, traffic, backend, progress=progress)
         run_epochs(emulation, writer, lambda share: progress("emulation", share))
 
 
-def analyze(path: Path, progress: Progress) -> dict[str, Any]:
+def analyze(path: Path, progress: Progress, trust: bool = False) -> Summary:
     """Diagnose a run again and replace its diagnoses and summary.
 
     Of an interrupted run that left its ``.partial`` directory the finished epochs are diagnosed.
 
+    Args:
+        trust: Whether to go on if the run was changed after it was finished. What was changed stays
+            so in the eyes of its manifest.
+
     Raises:
         testbed.record.run.RunError: ``path`` is no complete run, or cannot be written.
     """
-    run = RunDirectory(path, finished=not path.name.endswith(".partial"))
+    run = RunDirectory(path, not path.name.endswith(".partial"), trust)
     with RunWriter.again(run) as writer:
         summary = _diagnose(run, writer, progress, tuple(METHODS))
         if (path / "summary.json").is_file():
-            summary["wall_seconds"] = run.json("summary.json")["wall_seconds"]
+            summary["wall_seconds"] = run.summary["wall_seconds"]
         writer.json("summary.json", summary)
     return summary
 
 
 def _diagnose(
     run: RunDirectory, writer: RunWriter, progress: Progress, methods: Sequence[str]
-) -> dict[str, Any]:
+) -> Summary:
     config, network = run.config, run.network
     telemetry = read_telemetry(run)
     if telemetry.segments is not None and run.has(registers(0)):
         counts = telemetry.segments
         writer.table("segments", segment_columns(counts.sent, counts.lost))
     done = 0
+    doing = "first use, compiling" if nothing_kept() else "diagnosis"
 
     def tell(method: str) -> None:
         nonlocal done
-        progress(f"diagnosis: {method}", done / len(methods))
+        progress(f"{doing}: {method}", done / len(methods))
         done += 1
 
     diagnoses: dict[str, Diagnosis] = {}
@@ -149,8 +172,11 @@ def _diagnose(
             cause = {"flow": run.table("connections")["flow"], "cause": diagnosis.connection_cause}
             writer.table(f"diagnoses/{name}-connections", cause)
     links = run.table("links")
-    truth = np.flatnonzero(links["faulty"])
-    return {
+    truth, lost = np.flatnonzero(links["faulty"]), None
+    if run.has("emulator_drops"):
+        own = run.table("emulator_drops")["link"]
+        lost = lossy_links(links["faulty"], links["fault_drops"], own[own >= 0])
+    summary: Summary = {
         "scenario": config["scenario"],
         "k": config["k"],
         "seed": config["seed"],
@@ -163,8 +189,13 @@ def _diagnose(
         "packet_hops": network["packet_hops"],
         "conservation": network["conservation"],
         "missing": missing,
-        "methods": figures(diagnoses, telemetry, truth),
+        "methods": figures(diagnoses, telemetry, truth, lost),
     }
+    if lost is not None:
+        summary["lost_links"] = [links["name"][link] for link in lost]
+    if run.capture is not None:
+        summary["capture"] = run.capture
+    return summary
 
 
 def _early(run: RunDirectory) -> list[str]:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.settings import Settings, SettingsError
+from scenarios.traffic import capture_file
 from testbed.control.selection import SelectionParameters
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
@@ -28,9 +29,10 @@ from testbed.faults.plan import FaultPlan
 from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
 from testbed.probes.flow_traces import trace
 from testbed.probes.probe_matrix import standard_matrix
+from testbed.record.documents import Network
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunWriter, segment_columns
-from testbed.record.schema import PLANS
+from testbed.record.run_tables import PLANS
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
 from testbed.traffic.metering import meter, meter_upload
@@ -96,7 +98,7 @@ class FlowRun:
         return _TABLES[name](self)
 
     @property
-    def network(self) -> Mapping[str, Any]:
+    def network(self) -> Network:
         seen = self.seen
         sent = seen.flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum()
         lost = int(sum(one.lost.sum() for one in (self.flows, self.probes, self.matrix)))
@@ -274,6 +276,11 @@ def _rng(settings: Settings, part: int) -> np.random.Generator:
 
 def _process(settings: Settings, fabric: Fabric) -> FlowProcess:
     kind, _, option = settings.traffic.partition(":")
+    if capture_file(settings.traffic) is not None:
+        raise SettingsError(
+            f"TRAFFIC={settings.traffic} is a capture, and BACKEND=flow sends no packets: use "
+            "BACKEND=virtual"
+        )
     if kind not in WORKLOADS or option not in ("", "uniform", "skewed"):
         raise SettingsError(
             f"TRAFFIC={settings.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "

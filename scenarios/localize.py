@@ -16,6 +16,7 @@ from analysis.telemetry.writing import write_observations
 from scenarios.experiment import Progress
 from testbed.record.columns import write_columns
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
+from testbed.record.places import held
 from testbed.record.run import RunDirectory, RunError
 
 __all__ = ["Verdicts", "export", "localize"]
@@ -47,13 +48,12 @@ class Verdicts:
         )
 
     def write(self, path: Path) -> None:
-        """Write the rankings of all methods as Parquet, see `analysis.evaluation.ranking`."""
-        partial = path.with_name(path.name + ".partial")
-        try:
-            write_columns(partial, ranking_columns(self.diagnoses, self.numbered))
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        """Write the rankings of all methods as Parquet, see `analysis.evaluation.ranking`.
+
+        Raises:
+            testbed.record.schema.TableError: The file cannot be written.
+        """
+        write_columns(path, ranking_columns(self.diagnoses, self.numbered))
 
 
 def localize(
@@ -83,25 +83,33 @@ def localize(
     return Verdicts(numbered, telemetry, diagnoses, silent)
 
 
-def export(run: Path, folder: Path, suffix: str) -> tuple[Path, Path]:
+def export(run: Path, folder: Path, suffix: str, trust: bool = False) -> tuple[Path, Path]:
     """Write a run's fabric and telemetry as files of the exchange format.
 
     Args:
         suffix: ``.parquet`` or ``.csv``.
+        trust: Whether to go on if the run was changed after it was finished.
 
     Raises:
         testbed.record.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
+        testbed.record.places.PlaceError: Another command is at work in ``folder``.
         testbed.record.schema.TableError: A file cannot be written.
     """
-    telemetry = read_telemetry(RunDirectory(run))
+    telemetry = read_telemetry(RunDirectory(run, trust=trust))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error.strerror}") from None
     paths = folder / f"fabric{suffix}", folder / f"observations{suffix}"
-    for path in paths:
-        if path.exists():
-            raise RunError(f"{path} exists already: choose another folder or remove it")
-    write_fabric(paths[0], telemetry.topology)
-    write_observations(paths[1], telemetry)
+    with held(folder, folder):
+        for path in paths:
+            if path.exists():
+                raise RunError(f"{path} exists already: choose another folder or remove it")
+        try:
+            write_fabric(paths[0], telemetry.topology)
+            write_observations(paths[1], telemetry)
+        except BaseException:  # one without the other is no export
+            for path in paths:
+                path.unlink(missing_ok=True)
+            raise
     return paths

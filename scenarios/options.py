@@ -1,35 +1,125 @@
-"""The settings where people meet them: options of the command line, `make help`, README's table."""
+"""The settings where people meet them: options of the command line, `make help`, README's table.
+
+An option can be said in three ways: ``--k 8``; ``K=8``, as make passes it on; and ``CANARY_K=8`` in
+the environment, which the other two win over. A name that does not exist is refused in all three.
+"""
 
 from __future__ import annotations
 
 import inspect
+import os
+import re
 import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+from typer.exceptions import TyperException
+
+from scenarios.nearest import nearest
+from testbed.fabric.names import plain
 
 if TYPE_CHECKING:
     from scenarios.settings import Setting
 
-__all__ = ["SettingsCommand", "help_lines", "table_row"]
+__all__ = ["Given", "SettingsCommand", "WordsCommand", "help_lines", "table_row"]
+
+PREFIX = "CANARY_"
+OF_COMMANDS = ("SCENARIO", "CONFIG", "RUN", "SEEDS", "METHODS", "OUT")
+"""Options of `run` and `compare` that are no settings."""
 
 _CHOSEN = {"backend": "auto"}  # what the command line takes for the default: it finds out
+_WORD = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
-class SettingsCommand(TyperCommand):
-    """A command with an option for each setting; ``ctx.obj`` holds those that are given."""
+@dataclass(frozen=True)
+class Given:
+    """What the user gave: settings by name; and by option what came from the environment."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def tell(self) -> None:
+        """Print what is not on the command line and took effect."""
+        for option, value in self.environment.items():
+            name = option.removeprefix("--").replace("-", "_").upper()
+            print(plain(f"from the environment: {name}={value}"), flush=True)
+
+
+class WordsCommand(TyperCommand):
+    """A command whose options can be words, too: ``K=8`` is ``--k 8``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = _by_name(self.get_params(ctx))
+        return super().parse_args(ctx, list(_spelled_out(args, known)))
+
+
+class SettingsCommand(WordsCommand):
+    """A command with an option for each setting; ``ctx.obj`` is what is `Given`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         *own, last = super().get_params(ctx)
-        return [*own, *_options(), last]
+        every = [*own, *_options()]
+        for name, option in _by_name(every).items():
+            option.envvar = PREFIX + name
+            option.show_envvar = option.envvar in os.environ  # in messages: where it was said
+        return [*every, last]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        settings = [option.name.upper() for option in _options()]
+        _check_environment([*settings, *OF_COMMANDS])
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        names = [option.name for option in _options()]
-        given = {name: ctx.params.pop(name) for name in names}
-        ctx.obj = {name: value for name, value in given.items() if value is not None}
+        given = {option.name: ctx.params.pop(option.name) for option in _options()}
+        said = {
+            _long(option): os.environ[option.envvar]
+            for option in _by_name(self.get_params(ctx)).values()
+            if (source := ctx.get_parameter_source(option.name)) and source.name == "ENVIRONMENT"
+        }
+        asked = {name: value for name, value in given.items() if value is not None}
+        ctx.obj = Given(asked, said)
         return super().invoke(ctx)
+
+
+def _by_name(params: Iterable[Any]) -> dict[str, Any]:
+    """Options by the name that make has for them: ``EPOCH_MS``."""
+    options = [param for param in params if param.param_type_name == "option"]
+    names = {_long(option)[2:].replace("-", "_").upper(): option for option in options}
+    return {name: option for name, option in names.items() if name != "HELP"}
+
+
+def _long(option: Any) -> str:
+    return next(name for name in option.opts if name.startswith("--"))
+
+
+def _spelled_out(args: list[str], known: Mapping[str, Any]) -> Iterable[str]:
+    """Arguments with ``NAME=value`` as the option that it stands for."""
+    flags = {_long(option) for option in known.values() if option.is_flag}
+    value_follows = False
+    for arg in args:
+        word = None if value_follows else _WORD.fullmatch(arg)
+        takes = arg.startswith("--") and "=" not in arg and arg not in flags
+        value_follows = takes and not value_follows
+        if word is None:
+            yield arg
+        elif word[1] not in known:
+            raise TyperException(f"there is no option {arg}: {nearest(word[1], known)}")
+        elif known[word[1]].is_flag:
+            raise TyperException(f"{word[1]} takes no value: use {_long(known[word[1]])}")
+        else:
+            yield f"{_long(known[word[1]])}={word[2]}"
+
+
+def _check_environment(known: Iterable[str]) -> None:
+    names = list(known)
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in names:
+            said = nearest(name, [PREFIX + each for each in names])
+            raise TyperException(f"there is no option {name}, as the environment has it: {said}")
 
 
 @cache
@@ -53,8 +143,10 @@ def _options() -> list[Any]:
 
 
 def _option(setting: Setting) -> Any:
-    text = f"{_plain(setting.meaning)} [{_default(setting)}{_bounds(setting)}]"
-    return Annotated[setting.kind | None, typer.Option(help=text)]
+    text = f"{_plain(setting.meaning)} [default: {_default(setting)}{_bounds(setting)}]"
+    choices = [*setting.choices, *(["auto"] if setting.name == "backend" else [])]
+    completed = (lambda: choices) if choices else None
+    return Annotated[setting.kind | None, typer.Option(help=text, autocompletion=completed)]
 
 
 def table_row(setting: Setting) -> str:

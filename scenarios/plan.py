@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from testbed.probes.probe_matrix import (
 )
 from testbed.record.columns import write_columns
 
-__all__ = ["Timing", "make_plan", "render_plan", "write_plan"]
+__all__ = ["Timing", "check_place", "make_plan", "render_plan", "write_plan"]
 
 _PATIENCE = 1e9  # links to look at, a minute or so; beyond that a slower way is not tried
 
@@ -86,11 +87,25 @@ def _work(matrix: ProbeMatrix, how: Speedups) -> float:
     return each * virtual
 
 
+def check_place(path: Path) -> None:
+    """See that a file can be written, before the work.
+
+    Raises:
+        ValueError: It cannot (one line).
+    """
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a directory: name a file in it, as {path}/paths.parquet")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent} is no directory: choose another --out")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"cannot write into {path.parent}: choose another --out")
+
+
 def write_plan(matrix: ProbeMatrix, path: Path) -> None:
     """Write the paths as Parquet, one direction of each.
 
     Raises:
-        OSError: It cannot be written.
+        testbed.record.schema.TableError: It cannot be written.
     """
     names = matrix.fabric.switch_names
     columns = {
@@ -101,12 +116,7 @@ def write_plan(matrix: ProbeMatrix, path: Path) -> None:
             ("to", matrix.dst_tor),
         )
     }
-    new = path.with_name(path.name + ".new")
-    try:
-        write_columns(new, {**columns, "path": matrix.paths})
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    write_columns(path, {**columns, "path": matrix.paths})
 
 
 def render_plan(matrix: ProbeMatrix, timings: list[Timing], console: Console) -> None:
@@ -132,6 +142,8 @@ def render_plan(matrix: ProbeMatrix, timings: list[Timing], console: Console) ->
             (reached, "bold green" if int(reached[0]) >= matrix.beta else "bold red"),
         )
     )
+    for short in _fallen_short(matrix, reached):
+        console.print(Text(short, style="red"))
     console.print(
         f"{matrix.n_candidates:,} candidates in {matrix.n_parts} sub-problems, "
         f"{matrix.n_shapes} of them solved"
@@ -172,6 +184,23 @@ def _reached(matrix: ProbeMatrix) -> str:
         if exact:
             break
     return str(reached) if exact else f"{reached} or more"
+
+
+def _fallen_short(matrix: ProbeMatrix, reached: str) -> list[str]:
+    """What was asked for and is not reached: no choice of the candidates would reach it."""
+    coverage, found = matrix.coverage, []
+    few = int((coverage < matrix.alpha).sum())
+    if few:
+        found.append(
+            f"alpha={matrix.alpha} is not reached: {few:,} of {len(coverage):,} links are on fewer "
+            f"paths; all {matrix.n_candidates:,} candidates have no more over them"
+        )
+    if reached.isdecimal() and int(reached) < matrix.beta:
+        found.append(
+            f"beta={matrix.beta} is not reached: some {int(reached) + 1} links that fail together "
+            "lose the same probes as others, whichever paths are chosen"
+        )
+    return found
 
 
 def _times(timings: list[Timing]) -> Table:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
+from scenarios.nearest import nearest
 from testbed.control.capacity import check_tables
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import Monitors
 from testbed.faults.noise import noise_range
-from testbed.record.schema import TELEMETRY
+from testbed.record.documents import EPOCHS, TELEMETRY
 
 __all__ = ["Setting", "Settings", "SettingsError", "described", "make_settings"]
 
@@ -71,7 +73,7 @@ class Settings:
     ] = 1
     epochs: Annotated[
         int,
-        Field(ge=1, le=1000, description="measurement epochs"),
+        Field(ge=1, le=EPOCHS, description="measurement epochs"),
         Also(on={"softswitch": 8, "bmv2": 8}),
     ] = 10
     # Real switches are slower than virtual time: longer epochs of slower traffic hold as many
@@ -195,6 +197,18 @@ class Settings:
         return self.backend in REAL_TIME
 
     @property
+    def ignored(self) -> dict[str, str]:
+        """The settings that this run does not look at, and why: ``with TOPOLOGY=...``."""
+        found = {}
+        if self.topology != "fat-tree":
+            found["k"] = f"with TOPOLOGY={self.topology}"
+        if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
+            found["load"] = f"with a capture, TRAFFIC={self.traffic}"
+        if not (self.alpha or self.beta):  # no flow is ever wanted
+            found["delta"] = "with ALPHA=0 and BETA=0"
+        return found
+
+    @property
     def epoch_ns(self) -> int:
         return self.epoch_ms * 1_000_000
 
@@ -255,18 +269,31 @@ def _describe(name: str, info: FieldInfo) -> Setting:
     )
 
 
-def make_settings(given: Mapping[str, Any]) -> Settings:
-    """The settings of a run: what is given, for the rest the backend's defaults.
+def make_settings(
+    given: Mapping[str, Any], base: Mapping[str, Any] = MappingProxyType({})
+) -> Settings:
+    """The settings of a run: what is given, else what ``base`` has, else the backend's defaults.
+
+    Args:
+        given: What somebody asked for: what the run would ignore is refused.
+        base: What stands otherwise: a scenario's settings, or those of an earlier run.
 
     Raises:
-        SettingsError: A value makes no sense, or there is no such setting.
+        SettingsError: A value makes no sense, there is no such setting, or it would be ignored.
     """
-    backend = given.get("backend", Settings.backend)
+    stands = dict(base) | dict(given)
+    backend = stands.get("backend", Settings.backend)
     defaults = {s.name: s.on[backend] for s in described() if backend in s.on}
     try:
-        return Settings(**(defaults | dict(given)))
+        settings = Settings(**(defaults | stands))
     except ValidationError as error:
         raise SettingsError(_one_line(error)) from None
+    for name, reason in settings.ignored.items():
+        if name in given:
+            raise SettingsError(
+                f"{name.upper()}={given[name]} has no effect {reason}: leave it out"
+            )
+    return settings
 
 
 def _one_line(error: ValidationError) -> str:
@@ -277,7 +304,7 @@ def _one_line(error: ValidationError) -> str:
     known = {setting.name: setting for setting in described()}
     setting = known.get(name)
     if setting is None:
-        return f"{name.upper()} is no setting: choose of {', '.join(known).upper()}"
+        return f"{name.upper()} is no setting: {nearest(name, [each.upper() for each in known])}"
     said = f"{name.upper()}={first['input']}"
     if setting.choices:
         auto = ", or auto" if name == "backend" else ""

@@ -2,61 +2,80 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from scenarios.settings import Settings, SettingsError
 from testbed.fabric.fat_tree import FatTree
-from testbed.traffic.capture import replay
+from testbed.fabric.names import plain
+from testbed.traffic.capture import BEYOND
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate
+from testbed.traffic.replay import Account, replay
 
 __all__ = ["capture_file", "make_traffic"]
+
+log = logging.getLogger(__name__)
 
 _CAPTURES = (".pcap", ".pcapng", ".cap", ".pcap.gz", ".pcapng.gz", ".cap.gz")
 
 
 def capture_file(traffic: str) -> Path | None:
     """The capture that ``traffic`` names, None if it names none."""
-    kind = traffic.partition(":")[0]
-    return Path(kind) if kind.lower().endswith(_CAPTURES) else None
+    name = traffic.removesuffix(":fit")
+    return Path(name) if name.lower().endswith(_CAPTURES) else None
 
 
-def make_traffic(settings: Settings, topology: FatTree) -> Traffic:
-    """Generate or replay the traffic of a run.
+def make_traffic(settings: Settings, topology: FatTree) -> tuple[Traffic, Account | None]:
+    """Generate or replay the traffic of a run; what became of a capture's frames, if one is.
 
     ``traffic`` is ``hadoop``, ``websearch``, ``storage`` or ``pareto``, with ``:skewed`` for half
     of the traffic among 5 % of the racks; or a capture file, with ``:fit`` to stretch or squeeze
-    its timing to the run's duration instead of cutting it off there.
+    its timing to the run's duration instead of cutting it off there. A warning is logged if that
+    cuts packets off.
 
     Raises:
         ValueError: It is neither, or the capture is unreadable (one line).
     """
-    kind, _, option = settings.traffic.partition(":")
-    if kind in WORKLOADS and option in ("", "uniform", "skewed"):
-        pattern = "skewed" if option == "skewed" else "uniform"
-        return generate(
-            topology,
-            kind,
-            settings.load,
-            settings.duration_s,
-            settings.seed,
-            pattern,
-            settings.line_rate_bps,
-        )
     path = capture_file(settings.traffic)
-    if path is not None and option in ("", "fit"):
-        return _replay(path, option == "fit", settings, topology)
-    raise SettingsError(
-        f"TRAFFIC={settings.traffic} is unknown: use {', '.join(WORKLOADS)} (with :skewed), "
-        "or a .pcap or .pcapng file, also .gz (with :fit)"
+    if path is not None:
+        fit = settings.traffic.endswith(":fit")
+        traffic, account = replay(path, topology, settings.seed, settings.duration_s, fit)
+        _warn_of_what_is_cut_off(settings, account)
+        return traffic, account
+    kind, _, option = settings.traffic.partition(":")
+    if kind not in WORKLOADS or option not in ("", "uniform", "skewed"):
+        raise SettingsError(
+            f"TRAFFIC={settings.traffic} is unknown: use {', '.join(WORKLOADS)} (with :skewed), "
+            "or a .pcap or .pcapng file, also .gz (with :fit)"
+        )
+    pattern = "skewed" if option == "skewed" else "uniform"
+    traffic = generate(
+        topology,
+        kind,
+        settings.load,
+        settings.duration_s,
+        settings.seed,
+        pattern,
+        settings.line_rate_bps,
     )
+    return traffic, None
 
 
-def _replay(path: Path, fit: bool, settings: Settings, topology: FatTree) -> Traffic:
-    if not fit:
-        return replay(path, topology, settings.seed, duration_s=settings.duration_s)
-    whole = replay(path, topology, settings.seed)
-    length = float(whole.time_ns[-1]) / 1e9
-    scale = settings.duration_s / length if length else 1.0
-    return replay(path, topology, settings.seed, time_scale=scale, duration_s=settings.duration_s)
+def _warn_of_what_is_cut_off(settings: Settings, account: Account) -> None:
+    if account.fit or (account.share == 1.0 and BEYOND not in account.refused):
+        return
+    if account.share == 1.0:
+        of = f"{account.frames:,} frames in {account.seconds:.3g} s"
+    else:
+        of = f"all, for which {100 * account.share:.2g} % of the file were read"
+    log.warning(
+        "capture %s is longer than the run of %g s: %s of %s are replayed; "
+        "TRAFFIC=%s:fit squeezes it into the run, more EPOCHS or a longer EPOCH_MS replay more",
+        plain(account.file),
+        settings.duration_s,
+        f"{account.replayed:,}",
+        of,
+        plain(settings.traffic),
+    )

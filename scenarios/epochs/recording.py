@@ -15,16 +15,21 @@ from testbed.control.collection import upload_bytes
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
 from testbed.fabric.paths import PathSets
+from testbed.faults.links import LinkInjector
+from testbed.network.network import EmulatorDrops
 from testbed.network.virtual import DROP_CAUSES
 from testbed.probes.traceroute import assemble_paths, parse_time_exceeded
+from testbed.record.documents import Network
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunWriter
-from testbed.record.schema import PLANS, registers
+from testbed.record.run_tables import PLANS, registers
 from testbed.record.tables import Texts
 
 __all__ = ["Seen", "record", "record_registers"]
 
 LongArray = npt.NDArray[np.int64]
+
+_PLACES_TOLD = 5
 
 
 @dataclass
@@ -60,12 +65,15 @@ def record_registers(epoch: int, dump: MeterDump, writer: RunWriter) -> None:
 def record(emulation: Emulation, seen: Seen, writer: RunWriter) -> None:
     """Write all but the registers: what was seen up to now."""
     sources, network = emulation.sources, emulation.network
+    by_faults, by_emulator = _drops_of_packets(emulation)
     drops = network.drops()
     data = drops[drops["source"] == sources.data]
     writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
     writer.table("fabric", fabric_columns(emulation.topology))
     writer.table("switches", _switches(emulation))
-    writer.table("links", _links(emulation))
+    writer.table("links", _links(emulation, by_faults))
+    if by_emulator is not None:
+        writer.table("emulator_drops", vars(by_emulator))
     writer.table("rules", _rules(seen))
     sent, lost = _sent_and_lost(emulation, seen, sources.data)
     if emulation.tcp is not None:
@@ -76,7 +84,7 @@ def record(emulation: Emulation, seen: Seen, writer: RunWriter) -> None:
     writer.table("probe_counts", _probe_counts(emulation, seen))
     writer.table("connections", _connections(emulation, lost))
     writer.table("drops", _drops(emulation, data))
-    writer.json("network.json", _network(emulation, seen))
+    writer.json("network.json", _network(emulation, seen, by_emulator))
 
 
 def _sent_and_lost(emulation: Emulation, seen: Seen, source: int) -> tuple[LongArray, LongArray]:
@@ -95,7 +103,35 @@ def _switches(emulation: Emulation) -> Mapping[str, Any]:
     }
 
 
-def _links(emulation: Emulation) -> Mapping[str, Any]:
+def _drops_of_packets(
+    emulation: Emulation,
+) -> tuple[npt.NDArray[np.uint64], EmulatorDrops | None]:
+    """Packets that faults took at each directed link, uint64[n_links], and those that no fault
+    took, where a network can lose such."""
+    network, injector = emulation.network, emulation.injector
+    injected = np.zeros(emulation.topology.n_links, np.uint64)
+    if isinstance(injector, LinkInjector):
+        injected = injector.dropped()
+    by_faults = network.fault_drops() + injected
+    own = network.emulator_drops(injected)
+    if own is None:
+        return by_faults, None
+    where = np.array(own.where, "U8")
+    # What a fault corrupted the next switch throws away before it counts it.
+    corrupting = [fault.link for fault in emulation.plan.faults if fault.kind == "corrupt"]
+    corrupted = (where == "switch") & np.isin(own.link, corrupting)
+    np.add.at(by_faults, own.link[corrupted], own.packets[corrupted].astype(np.uint64))
+    # Traces that nobody answered ended inside a switch, too, and it does not tell which.
+    unanswered = emulation.agents.packets - len(network.replies())
+    traces = (where == "queues") & (own.packets <= unanswered)
+    rows = np.flatnonzero(~corrupted & ~traces)
+    places = [own.place[row] for row in rows]
+    return by_faults, EmulatorDrops(
+        own.link[rows], places, [own.where[row] for row in rows], own.packets[rows]
+    )
+
+
+def _links(emulation: Emulation, by_faults: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
     network, n = emulation.network, emulation.topology.n_links
     rate = np.zeros(n)
     for fault in emulation.plan.faults:
@@ -105,7 +141,7 @@ def _links(emulation: Emulation) -> Mapping[str, Any]:
         "faulty": np.isin(np.arange(n), emulation.plan.links),
         "rate": rate,
         "packets": network.link_packets(),
-        "fault_drops": network.fault_drops(),
+        "fault_drops": by_faults,
         "queue_drops": network.queue_drops(),
     }
 
@@ -187,7 +223,7 @@ def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
     return {"flow": traced, "path": paths, "complete": paths.length == length}
 
 
-def _network(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
+def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> Network:
     statistics, settings = emulation.network.statistics, emulation.settings
     return {
         "fabric": emulation.topology.title,
@@ -203,7 +239,7 @@ def _network(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
         "other_drops": statistics.other_drops,
         "misdelivered": statistics.misdelivered,
         "in_flight": statistics.in_flight,
-        "degraded": _degraded(emulation, seen),
+        "degraded": _degraded(emulation, seen, by_emulator),
         "controller_late_ms": seen.late_ns // 1_000_000,
         "collection_seconds": seen.collection_s,
         "unread": seen.unread,
@@ -215,7 +251,7 @@ def _network(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
     }
 
 
-def _degraded(emulation: Emulation, seen: Seen) -> list[str]:
+def _degraded(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> list[str]:
     """What makes this run's measurements incomplete, in words."""
     found = list(emulation.network.degraded)
     if emulation.tcp is not None:
@@ -223,4 +259,21 @@ def _degraded(emulation: Emulation, seen: Seen) -> list[str]:
     if seen.late_ns > emulation.settings.epoch_ns // 3:
         late = seen.late_ns / 1e9
         found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
+    if by_emulator is not None and len(by_emulator.packets):
+        found.append(_own_losses(by_emulator))
     return found
+
+
+def _own_losses(drops: EmulatorDrops) -> str:
+    """How many packets were lost without a fault, and where most of them."""
+    lost: dict[str, int] = {}
+    for place, packets in zip(drops.place, drops.packets.tolist(), strict=True):
+        lost[place] = lost.get(place, 0) + packets
+    worst = sorted(lost.items(), key=lambda item: -item[1])
+    told = ", ".join(f"{packets:,} at {place}" for place, packets in worst[:_PLACES_TOLD])
+    more = len(worst) - _PLACES_TOLD
+    also = f" and at {more} more places" if more > 0 else ""
+    return (
+        f"the emulator itself lost {sum(lost.values()):,} packets, which no fault took: "
+        f"{told}{also}: use a smaller LOAD"
+    )

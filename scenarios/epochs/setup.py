@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,7 +38,8 @@ PROBE_PACKETS = 100  # a path (NetBouncer, section 6.1)
 
 @dataclass(frozen=True)
 class Sources:
-    """What the hosts send: the traffic and the probes, and the network's number of each."""
+    """What the hosts send: the traffic and the probes, the network's number of each, and their
+    frames in that order."""
 
     traffic: Traffic
     probes: ProbePlan
@@ -45,6 +47,7 @@ class Sources:
     data: int
     probing: int
     probing_matrix: int
+    frames: tuple[Source, Source, Source]
 
     @property
     def numbers(self) -> tuple[int, int, int]:
@@ -78,7 +81,14 @@ class Emulation:
     tcp: Iperf | None
 
 
-def set_up(settings: Settings, plan: FaultPlan, traffic: Traffic, backend: Backend) -> Emulation:
+def set_up(
+    settings: Settings,
+    plan: FaultPlan,
+    traffic: Traffic,
+    backend: Backend,
+    idle: bool = False,
+    progress: Callable[[str, float], None] = lambda what, share: None,
+) -> Emulation:
     """Make a network ready to run.
 
     Args:
@@ -86,14 +96,19 @@ def set_up(settings: Settings, plan: FaultPlan, traffic: Traffic, backend: Backe
         plan: The faults.
         traffic: The hosts' packets.
         backend: The network, up and idle.
+        idle: Hosts send nothing yet: the frames of `Sources` are fed when they are wanted.
+        progress: Hears what is being made, and the share that is: of a large fabric each takes
+            seconds.
 
     Raises:
         SettingsError: An epoch is too short for the network's packets to drain.
     """
+    progress("switch IDs", 0.1)
     topology = FatTree(settings.k)
     segments = topology.segments(settings.monitors)
     ids = switch_ids(topology, segments, settings.seed)
     decoder = SegmentDecoder(topology, segments, ids)
+    progress("forwarding rules", 0.4)
     monitors: list[int] = np.unique(segments.downstream).tolist()
     every = backend.controls
     masks = bloom_mask(ids).tolist()
@@ -112,7 +127,8 @@ def set_up(settings: Settings, plan: FaultPlan, traffic: Traffic, backend: Backe
     traffic, transfers = take_transfers(
         traffic, settings.tcp, settings.seed, settings.line_rate_bps
     )
-    sources = _add_sources(settings, topology, backend.network, traffic)
+    progress("probes", 0.8)
+    sources = _add_sources(settings, topology, backend.network, traffic, idle)
     return Emulation(
         settings=settings,
         plan=plan,
@@ -135,31 +151,27 @@ def set_up(settings: Settings, plan: FaultPlan, traffic: Traffic, backend: Backe
 
 
 def _add_sources(
-    settings: Settings, topology: FatTree, network: Network, traffic: Traffic
+    settings: Settings, topology: FatTree, network: Network, traffic: Traffic, idle: bool
 ) -> Sources:
     templates, lengths = headers(traffic, topology)
-    data = network.add_source(
-        Source(
-            time_ns=traffic.time_ns,
-            flow=traffic.flow,
-            size=traffic.size,
-            templates=templates,
-            template_length=lengths.astype(np.uint16),
-            src_host=traffic.src_host,
-            dst_host=traffic.dst_host,
-        )
+    data = Source(
+        time_ns=traffic.time_ns,
+        flow=traffic.flow,
+        size=traffic.size,
+        templates=templates,
+        template_length=lengths.astype(np.uint16),
+        src_host=traffic.src_host,
+        dst_host=traffic.dst_host,
     )
     probes = probe_plan(topology, settings.duration_s, packets=PROBE_PACKETS, seed=settings.seed)
     pairs = probes.frames
-    probing = network.add_source(
-        Source(
-            time_ns=probes.time_ns,
-            flow=probes.pair,
-            templates=pairs,
-            template_length=np.full(len(pairs), pairs.shape[1], np.uint16),
-            src_host=probes.host,
-            dst_host=probes.host,
-        )
+    probing = Source(
+        time_ns=probes.time_ns,
+        flow=probes.pair,
+        templates=pairs,
+        template_length=np.full(len(pairs), pairs.shape[1], np.uint16),
+        src_host=probes.host,
+        dst_host=probes.host,
     )
     matrix = matrix_probes(
         topology,
@@ -169,14 +181,20 @@ def _add_sources(
         seed=settings.seed,
     )
     frames = matrix.frames
-    probing_matrix = network.add_source(
-        Source(
-            time_ns=matrix.time_ns,
-            flow=matrix.flow,
-            templates=frames,
-            template_length=np.full(len(frames), frames.shape[1], np.uint16),
-            src_host=matrix.src_host,
-            dst_host=matrix.dst_host,
-        )
+    probing_matrix = Source(
+        time_ns=matrix.time_ns,
+        flow=matrix.flow,
+        templates=frames,
+        template_length=np.full(len(frames), frames.shape[1], np.uint16),
+        src_host=matrix.src_host,
+        dst_host=matrix.dst_host,
     )
-    return Sources(traffic, probes, matrix, data, probing, probing_matrix)
+    every = data, probing, probing_matrix
+    numbers = [network.add_source(_silent(source) if idle else source) for source in every]
+    return Sources(traffic, probes, matrix, *numbers, frames=every)
+
+
+def _silent(source: Source) -> Source:
+    """The same flows without a packet."""
+    size = None if source.size is None else source.size[:0]
+    return replace(source, time_ns=source.time_ns[:0], flow=source.flow[:0], size=size)

@@ -21,8 +21,10 @@ def flapping(topology: Fabric, settings: Settings) -> FaultPlan:
     rng = np.random.default_rng([settings.seed, 0xF1A9])
     faults = []
     for fault in plan.faults:
-        start = rng.uniform(0, PERIOD_S) + np.arange(0, settings.duration_s, PERIOD_S)
-        spans = tuple((float(t), float(t + PERIOD_S / 3)) for t in start.round(6))
+        first = rng.uniform(0, min(PERIOD_S, settings.duration_s))
+        start = (first + np.arange(0, settings.duration_s, PERIOD_S)).round(6)
+        start = start[start < settings.duration_s]
+        spans = tuple((float(t), float(t + PERIOD_S / 3)) for t in start)
         faults.append(replace(fault, rate=0.5, schedule=spans))
     return FaultPlan(tuple(faults), plan.devices)
 

@@ -11,7 +11,9 @@ from testbed.faults.specification import LOW_RATES, parse_faults
 
 
 def low_rates(topology: Fabric, settings: Settings) -> FaultPlan:
-    return parse_faults(settings.faults, topology, settings.seed, rates=LOW_RATES)
+    return parse_faults(
+        settings.faults, topology, settings.seed, LOW_RATES, duration_s=settings.duration_s
+    )
 
 
 SCENARIO = Scenario(make_faults=low_rates)

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from scenarios import backends, cli
+from scenarios import backends, prompt
 from scenarios.backends import Choice, choose_backend
+from scenarios.options import Given
+from scenarios.settings import Settings
+from scenarios.sudo import new_run, pick_backend
 from testbed.network import installed
+from testbed.network.network import NetworkError
 
 
 @pytest.fixture
@@ -61,9 +65,9 @@ def test_the_command_goes_on_as_root_with_what_was_picked(
     everything.setattr(backends, "choose_backend", lambda k: Choice("bmv2", "because", sudo=True))
     everything.setattr(os, "execvp", lambda file, arguments: calls.append(arguments))
     everything.setattr("sys.argv", ["canary", "run", "--k", "4"])
-    assert cli._choose_backend({"k": 4}) == "bmv2"
+    assert pick_backend(4, Given(environment={"--seed": "7"})) == "bmv2"
     assert calls[0][:2] == ["sudo", "-n"]
-    assert calls[0][-5:] == ["run", "--k", "4", "--backend", "bmv2"]
+    assert calls[0][-6:] == ["run", "--k", "4", "--seed=7", "--backend", "bmv2"]
     assert capsys.readouterr().out == "BACKEND=auto: bmv2 (because)\n"
 
 
@@ -74,10 +78,14 @@ def test_what_sudo_writes_belongs_to_the_caller(
     monkeypatch.setenv("SUDO_UID", "1234")
     monkeypatch.setenv("SUDO_GID", "1235")
     (tmp_path / "theirs").write_text("")
-    with cli._for_the_caller(tmp_path / "runs" / "a"):
-        (tmp_path / "runs" / "a" / "registers").mkdir(parents=True)
+    with new_run(tmp_path / "runs" / "a", numbered=False) as writer:
+        writer.text("truth.yaml", "faults: []")
+        writer.finish()
     owners = {path.name: path.stat().st_uid for path in tmp_path.rglob("*")}
-    assert owners == {"theirs": 0, "runs": 1234, "a": 1234, "registers": 1234}
+    of_run = dict.fromkeys(
+        ("runs", "a", "registers", "diagnoses", "truth.yaml", "manifest.json"), 1234
+    )
+    assert owners == {"theirs": 0} | of_run
 
 
 def test_auto_says_what_it_picked(tmp_path: Path) -> None:
@@ -85,3 +93,17 @@ def test_auto_says_what_it_picked(tmp_path: Path) -> None:
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert found.returncode == 2
     assert found.stdout.startswith("BACKEND=auto: ")
+
+
+def test_the_prompt_needs_no_iperf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its lack said "or use TCP=0", an option that ``canary net`` does not have."""
+    seen: list[Settings] = []
+
+    def bring_up(settings: Settings, *_: object) -> None:
+        seen.append(settings)
+        raise NetworkError("that is all")
+
+    monkeypatch.setattr(prompt, "open_backend", bring_up)
+    with pytest.raises(NetworkError, match="that is all"):
+        prompt.open_prompt(4, "softswitch", tmp_path)
+    assert seen[0].tcp == 0

@@ -15,11 +15,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
 
 from scenarios.compare import Comparison, _code_digest, compare, default_folder, parse_seeds
 from scenarios.settings import Settings
-from testbed.record.columns import read_columns
+from testbed.record.columns import read_columns, write_columns
+from testbed.record.places import PlaceError
 from testbed.record.run import RunError
+from testbed.record.schema import TableError
 from tests.conftest import quiet
 
 TINY = Settings(k=4, epochs=2, load=0.1)
@@ -39,6 +44,21 @@ def test_seeds_are_ranges_and_lists(text: str, seeds: list[int]) -> None:
 )
 def test_what_is_no_seed_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="--seeds"):
+        parse_seeds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1-99999999", "more than 100,000 seeds: compare fewer at a time"),
+        ("1-60000,100000-160000", "more than 100,000 seeds"),
+        ("9-3", "'9-3' runs backwards: use 3-9"),
+        ("4294967296", "seeds are 0 to 4,294,967,295"),
+        pytest.param("1-" + "9" * 5000, "seeds are 0 to", id="more digits than Python reads"),
+    ],
+)
+def test_what_is_wrong_with_seeds_is_said(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_seeds(text)
 
 
@@ -95,6 +115,26 @@ def test_seeds_are_added_and_none_runs_twice(compared: tuple[Path, Comparison]) 
     assert np.array_equal(result.rows["f1"][:3], first.rows["f1"][:3])
 
 
+def test_a_seed_that_was_exchanged_or_damaged_is_named(
+    compared: tuple[Path, Comparison], tmp_path: Path
+) -> None:
+    folder = tmp_path / "here"
+    shutil.copytree(compared[0], folder)
+    one, two = folder / "seed-1.parquet", folder / "seed-2.parquet"
+    whole = two.read_bytes()
+    two.write_bytes(one.read_bytes())
+    with pytest.raises(
+        TableError, match=f"{two} is not what seed 2 wrote: remove it, and the same"
+    ):
+        compare("faulty_links", TINY, [1, 2], METHODS, folder, quiet)
+    two.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(TableError, match=f"{two} is not readable Parquet: remove it, and the same"):
+        compare("faulty_links", TINY, [1, 2], METHODS, folder, quiet)
+    write_columns(two, {"seed": np.full(3, 2)})
+    with pytest.raises(TableError, match=f"{two} is not what seed 2 wrote"):
+        compare("faulty_links", TINY, [1, 2], METHODS, folder, quiet)
+
+
 def test_a_folder_is_of_one_comparison(compared: tuple[Path, Comparison], tmp_path: Path) -> None:
     folder, _ = compared
     other = Settings(k=4, epochs=2, load=0.2)
@@ -107,7 +147,7 @@ def test_a_folder_is_of_one_comparison(compared: tuple[Path, Comparison], tmp_pa
     )
     with (folder / "comparison.json").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(RunError, match="another command is at work"):
+        with pytest.raises(PlaceError, match="another command is at work"):
             compare("faulty_links", TINY, [1], METHODS, folder, quiet)
     (tmp_path / "letter.txt").write_text("dear diary")
     with pytest.raises(RunError, match="is no comparison"):
@@ -187,15 +227,39 @@ def test_a_failing_seed_is_named_and_takes_no_other_along(tmp_path: Path) -> Non
     result = compare(str(script), TINY, [1, 2, 3, 4], METHODS[:1], folder, quiet)
     assert result.rows["seed"].tolist() == [1, 4]
     assert result.failures == {
-        2: "ZeroDivisionError: no such luck",
+        2: f"scenario file {script} line 10: ZeroDivisionError: no such luck",
         3: "its process ended with exit code 7",
     }
     assert "ZeroDivisionError" in (folder / "seed-2-failure.txt").read_text()
-    with pytest.raises(ValueError, match="no seed ran: seed 2: ZeroDivisionError"):
+    with pytest.raises(ValueError, match="no seed ran: seed 2: .* line 10: ZeroDivisionError"):
         compare(str(script), TINY, [2], METHODS[:1], folder, quiet)
     script.write_text(SELECTIVE.replace("== 2", "== 9"))
     with pytest.raises(RunError, match="other settings"):
         compare(str(script), TINY, [1], METHODS[:1], folder, quiet)
+
+
+def test_what_becomes_of_a_capture_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    packets = []
+    for i in range(200):
+        ip = IP(src=f"192.0.2.{i % 9}", dst=f"198.51.100.{i % 7}")
+        packets.append(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / ip / TCP())
+        packets[-1].time = 1000 + i * 0.002
+    wrpcap(str(tmp_path / "long.pcap"), packets)
+    settings = replace(TINY, traffic=str(tmp_path / "long.pcap"))
+    result = compare("faulty_links", settings, [1], METHODS[:1], tmp_path / "out", quiet)
+    assert result.capture is not None
+    assert (result.capture["frames"], result.capture["replayed"]) == (200, 100)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "long.pcap is longer than the run of 0.2 s: 100 of 200 frames" in caplog.text
+    with pytest.raises(ValueError, match="no capture .*absent.pcap: check TRAFFIC"):
+        settings = replace(TINY, traffic="absent.pcap")
+        compare("faulty_links", settings, [1], METHODS[:1], tmp_path / "none", quiet)
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(ValueError, match="is a capture, and BACKEND=flow sends no packets"):
+        settings = replace(settings, backend="flow")
+        compare("faulty_links", settings, [1], METHODS[:1], tmp_path / "flow", quiet)
 
 
 def command(*arguments: str) -> list[str]:
@@ -203,8 +267,15 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "scenarios.cli", "compare", *options, *arguments]
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGHUP, 143),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly),
+    ],
+)
+def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
         command("--seeds", "1-40"), cwd=tmp_path, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -215,8 +286,8 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals)
         time.sleep(0.02)
     os.killpg(process.pid, kind)  # as a terminal does it
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, errors
-    assert "Traceback" not in errors
+    assert process.returncode == code, errors
+    assert len(errors.splitlines()) == 1
     kept = sorted(folder.glob("seed-*.parquet"))
     assert f"{len(kept)} of 40 seeds are kept in here: the same command goes on" in errors
     assert {path.name for path in folder.iterdir()} == {
@@ -234,3 +305,32 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals)
     assert f"{len(kept) + 1}" in again.stdout and "\x1b" not in again.stdout
     settings = json.loads((folder / "comparison.json").read_text())
     assert settings["methods"] == ["netbouncer", "007"] and settings["load"] == 0.1
+
+
+def test_a_killed_comparison_leaves_no_seed_at_work(tmp_path: Path) -> None:
+    """Also by SIGKILL, of which it hears nothing itself."""
+    process = subprocess.Popen(
+        [*command("--seeds", "1-9"), "--epochs", "400"], cwd=tmp_path, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not list((tmp_path / "here").glob(".seed-*/run.partial")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    while at_work := processes_of(process.pid):
+        assert time.monotonic() < deadline, at_work
+        time.sleep(0.02)
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["comparison.json"]
+
+
+def processes_of(session: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = stat.read_text().rsplit(")", 1)[1].split()[:4]
+        except OSError:
+            continue
+        if int(of) == session and state != "Z":
+            found.append(int(stat.parent.name))
+    return found

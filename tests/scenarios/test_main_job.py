@@ -18,7 +18,7 @@ from scenarios.backends import open_backend
 from scenarios.epochs.agenda import follow, make_agenda
 from scenarios.epochs.loop import run as run_epochs
 from scenarios.epochs.setup import Emulation, set_up
-from scenarios.experiment import analyze, run_experiment
+from scenarios.experiment import analyze, run_config, run_experiment
 from scenarios.scenario import load_scenario, scenario_names
 from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
@@ -27,7 +27,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
-from testbed.record.schema import PLANS
+from testbed.record.run_tables import PLANS
 from tests.conftest import SMALL, quiet
 
 
@@ -100,12 +100,12 @@ def test_corrupted_packets_are_lost_on_the_link_that_corrupts(tmp_path: Path) ->
     run = RunDirectory(tmp_path / "run")
     assert set(run.table("drops")["cause"]) == {"corrupt"}
     assert assert_lost_is_exact(run) > 20
-    flagged = run.json("summary.json")["methods"]["canary-mle"]["directed"]
+    flagged = run.summary["methods"]["canary-mle"]["directed"]
     assert (flagged["true_positives"], flagged["false_positives"]) == (1, 0)
 
 
 def test_packets_are_conserved(finished_run: RunDirectory) -> None:
-    network = finished_run.json("network.json")
+    network = finished_run.network
     parts = network["conservation"]
     assert network["other_drops"] == network["misdelivered"] == network["in_flight"] == 0
     assert parts["sent"] == sum(parts.values()) - parts["sent"]
@@ -136,12 +136,12 @@ def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path
     plan = parse_faults("none", topology, 1)
     links = LinkModel(rate_bps=500_000_000, queue_bytes=60_000)
     writer = RunWriter(tmp_path / "run")
-    writer.config(settings.as_dict())
+    writer.config(run_config("faulty_links", settings))
     with open_backend(settings, links, tmp_path) as backend:
-        emulation = set_up(settings, plan, make_traffic(settings, topology), backend)
+        emulation = set_up(settings, plan, make_traffic(settings, topology)[0], backend)
         run_epochs(emulation, writer, lambda share: None)
     run = RunDirectory(writer.partial, finished=False)
-    parts = run.json("network.json")["conservation"]
+    parts = run.network["conservation"]
     drops = run.table("drops")
     assert set(drops["cause"]) == {"queue"}
     assert parts["fault_drops"] == 0
@@ -159,7 +159,7 @@ def files(path: Path) -> dict[str, bytes]:
     return {
         str(f.relative_to(path)): f.read_bytes()
         for f in sorted(path.rglob("*"))
-        if f.is_file() and f.name != "summary.json"
+        if f.is_file() and f.name not in ("summary.json", "manifest.json")
     }
 
 
@@ -187,7 +187,7 @@ def test_analysis_without_the_network_gives_the_same_figures(
     (copy / "diagnoses").mkdir()
     (copy / "segments.parquet").unlink()
     before = json.loads((run_path / "summary.json").read_text())
-    again = analyze(copy, quiet)
+    again = analyze(copy, quiet, trust=True)
     for name in METHODS:
         for figures in (before, again):
             figures["methods"][name].pop("seconds")
@@ -306,7 +306,7 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
     topology = FatTree(4)
     plan = parse_faults("none", topology, 1)
     with open_backend(settings, LinkModel(), tmp_path) as backend:
-        emulation = set_up(settings, plan, make_traffic(settings, topology), backend)
+        emulation = set_up(settings, plan, make_traffic(settings, topology)[0], backend)
         emulation.selector.plan(*np.zeros((2, len(emulation.segments)), np.int64))
         flips = dict((switch, at) for at, switch in emulation.clock.flips(0, emulation.monitors))
         at_flip: dict[int, npt.NDArray[np.int64]] = {}

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from scenarios.cli import main
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.probe_matrix import probe_matrix
 from testbed.record.columns import read_columns
-
-
-def canary(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr("sys.argv", ["canary", *arguments])
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    with pytest.raises(SystemExit) as end:
-        main()
-    return int(end.value.code or 0)
+from tests.scenarios.conftest import Canary, refused
 
 
 def test_plan_says_what_it_needs_and_what_trivial_plans_need(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    canary: Canary,
 ) -> None:
-    assert canary(monkeypatch, "plan", "--k", "4", "--alpha", "1", "--beta", "1") == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    said = canary("plan", "--k", "4", "--alpha", "1", "--beta", "1")
+    assert said.code == 0 and "not reached" not in said.out
+    rows = [line.split() for line in said.out.splitlines()]
     paths = {row[0]: row[-2] for row in rows if row and row[-1].endswith("x")}
     assert paths["deTector"] == str(len(probe_matrix(FatTree(4), 1, 1)))
     trivial = [row[-2] for row in rows if row and row[0] == "every"]
@@ -35,8 +29,20 @@ def test_plan_says_what_it_needs_and_what_trivial_plans_need(
     assert len(ways) == 4 and all(row[-1] == paths["deTector"] for row in ways)
 
 
-def test_plan_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert canary(monkeypatch, "plan", "--k", "4", "--out", str(tmp_path / "plan.parquet")) == 0
+def test_plan_says_what_it_does_not_reach(canary: Canary) -> None:
+    said = canary("plan", "--k", "4", "--alpha", "50", "--beta", "3")
+    assert said.code == 0
+    short = [line for line in said.out.splitlines() if "not reached" in line]
+    matrix = probe_matrix(FatTree(4), 50, 3)
+    few = int((matrix.coverage < 50).sum())
+    assert short[0].startswith(f"alpha=50 is not reached: {few} of 32 links are on fewer paths")
+    reached = matrix.identifiability()
+    assert reached < 3 and short[1].startswith("beta=3 is not reached: some")
+    assert f"some {reached + 1} links" in short[1]
+
+
+def test_plan_is_written(canary: Canary, tmp_path: Path) -> None:
+    assert canary("plan", "--k", "4", "--out", str(tmp_path / "plan.parquet")).code == 0
     table, matrix = read_columns(tmp_path / "plan.parquet"), probe_matrix(FatTree(4), 3, 1)
     assert (table["path"].links == matrix.paths.links).all()
     names = np.array(FatTree(4).switch_names)
@@ -53,14 +59,23 @@ def test_plan_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
         (["--beta", "4"], "beta=4: from 0 to 3 links"),
         (["--k", "32", "--beta", "3"], "use a smaller beta"),
         (["--out", "/nowhere/plan.parquet"], "/nowhere is no directory"),
+        (["--out", "/tmp"], "--out /tmp is a directory: name a file in it, as /tmp/paths.parquet"),
+        (["--out", ""], "--out . is a directory"),
     ],
 )
-def test_bad_plans_are_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+def test_bad_plans_are_one_line(canary: Canary, arguments: list[str], message: str) -> None:
+    refused(canary("plan", *arguments), message)
+
+
+def test_a_plan_on_a_full_disk_names_its_file(
+    canary: Canary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert canary(monkeypatch, "plan", *arguments) == 2
-    error = capsys.readouterr().err.strip()
-    assert message in error and "\n" not in error
+    def full(table: object, path: Path, **options: object) -> None:
+        path.write_bytes(b"half of it")
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: No space left on device")
+
+    monkeypatch.setattr("testbed.record.columns.pq.write_table", full)
+    out = tmp_path / "plan.parquet"
+    said = f"cannot write {out}: No space left on device"
+    refused(canary("plan", "--k", "4", "--out", str(out)), said)
+    assert not list(tmp_path.iterdir())

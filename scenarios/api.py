@@ -1,0 +1,222 @@
+"""The testbed from Python: `run` a scenario or `load` a run, its tables as frames, its diagnoses.
+
+Import from `scenarios`, which has an example. Nothing here prints; mistakes raise ValueError with
+the line that the command line prints.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+
+from analysis.evaluation.metrics import Score, score
+from analysis.evaluation.report import diagnosis_columns, render
+from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.registry import find_methods, make_method
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment import default_directory, run_experiment
+from scenarios.request import make_request
+from testbed.fabric.paths import Paths
+from testbed.record.run import RunDirectory
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # pyright: ignore[reportMissingImports]
+
+__all__ = ["Run", "Verdict", "load", "run"]
+
+
+def run(
+    scenario: str | None = None,
+    *,
+    path: str | Path | None = None,
+    config: str | Path | None = None,
+    **settings: Any,
+) -> Run:
+    """Emulate a scenario and diagnose it with every method, as `canary run`.
+
+    Args:
+        scenario: Its name, or the path of its file; by default ``faulty_links``.
+        path: Directory of the run, by default ``runs/<time>-<scenario>``.
+        config: Settings from a YAML file or an earlier run, see `scenarios.request`.
+        settings: Settings by name, such as ``k=8``; ``backend`` is ``virtual`` by default.
+
+    Raises:
+        ValueError: A setting makes no sense, or the run cannot be made (one line).
+    """
+    request = make_request(scenario, settings, None if config is None else Path(config))
+    made = request.settings("virtual" if request.backend == "auto" else None)
+    where = default_directory(request.name) if path is None else Path(path)
+    run_experiment(request.name, request.scenario, made, where, lambda what, share: None)
+    return load(where)
+
+
+def load(path: str | Path) -> Run:
+    """A finished run.
+
+    Raises:
+        ValueError: ``path`` holds none (one line).
+    """
+    return Run(RunDirectory(Path(path)))
+
+
+class Run:
+    """A finished run: its figures, its tables as frames, and what any method says of it.
+
+    Attributes:
+        record: The run directory, with tables as arrays.
+        path: Where it is.
+        settings: What was run, and with which versions: ``config.json``.
+        summary: The figures: ``summary.json``.
+    """
+
+    def __init__(self, record: RunDirectory) -> None:
+        self.record = record
+        self.path = record.path
+        self.settings: Mapping[str, Any] = record.config
+        self.summary: Mapping[str, Any] = record.summary
+
+    def __repr__(self) -> str:
+        return f"<run {self.path}>"
+
+    def __str__(self) -> str:
+        """What `canary show` prints."""
+        text = io.StringIO()
+        render(self.summary, Console(file=text, width=120))
+        return text.getvalue()
+
+    @property
+    def faulty(self) -> list[str]:
+        """The directed links that were broken, by name."""
+        return list(self.summary["faulty_links"])
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of its tables; `testbed/record/README.md` says what is in them."""
+        files = self.path.rglob("*.parquet")
+        return sorted(str(file.relative_to(self.path).with_suffix("")) for file in files)
+
+    def table(self, name: str) -> DataFrame:
+        """A table as a frame, such as ``links`` or ``diagnoses/canary``.
+
+        Raises:
+            ValueError: The run has no such table, or it is damaged.
+        """
+        if name not in self.tables:
+            raise ValueError(f"{self.path} has no table {name}: it has {', '.join(self.tables)}")
+        return _frame(self.record.table(name))
+
+    @property
+    def figures(self) -> DataFrame:
+        """A row for each method, scored on its own terms; `canary show` has the same."""
+        rows = []
+        for name, entry in self.summary["methods"].items():
+            own = {key: v for key, v in entry[entry["native"]].items() if not isinstance(v, list)}
+            costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
+            undirected = {"undirected_f1": entry["undirected"]["f1"]}
+            rows.append({"method": name, "native": entry["native"], **own, **undirected, **costs})
+        return _pandas().DataFrame(rows).set_index("method")
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """What methods may know of the run."""
+        return read_telemetry(self.record)
+
+    def diagnose(self, method: str | Localizer) -> Verdict:
+        """What a method says of this run.
+
+        Args:
+            method: Its name, or the method itself: ``Flock(threshold=...)``, or one of your own.
+
+        Raises:
+            ValueError: There is no such method, or the run lacks what it reads.
+        """
+        made = make_method(find_methods(method)[0]) if isinstance(method, str) else method
+        truth = np.flatnonzero(self.record.table("links")["faulty"])
+        diagnosis = made.localize(self.telemetry)
+        return Verdict(diagnosis, truth, self.telemetry)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A method's verdict on a run, beside the truth.
+
+    Attributes:
+        diagnosis: What the method said, with links as numbers.
+        truth: The faulty directed links, ascending.
+        telemetry: What it was said of.
+    """
+
+    diagnosis: Diagnosis
+    truth: np.ndarray
+    telemetry: Telemetry
+
+    def __repr__(self) -> str:
+        found = self.score
+        return (
+            f"<{self.diagnosis.method}: F1 {found.f1:.3f}, {len(self.blamed)} blamed, "
+            f"{found.false_negatives} missed, {found.false_positives} wrong>"
+        )
+
+    @cached_property
+    def score(self) -> Score:
+        """Precision, recall and the like, on the method's own terms: directed links or not."""
+        fabric = self.telemetry.topology
+        return score(self.diagnosis.flagged, self.truth, fabric)[self.diagnosis.native]
+
+    @property
+    def blamed(self) -> list[str]:
+        """The directed links that it blames, by name."""
+        names = self.telemetry.topology.link_names
+        return [names[link] for link in self.diagnosis.flagged.tolist()]
+
+    @property
+    def missed(self) -> list[str]:
+        """The faulty links that it does not blame, by name; ``a--b`` if it knows no direction."""
+        return self._names(self.score.missed)
+
+    @property
+    def wrong(self) -> list[str]:
+        """The healthy links that it blames, by name."""
+        return self._names(self.score.wrong)
+
+    def _names(self, links: tuple[int, ...]) -> list[str]:
+        names = self.telemetry.topology.link_names
+        if self.diagnosis.native == "undirected":
+            return [names[2 * link].replace("->", "--") for link in links]
+        return [names[link] for link in links]
+
+    @property
+    def links(self) -> DataFrame:
+        """A row for each directed link: the verdict's columns, and whether it was faulty."""
+        columns = diagnosis_columns(self.diagnosis, self.telemetry.topology)
+        faulty = np.isin(np.arange(self.telemetry.topology.n_links), self.truth)
+        return _frame(dict(columns) | {"faulty": faulty})
+
+
+def _frame(columns: Mapping[str, Any]) -> DataFrame:
+    """Columns as a frame; `Paths` are lists of links."""
+    return _pandas().DataFrame({name: _column(value) for name, value in columns.items()})
+
+
+def _column(value: Any) -> Any:
+    if isinstance(value, Paths):
+        ptr, links = pa.array(value.ptr.astype(np.int32)), pa.array(value.links)
+        return pa.ListArray.from_arrays(ptr, links).to_pandas()
+    return value
+
+
+def _pandas() -> Any:
+    try:
+        import pandas  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ValueError("frames need pandas: make setup, or pip install pandas") from None
+    return pandas

@@ -1,0 +1,50 @@
+"""sudo: to go on as root where real packets need it, and to give back what root wrote."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scenarios.options import Given
+
+if TYPE_CHECKING:
+    from testbed.record.run import RunWriter
+
+__all__ = ["new_run", "pick_backend"]
+
+
+def pick_backend(k: int, given: Given) -> str:
+    """What BACKEND=auto means here; where it takes root, this process goes on as root."""
+    from scenarios.backends import choose_backend
+
+    choice = choose_backend(k)
+    print(f"BACKEND=auto: {choice.backend} ({choice.reason})", flush=True)
+    if choice.sudo:
+        # sudo passes no environment on
+        said = [f"{option}={value}" for option, value in given.environment.items()]
+        program = [sys.executable, "-m", "scenarios.cli", *sys.argv[1:], *said]
+        os.execvp("sudo", ["sudo", "-n", *program, "--backend", choice.backend])
+    return choice.backend
+
+
+@contextmanager
+def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
+    """A run's writer; what it writes as sudo's root belongs to the user who called sudo."""
+    from testbed.record.run import RunWriter
+
+    new = [place for place in path.parents if not place.exists()]
+    writer = RunWriter(path, numbered)
+    try:
+        yield writer
+    finally:
+        user, group = (int(os.environ.get(f"SUDO_{what}", "0")) for what in ("UID", "GID"))
+        if os.geteuid() == 0 and user:
+            here = [writer.path, writer.partial]
+            below = [file for place in here for file in place.rglob("*")]
+            for place in {*new, *here, *below}:
+                if place.exists():
+                    os.chown(place, user, group)

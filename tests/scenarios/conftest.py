@@ -1,0 +1,48 @@
+"""The command line within this process: quicker than a new one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from scenarios.cli import main
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+Canary = Callable[..., Said]
+
+
+@pytest.fixture
+def canary(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Canary:
+    """``canary("plan", "--k", "4")``."""
+    for name in [name for name in os.environ if name.startswith("CANARY_")]:
+        monkeypatch.delenv(name)
+
+    def call(*arguments: str) -> Said:
+        monkeypatch.setattr("sys.argv", ["canary", *arguments])
+        monkeypatch.setattr("signal.signal", lambda *_: None)
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main()
+        return Said(int(end.value.code or 0), *capsys.readouterr())
+
+    return call
+
+
+def refused(said: Said, *words: str) -> None:
+    """One line on standard error that has these words, and exit code 2."""
+    assert said.code == 2, said
+    assert said.err.startswith("canary: ") and said.err.count("\n") == 1, said.err
+    for word in words:
+        assert word in said.err

@@ -1,0 +1,112 @@
+"""The testbed from Python: `run`, `load`, frames, verdicts; and the notebook that shows them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import scenarios
+from analysis.methods.canary.mle import CanaryMle
+from scenarios import Run, load
+from tests.scenarios.conftest import Canary
+
+pytest.importorskip("pandas")
+
+
+@pytest.fixture(scope="module")
+def result(run_path: Path) -> Run:
+    return load(run_path)
+
+
+def test_importing_is_quick() -> None:
+    """What `run` and `load` need is imported when they are asked for."""
+    watch = (
+        "import sys, scenarios, scenarios.cli\n"
+        "print([name for name in ('numpy', 'pandas', 'pydantic', 'scenarios.api')"
+        " if name in sys.modules])\n"
+        "from scenarios import load, run\n"
+        "print('pandas' in sys.modules, callable(load), callable(run))"
+    )
+    done = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "False True True"]
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = scenarios.nothing_like_it
+
+
+def test_a_run_from_python_is_that_of_the_command(canary: Canary, tmp_path: Path) -> None:
+    asked = {"epochs": 2, "load": 0.05, "seed": 4}
+    here = scenarios.run("flap", path=tmp_path / "here", **asked)
+    words = [f"{name.upper()}={value}" for name, value in asked.items()]
+    said = canary("run", "SCENARIO=flap", "BACKEND=virtual", *words, f"RUN={tmp_path}/there")
+    assert said.code == 0, said.err
+    there = load(tmp_path / "there")
+    assert here.tables == there.tables and here.faulty == there.faulty
+    for name in ("flows", "links", "diagnoses/flock"):
+        assert here.table(name).equals(there.table(name))
+    again = scenarios.run(config=tmp_path / "there", path=tmp_path / "again")
+    assert again.table("drops").equals(here.table("drops"))
+
+
+def test_mistakes_are_one_line(result: Run, tmp_path: Path) -> None:
+    for wrong, why in (
+        (lambda: scenarios.run(kk=8), "did you mean K?"),
+        (lambda: scenarios.run("nope"), "no scenario 'nope'"),
+        (lambda: scenarios.run(topology="leaf-spine:8:4", backend="flow", k=8), "has no effect"),
+        (lambda: load(tmp_path / "nowhere"), "nowhere"),
+        (lambda: result.table("lniks"), "links"),
+        (lambda: result.diagnose("canry"), "canary"),
+    ):
+        with pytest.raises(ValueError, match=r"^[^\n]+$") as error:
+            wrong()
+        assert why in str(error.value)
+
+
+def test_tables_are_frames(result: Run) -> None:
+    assert {"links", "flows", "connections", "registers/epoch-000"} <= set(result.tables)
+    for name in result.tables:
+        frame, columns = result.table(name), result.record.table(name)
+        assert list(frame.columns) == list(columns)
+    links, columns = result.table("links"), result.record.table("links")
+    assert links[links.faulty].name.tolist() == result.faulty
+    assert (links.packets.to_numpy() == columns["packets"]).all()
+    paths = result.record.table("connections")["path"]
+    frame = result.table("connections")
+    assert len(frame) == len(paths) > 0
+    for row in (0, len(paths) - 1):
+        assert frame.path[row].tolist() == paths.links[paths.ptr[row] : paths.ptr[row + 1]].tolist()
+
+
+def test_figures_are_those_of_the_summary(result: Run) -> None:
+    figures = result.figures
+    assert list(figures.index) == list(result.summary["methods"])
+    for name, entry in result.summary["methods"].items():
+        assert figures.f1[name] == entry[entry["native"]]["f1"]
+        assert figures.undirected_f1[name] == entry["undirected"]["f1"]
+
+
+@pytest.mark.parametrize("method", ["canary", "netbouncer", "vigil"])
+def test_a_verdict_is_that_of_the_run(result: Run, method: str) -> None:
+    verdict = result.diagnose(method)
+    name = verdict.diagnosis.method
+    entry = result.summary["methods"][name]
+    own = entry[entry["native"]]
+    assert (verdict.missed, verdict.wrong) == (own["missed"], own["wrong"])
+    assert verdict.score.f1 == own["f1"]
+    written = result.table(f"diagnoses/{name}")
+    assert verdict.links.drop(columns="faulty").equals(written)
+    assert verdict.blamed == written.link[written.flagged].tolist()
+    assert f"F1 {own['f1']:.3f}" in repr(verdict)
+
+
+def test_a_method_with_other_parameters(result: Run) -> None:
+    blind = result.diagnose(CanaryMle(min_loss=0.5))
+    assert len(blind.blamed) < len(result.diagnose("canary-mle").blamed)
+    assert np.isin(blind.truth, np.flatnonzero(blind.links.faulty)).all()
+
+
+def test_it_prints_as_show_does(result: Run, canary: Canary) -> None:
+    assert canary("show", str(result.path)).out.strip() == str(result).strip()

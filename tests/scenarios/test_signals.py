@@ -1,0 +1,108 @@
+"""Signals at any moment of a command, from the start of its first process on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import scenarios
+from scenarios import stopping
+from testbed.record.run import RunDirectory
+
+COMMAND = Path(scenarios.__file__).parent / "canary"
+RUN = ["run", "--backend", "virtual", "--epochs", "1", "--load", "0.05", "--run", "here"]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """The command as it is installed: beside the interpreter."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    shutil.copy(COMMAND, folder)
+    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "python").chmod(0o755)
+    return folder / "canary"
+
+
+def ended_at(command: Path, place: Path, seconds: float, kind: signal.Signals) -> None:
+    """A signal to a run and all its processes, as from a terminal, leaves nothing or a whole run,
+    and is told in one line."""
+    place.mkdir()
+    process = subprocess.Popen(
+        [command, *RUN],
+        cwd=place,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    if process.poll() is None:
+        os.killpg(process.pid, kind)
+    _, errors = process.communicate(timeout=60)
+    code = process.returncode
+    whole = (place / "here").exists()
+    if code == -kind:  # the shell says 130: nothing of ours had begun, or all was done
+        assert (seconds < 0.5 or whole) and errors == ""
+    elif code:
+        assert code == stopping.exit_code(kind), errors
+        assert len(errors.splitlines()) == 1 and errors.startswith("canary: "), errors
+    assert nothing_runs_on(process.pid)
+    assert [path.name for path in place.iterdir()] == (["here"] if whole else [])
+    assert whole or code < 0 or "nothing was kept" in errors
+    if whole:
+        assert RunDirectory(place / "here").epochs == 1
+        assert "nothing was kept" not in errors
+
+
+def nothing_runs_on(group: int) -> bool:
+    """Whether a group of processes ends soon; some hear of the signal a little later."""
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_an_interrupt_at_any_moment_is_one_line(command: Path, tmp_path: Path) -> None:
+    for number, seconds in enumerate((0.005, 0.02, 0.05, 0.3, 0.8, 2.0)):
+        ended_at(command, tmp_path / str(number), seconds, signal.SIGINT)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", stopping.SIGNALS)
+def test_signals_at_thirty_moments(
+    command: Path, tmp_path: Path, kind: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = time.monotonic()
+    subprocess.run([command, *RUN], cwd=tmp_path, capture_output=True, check=True)
+    seconds = time.monotonic() - begin
+    for number in range(30):
+        ended_at(command, tmp_path / str(number), seconds * number / 30, kind)
+    with capsys.disabled():
+        print(f"\n{kind.name} at 30 moments of {seconds:.1f} s: one line, nothing left")
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored(command: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        ["nohup", command, *RUN],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not (tmp_path / "here.partial").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGHUP)
+    assert process.wait(60) == 0
+    assert RunDirectory(tmp_path / "here").epochs == 1
