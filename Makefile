@@ -6,12 +6,28 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# Every NAME=value of make's command line becomes --name value; canary refuses those it does not know.
-lower = $(shell echo '$(1)' | tr 'A-Z_' 'a-z-')
-given = $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$(if $(filter-out PYTHON,$v),--$(call lower,$v) '$($v)')))
+# What make's own command line says, word for word: 'K=8' 'FAULTS=6links, none'. The environment sets
+# nothing here; canary reads CANARY_K=8 and its like.
+said := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
+only = $(if $(filter command,$(origin $1)),$(value $1))
+quoted = '$(subst ','\'',$1)'
+words = $(foreach v,$(filter-out PYTHON,$(said)),$(call quoted,$v=$(value $v)))
+
+# canary refuses the options that it does not know; the other targets take these.
+takes_analyze := RUN
+takes_show := RUN
+takes_shell := SWITCH
+takes_test := COVERAGE
+takes_p4 := P4C
+goals := $(or $(MAKECMDGOALS),help)
+ifeq (,$(filter scenario compare net,$(goals)))
+takes := $(foreach g,$(goals),$(takes_$g))
+unknown := $(filter-out PYTHON $(takes),$(said))
+$(if $(unknown),$(error make $(goals): there is no option $(firstword $(unknown))=: $(if $(takes),choose of $(strip $(takes)),it takes none)))
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare analyze show net shell clean-net test lint bench bench-net p4 lock clean
+.PHONY: help setup scenario compare analyze show net shell clean-net doctor test test-vm lint bench bench-net p4 lock clean
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
@@ -23,7 +39,9 @@ help:
 	@echo 'make net K=4 [BACKEND=bmv2]   the network under Mininet, with its prompt (root)'
 	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
 	@echo 'make clean-net  remove what a crashed run left of its network (root)'
+	@echo 'make doctor     what of all this machine can run, and what to install for the rest'
 	@echo 'make test       the test suite; COVERAGE=1 says how much of the Python code it reaches'
+	@echo 'make test-vm    the tests of netem and nft in a virtual machine whose kernel has both (root)'
 	@echo 'make lint       ruff and the type checker'
 	@echo 'make bench      speed of the soft switch, the network and the methods'
 	@echo 'make bench-net  TCP through the soft switch and BMv2, side by side (root)'
@@ -39,35 +57,41 @@ $(READY): requirements.lock pyproject.toml
 	  || { echo 'canary needs the venv module: apt install python3-venv'; exit 2; }
 	@echo 'setting up $(VENV) (once) ...'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@$(BIN)/python -c 'from scenarios.warm_up import warm_up; warm_up()'
+	@$(BIN)/canary warm-up
 	@touch $@
 
 scenario: $(READY)
-	@$(BIN)/canary run $(given)
+	@$(BIN)/canary run $(words)
 
 compare: $(READY)
-	@$(BIN)/canary compare $(given)
+	@$(BIN)/canary compare $(words)
 
 analyze show: $(READY)
-	@test -n '$(RUN)' || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
-	@$(BIN)/canary $@ '$(RUN)'
+	@test -n $(call quoted,$(call only,RUN)) || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
+	@$(BIN)/canary $@ $(call quoted,$(call only,RUN))
 
 net: $(READY)
-	@$(BIN)/canary net $(given)
+	@$(BIN)/canary net $(words)
 
 shell: $(READY)
-	@test -n '$(SWITCH)' || { echo 'say which switch: make shell SWITCH=agg0_1'; exit 2; }
-	@$(BIN)/canary shell '$(SWITCH)'
+	@test -n $(call quoted,$(call only,SWITCH)) || { echo 'say which switch: make shell SWITCH=agg0_1'; exit 2; }
+	@$(BIN)/canary shell $(call quoted,$(call only,SWITCH))
 
 clean-net: $(READY)
 	@$(BIN)/canary clean-net
 
+doctor: $(READY)
+	@$(BIN)/canary doctor
+
 # Tests of real packets run alone and in real time.
 test: $(READY)
-	@$(BIN)/pytest -q -m root
-	@$(BIN)/pytest -q -n auto -m 'not root' $(if $(COVERAGE),--cov)
+	@$(BIN)/pytest -q -m 'root and not nightly'
+	@$(BIN)/pytest -q -n auto -m 'not root and not nightly' $(if $(call only,COVERAGE),--cov)
+
+test-vm: $(READY)
+	@tests/vm/run
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 
-from analysis.methods.registry import METHODS
+from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.observations import read_telemetry
+from scenarios.cli import app
 from scenarios.experiment import run_experiment
 from scenarios.options import help_lines, table_row
+from scenarios.request import make_request
 from scenarios.scenario import load_scenario, scenario_names
 from scenarios.settings import described
+from testbed.fabric.topologies import make_fabric
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL, quiet
 
@@ -44,34 +48,67 @@ def test_the_example_method_diagnoses(finished_run: RunDirectory) -> None:
 
 def test_the_option_table_is_that_of_the_settings() -> None:
     table = README.partition("| `SCENARIO` |")[2].partition("\n\n")[0].splitlines()
-    assert table[1:-1] == [table_row(setting) for setting in described()]
+    assert table[1:-2] == [table_row(setting) for setting in described()]
     assert all(f"`{name}`" in table[0] for name in scenario_names())
-    assert table[-1].startswith("| `RUN` |")
+    assert table[-2].startswith("| `CONFIG` |") and table[-1].startswith("| `RUN` |")
 
 
-def test_what_make_lists_is_that_of_the_settings() -> None:
-    scenario, *listed, run = (ROOT / "scenarios" / "options.txt").read_text().splitlines()
-    assert listed == [line for setting in described() for line in help_lines(setting)]
-    assert all(name in scenario for name in scenario_names())
-    assert run.strip().startswith("RUN=")
-    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert all(line in said.stdout for line in (scenario, *listed, run))
-
-
-def test_make_passes_on_whatever_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _own_make(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS"):
         monkeypatch.delenv(name, raising=False)  # of the make that runs these tests
-    given = ["SCENARIO=flap", "EPOCH_MS=50", "FAULTS=6links, none", "COLOUR=red"]
+
+
+@pytest.mark.usefixtures("_own_make")
+def test_what_make_lists_is_that_of_the_settings() -> None:
+    scenario, *listed, config, run = (ROOT / "scenarios" / "options.txt").read_text().splitlines()
+    assert listed == [line for setting in described() for line in help_lines(setting)]
+    assert all(name in scenario for name in scenario_names())
+    assert config.strip().startswith("CONFIG=") and run.strip().startswith("RUN=")
+    said = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(line in said.stdout for line in (scenario, *listed, config, run))
+
+
+@pytest.mark.usefixtures("_own_make")
+def test_make_passes_on_whatever_it_is_given() -> None:
+    given = ["SCENARIO=flap", "EPOCH_MS=50", "FAULTS=6links, none", "COLOUR=re'd", "k=8"]
     command = ["make", "--no-print-directory", "--dry-run", "scenario", *given]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    options = shlex.split(said.splitlines()[-1])[2:]
-    pairs = dict(zip(options[::2], options[1::2], strict=True))
-    assert pairs == {
-        "--scenario": "flap",
-        "--epoch-ms": "50",
-        "--faults": "6links, none",
-        "--colour": "red",
-    }
+    assert sorted(shlex.split(said.splitlines()[-1])[2:]) == sorted(given)
+
+
+def commands(file: str) -> list[list[str]]:
+    """The words of each command of make or canary that a page teaches."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / file).read_text(), re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    words = [shlex.split(line, comments=True) for line in lines]
+    words = [line[1:] if line[:1] == ["sudo"] else line for line in words]
+    return [line for line in words if line[:1] in (["make"], ["canary"])]
+
+
+@pytest.mark.parametrize("file", ["README.md", "scenarios/FIRST_HOUR.md"])
+def test_the_commands_taught_are_understood(file: str) -> None:
+    taught = commands(file)
+    targets = set(
+        re.findall(r"^([a-z-]+)(?= .*:|:)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
+    targets |= {"analyze", "show"}
+    own = {"SCENARIO", "RUN", "SEEDS", "METHODS", "OUT"}
+    asked = 0
+    for program, command, *words in taught:
+        if program == "canary":
+            assert command in get_command(app).commands  # type: ignore[attr-defined]
+            continue
+        assert command in targets, command
+        given = dict(word.split("=", 1) for word in words)
+        if command in ("scenario", "compare", "net"):
+            settings = {name.lower(): v for name, v in given.items() if name not in own}
+            request = make_request(given.get("SCENARIO"), settings)
+            made = request.settings("virtual" if request.backend == "auto" else None)
+            request.scenario.faults(make_fabric(made.topology, made.k, made.seed), made)
+            find_methods(given.get("METHODS", "all"))
+            asked += 1
+    assert asked > 3
 
 
 def test_examples_are_short_and_methods_are_described() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table
 from rich.text import Text
 from scipy.stats import bootstrap
+
+from testbed.fabric.names import plain
 
 __all__ = [
     "COLUMNS",
@@ -120,7 +124,7 @@ def comparison_table(rows: Rows) -> Table:
         f1 = interval(own["f1"])
         colour = "bold green" if f1.mean >= best - 1e-12 else "red" if f1.mean < 0.6 else ""
         table.add_row(
-            label(rows, name),
+            Text(label(rows, name)),
             Text(_with_bounds(f1, 3), style=colour),
             _with_bounds(interval(own["precision"]), 2),
             _with_bounds(interval(own["recall"]), 2),
@@ -139,14 +143,17 @@ def _with_bounds(value: Interval, digits: int) -> str:
 def plot(rows: Rows, title: str, path: Path) -> None:
     """Draw F1 with intervals, and the mean precision-recall curves, into a PNG or PDF file."""
     names = method_names(rows)
-    figure = Figure(figsize=(11, 1.8 + 0.45 * max(len(names), 5)), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
-    figure.suptitle(title, fontsize=11)
-    _plot_f1(left, rows, names)
-    _plot_curves(right, rows, names)
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150, metadata={"Software": None} if path.suffix == ".png" else None)
+    with rc_context({"text.parse_math": False}), warnings.catch_warnings():  # a $ is a $
+        warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks
+        figure = Figure(figsize=(11, 1.8 + 0.45 * max(len(names), 5)), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
+        figure.suptitle(plain(title), fontsize=11)
+        _plot_f1(left, rows, names)
+        _plot_curves(right, rows, names)
+        for axes in (left, right):
+            axes.spines[["top", "right"]].set_visible(False)
+        metadata = {"Software": None} if path.suffix == ".png" else None
+        figure.savefig(path, dpi=150, metadata=metadata)
 
 
 def _plot_f1(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
@@ -183,7 +190,11 @@ def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     axes.set_xlabel("recall (dot: the method's own verdict)")
     axes.set_ylabel("precision")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
+    if axes.lines:
+        axes.legend(fontsize=8, loc="lower left", framealpha=0.9)
+    else:
+        said = "no link was faulty in any run:\nnothing to recall"
+        axes.text(0.5, 0.5, said, ha="center", va="center")
 
 
 def method_names(rows: Rows) -> list[str]:
@@ -202,7 +213,7 @@ def chosen(rows: Rows, method: str) -> dict[str, Any]:
 
 def label(rows: Rows, method: str) -> str:
     """The method's name, with a star where it is scored on undirected links."""
-    return method + (" *" if chosen(rows, method)["native"][0] == "undirected" else "")
+    return plain(method) + (" *" if chosen(rows, method)["native"][0] == "undirected" else "")
 
 
 def _colour(number: int) -> str:

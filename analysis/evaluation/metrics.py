@@ -1,5 +1,9 @@
 """How good a verdict is, on directed and on undirected links.
 
+There are two truths of a run on real packets: the links with an injected fault, and the links that
+really lost packets, by faults or because a machine that was too busy dropped them. A method that
+blames one of the latter is wrong by the first and right by the second.
+
 Conventions (as Flock's appendix): precision is 1 when nothing is flagged, recall is 1 when nothing
 is faulty; hence a silent method on a healthy network scores 1 throughout. F1 is their harmonic
 mean, 0 when both are 0. An undirected link (id >> 1) is faulty if either direction is.
@@ -15,7 +19,7 @@ import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
 
-__all__ = ["Score", "device_score", "score"]
+__all__ = ["Score", "device_score", "lossy_links", "score"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,23 @@ def score(
         "directed": _score(np.unique(flagged), np.unique(truth), topology.n_links),
         "undirected": _score(np.unique(flagged >> 1), np.unique(truth >> 1), topology.n_edges),
     }
+
+
+def lossy_links(
+    faulty: npt.NDArray[np.bool_],
+    fault_drops: npt.NDArray[np.integer],
+    dropping: npt.NDArray[np.integer],
+) -> npt.NDArray[np.integer]:
+    """The directed links that really lost packets, ascending ids.
+
+    Args:
+        faulty: Whether a fault was injected, bool[n_links].
+        fault_drops: Packets that faults and noise took, int[n_links]; noise alone counts as none.
+        dropping: Ids of the links where the emulator itself dropped packets, any order.
+    """
+    lost = faulty & (fault_drops > 0)
+    lost[dropping] = True
+    return np.flatnonzero(lost)
 
 
 def device_score(

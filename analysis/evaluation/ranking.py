@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.methods.base import Diagnosis
+from testbed.fabric.names import plain
 from testbed.record.fabric_file import NumberedFabric
 
 __all__ = ["ranking_columns", "render_ranking"]
@@ -86,9 +87,11 @@ def render_ranking(method: str, diagnosis: Diagnosis, numbered: NumberedFabric) 
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("")
         for device in devices:
-            table.add_row("", Text(fabric.switch_names[device], "bold red"), "", "", "", "device")
+            table.add_row(
+                "", Text(plain(fabric.switch_names[device]), "bold red"), "", "", "", "device"
+            )
         for rank, link in enumerate(blamed[:ROWS_SHOWN].tolist(), start=1):
-            name = fabric.link_names[link]
+            name = plain(fabric.link_names[link])
             loss = 1 - float(diagnosis.success[link])
             number = str(numbered.link_ids[link])
             table.add_row(
@@ -111,7 +114,7 @@ def _headline(method: str, links: int, devices: int, diagnosis: Diagnosis) -> Te
     counts = [_count(links, f"{kind}link")] + ([_count(devices, "device")] if devices else [])
     found = " and ".join(counts) if links or devices else "nothing"
     return Text.assemble(
-        (method, "bold"),
+        (plain(method), "bold"),
         " blames ",
         (found, "bold red" if links or devices else "bold green"),
         (f"  {diagnosis.seconds:.2f} s", "dim"),

@@ -17,8 +17,9 @@ from analysis.methods.base import Diagnosis
 from analysis.methods.registry import make_method
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
+from testbed.fabric.names import plain
 
-__all__ = ["diagnosis_columns", "figures", "render", "run_methods"]
+__all__ = ["capture_line", "diagnosis_columns", "figures", "render", "run_methods"]
 
 _FIGURES = (
     "precision",
@@ -66,9 +67,17 @@ def diagnosis_columns(diagnosis: Diagnosis, topology: Fabric) -> Mapping[str, An
 
 
 def figures(
-    diagnoses: Mapping[str, Diagnosis], telemetry: Telemetry, truth: np.ndarray
+    diagnoses: Mapping[str, Diagnosis],
+    telemetry: Telemetry,
+    truth: np.ndarray,
+    lost: np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """The ``methods`` part of ``summary.json``, and the missed and wrong links by name."""
+    """The ``methods`` part of ``summary.json``, and the missed and wrong links by name.
+
+    Args:
+        truth: The links with an injected fault.
+        lost: The links that really lost packets, where the network tells: scored as ``lost``.
+    """
     topology = telemetry.topology
     names = {
         "directed": topology.link_names,
@@ -76,19 +85,28 @@ def figures(
     }
     result = {}
     for name, diagnosis in diagnoses.items():
-        scores = score(diagnosis.flagged, truth, topology)
         method = make_method(name)
         entry: dict[str, Any] = {"native": diagnosis.native}
-        for terms, value in scores.items():
-            fields = asdict(value)
-            entry[terms] = {figure: fields[figure] for figure in _FIGURES}
-            entry[terms]["missed"] = [names[terms][link] for link in value.missed]
-            entry[terms]["wrong"] = [names[terms][link] for link in value.wrong]
+        entry |= _scores(diagnosis, truth, topology, names)
+        if lost is not None:
+            entry["lost"] = _scores(diagnosis, lost, topology, names)
         entry["seconds"] = round(diagnosis.seconds, 4)
         entry["telemetry_bytes"] = method.telemetry_bytes(telemetry)
         entry["probe_packets"] = method.probe_packets(telemetry)
         result[name] = entry
     return result
+
+
+def _scores(
+    diagnosis: Diagnosis, truth: np.ndarray, topology: Fabric, names: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for terms, value in score(diagnosis.flagged, truth, topology).items():
+        fields = asdict(value)
+        found[terms] = {figure: fields[figure] for figure in _FIGURES}
+        found[terms]["missed"] = [names[terms][link] for link in value.missed]
+        found[terms]["wrong"] = [names[terms][link] for link in value.wrong]
+    return found
 
 
 def render(summary: Mapping[str, Any], console: Console) -> None:
@@ -103,11 +121,13 @@ def render(summary: Mapping[str, Any], console: Console) -> None:
 def _headline(summary: Mapping[str, Any]) -> RenderableType:
     packets = summary["conservation"]
     faulty = summary["faulty_links"]
-    troubles = [Text(f"degraded: {what}", style="red") for what in summary["degraded"]]
+    capture = summary.get("capture")
+    replayed = [Text(capture_line(capture))] if capture else []
+    troubles = [Text(plain(f"degraded: {what}"), style="red") for what in summary["degraded"]]
     drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
     return Group(
         Text.assemble(
-            (summary["scenario"], "bold"),
+            (plain(summary["scenario"]), "bold"),
             f"  {_fabric(summary)} seed {summary['seed']} backend {summary['backend']}: ",
             (f"{len(faulty)} faulty directed links", "bold"),
         ),
@@ -116,12 +136,30 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
             f"{summary['wall_seconds']:.1f} s; dropped {drops}, "
             f"{packets['ttl_drops']:,} expired (traceroutes)"
         ),
+        *replayed,
         *troubles,
     )
 
 
+def capture_line(capture: Mapping[str, Any]) -> str:
+    """What became of a capture's frames, in a line (`testbed.traffic.replay.Account`)."""
+    refused = sorted(capture["refused"].items(), key=lambda reason: -reason[1])
+    changed = {
+        "IPv6 sent as IPv4": capture["as_ipv4"],
+        "sent shortened to a frame": capture["shortened"],
+    }
+    share = "" if capture["share"] == 1 else f" ({100 * capture['share']:.2g} % of the file)"
+    parts = [
+        f"capture {plain(capture['file'])} sha256 {capture['sha256'][:12]}: "
+        f"{capture['frames']:,} frames read{share}, {capture['replayed']:,} replayed",
+        *(f"{n:,} {plain(reason)}" for reason, n in refused),
+        *(f"{n:,} {how}" for how, n in changed.items() if n),
+    ]
+    return ", ".join(parts)
+
+
 def _fabric(summary: Mapping[str, Any]) -> str:
-    title = summary.get("topology", "")
+    title = plain(summary.get("topology", ""))
     return title if title and not title.endswith(" fat-tree") else f"K={summary['k']}"
 
 
@@ -129,13 +167,15 @@ def _table(summary: Mapping[str, Any]) -> Table:
     """Narrow enough for a terminal of 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
     table.add_column("method", no_wrap=True)
-    for name in ("prec", "rec", "F1", "acc", "miss", "wrong", "F1u", "sec", "data", "probes"):
+    titles = ["prec", "rec", "F1", "acc", "miss", "wrong", "F1u", "sec", "data", "probes"]
+    told = "lost_links" in summary
+    for name in [*titles, "F1l"] if told else titles:
         table.add_column(name, justify="right", no_wrap=True)
     for name, entry in summary["methods"].items():
         own = entry[entry["native"]]
         missed, wrong = own["false_negatives"], own["false_positives"]
         table.add_row(
-            name + (" *" if entry["native"] == "undirected" else ""),
+            Text(plain(name) + (" *" if entry["native"] == "undirected" else "")),
             f"{own['precision']:.2f}",
             f"{own['recall']:.2f}",
             Text(f"{own['f1']:.3f}", style=_colour(own["f1"])),
@@ -146,6 +186,7 @@ def _table(summary: Mapping[str, Any]) -> Table:
             f"{entry['seconds']:.2f}",
             _bytes(entry["telemetry_bytes"]),
             f"{entry['probe_packets']:,}",
+            *([f"{entry['lost'][entry['native']]['f1']:.2f}"] if told else []),
         )
     return table
 
@@ -158,12 +199,21 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
             style="dim",
         )
     ]
+    if "lost_links" in summary:
+        count = len(summary["lost_links"])
+        lines.append(
+            Text(
+                f"F1l: against the {count} directed links that really lost packets, by faults or "
+                "by the emulator.",
+                style="dim",
+            )
+        )
     for name, entry in summary["methods"].items():
         own = entry[entry["native"]]
         parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]
         if parts:
-            lines.append(Text(f"{name}: " + "; ".join(parts)))
-    lines += [Text(why, style="dim") for why in summary.get("missing", ())]
+            lines.append(Text(plain(f"{name}: " + "; ".join(parts))))
+    lines += [Text(plain(why), style="dim") for why in summary.get("missing", ())]
     return Group(*lines)
 
 

@@ -42,7 +42,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.paths import Paths, PathSets
 from testbed.record.run import Record
-from testbed.record.schema import registers
+from testbed.record.run_tables import registers
 
 __all__ = ["read_minus_meters", "read_telemetry"]
 

@@ -16,8 +16,11 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.fabric.segments import Segments
+from testbed.record.exchange import KINDS, OBSERVATIONS
 from testbed.record.fabric_file import NumberedFabric
-from testbed.record.schema import COUNT_LIMIT, KINDS, OBSERVATIONS, PLANS, TableError
+from testbed.record.messages import shown
+from testbed.record.run_tables import PLANS
+from testbed.record.schema import COUNT_LIMIT, TableError
 from testbed.record.tables import Nested, Table, read_table
 
 __all__ = ["read_observations"]
@@ -26,6 +29,7 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 
 _CELLS = 10**9  # of the table of epochs and segments
+_HOPS = 255  # the most that IPv4's time to live allows
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def _one_of(table: Table, column: str, known: Sequence[str]) -> LongArray:
     value = np.array([number.get(name, -2) for name in names] + [-1])[code]
     for row in np.flatnonzero(value == -2)[:1]:
         name = names[code[row]]
-        raise table.fail(int(row), f"{column} {name!r} is none of {', '.join(known)}")
+        raise table.fail(int(row), f"{column} {shown(name)} is none of {', '.join(known)}")
     return value
 
 
@@ -107,7 +111,7 @@ def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
     for row in np.flatnonzero((switch == -2) | (switch >= fabric.n_tors))[:1]:
         name = names[code[row]]
         what = "no switch of the fabric" if switch[row] == -2 else "no ToR (a switch of tier 0)"
-        raise table.fail(int(row), f"{column} {name!r} is {what}")
+        raise table.fail(int(row), f"{column} {shown(name)} is {what}")
     return switch
 
 
@@ -149,7 +153,7 @@ def _from_nodes(
     node = np.array([known.get(name, -1) for name in nested.names], np.int64)[nested.values]
     for entry in np.flatnonzero(node < 0)[:1]:
         name = nested.names[nested.values[entry]]
-        raise table.fail(int(row[entry]), f"node {name!r} is no switch of the fabric")
+        raise table.fail(int(row[entry]), f"node {shown(name)} is no switch of the fabric")
     # An entry that ends its path has no next node.
     last = np.zeros(len(node), np.bool_)
     ends = np.cumsum(nested.length) - 1
@@ -192,7 +196,12 @@ def _check_paths(
 
     path_row = row_of[sets.owner]
     refuse(row_of[sets.width == 0], "the list of paths is empty")
-    refuse(path_row[sets.paths.length == 0], "a path has no link")
+    length = sets.paths.length
+    refuse(path_row[length == 0], "a path has no link")
+    longest = int(length.max(initial=0))
+    if longest > _HOPS:
+        too_long = f"a path has {longest:,} links: no packet crosses more than {_HOPS}"
+        refuse(path_row[length == longest], too_long)
     refuse(row_of[(sets.width > 1) & ~passive[row_of]], "only passive rows may have several paths")
     no_path = (set_of < 0) & ~trace
     by_pair = passive & (src >= 0) & (dst >= 0)

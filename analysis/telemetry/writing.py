@@ -13,7 +13,8 @@ from analysis.telemetry.telemetry import Flows, SegmentCounts, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets, pointers
-from testbed.record.schema import KINDS, OBSERVATIONS, PLANS
+from testbed.record.exchange import KINDS, OBSERVATIONS
+from testbed.record.run_tables import PLANS
 from testbed.record.tables import Texts, write_table
 
 __all__ = ["write_observations"]

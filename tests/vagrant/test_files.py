@@ -150,7 +150,7 @@ def test_a_healthy_network_has_no_flagged_links(tmp_path: Path) -> None:
 
 
 def test_a_run_has_what_the_judge_reads(finished_run: Any) -> None:
-    summary = finished_run.json("summary.json")
+    summary = finished_run.summary
     assert summary["backend"] == "virtual"
     for method in ("canary", "canary-mle"):
         assert summary["methods"][method]["directed"].keys() >= {"f1", "wrong"}

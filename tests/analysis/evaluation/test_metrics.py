@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.evaluation.metrics import device_score, score
+from analysis.evaluation.metrics import device_score, lossy_links, score
 from testbed.fabric.fat_tree import FatTree
 
 TOPOLOGY = FatTree(4)
@@ -44,6 +44,19 @@ def test_devices():
     assert result.accuracy == pytest.approx(1 - 2 / TOPOLOGY.n_switches)
     with pytest.raises(ValueError, match="no switch of a K=4 fat-tree"):
         device_score(links(20), links(), TOPOLOGY)
+
+
+def test_links_that_really_lost_packets():
+    """A fault that met no packet lost none; noise is no loss; the emulator's own drops are."""
+    faulty = np.zeros(TOPOLOGY.n_links, bool)
+    faulty[[3, 5]] = True
+    fault_drops = np.zeros(TOPOLOGY.n_links, np.int64)
+    fault_drops[[5, 9]] = 40, 2
+    lost = lossy_links(faulty, fault_drops, links(11, 11, 5))
+    assert lost.tolist() == [5, 11]
+    blamed = links(5, 11)
+    assert score(blamed, np.flatnonzero(faulty), TOPOLOGY)["directed"].wrong == (11,)
+    assert score(blamed, lost, TOPOLOGY)["directed"].wrong == ()
 
 
 def test_unknown_links():

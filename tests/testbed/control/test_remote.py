@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +18,8 @@ from testbed.control.collection import collect
 from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
-from testbed.control.remote.connection import RemoteError
+from testbed.control.remote import connection
+from testbed.control.remote.connection import Connection, RemoteError
 from testbed.control.remote.switch import RemoteSwitch
 from testbed.control.remote.thrift import RegisterClient, ThriftError
 from testbed.control.switch import batch
@@ -145,3 +149,22 @@ def test_a_server_that_speaks_something_else_is_no_thrift_server() -> None:
             client.reset(["count"])
         there.close()
         client.close()
+
+
+class Deaf:
+    """A client whose threads wait for a lock that nobody gives back."""
+
+    stream = SimpleNamespace(cancel=lambda: None)
+
+    def tear_down(self) -> None:
+        threading.Event().wait()
+
+
+def test_a_session_that_cannot_be_ended_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_ENDING_S", 0.1)
+    session = Connection.__new__(Connection)
+    session._client = cast(Any, Deaf())
+    ending = threading.Thread(target=session.close, daemon=True)
+    ending.start()
+    ending.join(10)
+    assert not ending.is_alive()
