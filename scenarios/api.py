@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from rich.console import Console
 
 from analysis.evaluation.metrics import Score, score
@@ -26,10 +25,11 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment import default_directory, run_experiment
 from scenarios.request import make_request
 from testbed.fabric.paths import Paths
-from testbed.record.run import RunDirectory
+from testbed.record.columns import to_arrow
+from testbed.record.run import RunDirectory, RunWriter
 
 if TYPE_CHECKING:
-    from pandas import DataFrame  # pyright: ignore[reportMissingImports]
+    from pandas import DataFrame
 
 __all__ = ["Run", "Verdict", "load", "run"]
 
@@ -55,8 +55,9 @@ def run(
     request = make_request(scenario, settings, None if config is None else Path(config))
     made = request.settings("virtual" if request.backend == "auto" else None)
     where = default_directory(request.name) if path is None else Path(path)
-    run_experiment(request.name, request.scenario, made, where, lambda what, share: None)
-    return load(where)
+    writer = RunWriter(where, numbered=path is None)
+    run_experiment(request.name, request.scenario, made, writer, lambda what, share: None)
+    return load(writer.path)
 
 
 def load(path: str | Path) -> Run:
@@ -117,13 +118,15 @@ class Run:
     @property
     def figures(self) -> DataFrame:
         """A row for each method, scored on its own terms; `canary show` has the same."""
+        from pandas import DataFrame
+
         rows = []
         for name, entry in self.summary["methods"].items():
             own = {key: v for key, v in entry[entry["native"]].items() if not isinstance(v, list)}
             costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
             undirected = {"undirected_f1": entry["undirected"]["f1"]}
             rows.append({"method": name, "native": entry["native"], **own, **undirected, **costs})
-        return _pandas().DataFrame(rows).set_index("method")
+        return DataFrame(rows).set_index("method")
 
     @cached_property
     def telemetry(self) -> Telemetry:
@@ -204,19 +207,7 @@ class Verdict:
 
 def _frame(columns: Mapping[str, Any]) -> DataFrame:
     """Columns as a frame; `Paths` are lists of links."""
-    return _pandas().DataFrame({name: _column(value) for name, value in columns.items()})
+    from pandas import DataFrame
 
-
-def _column(value: Any) -> Any:
-    if isinstance(value, Paths):
-        ptr, links = pa.array(value.ptr.astype(np.int32)), pa.array(value.links)
-        return pa.ListArray.from_arrays(ptr, links).to_pandas()
-    return value
-
-
-def _pandas() -> Any:
-    try:
-        import pandas  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise ValueError("frames need pandas: make setup, or pip install pandas") from None
-    return pandas
+    lists = {name: to_arrow(v).to_pandas() for name, v in columns.items() if isinstance(v, Paths)}
+    return DataFrame(dict(columns) | lists)

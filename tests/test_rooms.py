@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROOMS = ("testbed", "analysis", "scenarios")
 
+CACHES = {"testbed.caches"}
 FABRIC_AND_RECORD = {"testbed.fabric", "testbed.record"}
 LOW = {"testbed.fabric", "testbed.record", "testbed.dataplane", "testbed.softswitch"}
 CONTROL = LOW | {"testbed.control"}
@@ -24,9 +25,10 @@ FAULTS = CONTROL | {"testbed.faults"}
 NETWORK = FAULTS | {"testbed.network"}
 TRAFFIC = NETWORK | {"testbed.traffic"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "testbed.fabric": set(),
+    "testbed.caches": set(),
+    "testbed.fabric": CACHES,
     "testbed.dataplane": set(),
-    "testbed.softswitch": set(),
+    "testbed.softswitch": CACHES,
     "testbed.record": {"testbed.fabric"},
     "testbed.control": LOW,
     "testbed.faults": CONTROL,
@@ -42,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """For each room the rooms it may import; `scenarios` composes all of them."""
 
 INSIDE: dict[str, set[str]] = {
-    "testbed.softswitch.compiler": {"testbed.softswitch.errors"},
+    "testbed.softswitch.compiler": CACHES | {"testbed.softswitch.errors"},
     "testbed.softswitch.runtime": {"testbed.softswitch.errors", "testbed.softswitch.compiler"},
 }
 """The same for the soft switch's own rooms; its server may import all of them."""

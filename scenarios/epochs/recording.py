@@ -15,7 +15,6 @@ from testbed.control.collection import upload_bytes
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
 from testbed.fabric.paths import PathSets
-from testbed.faults.links import LinkInjector
 from testbed.network.network import EmulatorDrops
 from testbed.network.virtual import DROP_CAUSES
 from testbed.probes.traceroute import assemble_paths, parse_time_exceeded
@@ -108,10 +107,8 @@ def _drops_of_packets(
 ) -> tuple[npt.NDArray[np.uint64], EmulatorDrops | None]:
     """Packets that faults took at each directed link, uint64[n_links], and those that no fault
     took, where a network can lose such."""
-    network, injector = emulation.network, emulation.injector
-    injected = np.zeros(emulation.topology.n_links, np.uint64)
-    if isinstance(injector, LinkInjector):
-        injected = injector.dropped()
+    network = emulation.network
+    injected = emulation.injector.dropped()
     by_faults = network.fault_drops() + injected
     own = network.emulator_drops(injected)
     if own is None:

@@ -16,12 +16,10 @@ import hashlib
 import inspect
 import os
 import pickle
-import pwd
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,8 @@ from typing import Any
 import numba
 from numba.core import config
 from numba.core.caching import IndexDataCacheFile
+
+from testbed.caches import owned, shared, user_cache
 
 __all__ = ["kernel", "njit", "nothing_kept"]
 
@@ -137,12 +137,14 @@ def _folder() -> Path | None:
     name = "kernels-" + hashlib.sha256(repr(sorted(_STATE.items())).encode()).hexdigest()[:16]
     given = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
     open_to_others = None
-    for place in (Path(given),) if given else _places():
+    beside, users = Path(__file__).parent / "__pycache__", user_cache("canary-kernels")
+    for place in (Path(given),) if given else (beside, *([users] if users else [])):
         folder = place / name
         try:
             for made in (place, folder):
                 made.mkdir(mode=0o755, parents=True, exist_ok=True)
-                if not _own(made.stat()):
+                found = made.stat()
+                if shared(found) or not owned(found):
                     open_to_others = made
                     break
             else:
@@ -158,27 +160,6 @@ def _folder() -> Path | None:
             "there: remove it (it is made again)"
         )
     return None
-
-
-def _places() -> Iterator[Path]:
-    """Beside the sources; else in this user's cache, if there is a home."""
-    yield Path(__file__).parent / "__pycache__"
-    home = os.environ.get("HOME", "")
-    if not os.path.isabs(home):
-        with suppress(KeyError):  # containers run as users that nobody made
-            home = pwd.getpwuid(os.getuid()).pw_dir
-    for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")):
-        if os.path.isabs(base):
-            yield Path(base) / "canary-kernels"
-            return
-
-
-def _own(found: os.stat_result) -> bool:
-    """Whether only this user, root, or the owner of these sources can write it. A group of the
-    user's own number is the user alone."""
-    owners = (os.geteuid(), 0, Path(__file__).stat().st_uid)
-    group = found.st_mode & 0o020 and found.st_gid != found.st_uid
-    return found.st_uid in owners and not (found.st_mode & 0o002 or group)
 
 
 def _forget(place: Path) -> None:

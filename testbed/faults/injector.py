@@ -59,6 +59,10 @@ class FaultInjector:
             self._table(self.plan.faults[index].link).delete(handle)
         self._active.clear()
 
+    def dropped(self) -> npt.NDArray[np.uint64]:
+        """None: what these tables drop the switches count. uint64[n_links]."""
+        return np.zeros(self.topology.n_links, np.uint64)
+
     def _table(self, link: int):
         return self.controls[int(self.topology.link_src[link])].table(FAULT.faults)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 import time
 from pathlib import Path
+
+from scapy.utils import RawPcapWriter
 
 from testbed.network.namespaces import inside
 
 __all__ = ["PacketDump"]
 
 _ETH_P_ALL, _PACKET_OUTGOING = 3, 4
-_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)  # Ethernet, microseconds
+_ETHERNET = 1
 
 
 class PacketDump:
@@ -31,9 +32,9 @@ class PacketDump:
     def __init__(self, pid: int, interface: str, path: Path) -> None:
         self.path = path
         self.packets = 0
-        self._file = open(path, "wb")  # noqa: SIM115
-        self._file.write(_HEADER)
+        self._file = RawPcapWriter(str(path), linktype=_ETHERNET)
         try:
+            self._file.write_header(None)
             with inside(pid):
                 self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
             self._socket.bind((interface, _ETH_P_ALL))
@@ -61,6 +62,5 @@ class PacketDump:
                 continue
             if kind == _PACKET_OUTGOING:
                 seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
-                header = struct.pack("<IIII", seconds, microseconds, len(data), len(data))
-                self._file.write(header + data)
+                self._file.write_packet(data, sec=seconds, usec=microseconds)
                 self.packets += 1

@@ -16,7 +16,7 @@ from testbed.record.messages import why
 from testbed.record.places import whole
 from testbed.record.schema import TableError
 
-__all__ = ["read_columns", "write_columns"]
+__all__ = ["read_columns", "to_arrow", "write_columns"]
 
 
 def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths]) -> None:
@@ -26,7 +26,7 @@ def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any]
     Raises:
         TableError: It cannot be written.
     """
-    table = pa.table({name: _to_arrow(column) for name, column in columns.items()})
+    table = pa.table({name: to_arrow(column) for name, column in columns.items()})
     try:
         with whole(path) as partial:
             pq.write_table(table, partial.absolute(), compression="zstd", write_page_checksum=True)
@@ -34,7 +34,8 @@ def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any]
         raise TableError(f"cannot write {path}: {why(error)}") from None
 
 
-def _to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
+def to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
+    """A column as Arrow has it; `Paths` are lists of link ids."""
     if isinstance(column, Paths):
         offsets = pa.array(column.ptr.astype(np.int32))
         return pa.ListArray.from_arrays(offsets, pa.array(column.links))

@@ -14,8 +14,6 @@ from analysis.methods.canary.mle import CanaryMle
 from scenarios import Run, load
 from tests.scenarios.conftest import Canary
 
-pytest.importorskip("pandas")
-
 
 @pytest.fixture(scope="module")
 def result(run_path: Path) -> Run:
@@ -49,6 +47,15 @@ def test_a_run_from_python_is_that_of_the_command(canary: Canary, tmp_path: Path
         assert here.table(name).equals(there.table(name))
     again = scenarios.run(config=tmp_path / "there", path=tmp_path / "again")
     assert again.table("drops").equals(here.table("drops"))
+
+
+def test_a_run_without_a_path_gets_a_name_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("scenarios.api.default_directory", lambda name: Path("runs") / name)
+    made = [scenarios.run(epochs=1, load=0.02) for _ in range(2)]
+    assert [run.path.name for run in made] == ["faulty_links", "faulty_links-2"]
 
 
 def test_mistakes_are_one_line(result: Run, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import pytest
 from matplotlib.figure import Figure
 
 NOTEBOOK = Path(__file__).parents[2] / "scenarios" / "first_run.ipynb"
@@ -65,7 +64,6 @@ def _texts(outputs: list[dict[str, Any]]) -> list[str]:
 
 
 def test_the_notebook_shows_what_comes_out(tmp_path: Path) -> None:
-    pytest.importorskip("pandas")
     notebook = json.loads(NOTEBOOK.read_text())
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     outputs = run_cells(notebook, tmp_path)

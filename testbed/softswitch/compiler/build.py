@@ -6,7 +6,6 @@ import ctypes
 import fcntl
 import hashlib
 import os
-import pwd
 import re
 import shlex
 import shutil
@@ -14,11 +13,12 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from testbed.caches import owned, shared, user_cache
 from testbed.softswitch.errors import CompileError, NoCompiler, SoftSwitchError
 
 C_SOURCES = Path(__file__).parent.parent / "runtime" / "c"
@@ -67,42 +67,28 @@ def cache_dir() -> Path:
     Raises:
         SoftSwitchError: This user has no home.
     """
-    home = os.environ.get("HOME", "")
-    if not os.path.isabs(home):
-        with suppress(KeyError):  # containers run as users that nobody made
-            home = pwd.getpwuid(os.getuid()).pw_dir
-    for base in (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")):
-        if os.path.isabs(base):
-            return Path(base) / "canary-softswitch"
-    raise SoftSwitchError(
-        "no home to keep compiled programs in: set HOME, or XDG_CACHE_HOME, to a folder of yours"
-    )
+    folder = user_cache("canary-softswitch")
+    if folder is None:
+        raise SoftSwitchError(
+            "no home to keep compiled programs in: set HOME, or XDG_CACHE_HOME, to a folder of "
+            "yours"
+        )
+    return folder
 
 
 def _need_own(folder: Path) -> None:
     """SoftSwitchError if others could put code into a folder."""
     found = folder.stat()
-    if not _owned(found):
+    if not owned(found):
         raise SoftSwitchError(
             f"{folder} belongs to another user, who could put code there: set XDG_CACHE_HOME to a "
             "folder of yours"
         )
-    if _shared(found):
+    if shared(found):
         raise SoftSwitchError(
             f"{folder} can be written by others, who could put code there: remove it (it is made "
             "again), or set XDG_CACHE_HOME"
         )
-
-
-def _owned(found: os.stat_result) -> bool:
-    """By this user, root, or the owner of this program, who could change that as well."""
-    return found.st_uid in (os.geteuid(), 0, Path(__file__).stat().st_uid)
-
-
-def _shared(found: os.stat_result) -> bool:
-    """A group of the user's own number is the user alone."""
-    group = found.st_mode & 0o020 and found.st_gid != found.st_uid
-    return bool(found.st_mode & 0o002 or group)
 
 
 def _intact(library: Path) -> bool:
@@ -115,7 +101,7 @@ def _intact(library: Path) -> bool:
         wanted = library.with_suffix(".sha256").read_bytes()
     except FileNotFoundError:
         return False
-    return _owned(found) and not _shared(found) and wanted == digest.encode()
+    return owned(found) and not shared(found) and wanted == digest.encode()
 
 
 @contextmanager

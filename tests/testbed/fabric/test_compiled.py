@@ -3,7 +3,6 @@
 import ast
 import importlib
 import os
-import pwd
 import shutil
 import subprocess
 import sys
@@ -145,21 +144,6 @@ def test_a_place_that_others_can_write_is_not_used(project: Project) -> None:
         project.run()
     last = raised.value.stderr.splitlines()[-1]
     assert "canary-kernels is another user's or can be written by others" in last
-
-
-@pytest.mark.parametrize("home", [None, "", "here"])
-def test_without_a_home_there_is_no_place_but_beside_the_sources(
-    monkeypatch: pytest.MonkeyPatch, home: str | None
-) -> None:
-    def nobody(uid: int) -> None:
-        raise KeyError(uid)
-
-    monkeypatch.setattr(pwd, "getpwuid", nobody)
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    monkeypatch.delenv("HOME")
-    if home is not None:
-        monkeypatch.setenv("HOME", home)
-    assert list(compiled._places()) == [Path(compiled.__file__).parent / "__pycache__"]
 
 
 def test_folders_of_old_sources_go(tmp_path: Path) -> None:
