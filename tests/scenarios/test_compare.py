@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -19,8 +20,16 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from scenarios.compare import Comparison, _code_digest, compare, default_folder, parse_seeds
+from scenarios.compare import (
+    Comparison,
+    _code_digest,
+    _run_seed,
+    compare,
+    default_folder,
+    parse_seeds,
+)
 from scenarios.settings import Settings
+from scenarios.stopping import Stopped
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.places import PlaceError
 from testbed.record.run import RunError
@@ -305,6 +314,21 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path, kind: signal.Signals,
     assert f"{len(kept) + 1}" in again.stdout and "\x1b" not in again.stdout
     settings = json.loads((folder / "comparison.json").read_text())
     assert settings["methods"] == ["netbouncer", "007"] and settings["load"] == 0.1
+
+
+def test_a_signal_that_came_before_a_seed_began_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was blocked until then, and so comes at the first moment that it can."""
+
+    def pending() -> None:
+        raise Stopped(signal.SIGHUP)
+
+    monkeypatch.setattr("scenarios.compare.tidily", pending)
+    receive, send = multiprocessing.Pipe(duplex=False)
+    _run_seed("faulty_links", TINY, METHODS[:1], tmp_path, send)
+    assert receive.recv() == "interrupted"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_killed_comparison_leaves_no_seed_at_work(tmp_path: Path) -> None:
