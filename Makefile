@@ -14,8 +14,8 @@ quoted = '$(subst ','\'',$1)'
 words = $(foreach v,$(filter-out PYTHON,$(said)),$(call quoted,$v=$(value $v)))
 
 # canary refuses the options that it does not know; the other targets take these.
-takes_analyze := RUN
-takes_show := RUN
+takes_analyze := RUN TRUST
+takes_show := RUN TRUST
 takes_shell := SWITCH
 takes_test := COVERAGE
 takes_p4 := P4C
@@ -36,6 +36,7 @@ help:
 	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
 	@echo 'make show RUN=DIR      print the comparison of a finished run'
+	@echo '                  TRUST=1 reads a run that was changed on purpose, too'
 	@echo 'make net K=4 [BACKEND=bmv2]   the network under Mininet, with its prompt (root)'
 	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
 	@echo 'make clean-net  remove what a crashed run left of its network (root)'
@@ -57,7 +58,7 @@ $(READY): requirements.lock pyproject.toml
 	  || { echo 'canary needs the venv module: apt install python3-venv'; exit 2; }
 	@echo 'setting up $(VENV) (once) ...'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/canary warm-up
 	@touch $@
@@ -70,7 +71,7 @@ compare: $(READY)
 
 analyze show: $(READY)
 	@test -n $(call quoted,$(call only,RUN)) || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
-	@$(BIN)/canary $@ $(call quoted,$(call only,RUN))
+	@$(BIN)/canary $@ $(call quoted,$(call only,RUN))$(if $(call only,TRUST), --trust)
 
 net: $(READY)
 	@$(BIN)/canary net $(words)

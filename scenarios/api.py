@@ -60,13 +60,16 @@ def run(
     return load(writer.path)
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, trust: bool = False) -> Run:
     """A finished run.
 
+    Args:
+        trust: Whether to read what was changed after the run, too.
+
     Raises:
-        ValueError: ``path`` holds none (one line).
+        ValueError: ``path`` holds none, or one that was changed (one line).
     """
-    return Run(RunDirectory(Path(path)))
+    return Run(RunDirectory(Path(path), trust=trust))
 
 
 class Run:

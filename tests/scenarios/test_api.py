@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +72,15 @@ def test_mistakes_are_one_line(result: Run, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"^[^\n]+$") as error:
             wrong()
         assert why in str(error.value)
+
+
+def test_a_changed_run_is_read_on_trust_alone(result: Run, tmp_path: Path) -> None:
+    changed = shutil.copytree(result.path, tmp_path / "run")
+    config = json.loads((changed / "config.json").read_text())
+    (changed / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="config.json"):
+        load(changed)
+    assert load(changed, trust=True).settings == result.settings
 
 
 def test_tables_are_frames(result: Run) -> None:

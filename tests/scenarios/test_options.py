@@ -202,6 +202,7 @@ def test_make_takes_nothing_from_the_environment() -> None:
     last = make("show", RUN="runs/x", COVERAGE="1").stdout.splitlines()[-1]
     assert last.endswith("canary show ''")
     assert make("scenario", K="8", RUN="here").stdout.splitlines()[-1].endswith("canary run ")
+    assert make("show", "RUN=x", "TRUST=1").stdout.splitlines()[-1].endswith("show 'x' --trust")
     assert "--cov" not in make("test", COVERAGE="1").stdout
     assert "--cov" in make("test", "COVERAGE=1").stdout
 
