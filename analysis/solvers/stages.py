@@ -31,6 +31,10 @@ GROUPS = (1.0, 0.2, 0.1, 0.05, 0.01, 0.001)
 """The paper's five loss ranges, as descending edges (section III-F, step 1)."""
 
 
+OWN_SHARE = 0.5
+"""A link is blamed in a stage only if its own paths lose this share of what the stage looks for."""
+
+
 @dataclass(frozen=True)
 class PathRates:
     """``success`` float64[P] (1 where unobserved), ``sent`` int64[P] packets, ``lossy`` bool[P]."""
@@ -97,13 +101,22 @@ def solve_stages(
         y = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
         x = coordinate_descent(incidence, y, weight, penalty=penalty, used=present).success
         bad = (x < 1 - 1e-6) & (stage == n_stages)
+        loss = 1 - _pooled(incidence, rates, present, bad)
+        bad[np.flatnonzero(bad)[loss < OWN_SHARE * groups[now + 1]]] = False
         stage[bad] = now
-        own = _Own(rates.sent, rates.success, present, incidence.marked_on(bad))
-        pooled = np.empty(int(bad.sum()))
-        _own_success(incidence, own, np.flatnonzero(bad), pooled)
-        success[bad] = pooled
+        success[bad] = _pooled(incidence, rates, present, bad)
         present = present & ~incidence.paths_with(bad)
     return success, stage
+
+
+def _pooled(
+    incidence: Incidence, rates: PathRates, present: BoolArray, blamed: BoolArray
+) -> FloatArray:
+    """`_own_success` of the blamed links, bool[n_links], over the paths that are ``present``."""
+    own = _Own(rates.sent, rates.success, present, incidence.marked_on(blamed))
+    pooled = np.empty(int(blamed.sum()))
+    _own_success(incidence, own, np.flatnonzero(blamed), pooled)
+    return pooled
 
 
 class _Own(NamedTuple):

@@ -6,9 +6,11 @@ import pytest
 from analysis.evaluation.metrics import score
 from analysis.methods.canary.aggregate import aggregate
 from analysis.methods.canary.multistage import Canary
-from analysis.solvers.stages import loss_group, map_success
+from analysis.solvers.incidence import Incidence
+from analysis.solvers.stages import PathRates, loss_group, map_success, solve_stages
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
+from tests.analysis.conftest import paper_rates
 
 
 def test_equation_4():
@@ -82,3 +84,25 @@ def test_threads_do_not_matter(synthetic):
     a, b = one.localize(world.telemetry), many.localize(world.telemetry)
     assert np.array_equal(a.flagged, b.flagged)
     assert np.array_equal(a.success, b.success, equal_nan=True)
+
+
+def test_few_packets_convict_no_healthy_link():
+    """Many paths a link, 30 packets a segment: the rates of a lossy link's segments
+    scatter over the groups, and healthy links beside several such seemed to lose as much."""
+    wrong = []
+    segments = FatTree(24).segments()
+    paths = segments.paths.take(np.flatnonzero(segments.subproblem == 0))
+    incidence = Incidence.of(paths)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        loss = np.zeros(incidence.n_links)
+        faulty = rng.choice(len(loss), len(loss) // 10, replace=False)
+        loss[faulty] = paper_rates(len(faulty), rng)
+        through = np.multiply.reduceat((1 - loss)[incidence.links], incidence.path_ptr[:-1])
+        sent = np.full(len(paths), 30, np.int64)
+        lost = rng.binomial(sent, 1 - through)
+        rates = PathRates(1 - lost / sent, sent, lost > 0)
+        blamed = solve_stages(incidence, rates)[1] < 5
+        wrong.append((blamed & (loss == 0)).sum())
+        assert (blamed & (loss >= 0.05)).sum() >= 0.98 * (loss >= 0.05).sum()
+    assert sum(wrong) <= 1
