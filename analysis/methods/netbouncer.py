@@ -1,7 +1,8 @@
 """NetBouncer (NSDI 2019): active probes, device detection, regularised coordinate descent.
 
 A probe bounces off a core switch and comes back over the same links, so what is seen are undirected
-links: x_i is the chance to pass link i both ways. First the devices without a single good path are
+links: x_i is the chance to pass link i both ways. Probes from elsewhere that go one way tell the
+directions apart, and then links are directed ones. First the devices without a single good path are
 taken out (figure 3): their links have no unique solution (theorem 1), and all are blamed. Then
 coordinate descent (figure 5) fits the rest, and links below the threshold are blamed. A switch
 whose links all are is a faulty device as well.
@@ -35,21 +36,28 @@ LongArray = npt.NDArray[np.int64]
 LOG_FLOOR = 1e-8
 """What the convex representation takes a dead path's success probability for (section 6.4)."""
 
+USUAL_PATHS = 24
+"""Paths over a link in the paper's figure 6, where lambda = 1 suits."""
+
 Model = Literal["specialised", "l1", "convex"]
 
 
 class NetBouncer(Method):
-    """Localize faulty undirected links and devices from bounced probes.
+    """Localize faulty links and devices from probes; undirected links where these bounce.
 
-    The defaults are the paper's. A link is blamed when its paths together miss more than half of
-    ``penalty`` beyond what other links explain, so the penalty counts in paths: with n on a link,
-    ``penalty / 2n`` is the least loss that shows. It should lie between what healthy links lose on
-    a path and the least loss looked for. The estimates' errors in the paper's figure 6 are those of
-    some 24 paths a link, where 1 means 0.02; all paths of its 27,648 servers are 576 a link, where
-    1 means 0.0009, less than its healthy paths lose, and 8 is in between.
+    The defaults are the paper's where it has `USUAL_PATHS` over a link. A link is blamed when its
+    paths together miss more than half of ``penalty`` beyond what other links explain, so the
+    penalty counts in paths: with n on a link, ``penalty / 2n`` is the least loss that shows. It
+    should lie between what healthy links lose on a path and the least loss looked for. The
+    estimates' errors in the paper's figure 6 are those of some 24 paths a link, where 1 means 0.02;
+    all paths of its 27,648 servers are 576 a link, where 1 means 0.0009, less than its healthy
+    paths lose, and 8 is in between. With 4 paths a link 1 would mean 0.125, and a single path could
+    never convict.
 
     Args:
-        penalty: lambda, the weight of the regulariser.
+        penalty: lambda, the weight of the regulariser. Default: the paper's 1, or less in
+            proportion where the median link is on fewer than `USUAL_PATHS`, so that the least loss
+            that shows stays 0.02.
         link_threshold: A link at or below this success probability is blamed (section 6.1: good
             above 0.999).
         device_detection: Take out devices without a good path first.
@@ -68,14 +76,14 @@ class NetBouncer(Method):
     def __init__(
         self,
         *,
-        penalty: float = 1.0,
+        penalty: float | None = None,
         link_threshold: float = 0.999,
         device_detection: bool = True,
         lucky_share: float = 0.001,
         model: Model = "specialised",
         tolerance: float = 1e-4,
     ) -> None:
-        if penalty < 0:
+        if penalty is not None and penalty < 0:
             raise ValueError(f"penalty={penalty} is negative")
         if not 0 < link_threshold < 1:
             raise ValueError(f"link_threshold={link_threshold} is not between 0 and 1")
@@ -91,22 +99,25 @@ class NetBouncer(Method):
         self.tolerance = tolerance
 
     def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
-        incidence = Incidence.of(probes.paths, undirected=True)
+        shift = int(probes.bounced)  # a number of a link here, shifted, is that of a directed one
+        n_links = fabric.n_links >> shift
+        incidence = Incidence.of(probes.paths, undirected=probes.bounced)
         y = 1 - probes.lost / np.maximum(probes.sent, 1)
         present = probes.sent > 0
         success = np.where(incidence.links_on(present), 1.0, np.nan)
         when = np.full(incidence.n_links, self.rounds)
-        round_of_edge = np.full(fabric.n_edges, self.rounds)
+        round_of_link = np.full(n_links, self.rounds)
 
         devices = np.zeros(0, np.int64)
         if self.device_detection:
             good = good_paths(incidence, probes, self.link_threshold)
             devices = np.flatnonzero(
-                bad_devices(incidence, present, good, fabric, self.lucky_share)
+                bad_devices(incidence, present, good, fabric, self.lucky_share, shift)
             )
             of_device = np.isin(fabric.link_src, devices) | np.isin(fabric.link_dst, devices)
-            round_of_edge[of_device[::2]] = 0
-            taken = of_device[::2][incidence.link_ids]
+            of_device = of_device[:: 1 << shift]
+            round_of_link[of_device] = 0
+            taken = of_device[incidence.link_ids]
             when[taken] = 0
             # No unique solution: what the best of a link's paths lets through is the bound.
             success[taken] = 0.0
@@ -117,22 +128,22 @@ class NetBouncer(Method):
             fitted = incidence.links_on(present)
             x, blamed = self._rounds(incidence, y, np.where(present, probes.sent, 0))
             success[fitted], when[fitted] = x[fitted], blamed[fitted]
-        round_of_edge[incidence.link_ids] = when
+        round_of_link[incidence.link_ids] = when
         if self.device_detection:
             # A path has one link only of a switch that bounces it, so that among many one may let
             # everything through by chance: there all links must tell.
-            of_all = _all_blamed(incidence.link_ids, when < self.rounds, fabric)
+            of_all = _all_blamed(incidence.link_ids << shift, when < self.rounds, fabric)
             devices = np.union1d(devices, of_all)
 
-        edge_success = np.full(fabric.n_edges, np.nan)
-        edge_success[incidence.link_ids] = success
+        link_success = np.full(n_links, np.nan)
+        link_success[incidence.link_ids] = success
         stages = range(self.rounds) if self.rounds > 1 else ()
         return self.diagnosis(
             fabric,
-            np.flatnonzero(round_of_edge < self.rounds),
-            success=edge_success,
-            undirected=True,
-            stages=[np.flatnonzero(round_of_edge <= now) for now in stages],
+            np.flatnonzero(round_of_link < self.rounds),
+            success=link_success,
+            undirected=probes.bounced,
+            stages=[np.flatnonzero(round_of_link <= now) for now in stages],
             devices=devices,
         )
 
@@ -141,15 +152,23 @@ class NetBouncer(Method):
     ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
         """Success of each local link and the round it was blamed in (``rounds`` = never)."""
         present = sent > 0
+        penalty = self._weight(incidence, present)
         success = np.ones(incidence.n_links)
         when = np.full(incidence.n_links, self.rounds)
         for now in range(self.rounds):
-            x = self._fit(incidence, y, sent, present)
+            x = self._fit(incidence, y, sent, present, penalty)
             bad = (x <= self.link_threshold) & (when == self.rounds)
             still = when == self.rounds
             success[still], when[bad] = x[still], now
             present = present & ~incidence.paths_with(bad)
         return success, when
+
+    def _weight(self, incidence: Incidence, present: BoolArray) -> float:
+        """lambda, for these paths."""
+        if self.penalty is not None:
+            return self.penalty
+        over = incidence.paths_on(present)
+        return min(1.0, float(np.median(over[over > 0])) / USUAL_PATHS)
 
     def _fit(
         self,
@@ -157,12 +176,13 @@ class NetBouncer(Method):
         y: FloatArray,
         sent: npt.NDArray[np.int64],
         present: BoolArray,
+        penalty: float,
     ) -> FloatArray:
         if self.model == "convex":
             return log_least_squares(
                 incidence,
                 np.maximum(y, LOG_FLOOR),
-                omega=self.penalty,
+                omega=penalty,
                 tolerance=self.tolerance,
                 used=present,
             )
@@ -170,7 +190,7 @@ class NetBouncer(Method):
             incidence,
             y,
             sent,
-            penalty=self.penalty,
+            penalty=penalty,
             regulariser=self.model,
             tolerance=self.tolerance,
             used=present,
@@ -212,7 +232,7 @@ class NetBouncerStage(NetBouncer):
         if not self.mapped:
             return super()._rounds(incidence, y, sent)
         rates = PathRates(y, sent, (y < 1) & (sent > 0))
-        return solve_stages(incidence, rates, penalty=self.penalty)
+        return solve_stages(incidence, rates, penalty=self._weight(incidence, sent > 0))
 
 
 def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 0.999) -> BoolArray:
@@ -232,27 +252,29 @@ def bad_devices(
     good: BoolArray,
     topology: Fabric,
     lucky_share: float = 0.001,
+    shift: int = 1,
 ) -> BoolArray:
     """Switches that paths cross without more of them being good than luck explains (figure 3).
 
     Args:
-        incidence: Paths and undirected links of ``topology``.
+        incidence: Paths and links of ``topology``.
         present, good: The paths that were probed and those that are good, bool[P].
         lucky_share: The share of a switch's paths that may be good by luck.
+        shift: 1 if the links are undirected ones, 0 if directed.
 
     Returns bool[n_switches]. A switch that no path crosses is not suspected.
     """
     crossed, fine = np.zeros((2, topology.n_switches))
     for end in (topology.link_src, topology.link_dst):
-        of_link = end[2 * incidence.link_ids]
+        of_link = end[incidence.link_ids << shift]
         crossed += np.bincount(of_link, incidence.paths_on(present), topology.n_switches)
         fine += np.bincount(of_link, incidence.paths_on(good), topology.n_switches)
     return (crossed > 0) & (fine <= lucky_share * crossed)
 
 
-def _all_blamed(edges: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabric) -> LongArray:
-    """Switches with two and more of the undirected links ``edges``, all blamed."""
-    ends = np.stack((topology.link_src[2 * edges], topology.link_dst[2 * edges]))
+def _all_blamed(links: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabric) -> LongArray:
+    """Switches with two and more of ``links``, all blamed."""
+    ends = np.stack((topology.link_src[links], topology.link_dst[links]))
     seen = np.bincount(ends.ravel(), minlength=topology.n_switches)
     bad = np.bincount(ends[:, blamed].ravel(), minlength=topology.n_switches)
     return np.flatnonzero((seen > 1) & (bad == seen))

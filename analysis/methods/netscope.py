@@ -34,7 +34,8 @@ class NetScope(Method):
             paths. Default: see `CALIBRATED`.
         link_threshold: A link at or below this success probability is blamed. Default: see
             `CALIBRATED`.
-        inputs: NetBouncer's probes (undirected links) or Canary's segments (directed).
+        inputs: NetBouncer's probes (undirected links, if they bounce) or Canary's segments
+            (directed).
     """
 
     name = "netscope"
@@ -59,7 +60,7 @@ class NetScope(Method):
 
     def infer(self, data: Probes | SegmentCounts, fabric: Fabric) -> Diagnosis:
         if isinstance(data, Probes):
-            undirected, paths, sent, lost = True, data.paths, data.sent, data.lost
+            undirected, paths, sent, lost = data.bounced, data.paths, data.sent, data.lost
         else:
             undirected, paths = False, data.segments.paths
             sent, lost = data.sent.sum(axis=0), data.lost.sum(axis=0)

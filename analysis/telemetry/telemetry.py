@@ -9,12 +9,14 @@ when they are made. A part that was not measured is ``None``; a method that need
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import kernel
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments
@@ -127,7 +129,7 @@ class Flows:
 @dataclass(frozen=True)
 class Probes:
     """Source-routed probes over known paths: NetBouncer's host-core bounces (section 4.3), up and
-    back, or deTector's one-way probes of its matrix.
+    back, or one-way probes as those of deTector's matrix.
 
     ``paths`` are directed fabric links in order; ``sent`` and ``lost`` int64[P] packets.
     """
@@ -142,6 +144,11 @@ class Probes:
 
     def __len__(self) -> int:
         return len(self.sent)
+
+    @cached_property
+    def bounced(self) -> bool:
+        """Whether each path has its links in both directions: then nothing tells these apart."""
+        return bool(_both_ways(self.paths.ptr, self.paths.links))
 
 
 @dataclass(frozen=True)
@@ -235,6 +242,19 @@ class Telemetry:
         if found is None:
             raise MissingTelemetry(f"{method} needs the telemetry part {part!r}: it is missing")
         return found
+
+
+@kernel
+def _both_ways(ptr, links):
+    for p in range(len(ptr) - 1):
+        for e in range(ptr[p], ptr[p + 1]):
+            opposite = links[e] ^ 1
+            for o in range(ptr[p], ptr[p + 1]):
+                if links[o] == opposite:
+                    break
+            else:
+                return False
+    return True
 
 
 def _refuse(name: str, bad: npt.NDArray[np.bool_], what: str) -> None:
