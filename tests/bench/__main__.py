@@ -1,10 +1,15 @@
-"""`make bench`: how fast the soft switch, the network and the methods are on this machine."""
+"""`make bench`: how fast the soft switch, the network and the methods are on this machine.
+
+`python -m tests.bench NAME...` runs some of `BENCHES` only.
+"""
 
 from __future__ import annotations
 
 import resource
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +30,8 @@ from tests.bench.bench_canary import bench_canary
 from tests.bench.bench_detector import bench_detector
 from tests.bench.bench_flock import bench_flock
 from tests.bench.bench_flow import bench_flow
+from tests.bench.bench_laws import bench_laws
+from tests.bench.bench_limit import bench_limit
 from tests.bench.bench_netbouncer import bench_netbouncer
 from tests.bench.bench_vigil import bench_vigil
 
@@ -107,18 +114,33 @@ def bench_run(console: Console, k: int) -> None:
             console.print(f"  {name:17} {time.perf_counter() - begin:7.3f} s")
 
 
-def main() -> None:
-    console = Console(width=120, highlight=False)
-    bench_switch(console)
+def bench_runs(console: Console) -> None:
     for k in (4, 8):
         bench_run(console, k)
-    bench_flow(console)
-    bench_canary(console)
-    bench_netbouncer(console)
-    bench_detector(console)
-    bench_vigil(console)
-    bench_flock(console)
+
+
+BENCHES: dict[str, Callable[[Console], None]] = {
+    "switch": bench_switch,
+    "runs": bench_runs,
+    "flow": bench_flow,
+    "canary": bench_canary,
+    "netbouncer": bench_netbouncer,
+    "detector": bench_detector,
+    "vigil": bench_vigil,
+    "flock": bench_flock,
+    "laws": bench_laws,
+    "limit": bench_limit,
+}
+
+
+def main(names: list[str]) -> None:
+    for name in names:
+        if name not in BENCHES:
+            sys.exit(f"no bench {name!r}: known are {', '.join(BENCHES)}")
+    console = Console(width=140, highlight=False)
+    for name in names or BENCHES:
+        BENCHES[name](console)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

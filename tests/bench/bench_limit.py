@@ -1,0 +1,223 @@
+"""At the limit: the most likely set of links by exhaustive search, against canary-mle's.
+
+A sub-problem of the fat-tree of K=4 (16 links, 20 segments) with 0 to 6 faulty links. Every set of
+up to 6 of its links is fitted, with code of its own, and has as its posterior the log-likelihood of
+the segments less canary-mle's penalty for each link. `python -m tests.bench limit`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from analysis.methods.canary.mle import SAFETY, explain
+from analysis.solvers.incidence import Incidence
+from testbed.fabric.compiled import njit
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
+from tests.bench.bench_laws import LAWS, Law
+
+__all__ = ["MOST", "Limit", "bench_limit", "limit"]
+
+FloatArray = npt.NDArray[np.float64]
+LongArray = npt.NDArray[np.int64]
+
+NOISE, MIN_LOSS = 1e-5, 1e-4
+MOST = 6
+"""Links of the largest set tried, and most faults."""
+
+CASES = 30
+DEAD = -60.0
+
+
+class Limit(NamedTuple):
+    """The faulty links, those of the best set, and those canary-mle blames, as numbers of the
+    sub-problem; and the posteriors of these three sets."""
+
+    truth: LongArray
+    best: LongArray
+    found: LongArray
+    of_truth: float
+    of_best: float
+    of_found: float
+
+
+def limit(seed: int, faults: int, packets: int, law: Law) -> Limit:
+    """One case: a sub-problem whose segments carry ``packets`` each."""
+    rng = np.random.default_rng([seed, faults, packets])
+    segments = FatTree(4).segments()
+    paths = segments.paths.take(np.flatnonzero(segments.subproblem == 0))
+    incidence = Incidence.of(paths)
+    truth = np.sort(rng.choice(incidence.n_links, faults, replace=False))
+    loss = np.zeros(incidence.n_links)
+    loss[truth] = law(faults, rng)
+    on = _matrix(incidence)
+    through = np.where(on, 1 - loss, 1.0).prod(axis=1)
+    sent = np.full(len(paths), packets, np.int64)
+    lost = rng.binomial(sent, 1 - through)
+    found = np.flatnonzero(
+        explain(incidence, sent, lost, noise=NOISE, min_loss=MIN_LOSS)[0] > NOISE
+    )
+    penalty = 0.5 * math.log(incidence.n_paths) + math.log(incidence.n_links) + SAFETY
+    case = _Case(on, (sent - lost).astype(np.float64), lost.astype(np.float64), penalty)
+    mask, of_best = _search(case, MOST)
+    best = np.flatnonzero(mask >> np.arange(incidence.n_links) & 1)
+    of_truth, of_found = (_posterior(links, case) for links in (truth, found))
+    return Limit(truth, best, found, of_truth, max(of_best, of_found), of_found)
+
+
+def bench_limit(console: Console, cases: int = CASES) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
+    for name in ("rates", "packets", "faults", "cases", "equal", "as likely", "less likely"):
+        table.add_column(name, justify="left" if name == "rates" else "right")
+    for name in ("worst, nats", "best is the truth", "truth more likely than found"):
+        table.add_column(name, justify="right")
+    for law in ("usual", "log-uniform"):
+        for packets in (100, 1000, 6000):
+            for faults in range(MOST + 1):
+                every = [limit(1000 + seed, faults, packets, LAWS[law]) for seed in range(cases)]
+                below = np.array([case.of_best - case.of_found for case in every])
+                equal = np.array([np.array_equal(case.best, case.found) for case in every])
+                alike = ~equal & (below <= ALIKE)
+                table.add_row(
+                    law,
+                    f"{packets:,}",
+                    str(faults),
+                    str(cases),
+                    str(equal.sum()),
+                    str(alike.sum()),
+                    str((~equal & ~alike).sum()),
+                    f"{below.max():.3f}",
+                    str(sum(np.array_equal(case.best, case.truth) for case in every)),
+                    str(sum(case.of_truth > case.of_found + ALIKE for case in every)),
+                )
+    console.print(f"canary-mle against all sets of up to {MOST} links of a sub-problem (16 links)")
+    console.print(table)
+
+
+ALIKE = 1e-3
+"""Nats that rounding and the ends of iterations may differ by."""
+
+
+def _matrix(incidence: Incidence) -> npt.NDArray[np.bool_]:
+    paths = Paths(incidence.path_ptr, incidence.links)
+    on = np.zeros((incidence.n_paths, incidence.n_links), np.bool_)
+    on[paths.owner, paths.links] = True
+    return on
+
+
+class _Case(NamedTuple):
+    """Which segment has which link, bool[S, L]; its packets that arrived and were lost, float64[S];
+    what a link costs."""
+
+    on: npt.NDArray[np.bool_]
+    arrived: FloatArray
+    lost: FloatArray
+    penalty: float
+
+
+def _posterior(links: LongArray, case: _Case) -> float:
+    return float(_fit(links, case) - case.penalty * len(links))
+
+
+@njit
+def _likelihood(total, case):
+    value = 0.0
+    for j in range(len(total)):
+        value += case.arrived[j] * total[j]
+        if case.lost[j] > 0:
+            value += case.lost[j] * np.log(-np.expm1(total[j]))
+    return value
+
+
+@njit
+def _slope(i, change, total, case):
+    """The first two derivatives of the log-likelihood after u_i moves by ``change``."""
+    first = second = 0.0
+    for j in range(len(total)):
+        if case.on[j, i]:
+            first += case.arrived[j]
+            if case.lost[j] > 0:
+                failing = -np.expm1(total[j] + change)
+                first -= case.lost[j] * (1 - failing) / failing
+                second -= case.lost[j] * (1 - failing) / failing**2
+    return first, second
+
+
+@njit
+def _fit(links, case):
+    """The highest log-likelihood with the rates of ``links`` free, from MIN_LOSS up, and the others
+    at NOISE. It is concave in u = ln(success), so one u after the other leads there."""
+    good, high = np.log1p(-NOISE), np.log1p(-MIN_LOSS)
+    u = np.full(case.on.shape[1], good)
+    u[links] = -0.05
+    total = np.zeros(len(case.lost))
+    for j in range(len(total)):
+        for i in range(len(u)):
+            if case.on[j, i]:
+                total[j] += u[i]
+    value = _likelihood(total, case)
+    for _ in range(2000):
+        for i in links:
+            low, top, x = DEAD, high, u[i]
+            for _ in range(100):  # Newton's steps, inside the bracket of a bisection
+                first, second = _slope(i, x - u[i], total, case)
+                if first > 0:
+                    low = x
+                else:
+                    top = x
+                after = x - first / second if second < 0 else low - 1.0
+                if not low <= after <= top:
+                    after = 0.5 * (low + top)
+                if abs(after - x) <= 1e-13 * abs(x):
+                    break
+                x = after
+            for j in range(len(total)):
+                if case.on[j, i]:
+                    total[j] += x - u[i]
+            u[i] = x
+        before, value = value, _likelihood(total, case)
+        if value - before < 1e-9:
+            return value
+    return value
+
+
+@njit
+def _search(case, most):
+    """The best set of at most ``most`` links, as a mask, and its posterior. A link all of whose
+    segments lost nothing is in no best set: blaming it makes every arrival less likely."""
+    n = case.on.shape[1]
+    seen = 0
+    for i in range(n):
+        for j in range(len(case.lost)):
+            if case.on[j, i] and case.lost[j] > 0:
+                seen |= 1 << i
+    best, highest = 0, -np.inf
+    for mask in range(1 << n):
+        if mask & ~seen:
+            continue
+        size = 0
+        for i in range(n):
+            size += mask >> i & 1
+        if size > most:
+            continue
+        links = np.empty(size, np.int64)
+        at = 0
+        for i in range(n):
+            if mask >> i & 1:
+                links[at] = i
+                at += 1
+        posterior = _fit(links, case) - case.penalty * size
+        if posterior > highest + 1e-7:
+            best, highest = mask, posterior
+    return best, highest
+
+
+if __name__ == "__main__":
+    bench_limit(Console(width=140, highlight=False))
