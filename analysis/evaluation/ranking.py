@@ -106,6 +106,7 @@ def render_ranking(method: str, diagnosis: Diagnosis, numbered: NumberedFabric) 
     more = len(blamed) - ROWS_SHOWN
     if more > 0:
         parts.append(Text(f"and {more} more links", style="dim"))
+    parts += [Text(plain(remark), style="yellow") for remark in diagnosis.remarks]
     return Group(*parts)
 
 

@@ -93,6 +93,8 @@ def figures(
         entry["seconds"] = round(diagnosis.seconds, 4)
         entry["telemetry_bytes"] = method.telemetry_bytes(telemetry)
         entry["probe_packets"] = method.probe_packets(telemetry)
+        if diagnosis.remarks:
+            entry["remarks"] = list(diagnosis.remarks)
         result[name] = entry
     return result
 
@@ -213,6 +215,7 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
         parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]
         if parts:
             lines.append(Text(plain(f"{name}: " + "; ".join(parts))))
+        lines += [Text(plain(f"{name}: {remark}"), "yellow") for remark in entry.get("remarks", ())]
     lines += [Text(plain(why), style="dim") for why in summary.get("missing", ())]
     return Group(*lines)
 

@@ -44,6 +44,7 @@ class Diagnosis:
         devices: Blamed switches, ascending, int32[].
         equivalent: Class number of each link, int32[n_links], of a method that says which links its
             telemetry cannot tell apart; None = all distinct.
+        remarks: What limits the verdict, in words for its user.
     """
 
     method: str
@@ -56,6 +57,7 @@ class Diagnosis:
     connection_cause: IntArray | None = None
     devices: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
     equivalent: IntArray | None = None
+    remarks: tuple[str, ...] = ()
 
 
 class Localizer(Protocol):
@@ -128,6 +130,7 @@ class Method(ABC):
         connection_cause: IntArray | None = None,
         devices: npt.ArrayLike = (),
         equivalent: IntArray | None = None,
+        remarks: Sequence[str] = (),
     ) -> Diagnosis:
         """The verdict, see `Diagnosis`. Of an ``undirected`` one all arrays are over undirected
         links; without ``success`` there is no estimate, without ``score`` the loss ranks."""
@@ -147,6 +150,7 @@ class Method(ABC):
             connection_cause=connection_cause,
             devices=sorted_links(devices),
             equivalent=None if equivalent is None else equivalent.repeat(both),
+            remarks=tuple(remarks),
         )
 
 

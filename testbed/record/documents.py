@@ -185,6 +185,7 @@ class Method(TypedDict):
     seconds: Annotated[Seconds, _field("of diagnosis", "s")]
     telemetry_bytes: Annotated[float, _number("telemetry that it needed", "bytes")]
     probe_packets: Annotated[int, _packets("that it sent")]
+    remarks: NotRequired[Annotated[list[str], _field("what limits its verdict, in words")]]
 
 
 @with_config(_CLOSED)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from analysis.methods.flock.flow_values import Counts, Loss, flow_values
 from analysis.methods.flock.likelihood import accumulate
 from analysis.methods.flock.listed import Listed
-from analysis.methods.flock.pair_groups import no_pairs, one_climb_to_each_top, pair_groups
+from analysis.methods.flock.pair_groups import no_pairs, pair_climbs, pair_groups
 from analysis.methods.flock.pairs import Pairs
 from analysis.methods.flock.path_groups import Components, listed_groups, make_listed
 from analysis.telemetry.telemetry import Flows, Probes
@@ -93,18 +93,20 @@ class FlockModel:
         return cls(listed, no_pairs(len(prior)), prior, len(prior), ends)
 
     def indistinguishable(self) -> IntArray:
-        """The class of each link: int32[n_links].
+        """The class of each component: int32[n_components].
 
-        Two links are alike when in every group equally many paths use the one and the other: then
-        no loss whatever could tell them apart. (Flipping them is compared on random likelihoods.)
+        Two links, or two switches, are alike when in every group equally many paths use the one and
+        the other: then no loss whatever could tell them apart. (Flipping them is compared on random
+        likelihoods.)
         """
         failed = np.zeros(self.n_components, np.bool_)
         bits = 52 - self.n_groups.bit_length()  # so that sums are exact
-        sums = []
+        is_link = np.arange(self.n_components) < self.n_links
+        sums = [is_link.astype(np.float64)]
         for seed in (1, 2):
             listed = self.listed._replace(values=self.listed.values._replace(seed=seed, bits=bits))
             pairs = self.pairs._replace(values=self.pairs.values._replace(seed=seed, bits=bits))
-            sums.append(accumulate(listed, pairs, failed)[: self.n_links])
+            sums.append(accumulate(listed, pairs, failed))
         _, number = np.unique(np.stack(sums), axis=1, return_inverse=True)
         return number.reshape(-1).astype(np.int32)
 
@@ -129,7 +131,7 @@ def build_model(
     """
     components = Components.of(topology, undirected=undirected)
     prior = np.repeat((link_prior, device_prior), (components.n_links, topology.n_switches))
-    ecmp = None if listed else one_climb_to_each_top(flows)
+    ecmp = None if listed else pair_climbs(flows)
     if flows is not None and isinstance(flows.sets, PairSets) and ecmp is None:
         flows = Flows(flows.sets.expanded(), flows.path_set, flows.sent, flows.lost)
     groups = listed_groups(flows, probes, components, len(prior), loss)

@@ -16,20 +16,19 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import pointers
 
-__all__ = ["no_pairs", "one_climb_to_each_top", "pair_groups"]
+__all__ = ["no_pairs", "pair_climbs", "pair_groups"]
 
 LongArray = npt.NDArray[np.int64]
 
 
-def one_climb_to_each_top(flows: Flows | None) -> Ecmp | None:
-    """The climbs of the flows' fabric, if they are what `Pairs` is made for."""
+def pair_climbs(flows: Flows | None) -> Ecmp | None:
+    """The climbs of the flows' fabric, if the flows are of pairs and it is a Clos."""
     if flows is None or not isinstance(flows.sets, PairSets):
         return None
     try:
-        ecmp = Ecmp(flows.sets.fabric)
+        return Ecmp(flows.sets.fabric)
     except TopologyError:  # a link skips a tier, or there are ToRs that no path joins
         return None
-    return ecmp if ecmp.count.max(initial=0) <= 1 else None
 
 
 def pair_groups(
@@ -67,7 +66,7 @@ def pair_groups(
 
 
 def _lists(ecmp: Ecmp, number: Components, n_components: int) -> Pairs:
-    """The climbs to every tier, as the way up and as the way down; no two lead to one top.
+    """The climbs to every tier, as the way up and as the way down.
 
     List ``(way * ecmp.top + tier - 1) * n_tors + tor``; of no group. The top belongs to the way up.
     """
@@ -89,17 +88,24 @@ def _lists(ecmp: Ecmp, number: Components, n_components: int) -> Pairs:
     climb_ptr = pointers(np.concatenate([np.full(len(part), part.shape[1]) for part in parts]))
     components = np.concatenate([part.reshape(-1) for part in parts]).astype(np.int32)
     component_ptr, lists = occurrences(list_ptr, climb_ptr, components, n_components)
-    return _with_bits(
-        no_pairs(n_components)._replace(
-            list_ptr=list_ptr,
-            climb_ptr=climb_ptr,
-            components=components,
-            top=top.astype(np.int32),
-            component_ptr=component_ptr,
-            lists=lists,
-            failures=np.zeros(len(top), np.int32),
-        )
+    found = no_pairs(n_components)._replace(
+        list_ptr=list_ptr,
+        climb_ptr=climb_ptr,
+        components=components,
+        top=top.astype(np.int32),
+        component_ptr=component_ptr,
+        lists=lists,
+        failures=np.zeros(len(top), np.int32),
     )
+    return _with_bits(found) if ecmp.count.max(initial=0) <= 1 else _with_ways(found)
+
+
+def _with_ways(lists: Pairs) -> Pairs:
+    """How many climbs of each list lead to each top, all of them good."""
+    of_list = np.repeat(np.arange(len(lists.list_ptr) - 1), np.diff(lists.list_ptr))
+    ways = np.zeros((len(lists.list_ptr) - 1, int(lists.top.max(initial=-1)) + 1), np.int32)
+    np.add.at(ways, (of_list, lists.top), 1)
+    return lists._replace(ways=ways)
 
 
 def _with_bits(lists: Pairs) -> Pairs:
@@ -162,5 +168,6 @@ def no_pairs(n_components: int) -> Pairs:
         failures=nothing,
         good=bits,
         single=bits,
+        ways=np.zeros((0, 0), np.int32),
         bad=nothing,
     )

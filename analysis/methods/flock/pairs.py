@@ -16,6 +16,7 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 BitArray = npt.NDArray[np.uint64]
+WayArray = np.ndarray[tuple[int, int], np.dtype[np.int32]]
 
 
 class Pairs(NamedTuple):
@@ -32,6 +33,9 @@ class Pairs(NamedTuple):
 
     ``failures`` int32[A] failed components of each climb; ``good`` and ``single`` uint64[words] the
     tops that a climb with none and with just one reaches; ``bad`` int32[G].
+
+    Where several climbs of a list lead to one top there are no words: ``ways`` int32[lists, tops]
+    is how many climbs without failed component do, and has no row otherwise.
     """
 
     list_ptr: LongArray
@@ -52,6 +56,7 @@ class Pairs(NamedTuple):
     failures: IntArray
     good: BitArray
     single: BitArray
+    ways: WayArray
     bad: IntArray
 
 
@@ -75,8 +80,12 @@ def _word(bits, p, of_list, index):
 
 @kernel
 def shared_tops(p, a, b):
-    """How many tops good climbs of two lists share."""
+    """How many pairs of good climbs of two lists end at the same top."""
     shared = 0
+    if len(p.ways):
+        for top in range(p.ways.shape[1]):
+            shared += p.ways[a, top] * p.ways[b, top]
+        return shared
     for at in range(p.word_ptr[a], p.word_ptr[a + 1]):
         index = p.first_word[a] + at - p.word_ptr[a]
         shared += _bits(p.good[at] & _word(p.good, p, b, index))
@@ -194,6 +203,33 @@ def _list_share(p, of_list, sign, only, chosen, failed, delta, s):
         s.usual[c] = 0
 
 
+@kernel
+def _list_share_by_ways(p, of_list, sign, only, chosen, failed, delta, s):
+    """`_list_share` where several climbs lead to a top: each pair for itself."""
+    for at in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
+        other = p.others[at]
+        if only and not chosen[other]:
+            continue
+        g = p.groups[at]
+        n_touched = 0
+        for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
+            ways = p.ways[other, p.top[climb]]
+            if ways == 0 or p.failures[climb] > 1:
+                continue
+            for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
+                c = p.components[e]
+                if p.failures[climb] == failed[c]:
+                    if s.usual[c] == 0:
+                        s.touched[n_touched] = c
+                        n_touched += 1
+                    s.usual[c] += ways * (1 - 2 * p.failures[climb])
+        now = value(p.values, g, p.bad[g])
+        for i in range(n_touched):
+            c = s.touched[i]
+            delta[c] += sign * (value(p.values, g, p.bad[g] + s.usual[c]) - now)
+            s.usual[c] = 0
+
+
 @njit
 def accumulate_pairs(part, parts, p, down, failed, n_components):
     """A part of the delta of the ways up or down: float64[n_components]."""
@@ -201,7 +237,10 @@ def accumulate_pairs(part, parts, p, down, failed, n_components):
     chosen = np.zeros(0, np.bool_)
     half = (len(p.list_ptr) - 1) // 2
     for of_list in range(down * half + part, (1 + down) * half, parts):
-        _list_share(p, of_list, 1.0, False, chosen, failed, delta, scratch)
+        if len(p.ways):
+            _list_share_by_ways(p, of_list, 1.0, False, chosen, failed, delta, scratch)
+        else:
+            _list_share(p, of_list, 1.0, False, chosen, failed, delta, scratch)
     return delta
 
 
@@ -222,8 +261,13 @@ def flip_pairs(component, p, failed, delta):
     fails = not failed[component]
     for sign in (-1.0, 1.0):
         for of_list in range(n):
-            if mine[of_list] or others[of_list]:
-                _list_share(p, of_list, sign, not mine[of_list], mine, failed, delta, scratch)
+            if not mine[of_list] and not others[of_list]:
+                continue
+            only = not mine[of_list]
+            if len(p.ways):
+                _list_share_by_ways(p, of_list, sign, only, mine, failed, delta, scratch)
+            else:
+                _list_share(p, of_list, sign, only, mine, failed, delta, scratch)
         if sign < 0:
             failed[component] = fails
             step_pairs(component, p, 1 if fails else -1)
@@ -242,6 +286,10 @@ def _step_list(p, of_list, component, by):
         for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
             if p.components[e] == component:
                 p.failures[climb] += by
+                if len(p.ways):
+                    if p.failures[climb] == 0 or (p.failures[climb] == 1 and by == 1):
+                        p.ways[of_list, p.top[climb]] -= by
+                    continue
                 at = p.word_ptr[of_list] + p.top[climb] // 64 - p.first_word[of_list]
                 bit = np.uint64(1) << np.uint64(p.top[climb] % 64)
                 p.good[at] &= ~bit

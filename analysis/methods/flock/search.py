@@ -32,7 +32,10 @@ class Search:
     Attributes:
         failed: The hypothesis, bool[n_components].
         state: What the compiled functions work on.
+        remarks: What the user of its outcome should know.
     """
+
+    remarks: tuple[str, ...] = ()
 
     def __init__(self, model: FlockModel, failed: BoolArray | None = None) -> None:
         self.model = model
@@ -48,6 +51,7 @@ class Search:
                 failures=pairs.failures.copy(),
                 good=pairs.good.copy(),
                 single=pairs.single.copy(),
+                ways=pairs.ways.copy(),
                 bad=pairs.bad.copy(),
             ),
             failed=self.failed,
@@ -160,6 +164,10 @@ def search_model(model: FlockModel, *, refine: bool, devices: bool) -> Search:
     listed = Search(model.without_pairs())
     search = Search(model, listed.run(refine=True, devices=devices))
     search.greedy((np.arange(model.n_components) < model.n_links) | devices, remove=True)
+    search.remarks = (
+        f"{len(model.pairs.bad):,} pairs of ToRs are more than {MANY_PAIRS:,}: the search was "
+        "refined on flows of known path and probes alone",
+    )
     return search
 
 

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from analysis.evaluation.metrics import score
+from analysis.evaluation.ranking import render_ranking
+from analysis.evaluation.report import figures
 from analysis.methods.flock import search as flock_search
 from analysis.methods.flock.flock import Flock
 from analysis.methods.flock.flow_values import Loss
@@ -18,6 +21,7 @@ from testbed.fabric.clos import leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, PathSets
+from testbed.record.fabric_file import NumberedFabric
 from tests.analysis.methods.flock.test_pairs import LOSS, all_pairs, pair_flows
 
 
@@ -197,6 +201,24 @@ def test_a_search_for_many_pairs_ends_where_no_flip_is_better(synthetic, monkeyp
         assert search.posterior_gain().max() <= BETTER + 1e-9 * scale
         listed = Search(model.without_pairs()).run(refine=True, devices=True)
         assert search.posterior() >= Search(model, listed).posterior()
+
+
+def test_a_reduced_search_is_said(synthetic, monkeypatch):
+    telemetry = synthetic.make_world(k=4, seed=1, flows=500).telemetry
+    pairs = Telemetry(telemetry.topology, "tor+core", flows=pair_flows(telemetry.topology, 1))
+    assert Flock().localize(pairs).remarks == ()
+    monkeypatch.setattr(flock_search, "MANY_PAIRS", 0)
+    verdict = Flock().localize(pairs)
+    assert [*verdict.remarks] == [
+        f"{len(Flock().model(pairs).pairs.bad)} pairs of ToRs are more than 0: the search was "
+        "refined on flows of known path and probes alone"
+    ]
+    numbered = NumberedFabric(pairs.topology, np.arange(pairs.topology.n_links))
+    console = Console(record=True, width=200)
+    console.print(render_ranking("flock", verdict, numbered))
+    assert verdict.remarks[0] in console.export_text()
+    told = figures({"flock": verdict}, pairs, np.zeros(0, np.int32))
+    assert told["flock"]["remarks"] == [*verdict.remarks]
 
 
 def test_millions_of_packets_do_not_overflow():

@@ -22,6 +22,7 @@ FABRICS = {
     "70 tops a plane": clos(3, 2, 2, 140),
     "irregular": FatTree(6).without([0, 9, 60]),
     "several climbs to a top": clos(2, 2, 2, 2, wiring="complete"),
+    "some with several climbs": clos(3, 2, 2, 3, wiring="complete").without([1, 14, 20]),
 }
 
 
@@ -49,6 +50,7 @@ def test_pairs_are_their_listed_paths(fabric, undirected):
         }
         models = [build_model(fabric, flows, **make, listed=listed) for listed in (False, True)]
         assert len(models[1].pairs.bad) == 0
+        assert len(models[0].pairs.bad) and not len(models[0].listed.components)
         pairs, listed = (Search(model) for model in models)
         tolerance = 1e-9 * max(1.0, float(np.abs(listed.posterior_gain()).max()))
         for _ in range(25):
@@ -117,6 +119,25 @@ def test_asymmetry_finds_a_link_from_passive_flows_alone():
     assert result.equivalent is not None
     assert result.flagged.tolist() == [link]
     assert (result.equivalent == result.equivalent[link]).sum() == 1
+
+
+def test_all_of_a_tie_is_blamed():
+    """Whichever uplink of a ToR loses packets, passive flows alone say: one of them."""
+    rng = np.random.default_rng(5)
+    topology = FatTree(4)
+    uplinks = [topology.link(f"tor1_0->agg1_{i}") for i in range(2)]
+    src, dst = (rng.integers(0, topology.n_tors, 6000).astype(np.int32) for _ in range(2))
+    for link in uplinks:
+        sets = topology.path_sets(src, dst)
+        path = sets.ptr[:-1] + rng.integers(0, sets.width)
+        crosses = np.array([link in sets.paths[p] for p in path])
+        sent = np.full(len(src), 200)
+        lost = rng.binomial(sent, np.where(crosses, 0.05, 1e-5))
+        flows = Flows(
+            PairSets(topology, src, dst, NONE), np.arange(6000, dtype=np.int32), sent, lost
+        )
+        result = Flock().localize(Telemetry(topology, "tor+core", flows=flows))
+        assert result.flagged.tolist() == uplinks
 
 
 def test_probes_alone_do_not_tell_the_directions_apart(synthetic):
