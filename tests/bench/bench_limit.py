@@ -1,8 +1,9 @@
-"""At the limit: the most likely set of links by exhaustive search, against canary-mle's.
+"""At the limit: the most likely set of links by exhaustive search, against what methods blame.
 
 A sub-problem of the fat-tree of K=4 (16 links, 20 segments) with 0 to 6 faulty links. Every set of
-up to 6 of its links is fitted, with code of its own, and has as its posterior the log-likelihood of
-the segments less canary-mle's penalty for each link. `python -m tests.bench limit`.
+up to 6 of its links is fitted, with code of its own: the rates of its links are free from `FAULT`
+up, the others lose `NOISE`. Its posterior is the log-likelihood of the segments less, for each
+link, the penalty of canary-mle. `python -m tests.bench limit`.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from analysis.methods.canary.mle import SAFETY, explain
+from analysis.methods.registry import make_method, method_names
 from analysis.solvers.incidence import Incidence
+from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.compiled import njit
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from tests.bench.bench_laws import LAWS, Law
 
-__all__ = ["MOST", "Limit", "bench_limit", "limit"]
+__all__ = ["ALIKE", "METHODS", "MOST", "Limit", "bench_limit", "limit"]
 
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
 
-NOISE, MIN_LOSS = 1e-5, 1e-4
+METHODS = tuple(name for name in ("canary-mle", "mle") if name in method_names())
+NOISE, FAULT = 1e-5, 1e-3
 MOST = 6
 """Links of the largest set tried, and most faults."""
 
@@ -37,67 +40,69 @@ DEAD = -60.0
 
 
 class Limit(NamedTuple):
-    """The faulty links, those of the best set, and those canary-mle blames, as numbers of the
-    sub-problem; and the posteriors of these three sets."""
+    """The faulty links, those of the best set, and those that each of `METHODS` blames, as numbers
+    of the sub-problem; and the posteriors of these sets."""
 
     truth: LongArray
     best: LongArray
-    found: LongArray
+    found: list[LongArray]
     of_truth: float
     of_best: float
-    of_found: float
+    of_found: list[float]
 
 
 def limit(seed: int, faults: int, packets: int, law: Law) -> Limit:
     """One case: a sub-problem whose segments carry ``packets`` each."""
     rng = np.random.default_rng([seed, faults, packets])
-    segments = FatTree(4).segments()
-    paths = segments.paths.take(np.flatnonzero(segments.subproblem == 0))
-    incidence = Incidence.of(paths)
+    fabric = FatTree(4)
+    segments = fabric.segments()
+    mine = np.flatnonzero(segments.subproblem == 0)
+    incidence = Incidence.of(segments.paths.take(mine))
     truth = np.sort(rng.choice(incidence.n_links, faults, replace=False))
     loss = np.zeros(incidence.n_links)
     loss[truth] = law(faults, rng)
     on = _matrix(incidence)
-    through = np.where(on, 1 - loss, 1.0).prod(axis=1)
-    sent = np.full(len(paths), packets, np.int64)
-    lost = rng.binomial(sent, 1 - through)
-    found = np.flatnonzero(
-        explain(incidence, sent, lost, noise=NOISE, min_loss=MIN_LOSS)[0] > NOISE
-    )
-    penalty = 0.5 * math.log(incidence.n_paths) + math.log(incidence.n_links) + SAFETY
-    case = _Case(on, (sent - lost).astype(np.float64), lost.astype(np.float64), penalty)
+    sent, lost = np.zeros((2, 1, len(segments)), np.int64)
+    sent[0, mine] = packets
+    lost[0, mine] = rng.binomial(packets, 1 - np.where(on, 1 - loss, 1.0).prod(axis=1))
+    telemetry = Telemetry(fabric, "tor+core", segments=SegmentCounts(segments, sent, lost))
+    flagged = (make_method(name).localize(telemetry).flagged for name in METHODS)
+    found = [np.searchsorted(incidence.link_ids, links) for links in flagged]
+    arrived, gone = (a.astype(np.float64) for a in ((sent - lost)[0, mine], lost[0, mine]))
+    penalty = 0.5 * math.log(incidence.n_paths) + math.log(incidence.n_links) + 2
+    case = _Case(on, arrived, gone, penalty)
     mask, of_best = _search(case, MOST)
     best = np.flatnonzero(mask >> np.arange(incidence.n_links) & 1)
-    of_truth, of_found = (_posterior(links, case) for links in (truth, found))
-    return Limit(truth, best, found, of_truth, max(of_best, of_found), of_found)
+    of_found = [_posterior(links, case) for links in found]
+    return Limit(truth, best, found, _posterior(truth, case), of_best, of_found)
 
 
 def bench_limit(console: Console, cases: int = CASES) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
-    for name in ("rates", "packets", "faults", "cases", "equal", "as likely", "less likely"):
-        table.add_column(name, justify="left" if name == "rates" else "right")
-    for name in ("worst, nats", "best is the truth", "truth more likely than found"):
+    for name in ("rates", "packets", "faults", "best is truth", "method"):
+        table.add_column(name)
+    for name in ("equal", "as likely", "less likely", "mean nats", "most", "truth likelier"):
         table.add_column(name, justify="right")
     for law in ("usual", "log-uniform"):
         for packets in (100, 1000, 6000):
             for faults in range(MOST + 1):
                 every = [limit(1000 + seed, faults, packets, LAWS[law]) for seed in range(cases)]
-                below = np.array([case.of_best - case.of_found for case in every])
-                equal = np.array([np.array_equal(case.best, case.found) for case in every])
-                alike = ~equal & (below <= ALIKE)
-                table.add_row(
-                    law,
-                    f"{packets:,}",
-                    str(faults),
-                    str(cases),
-                    str(equal.sum()),
-                    str(alike.sum()),
-                    str((~equal & ~alike).sum()),
-                    f"{below.max():.3f}",
-                    str(sum(np.array_equal(case.best, case.truth) for case in every)),
-                    str(sum(case.of_truth > case.of_found + ALIKE for case in every)),
-                )
-    console.print(f"canary-mle against all sets of up to {MOST} links of a sub-problem (16 links)")
+                true = sum(np.array_equal(case.best, case.truth) for case in every)
+                for nth, name in enumerate(METHODS):
+                    below = np.array([case.of_best - case.of_found[nth] for case in every])
+                    equal = np.array([np.array_equal(case.best, case.found[nth]) for case in every])
+                    alike = ~equal & (below <= ALIKE)
+                    less = ~equal & ~alike
+                    likelier = sum(case.of_truth > case.of_found[nth] + ALIKE for case in every)
+                    table.add_row(
+                        *(law, f"{packets:,}", str(faults), f"{true}/{cases}", name),
+                        *(str(part.sum()) for part in (equal, alike, less)),
+                        *(f"{below[less].mean():.3f}", f"{below.max():.3f}")
+                        if less.any()
+                        else ("", ""),
+                        str(likelier),
+                    )
+    console.print(f"All sets of up to {MOST} of a sub-problem's 16 links, {cases} cases each")
     console.print(table)
 
 
@@ -152,9 +157,9 @@ def _slope(i, change, total, case):
 
 @njit
 def _fit(links, case):
-    """The highest log-likelihood with the rates of ``links`` free, from MIN_LOSS up, and the others
+    """The highest log-likelihood with the rates of ``links`` free, from FAULT up, and the others
     at NOISE. It is concave in u = ln(success), so one u after the other leads there."""
-    good, high = np.log1p(-NOISE), np.log1p(-MIN_LOSS)
+    good, high = np.log1p(-NOISE), np.log1p(-FAULT)
     u = np.full(case.on.shape[1], good)
     u[links] = -0.05
     total = np.zeros(len(case.lost))
