@@ -12,9 +12,10 @@ said := $(foreach v,$(.VARIABLES),$(if $(filter command,$(origin $v)),$v))
 only = $(if $(filter command,$(origin $1)),$(value $1))
 quoted = '$(subst ','\'',$1)'
 words = $(foreach v,$(filter-out PYTHON,$(said)),$(call quoted,$v=$(value $v)))
+rest = $(foreach v,$(filter-out PYTHON RUN TRUST,$(said)),$(call quoted,$v=$(value $v)))
 
 # canary refuses the options that it does not know; the other targets take these.
-takes_analyze := RUN TRUST
+takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE
 takes_show := RUN TRUST
 takes_shell := SWITCH
 takes_test := COVERAGE
@@ -34,6 +35,8 @@ help:
 	@sed 's/^/                /' scenarios/options.txt
 	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
 	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
+	@echo '                  METHODS=flock:p_bad=0.01,007  some methods, with parameters (analysis/README.md)'
+	@echo '                  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
 	@echo 'make show RUN=DIR      print the comparison of a finished run'
 	@echo '                  TRUST=1 reads a run that was changed on purpose, too'
@@ -71,7 +74,7 @@ compare: $(READY)
 
 analyze show: $(READY)
 	@test -n $(call quoted,$(call only,RUN)) || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
-	@$(BIN)/canary $@ $(call quoted,$(call only,RUN))$(if $(call only,TRUST), --trust)
+	@$(BIN)/canary $@ $(call quoted,$(call only,RUN))$(if $(call only,TRUST), --trust)$(if $(rest), $(rest))
 
 net: $(READY)
 	@$(BIN)/canary net $(words)

@@ -17,9 +17,10 @@ import numpy as np
 from rich.console import Console
 
 from analysis.evaluation.metrics import Score, score
+from analysis.evaluation.parameter_sets import choose_methods, read_set
 from analysis.evaluation.report import diagnosis_columns, render
 from analysis.methods.base import Diagnosis, Localizer
-from analysis.methods.registry import find_methods, make_method
+from analysis.methods.registry import make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment import default_directory, run_experiment
@@ -39,6 +40,9 @@ def run(
     *,
     path: str | Path | None = None,
     config: str | Path | None = None,
+    methods: str | None = None,
+    parameters: str | Path = "default",
+    fault_rate: float | None = None,
     **settings: Any,
 ) -> Run:
     """Emulate a scenario and diagnose it with every method, as `canary run`.
@@ -47,16 +51,28 @@ def run(
         scenario: Its name, or the path of its file; by default ``faulty_links``.
         path: Directory of the run, by default ``runs/<time>-<scenario>``.
         config: Settings from a YAML file or an earlier run, see `scenarios.request`.
+        methods: As the option METHODS: ``flock:p_bad=0.01,007``; by default those of the testbed.
+        parameters: ``default``, ``paper``, or a file of `canary calibrate`.
+        fault_rate: The loss rate from which on a link is faulty, for methods that ask.
         settings: Settings by name, such as ``k=8``; ``backend`` is ``virtual`` by default.
 
     Raises:
         ValueError: A setting makes no sense, or the run cannot be made (one line).
     """
+    names, chosen = choose_methods(methods, str(parameters), fault_rate)
     request = make_request(scenario, settings, None if config is None else Path(config))
     made = request.settings("virtual" if request.backend == "auto" else None)
     where = default_directory(request.name) if path is None else Path(path)
     writer = RunWriter(where, numbered=path is None)
-    run_experiment(request.name, request.scenario, made, writer, lambda what, share: None)
+    run_experiment(
+        request.name,
+        request.scenario,
+        made,
+        writer,
+        lambda what, share: None,
+        names,
+        parameters=chosen,
+    )
     return load(writer.path)
 
 
@@ -136,16 +152,20 @@ class Run:
         """What methods may know of the run."""
         return read_telemetry(self.record)
 
-    def diagnose(self, method: str | Localizer) -> Verdict:
+    def diagnose(self, method: str | Localizer, parameters: str | Path = "default") -> Verdict:
         """What a method says of this run.
 
         Args:
-            method: Its name, or the method itself: ``Flock(threshold=...)``, or one of your own.
+            method: Its name, such as ``flock:p_bad=0.01``, or the method itself: ``Flock(...)``, or
+                one of your own.
+            parameters: ``default``, ``paper``, or a file of `canary calibrate`.
 
         Raises:
             ValueError: There is no such method, or the run lacks what it reads.
         """
-        made = make_method(find_methods(method)[0]) if isinstance(method, str) else method
+        made = method
+        if isinstance(made, str):
+            made = make_method(made, read_set(str(parameters)))
         truth = np.flatnonzero(self.record.table("links")["faulty"])
         diagnosis = made.localize(self.telemetry)
         return Verdict(diagnosis, truth, self.telemetry)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from scenarios.stopping import at_once, exit_code, in_one_line, tidily
+from scenarios.stopping import at_once, tidily
 
 if __name__ == "__main__":
     at_once()  # during the imports below, too
 
 import json
-import os
-import signal
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,11 +18,23 @@ from rich.console import Console
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from scenarios.nearest import nearest
+from scenarios.arguments import (
+    ConfigOption,
+    FaultRateOption,
+    KOption,
+    MethodsOption,
+    OwnMethodsOption,
+    ParametersOption,
+    RunArgument,
+    ScenarioOption,
+    TrustOption,
+)
+from scenarios.mistakes import errors, stopped
 from scenarios.options import SettingsCommand, WordsCommand
 from scenarios.sudo import new_run, pick_backend
 from scenarios.terminal import line, progress_bar, wide_console
-from testbed.fabric.names import plain
+from scenarios.upkeep import clean_net, doctor, net, shell, warm_up
+from testbed.fabric.names import nearest, plain
 
 __all__ = ["app", "main"]
 
@@ -53,44 +60,6 @@ NOTE_ON_COMPARISON = (
     "means of {} runs with 95 % bootstrap intervals; * is scored on undirected links\n"
     "AP: average precision of the ranking; F1u: all on undirected links; sec: diagnosis"
 )
-
-
-def _scenarios() -> list[str]:
-    from scenarios.scenario import scenario_names
-
-    return scenario_names()
-
-
-def _methods() -> list[str]:
-    from analysis.methods.registry import method_names
-
-    return ["all", *method_names()]
-
-
-RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
-TrustOption = Annotated[
-    bool, typer.Option("--trust", help="Read what was changed after the run, too.")
-]
-
-# Options of `run` and `compare` alike.
-ScenarioOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of a scenario, or the path of a scenario file. [default: faulty_links]",
-        autocompletion=_scenarios,
-    ),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Settings from a YAML file, or of an earlier run: its config.json. Options win over "
-        "it. [default: none]"
-    ),
-]
-MethodsOption = Annotated[
-    str,
-    typer.Option(help="all, or a list: flock,netbouncer,007.", autocompletion=_methods),
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -121,15 +90,20 @@ def run(
         Path | None,
         typer.Option("--run", help="Directory of the run. [default: runs/<time>-<scenario>]"),
     ] = None,
+    methods: OwnMethodsOption = None,
+    parameters: ParametersOption = "default",
+    fault_rate: FaultRateOption = None,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
-    with _errors():
+    with errors():
+        from analysis.evaluation.parameter_sets import choose_methods
         from analysis.evaluation.report import render
         from scenarios.backends import at_this_pace
         from scenarios.estimate import announce
         from scenarios.experiment import default_directory, run_experiment
         from scenarios.request import make_request
 
+        names, chosen = choose_methods(methods, parameters, fault_rate)
         request = make_request(scenario, ctx.obj.settings, config)
         ctx.obj.tell()
         backend = request.backend
@@ -139,7 +113,14 @@ def run(
         path = run_dir or default_directory(request.name)
         with progress_bar() as progress, new_run(path, numbered=run_dir is None) as writer:
             summary = run_experiment(
-                request.name, request.scenario, settings, writer, progress, expect=announce
+                request.name,
+                request.scenario,
+                settings,
+                writer,
+                progress,
+                names,
+                announce,
+                chosen,
             )
             at_once(plain(f"the run is in {writer.path}"))
         console = Console()
@@ -147,15 +128,23 @@ def run(
         console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
 
 
-@app.command()
-def analyze(run_dir: RunArgument, trust: TrustOption = False) -> None:
+@app.command(cls=WordsCommand)
+def analyze(
+    run_dir: RunArgument,
+    trust: TrustOption = False,
+    methods: OwnMethodsOption = None,
+    parameters: ParametersOption = "default",
+    fault_rate: FaultRateOption = None,
+) -> None:
     """Diagnose a finished run again, without the network."""
-    with _errors():
+    with errors():
+        from analysis.evaluation.parameter_sets import choose_methods
         from analysis.evaluation.report import render
         from scenarios.experiment import analyze as analyze_run
 
+        names, chosen = choose_methods(methods, parameters, fault_rate)
         with progress_bar() as progress:
-            summary = analyze_run(run_dir, progress, trust)
+            summary = analyze_run(run_dir, progress, trust, names, chosen)
         at_once(f"the diagnoses are in {run_dir}")
         render(summary, Console())
 
@@ -169,7 +158,7 @@ def show(
     trust: TrustOption = False,
 ) -> None:
     """Print the comparison of a finished run."""
-    with _errors():
+    with errors():
         from analysis.evaluation.report import render
         from testbed.record.run import RunDirectory
 
@@ -191,34 +180,35 @@ def compare(
         Path | None,
         typer.Option(help="Folder of the comparison. [default: runs/compare-<scenario>-<key>]"),
     ] = None,
+    parameters: ParametersOption = "default",
+    fault_rate: FaultRateOption = None,
 ) -> None:
     """Compare the methods on many seeds, run in parallel.
 
     Figures come with confidence intervals. Finished seeds are kept: after an interruption the same
     command goes on.
     """
-    with _errors():
-        from analysis.evaluation.comparison import comparison_table
-        from analysis.evaluation.report import capture_line
-        from analysis.methods.registry import find_methods, make_method
+    with errors():
+        from analysis.evaluation.comparison import comparison_table, origins
+        from analysis.evaluation.parameter_sets import choose_methods
+        from analysis.evaluation.report import capture_line, parameters_line
         from scenarios.compare import compare as compare_runs
-        from scenarios.compare import default_folder, parse_seeds
+        from scenarios.compare import default_folder
         from scenarios.request import make_request
+        from scenarios.seeds import parse_seeds
         from scenarios.settings import SettingsError
 
         if "seed" in ctx.obj.settings:
             raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
         every = parse_seeds(seeds)
-        names = find_methods(methods)
-        for method in names:
-            make_method(method)
+        names, chosen = choose_methods(methods, parameters, fault_rate)
         request = make_request(scenario, ctx.obj.settings, config)
         auto = request.backend == "auto"
         settings = request.settings("virtual" if auto else None)  # seeds in parallel
         ctx.obj.tell()
-        folder = out or default_folder(request.name, settings, names)
+        folder = out or default_folder(request.name, settings, names, chosen)
         with progress_bar() as progress:
-            result = compare_runs(request.name, settings, every, names, folder, progress)
+            result = compare_runs(request.name, settings, every, names, folder, progress, chosen)
         at_once(plain(f"the figures are in {folder}"))
         console = wide_console()
         if result.capture is not None:
@@ -226,6 +216,7 @@ def compare(
         console.print(comparison_table(result.rows))
         runs = len(set(result.rows["seed"].tolist()))
         console.print(NOTE_ON_COMPARISON.format(runs), style="dim", highlight=False)
+        console.print(line(parameters_line(origins(result.rows)), "dim"), soft_wrap=True)
         for seed, reason in result.failures.items():
             console.print(line(f"seed {seed} failed: {reason}", "red"))
         console.print(line(f"{folder}/results.parquet, {folder}/f1.png"), soft_wrap=True)
@@ -242,19 +233,23 @@ def localize(
         Path | None,
         typer.Option(help="Write all rankings to this Parquet file. [default: none]"),
     ] = None,
+    parameters: ParametersOption = "default",
+    fault_rate: FaultRateOption = None,
 ) -> None:
     """Localize faulty links from files of telemetry.
 
     testbed/record/README.md describes them.
     """
-    with _errors():
+    with errors():
+        from analysis.evaluation.parameter_sets import choose_methods
         from analysis.evaluation.ranking import render_ranking
-        from analysis.methods.registry import find_methods
+        from analysis.evaluation.report import parameters_line
+        from analysis.methods.registry import parameters_of
         from scenarios.localize import localize as localize_files
 
-        names = find_methods(method)
+        names, chosen = choose_methods(method, parameters, fault_rate)
         with progress_bar() as progress:
-            verdicts = localize_files(topology, telemetry, names, progress)
+            verdicts = localize_files(topology, telemetry, names, progress, chosen)
         if out is not None:
             verdicts.write(out)
         console = wide_console()
@@ -262,6 +257,9 @@ def localize(
         for name, diagnosis in verdicts.diagnoses.items():
             console.print()
             console.print(render_ranking(name, diagnosis, verdicts.numbered))
+        used = {name: parameters_of(name, chosen)[1] for name in verdicts.diagnoses}
+        console.print()
+        console.print(line(parameters_line(used), "dim"), soft_wrap=True)
         for reason in verdicts.silent:
             console.print()
             console.print(line(reason, "yellow"))
@@ -275,21 +273,12 @@ def export(
     trust: TrustOption = False,
 ) -> None:
     """Write a run as files that `localize` reads."""
-    with _errors():
+    with errors():
         from scenarios.localize import export as export_run
 
         tidily()
         for path in export_run(run_dir, out, ".csv" if csv else ".parquet", trust):
             print(plain(str(path)))
-
-
-KOption = Annotated[
-    int,
-    typer.Option(
-        help="Ports of a switch: the fat-tree's K, an even number. [default: 4; 4 to 128]",
-        show_default=False,
-    ),
-]
 
 
 @app.command(cls=WordsCommand)
@@ -311,7 +300,7 @@ def plan(
 
     Few paths that cover every link and tell failures apart, against plans that need no thought.
     """
-    with _errors():
+    with errors():
         from scenarios.plan import check_place, make_plan, render_plan, write_plan
 
         if out is not None:
@@ -325,100 +314,11 @@ def plan(
             console.print(line(f"paths: {out}"), soft_wrap=True)
 
 
-@app.command(cls=WordsCommand)
-def net(
-    k: KOption = 4,
-    backend: Annotated[
-        str,
-        typer.Option(help="softswitch or bmv2.", autocompletion=lambda: ["softswitch", "bmv2"]),
-    ] = "softswitch",
-) -> None:
-    """Bring the network up, with Mininet's prompt (root)."""
-    with _errors():
-        from scenarios.prompt import open_prompt
-        from scenarios.settings import REAL_TIME, SettingsError
-
-        if backend not in REAL_TIME:
-            raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
-        tidily()
-        with tempfile.TemporaryDirectory() as logs:
-            open_prompt(k, backend, Path(logs))
-
-
-@app.command()
-def doctor() -> None:
-    """What this machine can run, and what to install."""
-    with _errors():
-        from scenarios.doctor import examine, render_findings
-
-        render_findings(examine(), wide_console())
-
-
-@app.command("warm-up", hidden=True)
-def warm_up() -> None:
-    """Compile what a run needs, once an installation: `make setup` does it."""
-    with _errors():
-        from scenarios.warm_up import warm_up as compile_all
-
-        with progress_bar() as progress:
-            compile_all(progress)
-
-
-@app.command()
-def shell(
-    switch: Annotated[str, typer.Argument(help="A switch of the running network: agg0_1.")],
-) -> None:
-    """Open p4runtime-sh on a switch of the running network."""
-    with _errors():
-        from testbed.network.switches import running_switch
-
-        arguments = running_switch(switch)
-    main = "from p4runtime_sh.shell import main; main()"  # the package installs no command
-    os.execv(sys.executable, [sys.executable, "-c", main, *arguments])
-
-
-@app.command("clean-net")
-def clean_net() -> None:
-    """Remove what a killed run left of its network (root).
-
-    And nothing else.
-    """
-    with _errors():
-        from testbed.network.processes import ProcessError, clean
-
-        if os.geteuid() != 0:
-            raise ProcessError("networks are root's: use sudo")
-        cleaned = clean()
-        ended = ", ".join(cleaned.ended)
-        print(f"ended {ended}" if ended else "nothing was left")
-        for runner in cleaned.alive:
-            print(f"process {runner} still runs a network: it is let alone")
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """A user's mistake is one line and exit code 2."""
-    from testbed.network.network import NetworkError
-    from testbed.network.processes import ProcessError
-    from testbed.softswitch import SoftSwitchError
-
-    try:
-        yield
-    except (ValueError, OSError, SoftSwitchError, NetworkError, ProcessError) as error:
-        text = " ".join("; ".join([str(error), *getattr(error, "__notes__", [])]).split())
-        print(f"canary: {plain(text)}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt as stop:
-        raise typer.Exit(_stopped(stop)) from None
-
-
-def _stopped(stop: BaseException) -> int:
-    """Say it in one line; the exit code."""
-    number = stop.args[0] if stop.args else signal.SIGINT
-    kept = plain(" ".join(getattr(stop, "__notes__", ["nothing was kept"])))
-    with suppress(OSError):  # a terminal that is gone
-        print(in_one_line(number, kept), file=sys.stderr, flush=True)
-    return exit_code(number)
+app.command(cls=WordsCommand)(net)
+app.command()(doctor)
+app.command("warm-up", hidden=True)(warm_up)
+app.command()(shell)
+app.command("clean-net")(clean_net)
 
 
 def main() -> None:
@@ -436,7 +336,7 @@ def main() -> None:
         print(f"canary: {plain(text)}", file=sys.stderr)
         code = 2
     except (typer.Abort, KeyboardInterrupt) as stop:
-        code = _stopped(stop)
+        code = stopped(stop)
     at_once("it was over already")
     sys.exit(code or 0)
 

@@ -17,11 +17,11 @@ import signal
 import tempfile
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
@@ -34,7 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
-from analysis.methods.registry import GROUP
+from analysis.methods.parameters import DEFAULTS, Parameters
+from analysis.methods.registry import GROUP, parameters_of
 from scenarios.estimate import estimate, need_memory
 from scenarios.experiment import Progress, run_config, run_experiment
 from scenarios.memory import available_bytes
@@ -51,12 +52,12 @@ from testbed.record.places import at_work, held, whole
 from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
 
-__all__ = ["Comparison", "compare", "default_folder", "parse_seeds"]
+__all__ = ["Comparison", "code_digest", "compare", "default_folder"]
 
-MOST_SEEDS = 100_000
 _SETTINGS = "comparison.json"
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
-_KIND_OF = {"method": "texts", "native": "texts", "found_at": "lists"}  # the others are numbers
+_TEXTS = ("method", "native", "parameters", "parameters_from")
+_KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others are numbers
 
 
 @dataclass(frozen=True)
@@ -69,33 +70,11 @@ class Comparison:
     capture: Mapping[str, Any] | None = None
 
 
-def parse_seeds(text: str) -> list[int]:
-    """Seeds such as ``1-50`` or ``1,2,10-12``, ascending, each once.
-
-    Raises:
-        ValueError: The text is none.
-    """
-    seeds: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdecimal() or (last and not last.isdecimal()) or part.strip().endswith("-"):
-            raise ValueError(f"--seeds {text!r}: {part.strip()!r} is no seed: use 1-50 or 1,2,7")
-        if max(len(first), len(last)) > 10 or max(int(first), int(last or 0)) >= 2**32:
-            raise ValueError(f"--seeds {text!r}: seeds are 0 to {2**32 - 1:,}")
-        low, high = int(first), int(last or first)
-        if high < low:
-            raise ValueError(f"--seeds {text!r}: {part.strip()!r} runs backwards: use {high}-{low}")
-        if len(seeds) + high - low >= MOST_SEEDS:
-            raise ValueError(
-                f"--seeds {text!r}: that is more than {MOST_SEEDS:,} seeds: compare fewer at a time"
-            )
-        seeds.update(range(low, high + 1))
-    return sorted(seeds)
-
-
-def default_folder(name: str, settings: Settings, methods: Sequence[str]) -> Path:
+def default_folder(
+    name: str, settings: Settings, methods: Sequence[str], parameters: Parameters = DEFAULTS
+) -> Path:
     """``runs/compare-<scenario>-<key>``, the key being that of everything but the seeds."""
-    key = json.dumps(_key(name, settings, methods), sort_keys=True)
+    key = json.dumps(_key(name, settings, methods, parameters), sort_keys=True)
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path("runs") / f"compare-{Path(name).stem}-{digest}"
 
@@ -107,8 +86,12 @@ def compare(
     methods: Sequence[str],
     folder: Path,
     progress: Progress,
+    parameters: Parameters = DEFAULTS,
 ) -> Comparison:
     """Run every seed that ``folder`` does not hold yet; write ``results.parquet`` and ``f1.png``.
+
+    Methods are named in the grammar of `analysis.methods.parameters`; ``parameters`` are what they
+    are made with where that leaves it open.
 
     Real networks run one at a time, others on as many processors as there are.
 
@@ -118,9 +101,10 @@ def compare(
         KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to go on.
     """
     capture = _account(settings, seeds[0])
-    with _alone(folder, _key(name, settings, methods)):
+    with _alone(folder, _key(name, settings, methods, parameters)):
         todo = [seed for seed in seeds if not _file(folder, seed).exists()]
-        failures = _run(name, settings, todo, methods, folder, len(seeds), progress)
+        work = partial(_run_seed, name, methods=methods, parameters=parameters, folder=folder)
+        failures = _run(work, settings, todo, folder, len(seeds), progress)
         done = [seed for seed in seeds if seed not in failures]
         if not done:
             seed, reason = next(iter(failures.items()))
@@ -141,11 +125,17 @@ def _account(settings: Settings, seed: int) -> Mapping[str, Any] | None:
     return None if account is None else account.as_dict()
 
 
-def _key(name: str, settings: Settings, methods: Sequence[str]) -> dict[str, Any]:
+def _key(
+    name: str, settings: Settings, methods: Sequence[str], parameters: Parameters
+) -> dict[str, Any]:
     """All that decides the figures of a seed: settings and the content of the files they name,
     versions, methods and the code itself."""
     key = run_config(name, replace(settings, seed=0)) | {"methods": list(methods)}
-    key["code_sha256"] = _code_digest()
+    key["parameters"] = {
+        method: dict(zip(("values", "from"), parameters_of(method, parameters), strict=True))
+        for method in methods
+    }
+    key["code_sha256"] = code_digest()
     files = {
         "scenario": Path(name) if name.endswith(".py") else None,
         "faults": fault_file(settings.faults),
@@ -157,13 +147,15 @@ def _key(name: str, settings: Settings, methods: Sequence[str]) -> dict[str, Any
                 key[f"{what}_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
     plugged = {point.name: point.dist for point in entry_points(group=GROUP)}
     key["plugged_in"] = {
-        method: f"{dist.name} {dist.version}" for method in methods if (dist := plugged.get(method))
+        method: f"{dist.name} {dist.version}"
+        for method in methods
+        if (dist := plugged.get(method.partition(":")[0]))
     }
     return key
 
 
 @cache
-def _code_digest() -> str:
+def code_digest() -> str:
     """Of all sources and tables: figures of other code are not mixed in silently."""
     root, digest = Path(__file__).parent.parent, hashlib.sha256()
     for package in ("analysis", "scenarios", "testbed"):
@@ -237,10 +229,9 @@ def _processes() -> ForkServerContext:
 
 # Long: starting, stopping and tidying up share the processes and their lock.
 def _run(
-    name: str,
+    work: Callable[..., None],
     settings: Settings,
     seeds: Sequence[int],
-    methods: Sequence[str],
     folder: Path,
     n_all: int,
     progress: Progress,
@@ -254,7 +245,7 @@ def _run(
     def one(seed: int) -> str | None:
         receive, send = context.Pipe(duplex=False)
         process = context.Process(
-            target=_run_seed, args=(name, replace(settings, seed=seed), methods, folder, send)
+            target=work, kwargs={"settings": replace(settings, seed=seed), "send": send}
         )
         with lock:
             if stopped:
@@ -313,7 +304,12 @@ def _at_once(settings: Settings) -> int:
 
 
 def _run_seed(
-    name: str, settings: Settings, methods: Sequence[str], folder: Path, send: Connection
+    name: str,
+    settings: Settings,
+    methods: Sequence[str],
+    folder: Path,
+    send: Connection,
+    parameters: Parameters = DEFAULTS,
 ) -> None:
     """In a process of its own: run a seed and keep its rows; send None, or what went wrong.
 
@@ -328,7 +324,8 @@ def _run_seed(
             os.dup2(file.fileno(), 2)
         with tempfile.TemporaryDirectory(dir=folder, prefix=f".seed-{seed}-") as place:
             path = Path(place) / "run"
-            run_experiment(name, load_scenario(name), settings, path, _quiet, methods)
+            scenario = load_scenario(name)
+            run_experiment(name, scenario, settings, path, _quiet, methods, parameters=parameters)
             write_columns(_file(folder, seed), _rows(RunDirectory(path), seed))
         log.unlink()
         send.send(None)

@@ -15,6 +15,7 @@ import numpy as np
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
 from analysis.methods.base import Diagnosis
+from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
@@ -57,6 +58,7 @@ def run_experiment(
     progress: Progress,
     methods: Sequence[str] = tuple(METHODS),
     expect: Callable[[Estimate], None] = lambda expected: None,
+    parameters: Parameters = DEFAULTS,
 ) -> Summary:
     """Emulate, diagnose with each method; the run directory appears when all is done.
 
@@ -65,7 +67,9 @@ def run_experiment(
 
     Args:
         place: Where the run will be, or its writer, who knows afterwards where it is.
+        methods: In the grammar of `analysis.methods.parameters`.
         expect: Hears what the run will take, before it begins.
+        parameters: What the methods are made with where their names leave it open.
 
     Returns:
         The content of ``summary.json``.
@@ -82,14 +86,21 @@ def run_experiment(
         topology = make_fabric(settings.topology, settings.k, settings.seed)
         need_memory(estimate(settings, topology, failures=0))  # more take time, not memory
         plan = scenario.faults(topology, settings)
-        expect(estimate(settings, topology, len(plan.links), flock="flock" in methods))
+        expect(
+            estimate(
+                settings,
+                topology,
+                len(plan.links),
+                flock=any(name.startswith("flock") for name in methods),
+            )
+        )
         writer.config(run_config(name, settings))
         if settings.backend == "flow":
             write_run(simulate(settings, plan, topology, progress=progress), writer)
         else:
             _emulate(scenario, settings, plan, writer, progress)
         run = RunDirectory(writer.partial, finished=False)
-        summary = _diagnose(run, writer, progress, methods)
+        summary = _diagnose(run, writer, progress, methods, parameters)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         writer.finish()
@@ -121,7 +132,13 @@ def _emulate(
         run_epochs(emulation, writer, lambda share: progress("emulation", share))
 
 
-def analyze(path: Path, progress: Progress, trust: bool = False) -> Summary:
+def analyze(
+    path: Path,
+    progress: Progress,
+    trust: bool = False,
+    methods: Sequence[str] = tuple(METHODS),
+    parameters: Parameters = DEFAULTS,
+) -> Summary:
     """Diagnose a run again and replace its diagnoses and summary.
 
     Of an interrupted run that left its ``.partial`` directory the finished epochs are diagnosed.
@@ -129,13 +146,14 @@ def analyze(path: Path, progress: Progress, trust: bool = False) -> Summary:
     Args:
         trust: Whether to go on if the run was changed after it was finished. What was changed stays
             so in the eyes of its manifest.
+        methods, parameters: As of `run_experiment`.
 
     Raises:
         testbed.record.run.RunError: ``path`` is no complete run, or cannot be written.
     """
     run = RunDirectory(path, not path.name.endswith(".partial"), trust)
     with RunWriter.again(run) as writer:
-        summary = _diagnose(run, writer, progress, tuple(METHODS))
+        summary = _diagnose(run, writer, progress, methods, parameters)
         if (path / "summary.json").is_file():
             summary["wall_seconds"] = run.summary["wall_seconds"]
         writer.json("summary.json", summary)
@@ -143,7 +161,11 @@ def analyze(path: Path, progress: Progress, trust: bool = False) -> Summary:
 
 
 def _diagnose(
-    run: RunDirectory, writer: RunWriter, progress: Progress, methods: Sequence[str]
+    run: RunDirectory,
+    writer: RunWriter,
+    progress: Progress,
+    methods: Sequence[str],
+    parameters: Parameters,
 ) -> Summary:
     config, network = run.config, run.network
     telemetry = read_telemetry(run)
@@ -162,7 +184,7 @@ def _diagnose(
     missing = []
     for name in methods:
         try:
-            diagnoses |= run_methods(telemetry, [name], tell)
+            diagnoses |= run_methods(telemetry, [name], tell, parameters)
         except MissingTelemetry as error:
             missing.append(str(error))
     for name, diagnosis in diagnoses.items():
@@ -189,7 +211,7 @@ def _diagnose(
         "packet_hops": network["packet_hops"],
         "conservation": network["conservation"],
         "missing": missing,
-        "methods": figures(diagnoses, telemetry, truth, lost),
+        "methods": figures(diagnoses, telemetry, truth, lost, parameters),
     }
     if lost is not None:
         summary["lost_links"] = [links["name"][link] for link in lost]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis.evaluation.ranking import ranking_columns
 from analysis.methods.base import Diagnosis
+from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
@@ -57,9 +58,16 @@ class Verdicts:
 
 
 def localize(
-    fabric: Path, observations: Path, methods: Sequence[str], progress: Progress
+    fabric: Path,
+    observations: Path,
+    methods: Sequence[str],
+    progress: Progress,
+    parameters: Parameters = DEFAULTS,
 ) -> Verdicts:
-    """Diagnose telemetry from files with each named method.
+    """Diagnose telemetry from files with each method.
+
+    Methods are named in the grammar of `analysis.methods.parameters`; ``parameters`` are what they
+    are made with where that leaves it open.
 
     Raises:
         testbed.record.schema.TableError: A file is wrong (one line).
@@ -67,7 +75,7 @@ def localize(
         ValueError: A method does not load.
     """
     progress("reading", 0.0)
-    makers = {name: make_method(name) for name in methods}
+    makers = {name: make_method(name, parameters) for name in methods}
     numbered = read_fabric(fabric)
     telemetry = read_observations(observations, numbered)
     diagnoses: dict[str, Diagnosis] = {}

@@ -19,8 +19,7 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from scenarios.nearest import nearest
-from testbed.fabric.names import plain
+from testbed.fabric.names import nearest, plain
 
 if TYPE_CHECKING:
     from scenarios.settings import Setting
@@ -28,7 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["Given", "SettingsCommand", "WordsCommand", "help_lines", "table_row"]
 
 PREFIX = "CANARY_"
-OF_COMMANDS = ("SCENARIO", "CONFIG", "RUN", "SEEDS", "METHODS", "OUT")
+OF_COMMANDS = (
+    "SCENARIO",
+    "CONFIG",
+    "RUN",
+    "SEEDS",
+    "METHODS",
+    "OUT",
+    "PARAMETERS",
+    "FAULT_RATE",
+)
 """Options of `run` and `compare` that are no settings."""
 
 _CHOSEN = {"backend": "auto"}  # what the command line takes for the default: it finds out

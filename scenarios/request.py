@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
-from scenarios.nearest import nearest
 from scenarios.scenario import Scenario, load_scenario, scenario_names
 from scenarios.settings import Settings, SettingsError, described, make_settings
+from testbed.fabric.names import nearest
 
 __all__ = ["Request", "make_request"]
 

@@ -15,9 +15,9 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
-from scenarios.nearest import nearest
 from testbed.control.capacity import check_tables
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.names import nearest
 from testbed.fabric.segments import Monitors
 from testbed.faults.noise import noise_range
 from testbed.record.documents import EPOCHS, TELEMETRY
@@ -59,8 +59,8 @@ class Settings:
         str,
         Field(
             description="`10pct`, `6links`, `none`, `devices:1`, `device:agg0_1`, "
-            "`devices:2@50pct` (half of their links), `tor0_0->agg0_1:0.05`, comma lists, "
-            "a `.yaml` file"
+            "`devices:2@50pct` (half of their links), `tor0_0->agg0_1:0.05`, ranges such as "
+            "`1..8links:0.001..0.01`, comma lists, a `.yaml` file"
         ),
     ] = "10pct"
     seed: Annotated[

@@ -120,6 +120,7 @@ def rows(found: list[list[int]]) -> dict[str, object]:
     return dict.fromkeys(figures, np.ones(2)) | {
         "method": names,
         "native": ["directed"] * 2,
+        "parameters_from": [HOSTILE, "default"],
         "found_at": [np.array(each, np.int32) for each in found],
     }
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 from scipy.stats import bootstrap
 
+from analysis.evaluation.report import parameters_line
 from testbed.fabric.names import plain
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "comparison_table",
     "found_at",
     "interval",
+    "origins",
     "plot",
     "precision_at",
 ]
@@ -46,11 +48,14 @@ COLUMNS = (
     "seconds",
     "telemetry_bytes",
     "probe_packets",
+    "parameters",
+    "parameters_from",
     "found_at",
 )
 """Of the comparison's Parquet file: a row for each seed and method. ``precision`` to ``accuracy``
 are on the method's own terms (``native``: directed or undirected links); so are ``faulty``, the
-number of faulty links, and ``found_at``, see `found_at`."""
+number of faulty links, and ``found_at``, see `found_at`. ``parameters`` are all that the method
+had, in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where from."""
 
 Rows = Mapping[str, Any]
 RECALLS = np.linspace(0, 1, 101)
@@ -147,7 +152,8 @@ def plot(rows: Rows, title: str, path: Path) -> None:
         warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks
         figure = Figure(figsize=(11, 1.8 + 0.45 * max(len(names), 5)), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))
-        figure.suptitle(plain(title), fontsize=11)
+        said = plain(title), plain(parameters_line(origins(rows)))
+        figure.suptitle("\n".join(said), fontsize=11)
         _plot_f1(left, rows, names)
         _plot_curves(right, rows, names)
         for axes in (left, right):
@@ -209,6 +215,11 @@ def chosen(rows: Rows, method: str) -> dict[str, Any]:
     for name, column in rows.items():
         columns[name] = [column[i] for i in own]
     return columns
+
+
+def origins(rows: Rows) -> dict[str, str]:
+    """Where each method's parameters come from."""
+    return dict(zip(rows["method"], rows["parameters_from"], strict=True))
 
 
 def label(rows: Rows, method: str) -> str:

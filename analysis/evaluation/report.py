@@ -14,12 +14,20 @@ from rich.text import Text
 
 from analysis.evaluation.metrics import score
 from analysis.methods.base import Diagnosis
-from analysis.methods.registry import make_method
+from analysis.methods.parameters import DEFAULTS, Parameters
+from analysis.methods.registry import make_method, parameters_of
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 
-__all__ = ["capture_line", "diagnosis_columns", "figures", "render", "run_methods"]
+__all__ = [
+    "capture_line",
+    "diagnosis_columns",
+    "figures",
+    "parameters_line",
+    "render",
+    "run_methods",
+]
 
 _FIGURES = (
     "precision",
@@ -34,9 +42,15 @@ _NAMES_SHOWN = 6
 
 
 def run_methods(
-    telemetry: Telemetry, methods: Sequence[str], progress: Callable[[str], None]
+    telemetry: Telemetry,
+    methods: Sequence[str],
+    progress: Callable[[str], None],
+    parameters: Parameters = DEFAULTS,
 ) -> dict[str, Diagnosis]:
     """Diagnose with each named method; ``progress`` hears the name before it starts.
+
+    Names are in the grammar of `analysis.methods.parameters`; what they leave open is as in
+    ``parameters``.
 
     Raises:
         analysis.telemetry.telemetry.MissingTelemetry: A method needs what the run did not measure.
@@ -44,7 +58,7 @@ def run_methods(
     found = {}
     for name in methods:
         progress(name)
-        found[name] = make_method(name).localize(telemetry)
+        found[name] = make_method(name, parameters).localize(telemetry)
     return found
 
 
@@ -71,12 +85,14 @@ def figures(
     telemetry: Telemetry,
     truth: np.ndarray,
     lost: np.ndarray | None = None,
+    parameters: Parameters = DEFAULTS,
 ) -> dict[str, Any]:
     """The ``methods`` part of ``summary.json``, and the missed and wrong links by name.
 
     Args:
         truth: The links with an injected fault.
         lost: The links that really lost packets, where the network tells: scored as ``lost``.
+        parameters: Those that the methods had.
     """
     topology = telemetry.topology
     names = {
@@ -85,7 +101,7 @@ def figures(
     }
     result = {}
     for name, diagnosis in diagnoses.items():
-        method = make_method(name)
+        method = make_method(name, parameters)
         entry: dict[str, Any] = {"native": diagnosis.native}
         entry |= _scores(diagnosis, truth, topology, names)
         if lost is not None:
@@ -95,8 +111,24 @@ def figures(
         entry["probe_packets"] = method.probe_packets(telemetry)
         if diagnosis.remarks:
             entry["remarks"] = list(diagnosis.remarks)
+        entry["parameters"], entry["parameters_from"] = parameters_of(name, parameters)
         result[name] = entry
     return result
+
+
+def parameters_line(origins: Mapping[str, str]) -> str:
+    """Where the methods' parameters come from: ``parameters: paper (flock, 007), default``.
+
+    Args:
+        origins: By method, see `analysis.methods.parameters.Parameters.origin`. What most have is
+            named last and without the methods.
+    """
+    groups: dict[str, list[str]] = {}
+    for name, origin in origins.items():
+        groups.setdefault(origin, []).append(name)
+    *few, most = sorted(groups.items(), key=lambda group: len(group[1]))
+    said = [f"{origin} ({', '.join(names)})" for origin, names in few]
+    return f"parameters: {'; '.join([*said, most[0]])}"
 
 
 def _scores(
@@ -210,6 +242,11 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
                 style="dim",
             )
         )
+    origins = {
+        n: e["parameters_from"] for n, e in summary["methods"].items() if "parameters_from" in e
+    }
+    if origins:
+        lines.append(Text(plain(parameters_line(origins)), style="dim"))
     for name, entry in summary["methods"].items():
         own = entry[entry["native"]]
         parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]

@@ -6,6 +6,7 @@ entry point of the group ``canary.methods``, its name leading to the class.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 
@@ -16,22 +17,35 @@ from analysis.methods.detector import Detector
 from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
 from analysis.methods.netscope import NetScope
+from analysis.methods.parameters import (
+    DEFAULTS,
+    NamedMethod,
+    Parameters,
+    in_force,
+    in_words,
+    own_values,
+    read_names,
+    values,
+)
 from analysis.methods.sherlock import Sherlock
 from analysis.methods.vigil.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
 from analysis.methods.vigil.vigil import Vigil
+from testbed.fabric.names import nearest
 
 __all__ = [
     "GROUP",
     "METHODS",
     "ON_REQUEST",
+    "check_parameters",
     "find_methods",
     "make_method",
     "method_names",
+    "parameters_of",
 ]
 
 GROUP = "canary.methods"
 
-METHODS: dict[str, Callable[[], Localizer]] = {
+METHODS: dict[str, Callable[..., Localizer]] = {
     "canary": Canary,
     "canary-mle": CanaryMle,
     "netbouncer": NetBouncer,
@@ -43,7 +57,7 @@ METHODS: dict[str, Callable[[], Localizer]] = {
 }
 """Name to constructor, in the order of the comparison tables; every scenario runs these."""
 
-ON_REQUEST: dict[str, Callable[[], Localizer]] = {
+ON_REQUEST: dict[str, Callable[..., Localizer]] = {
     "007-binary": BinaryProgram,
     "007-integer": IntegerProgram,
     "max-coverage": MaxCoverage,
@@ -59,47 +73,113 @@ def method_names() -> list[str]:
     return [*METHODS, *ON_REQUEST, *sorted(_registered())]
 
 
-def find_methods(names: str) -> list[str]:
-    """The methods of a comma list such as ``flock,vigil``; each once, in that order.
+def find_methods(text: str) -> list[str]:
+    """The methods of a list such as ``flock:p_bad=0.01,vigil``; each once, in that order.
 
-    ``all`` are all but those on request.
+    The grammar is that of `analysis.methods.parameters`; what comes back is in it, too, each as the
+    tables call it. ``all`` are all but those on request.
 
     Raises:
-        ValueError: A name is unknown.
+        ValueError: A name, a parameter or a value is unknown, or does not fit the others.
     """
-    known = method_names()
-    if names.strip() == "all":
-        return [name for name in known if name not in ON_REQUEST]
-    found = [name.strip() for name in names.split(",")]
-    found = [ALIASES.get(name, name) for name in found]
-    for name in found:
-        if name not in known:
-            raise ValueError(f"no method {name!r}: known are {', '.join(known)}, or all")
+    if text.strip() == "all":
+        return [name for name in method_names() if name not in ON_REQUEST]
+    found = []
+    for named in read_names(text):
+        named = _known(named)
+        if named.words:
+            own = in_words(own_values(named, _constructor(named.name)))
+            kinds = re.sub(r"^kinds=([^,]*)", r"\1", own)
+            found.append(f"{named.name}:{kinds}")
+            make_method(found[-1])
+        else:
+            found.append(named.name)
     return list(dict.fromkeys(found))
 
 
-def make_method(name: str) -> Localizer:
-    """A method with its default parameters.
+def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
+    """A method as named in the grammar, with ``parameters`` for what its name leaves open.
 
     Raises:
-        ValueError: There is none of that name, or a registered one does not load (one line).
+        ValueError: There is none of that name, a parameter or a value is wrong, or a registered
+            method does not load (one line).
     """
-    own = METHODS | ON_REQUEST
-    if name in own:
-        return own[name]()
-    point = _registered().get(name)
-    if point is None:
-        raise ValueError(f"no method {name!r}: known are {', '.join(method_names())}")
-    package = point.dist.name if point.dist else "a package"
+    named = _one(text)
+    constructor = _constructor(named.name)
+    given = values(named, constructor, parameters)
+    if named.name in METHODS | ON_REQUEST:
+        try:
+            return constructor(**given)
+        except ValueError as error:
+            if not given:
+                raise
+            raise ValueError(f"{named.name}:{in_words(given)}: {error}") from None
     try:
-        method = point.load()()
+        method = constructor(**given)
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"method {name!r} of {package} does not load: {reason}") from None
+        raise _broken(named.name, error) from None
     lacking = [face for face in _FACE if not callable(getattr(method, face, None))]
     if lacking:
-        raise ValueError(f"method {name!r} of {package} is none: it has no {lacking[0]}()")
+        raise ValueError(
+            f"method {named.name!r} of {_package(named.name)} is none: it has no {lacking[0]}()"
+        )
     return method
+
+
+def parameters_of(text: str, parameters: Parameters = DEFAULTS) -> tuple[str, str]:
+    """All parameters that a method has, in the grammar, and where they come from, in words."""
+    named = _one(text)
+    constructor = _constructor(named.name)
+    given = values(named, constructor, parameters)
+    method = make_method(text, parameters)
+    return in_force(method, constructor, given), parameters.origin(named, constructor)
+
+
+def check_parameters(parameters: Parameters) -> None:
+    """See that all methods of a set can be made with it; those that are not there are refused.
+
+    Raises:
+        ValueError: A method, a parameter or a value is wrong (one line).
+    """
+    for name in parameters.of:
+        make_method(name, parameters)
+
+
+def _one(text: str) -> NamedMethod:
+    named, *more = read_names(text)
+    if more:
+        raise ValueError(f"{text} names {len(more) + 1} methods: name one")
+    return _known(named)
+
+
+def _known(named: NamedMethod) -> NamedMethod:
+    """By its own name, if there is one so called."""
+    name, known = ALIASES.get(named.name, named.name), method_names()
+    if name in known:
+        return NamedMethod(name, named.words)
+    guess = nearest(name, known) if name else "a name is missing"
+    guess = "" if guess.startswith("choose") else f"{guess} "
+    raise ValueError(f"no method {name!r}: {guess}known are {', '.join(known)}, or all")
+
+
+def _constructor(name: str) -> Callable[..., Localizer]:
+    own = METHODS | ON_REQUEST
+    if name in own:
+        return own[name]
+    try:
+        return _registered()[name].load()
+    except Exception as error:
+        raise _broken(name, error) from None
+
+
+def _broken(name: str, error: Exception) -> ValueError:
+    reason = f"{type(error).__name__}: {error}"
+    return ValueError(f"method {name!r} of {_package(name)} does not load: {reason}")
+
+
+def _package(name: str) -> str:
+    point = _registered()[name]
+    return point.dist.name if point.dist else "a package"
 
 
 _FACE = ("localize", "telemetry_bytes", "probe_packets")

@@ -1,8 +1,11 @@
-"""Names as text: what a name holds is shown, and never done."""
+"""Names as text: what a name holds is shown, and never done; and the one that was meant."""
 
 from __future__ import annotations
 
-__all__ = ["plain"]
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["nearest", "plain"]
 
 
 def plain(text: str) -> str:
@@ -14,3 +17,17 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``did you mean K?``, or all there are; upper and lower case count as the same.
+
+    >>> nearest("kk", ["K", "FAULTS"])
+    'did you mean K?'
+    >>> nearest("colour", ["K", "FAULTS"])
+    'choose of K, FAULTS'
+    """
+    names = list(known)
+    folded = {each.upper(): each for each in names}
+    near = difflib.get_close_matches(name.upper(), folded, n=1)
+    return f"did you mean {folded[near[0]]}?" if near else f"choose of {', '.join(names)}"

@@ -5,11 +5,21 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from testbed.faults.plan import (
@@ -64,6 +74,41 @@ class Entry(_Strict):
     kind: Kind = "drop"
     match: _Match | None = None
     schedule: tuple[tuple[float, float], ...] = ()
+    _ranges: dict[str, tuple[float, float]] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _with_ranges(cls, said: Any, read: Callable[[Any], Entry]) -> Entry:
+        """A field given as ``LOW..HIGH`` is read at both ends, and is LOW until it is drawn."""
+        if not isinstance(said, dict):
+            return read(said)
+        wide = {n: v for n, v in said.items() if n in _DRAWN and ".." in str(v)}
+        low, high = ({n: _end(n, str(v), end) for n, v in wide.items()} for end in (0, 1))
+        top = {name: getattr(read(said | high), name) for name in wide}
+        entry = read(said | low)  # pydantic may fill the same object again
+        for name, value in wide.items():
+            ends = getattr(entry, name), top[name]
+            if not ends[0] < ends[1]:
+                raise ValueError(f"{name} {value} runs backwards: the lower one first")
+            entry._ranges[name] = ends
+        return entry
+
+    def settled(self, rng: np.random.Generator) -> Entry:
+        """With what is asked for by range drawn uniformly, but for the rates: each link has one."""
+        drawn: dict[str, float] = {}
+        for name in ("percent", "links", "devices", "share"):
+            if name in self._ranges:
+                low, high = self._ranges[name]
+                whole = name in ("links", "devices")
+                drawn[name] = (
+                    int(rng.integers(int(low), int(high) + 1)) if whole else rng.uniform(low, high)
+                )
+        return self.model_copy(update=drawn) if drawn else self
+
+    @property
+    def rates(self) -> tuple[float, float] | None:
+        """The bounds of the rates, if there are."""
+        return self._ranges.get("rate")
 
     @field_validator("rate")
     @classmethod
@@ -104,6 +149,14 @@ class Document(_Strict):
     failed_devices: tuple[str, ...] = ()
 
 
+def _end(name: str, text: str, end: int) -> float | int | str:
+    """One end of ``LOW..HIGH``."""
+    part = text.split("..", 1)[end].strip()
+    whole = name in ("links", "devices") and part.isdecimal()
+    return int(part) if whole else part
+
+
+_DRAWN = ("percent", "links", "devices", "share", "rate")
 _SELECTORS = ("percent", "links", "link", "devices", "device")
 _PROTOCOLS = {"tcp": 6, "udp": 17}
 
@@ -157,12 +210,13 @@ def read_text(text: str) -> tuple[Entry, ...]:
 
 
 def _read_item(item: str, text: str) -> Entry:
-    number = r"\d{1,12}(?:\.\d+)?"
+    number = r"\d{1,12}(?:\.\d+)?(?:\.\.\d{1,12}(?:\.\d+)?)?"
+    count = r"\d{1,9}(?:\.\.\d{1,9})?"
     share = rf"(?:@(?P<share>{number})\s*(?:pct|%))?"
     patterns = (
         rf"(?P<percent>{number})\s*(?:pct|%)",
-        r"(?P<links>\d{1,9})\s*links?",
-        rf"devices:(?P<devices>\d{{1,9}}){share}",
+        rf"(?P<links>{count})\s*links?",
+        rf"devices:(?P<devices>{count}){share}",
         rf"device:(?P<device>[^:@]+){share}",
         r"(?P<link>[^:]*->[^:]*)",
     )
@@ -171,9 +225,9 @@ def _read_item(item: str, text: str) -> Entry:
         if found is None:
             continue
         fields: dict[str, Any] = {k: v for k, v in found.groupdict().items() if v is not None}
-        for count in ("links", "devices"):
-            if count in fields:
-                fields[count] = int(fields[count])
+        for name in ("links", "devices"):
+            if fields.get(name, "").isdecimal():
+                fields[name] = int(fields[name])
         try:
             return Entry(**fields)
         except ValidationError as error:

@@ -10,6 +10,9 @@ The text is a comma list of ``SELECTOR[:RATE]``:
     device:agg0_1         all links of this switch
     devices:2@50pct       half of the links of each, drawn at random; also device:agg0_1@50pct
 
+Counts, percentages and rates can be ranges that are drawn from uniformly, rates for each link:
+``1..8links:0.001..0.01``, ``devices:1..2@25..100pct``.
+
 A YAML file holds ``faults``, a list of entries with one selector (``percent``, ``links``, ``link``,
 ``devices`` or ``device``) and optionally ``rate``, ``kind``, ``match`` and ``schedule``, with a
 device also ``share``, the percentage of its links:
@@ -100,9 +103,10 @@ def _resolve(
     rates: tuple[RateRange, ...],
 ) -> FaultPlan:
     """Named links, named devices, random devices, random links: each takes what is still free."""
-    chosen = _named_links(document.faults, topology)
+    entries = [entry.settled(rng) for entry in document.faults]
+    chosen = _named_links(entries, topology)
     taken = {link for link, _ in chosen}
-    devices = _devices(document.faults, topology, rng)
+    devices = _devices(entries, topology, rng)
     for device, entry in devices.items():
         every = topology.links_of(device)
         if entry.share is not None and len(every):
@@ -111,7 +115,7 @@ def _resolve(
         links = [link for link in every.tolist() if link not in taken]
         taken.update(links)
         chosen.extend((link, entry) for link in links)
-    for entry in document.faults:
+    for entry in entries:
         count = _count(entry, topology)
         if count is not None:
             free = np.setdiff1d(np.arange(topology.n_links), list(taken))
@@ -184,6 +188,7 @@ def _build(
     chosen = sorted(chosen, key=lambda pair: pair[0])  # stable, so matches keep their order
     open_rate = [i for i, (_, e) in enumerate(chosen) if e.rate is None and e.kind != "blackhole"]
     drawn = dict(zip(open_rate, _draw_rates(rng, len(open_rate), rates), strict=True))
+    drawn |= {i: rng.uniform(*e.rates) for i, (_, e) in enumerate(chosen) if e.rates is not None}
     return tuple(
         Fault(
             link=link,

@@ -186,6 +186,12 @@ class Method(TypedDict):
     telemetry_bytes: Annotated[float, _number("telemetry that it needed", "bytes")]
     probe_packets: Annotated[int, _packets("that it sent")]
     remarks: NotRequired[Annotated[list[str], _field("what limits its verdict, in words")]]
+    parameters: NotRequired[
+        Annotated[str, _field("all it had, as in `METHODS`: `penalty=1.0,...`")]
+    ]
+    parameters_from: NotRequired[
+        Annotated[str, _field("`default`, `paper` or a file; what was said one by one")]
+    ]
 
 
 @with_config(_CLOSED)

@@ -51,6 +51,24 @@ def test_a_run_from_python_is_that_of_the_command(canary: Canary, tmp_path: Path
     assert again.table("drops").equals(here.table("drops"))
 
 
+def test_methods_and_their_parameters(result: Run, tmp_path: Path) -> None:
+    made = scenarios.run(
+        epochs=1,
+        load=0.02,
+        path=tmp_path / "run",
+        methods="007,canary:penalty=2",
+        parameters="paper",
+    )
+    assert list(made.figures.index) == ["007", "canary:penalty=2.0"]
+    assert made.table("diagnoses/canary:penalty=2.0")["flagged"].dtype == bool
+    said = {name: entry["parameters_from"] for name, entry in made.summary["methods"].items()}
+    assert said == {"007": "paper", "canary:penalty=2.0": "paper, as named"}
+    assert "parameters: paper (007); paper, as named" in str(made)
+    default, paper = result.diagnose("007"), result.diagnose("007", parameters="paper")
+    other = result.diagnose("007:threshold=0.01,chance=inf,false_alarm=inf")
+    assert other.blamed == paper.blamed != default.blamed
+
+
 def test_a_run_without_a_path_gets_a_name_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +86,8 @@ def test_mistakes_are_one_line(result: Run, tmp_path: Path) -> None:
         (lambda: load(tmp_path / "nowhere"), "nowhere"),
         (lambda: result.table("lniks"), "links"),
         (lambda: result.diagnose("canry"), "canary"),
+        (lambda: result.diagnose("canary:groups=2"), "groups must fall"),
+        (lambda: result.diagnose("canary,007"), "names 2 methods"),
     ):
         with pytest.raises(ValueError, match=r"^[^\n]+$") as error:
             wrong()

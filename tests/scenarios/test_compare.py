@@ -20,14 +20,8 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from scenarios.compare import (
-    Comparison,
-    _code_digest,
-    _run_seed,
-    compare,
-    default_folder,
-    parse_seeds,
-)
+from scenarios.compare import Comparison, _run_seed, code_digest, compare, default_folder
+from scenarios.seeds import parse_seeds
 from scenarios.settings import Settings
 from scenarios.stopping import Stopped
 from testbed.record.columns import read_columns, write_columns
@@ -185,10 +179,10 @@ def test_a_changed_traffic_table_is_another_comparison(
     folders = []
     for table in ("1 50\n2 100\n", "1 60\n2 100\n"):
         (tables / "hadoop.txt").write_text(table)
-        _code_digest.cache_clear()
+        code_digest.cache_clear()
         monkeypatch.setattr("scenarios.compare.__file__", str(tmp_path / "scenarios" / "x.py"))
         folders.append(default_folder("faulty_links", TINY, METHODS))
-    _code_digest.cache_clear()
+    code_digest.cache_clear()
     assert folders[0] != folders[1]
 
 
@@ -200,6 +194,8 @@ def test_another_version_of_a_plugged_in_method_is_another_comparison(
         info.mkdir(exist_ok=True)
         (info / "METADATA").write_text(f"Name: elsewhere\nVersion: {version}\n")
         (info / "entry_points.txt").write_text("[canary.methods]\nworst = elsewhere:Worst\n")
+        face = "localize = telemetry_bytes = probe_packets = print"
+        (tmp_path / "elsewhere.py").write_text(f"class Worst:\n    {face}\n")
         monkeypatch.syspath_prepend(tmp_path)
         try:
             return default_folder("faulty_links", TINY, methods)

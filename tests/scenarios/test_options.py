@@ -34,7 +34,10 @@ LEAF_SPINE = ("--backend", "flow", "--topology", "leaf-spine:8:4")
         (["k=8"], ["k=8", "did you mean K?"]),
         (["KK=8"], ["KK=8", "did you mean K?"]),
         (["epoch_m=8"], ["did you mean EPOCH_MS?"]),
-        (["COLOUR=red"], ["COLOUR=red", "choose of SCENARIO, CONFIG, RUN, K, FAULTS"]),
+        (
+            ["COLOUR=red"],
+            ["COLOUR=red", "choose of SCENARIO, CONFIG, RUN, METHODS, PARAMETERS, FAULT_RATE, K"],
+        ),
         (["SEEDS=1-3"], ["SEEDS=1-3", "did you mean SEED?"]),
         (["K=five"], ["--k", "integer"]),
         (["--K", "8"], ["--K", "--k"]),

@@ -84,6 +84,8 @@ def rows(seeds: int, f1: dict[str, float]) -> dict:
         "seconds": np.full(n, 0.5),
         "telemetry_bytes": np.full(n, 100),
         "probe_packets": np.full(n, 1234),
+        "parameters": ["p=1.0"] * n,
+        "parameters_from": ["paper" if name == "b" else "default" for name in names],
         "found_at": [np.array([1, 2, 5]) if i % 2 else np.zeros(0, int) for i in range(n)],
     }
 

@@ -112,9 +112,29 @@ def test_named_link_overrules_its_device():
     assert {f.link: f.rate for f in plan.faults}[K4.link("agg0_1->core2")] == 0.25
 
 
+def test_ranges_are_drawn_from() -> None:
+    """1 to 8 links at 0.1 to 1 % (Flock, section 7.1); parts of devices (section 7.2)."""
+    plans = [parse_faults("1..8links:0.001..0.01", K4, seed) for seed in range(40)]
+    assert {len(plan.faults) for plan in plans} == set(range(1, 9))
+    rates = [fault.rate for plan in plans for fault in plan.faults]
+    assert all(0.001 <= rate <= 0.01 for rate in rates) and len(set(rates)) == len(rates)
+    plans = [parse_faults("devices:1..2@25..100pct:0.001..0.01", K4, seed) for seed in range(20)]
+    assert {len(plan.devices) for plan in plans} == {1, 2}
+    assert len({len(plan.faults) / len(plan.devices) for plan in plans}) > 3
+    assert len({len(parse_faults("2..10pct", K4, seed).faults) for seed in range(9)}) > 3
+    assert parse_faults("10pct", K4, 3) == parse_faults("10pct", K4, 3)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("8..1links", "links 8..1 runs backwards"),
+        ("3..3links", "links 3..3 runs backwards"),
+        ("0..2links", "links must be above 0"),
+        ("2links:0.01..0.001", "rate 0.01..0.001 runs backwards"),
+        ("2links:0.01..2", r"2 is outside \(0, 1\]"),
+        ("2links:0.01..", "rate: must be a valid number"),
+        ("2links:..", "rate: must be a valid number"),
         ("", "empty item"),
         ("6links,", "empty item"),
         ("lots", "'lots' is unknown: use none, 10pct"),

@@ -1,0 +1,153 @@
+"""Sets of parameters as YAML files: what the papers print, and what `canary calibrate` found.
+
+    methods:
+      netbouncer:
+        parameters: {penalty: 1.0, link_threshold: 0.999}
+
+A calibration also says on what it was trained and how well it did there; the papers' set says where
+each value is printed. Both are read in the same way, so a file of one's own needs no more than the
+lines above.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from analysis.methods.parameters import Parameters
+from analysis.methods.registry import (
+    ALIASES,
+    METHODS,
+    check_parameters,
+    find_methods,
+    make_method,
+)
+from testbed.record.places import whole
+
+__all__ = ["PAPER", "Calibrated", "Entry", "Trained", "choose_methods", "read_set", "write_set"]
+
+PAPER = Path(__file__).parent / "paper_parameters.yaml"
+_CLOSED = ConfigDict(extra="forbid")
+Share = Annotated[float, Field(ge=0, le=1)]
+Scalar = bool | int | float | str | None
+
+
+class Entry(BaseModel):
+    """A method's parameters.
+
+    Attributes:
+        parameters: Values by parameter of its constructor.
+        sources: Where each is printed.
+        precision, recall: On the training data, see `analysis.evaluation.calibration.accuracy`.
+        cases, tried: How many cases it was tried on, with how many settings.
+    """
+
+    model_config = _CLOSED
+    parameters: dict[str, Scalar | list[Scalar]]
+    sources: dict[str, str] | None = None
+    precision: Share | None = None
+    recall: Share | None = None
+    cases: int | None = None
+    tried: int | None = None
+
+
+class Trained(BaseModel):
+    """On what a calibration was trained: runs by settings or name, and by which code."""
+
+    model_config = _CLOSED
+    runs: list[dict[str, Any]]
+    code_sha256: str
+
+
+class Calibrated(BaseModel):
+    """The content of a file."""
+
+    model_config = _CLOSED
+    methods: dict[str, Entry]
+    trained: Trained | None = None
+
+
+def read_set(name: str, fault_rate: float | None = None) -> Parameters:
+    """The parameters that ``default``, ``paper`` or the path of a file stand for.
+
+    Raises:
+        ValueError: The file cannot be read, or holds something else; a method, a parameter or a
+            value is unknown (one line).
+    """
+    if name == "default":
+        return Parameters(fault_rate=fault_rate)
+    path = PAPER if name == "paper" else Path(name)
+    content = _read(path)
+    of: dict[str, Mapping[str, Any]] = {}
+    for method, entry in content.methods.items():
+        of[ALIASES.get(method, method)] = entry.parameters
+    source = "paper" if name == "paper" else path.name
+    try:
+        check_parameters(Parameters(source, of))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return Parameters(source, of, fault_rate)
+
+
+def choose_methods(
+    methods: str | None, parameters: str = "default", fault_rate: float | None = None
+) -> tuple[list[str], Parameters]:
+    """What a user says of methods, checked: each as the tables call it, and their parameters.
+
+    Args:
+        methods: In the grammar of `analysis.methods.parameters`; None are those of the testbed.
+        parameters: See `read_set`.
+        fault_rate: See `Parameters`.
+
+    Raises:
+        ValueError: Something of it is wrong, or does not fit together (one line).
+    """
+    chosen = read_set(parameters, fault_rate)
+    names = list(METHODS) if methods is None else find_methods(methods)
+    for name in names:
+        make_method(name, chosen)
+    return names, chosen
+
+
+def write_set(path: Path, content: Calibrated) -> None:
+    """Write a set; equal content gives equal bytes.
+
+    Raises:
+        ValueError: It cannot be written.
+    """
+    said = content.model_dump(exclude_none=True)
+    text = yaml.safe_dump(said, sort_keys=False, width=100, default_flow_style=None)
+    try:
+        with whole(path) as new:
+            new.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _read(path: Path) -> Calibrated:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"PARAMETERS={path}: no such file: use default, paper or a file") from None
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text: give a YAML file") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise ValueError(f"{path}{where} is no YAML") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds no parameters: use methods: {{NAME: {{parameters: ...}}}}")
+    try:
+        return Calibrated.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    reason = first["msg"].removeprefix("Input ")
+    raise ValueError(f"{path}: {where}: {reason[:1].lower()}{reason[1:]}")

@@ -1,0 +1,216 @@
+"""How methods and their parameters are said: one grammar wherever a method is named.
+
+    METHODS = METHOD[,METHOD]...
+    METHOD  = NAME
+            | NAME:PARAMETER=VALUE[,PARAMETER=VALUE]...
+            | NAME:KIND[+KIND]...[,PARAMETER=VALUE]...
+
+An item of the comma list that has a ``=`` and no ``:`` continues the method before it, so
+``flock:p_bad=0.01,link_prior=-15,007`` is two methods. Parameters are those of the method's
+constructor, values are read as the types it declares: ``true`` and ``false``, ``none`` where there
+may be none, lists joined by ``+`` (``canary:groups=1+0.1+0.001``). KINDs are short for ``kinds=``,
+the kinds of telemetry of a method with such a parameter (``mle:A1+A2+P``).
+
+What a name does not say stands in `Parameters`; what that does not say are the defaults of the
+constructor.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError
+
+from analysis.methods.base import Localizer
+from testbed.fabric.names import nearest
+
+__all__ = [
+    "DEFAULTS",
+    "NamedMethod",
+    "Parameters",
+    "in_force",
+    "in_words",
+    "own_values",
+    "read_names",
+    "values",
+]
+
+_JOINED = re.compile(r"(?<![eE])\+")  # 1e+5 is a number
+_OF_FAULT_RATE: Mapping[str, Callable[[float], float]] = {
+    "fault_rate": lambda rate: rate,
+    "min_loss": lambda rate: rate,
+    "link_threshold": lambda rate: 1 - rate,
+}
+"""Parameters that say what a fault is: the least loss rate, or the most success probability."""
+
+
+@dataclass(frozen=True)
+class NamedMethod:
+    """A method as somebody named it: its name, and ``PARAMETER=VALUE`` each."""
+
+    name: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What methods are made with where their names say nothing else.
+
+    Attributes:
+        source: ``default``, ``paper``, or the name of a file, see
+            `analysis.evaluation.parameter_sets`.
+        of: By method, values by parameter. Methods that are not in it have their defaults.
+        fault_rate: What the user calls a fault: the loss rate from which on a link is one. Every
+            method whose constructor has a parameter for it gets it: ``fault_rate`` and ``min_loss``
+            as it is, ``link_threshold`` as 1 - fault_rate. None leaves it to the others.
+    """
+
+    source: str = "default"
+    of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fault_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.fault_rate is not None and not 0 < self.fault_rate < 1:
+            raise ValueError(f"FAULT_RATE={self.fault_rate:g} is no loss rate: use one in 0 to 1")
+
+    def origin(self, named: NamedMethod, constructor: Callable[..., Localizer]) -> str:
+        """Where a method's parameters come from, in words."""
+        said = [self.source if named.name in self.of else "default"]
+        if self._fault(constructor):
+            said.append(f"fault rate {self.fault_rate:g}")
+        return ", ".join([*said, *(["as named"] if named.words else [])])
+
+    def _fault(self, constructor: Callable[..., Localizer]) -> dict[str, float]:
+        if self.fault_rate is None:
+            return {}
+        known = _declared(constructor)
+        return {n: of(self.fault_rate) for n, of in _OF_FAULT_RATE.items() if n in known}
+
+
+DEFAULTS = Parameters()
+
+
+def read_names(text: str) -> list[NamedMethod]:
+    """The methods of a list in the grammar of this module, unchecked."""
+    found: list[tuple[str, list[str]]] = []
+    for item in (part.strip() for part in text.split(",")):
+        if "=" in item and ":" not in item and found:
+            found[-1][1].append(item)
+            continue
+        name, colon, word = (part.strip() for part in item.partition(":"))
+        if colon and "=" not in word:
+            word = f"kinds={word}"
+        found.append((name, [word] if colon else []))
+    return [NamedMethod(name, tuple(words)) for name, words in found]
+
+
+def values(
+    named: NamedMethod, constructor: Callable[..., Localizer], parameters: Parameters = DEFAULTS
+) -> dict[str, Any]:
+    """What a method is constructed with: what its name says, else the fault rate, else the set.
+
+    Raises:
+        ValueError: There is no such parameter, or it cannot have the value (one line).
+    """
+    found = {
+        parameter: _value(named.name, parameter, value, constructor)
+        for parameter, value in parameters.of.get(named.name, {}).items()
+    }
+    found |= parameters._fault(constructor)
+    return found | own_values(named, constructor)
+
+
+def own_values(named: NamedMethod, constructor: Callable[..., Localizer]) -> dict[str, Any]:
+    """What a method's name says itself, see `values`."""
+    found: dict[str, Any] = {}
+    for word in named.words:
+        parameter, _, text = (part.strip() for part in word.partition("="))
+        if not text:
+            raise ValueError(f"{named.name}: a value is missing: use {named.name}:PARAMETER=VALUE")
+        if parameter in found:
+            raise ValueError(f"{named.name}: {parameter} is given twice")
+        found[parameter] = _value(named.name, parameter, text, constructor)
+    return found
+
+
+def in_words(given: Mapping[str, Any]) -> str:
+    """Values in the grammar: ``p_bad=0.003,link_prior=-15.0``."""
+    return ",".join(f"{name}={_in_words(value)}" for name, value in given.items())
+
+
+def in_force(
+    method: Localizer, constructor: Callable[..., Localizer], given: Mapping[str, Any]
+) -> str:
+    """All parameters of a method that was made with ``given``, in the grammar.
+
+    Those that it leaves open are left out.
+    """
+    found = {}
+    for name, (_, default) in _declared(constructor).items():
+        value = given.get(name, getattr(method, name, default))
+        if isinstance(value, str | int | float | list | tuple):
+            found[name] = value
+    return in_words(found)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, float):
+        return repr(float(value))  # numpy's, too
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "+".join(_in_words(each) for each in value)
+    return str(value)
+
+
+def _declared(constructor: Callable[..., Localizer]) -> dict[str, tuple[Any, Any]]:
+    """Annotation and default of each parameter."""
+    try:
+        hints = get_type_hints(getattr(constructor, "__init__", constructor))
+        if not isinstance(constructor, type):
+            hints = get_type_hints(constructor)
+    except (NameError, TypeError):  # types that are imported for the checker alone
+        hints = {}
+    found = {}
+    for name, parameter in inspect.signature(constructor).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        default = None if parameter.default is parameter.empty else parameter.default
+        usual = str if default is None else type(default)
+        found[name] = hints.get(name, usual), default
+    return found
+
+
+def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Localizer]) -> Any:
+    """A value, given as text or as YAML has it, as the type that the constructor declares."""
+    known = _declared(constructor)
+    if parameter not in known:
+        if parameter == "kinds":
+            raise ValueError(f"{name}:{given}: {name} takes no kinds: use {name}:PARAMETER=VALUE")
+        there = nearest(parameter, known) if known else "it has none"
+        raise ValueError(f"{name} has no parameter {parameter}: {there}")
+    kind = known[parameter][0]
+    text = given if isinstance(given, str) else _in_words(given)
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if text.lower() == "none" and type(None) in kinds:
+        return None
+    inner = [each for each in kinds if each is not type(None)]
+    lists = bool(inner) and get_origin(inner[0]) in (list, tuple, set, frozenset, Sequence)
+    try:
+        value = TypeAdapter(kind).validate_python(_JOINED.split(text) if lists else text)
+    except ValidationError as error:
+        reason = error.errors(include_url=False)[0]["msg"].partition(",")[0]
+        reason = reason.removeprefix("Input ")
+        raise ValueError(f"{name}:{parameter}={text}: it {reason}") from None
+    except PydanticSchemaGenerationError:
+        raise ValueError(f"{name}: {parameter} cannot be said in words") from None
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"{name}:{parameter}={text}: it should be a number")
+    return value

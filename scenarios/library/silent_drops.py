@@ -1,0 +1,20 @@
+"""Few links drop a small share of the packets silently: Flock's own simulations (its section 7.1).
+
+1 to 8 links of a Clos network with three-fold oversubscription lose 0.1 to 1 %, healthy ones up to
+0.01 % (section 6.3). Half of the paper's traces have ``TRAFFIC=pareto:skewed``, here with
+``LOAD=0.08``: the hot racks' hosts cannot send more. Its probes are 40 packets a path and second,
+here they are NetBouncer's 100 in the one second that is measured.
+"""
+
+from scenarios.scenario import Scenario
+
+FLOCK = {
+    "backend": "flow",
+    "topology": "clos:10:5:5:25:3",
+    "noise": "0..0.0001",
+    "traffic": "pareto",
+    "epochs": 1,
+    "telemetry": "A1+A2+P",
+}
+
+SCENARIO = Scenario(defaults=FLOCK | {"faults": "1..8links:0.001..0.01"})

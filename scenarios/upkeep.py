@@ -1,0 +1,83 @@
+"""Commands around the network and the machine: bring it up, look into it, clean up, warm up."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scenarios.arguments import KOption
+from scenarios.mistakes import errors
+from scenarios.stopping import tidily
+from scenarios.terminal import progress_bar, wide_console
+
+__all__ = ["clean_net", "doctor", "net", "shell", "warm_up"]
+
+
+def net(
+    k: KOption = 4,
+    backend: Annotated[
+        str,
+        typer.Option(help="softswitch or bmv2.", autocompletion=lambda: ["softswitch", "bmv2"]),
+    ] = "softswitch",
+) -> None:
+    """Bring the network up, with Mininet's prompt (root)."""
+    with errors():
+        from scenarios.prompt import open_prompt
+        from scenarios.settings import REAL_TIME, SettingsError
+
+        if backend not in REAL_TIME:
+            raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
+        tidily()
+        with tempfile.TemporaryDirectory() as logs:
+            open_prompt(k, backend, Path(logs))
+
+
+def doctor() -> None:
+    """What this machine can run, and what to install."""
+    with errors():
+        from scenarios.doctor import examine, render_findings
+
+        render_findings(examine(), wide_console())
+
+
+def warm_up() -> None:
+    """Compile what a run needs, once an installation: `make setup` does it."""
+    with errors():
+        from scenarios.warm_up import warm_up as compile_all
+
+        with progress_bar() as progress:
+            compile_all(progress)
+
+
+def shell(
+    switch: Annotated[str, typer.Argument(help="A switch of the running network: agg0_1.")],
+) -> None:
+    """Open p4runtime-sh on a switch of the running network."""
+    with errors():
+        from testbed.network.switches import running_switch
+
+        arguments = running_switch(switch)
+    main = "from p4runtime_sh.shell import main; main()"  # the package installs no command
+    os.execv(sys.executable, [sys.executable, "-c", main, *arguments])
+
+
+def clean_net() -> None:
+    """Remove what a killed run left of its network (root).
+
+    And nothing else.
+    """
+    with errors():
+        from testbed.network.processes import ProcessError, clean
+
+        if os.geteuid() != 0:
+            raise ProcessError("networks are root's: use sudo")
+        cleaned = clean()
+        ended = ", ".join(cleaned.ended)
+        print(f"ended {ended}" if ended else "nothing was left")
+        for runner in cleaned.alive:
+            print(f"process {runner} still runs a network: it is let alone")

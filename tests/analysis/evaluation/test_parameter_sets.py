@@ -1,0 +1,71 @@
+"""Sets of parameters: the papers', and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from analysis.evaluation.parameter_sets import (
+    PAPER,
+    Calibrated,
+    Entry,
+    choose_methods,
+    read_set,
+    write_set,
+)
+from analysis.methods.registry import make_method, method_names, parameters_of
+
+
+def test_each_value_of_a_paper_says_where_it_is_printed() -> None:
+    content = Calibrated.model_validate(yaml.safe_load(PAPER.read_text()))
+    assert set(content.methods) <= set(method_names())
+    for entry in content.methods.values():
+        assert entry.sources is not None and entry.sources.keys() == entry.parameters.keys()
+    paper = read_set("paper")
+    assert parameters_of("canary", paper) == (parameters_of("canary")[0], "paper")
+    vigil = make_method("007", paper)
+    assert (vigil.threshold, vigil.chance) == (0.01, float("inf"))  # type: ignore[attr-defined]
+    assert parameters_of("canary-mle", paper)[1] == "default"
+
+
+def test_a_set_is_written_and_read_again(tmp_path: Path) -> None:
+    entry = Entry(parameters={"p_bad": 1e-5, "p_good": 1e-6, "refine": False}, recall=0.5)
+    for name in ("a.yaml", "b.yaml"):
+        write_set(tmp_path / name, Calibrated(methods={"flock": entry}))
+    assert (tmp_path / "a.yaml").read_bytes() == (tmp_path / "b.yaml").read_bytes()
+    names, chosen = choose_methods("flock,007", str(tmp_path / "a.yaml"), 0.01)
+    assert names == ["flock", "007"]
+    values, origin = parameters_of("flock", chosen)
+    assert values.startswith("p_bad=1e-05,p_good=1e-06,") and "refine=false" in values
+    assert origin == "a.yaml"
+    assert parameters_of("007", chosen)[1] == "default"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("methods: {flok: {parameters: {}}}", "no method 'flok': did you mean flock"),
+        ("methods: {flock: {parameters: {p_bda: 1}}}", "no parameter p_bda: did you mean p_bad"),
+        ("methods: {flock: {parameters: {p_bad: x}}}", "p_bad=x: it should be a valid number"),
+        ("methods: {flock: {parameters: {p_bad: 2}}}", "0 < p_good < p_bad < 1"),
+        ("methods: {flock: {}}", "methods.flock.parameters: field required"),
+        ("methods: {flock: {parameters: {p_bad: {a: 1}}}}", "methods.flock.parameters.p_bad"),
+        ("colour: red", "methods: field required"),
+        ("[1, 2]", "holds no parameters"),
+        ("methods: {flock: [", "line 1 is no YAML"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "set.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError) as error:
+        choose_methods(None, str(file))
+    assert said in str(error.value) and "\n" not in str(error.value)
+    assert str(error.value).startswith(str(file))
+
+
+def test_no_such_file() -> None:
+    with pytest.raises(ValueError, match="PARAMETERS=papr: no such file: use default, paper"):
+        read_set("papr")

@@ -1,0 +1,138 @@
+"""One grammar for methods and their parameters, read by the types of the constructors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.methods import registry
+from analysis.methods.flock.flock import Flock
+from analysis.methods.parameters import Parameters, in_words, read_names
+from analysis.methods.registry import METHODS, find_methods, make_method, parameters_of
+
+
+class Kinds:
+    """A method with kinds of telemetry."""
+
+    name = "kinds"
+
+    def __init__(self, *, kinds: str = "A1", fault_rate: float = 1e-3, deep: bool = False) -> None:
+        self.kinds, self.fault_rate, self.deep = kinds, fault_rate, deep
+
+    def localize(self, telemetry): ...
+    def telemetry_bytes(self, telemetry): ...
+    def probe_packets(self, telemetry): ...
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.METHODS, "kinds", Kinds)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("flock:p_bad=3e-3,link_prior=-15,007", ["flock:p_bad=0.003,link_prior=-15.0", "007"]),
+        (" vigil : threshold = none ,flock", ["007:threshold=none", "flock"]),
+        ("canary:groups=1+0.1+1e-3", ["canary:groups=1.0+0.1+0.001"]),
+        ("flock,flock:refine=false,flock", ["flock", "flock:refine=false"]),
+        ("netscope:inputs=segments,omega=inf", ["netscope:inputs=segments,omega=inf"]),
+    ],
+)
+def test_methods_with_parameters(text: str, found: list[str]) -> None:
+    assert find_methods(text) == found
+    assert find_methods(",".join(found)) == found
+
+
+@pytest.mark.usefixtures("kinds")
+def test_kinds_come_first() -> None:
+    found = find_methods("kinds:A1+A2+P,fault_rate=0.002,deep=true,flock")
+    assert found == ["kinds:A1+A2+P,fault_rate=0.002,deep=true", "flock"]
+    made = make_method(found[0])
+    assert isinstance(made, Kinds)
+    assert (made.kinds, made.fault_rate, made.deep) == ("A1+A2+P", 0.002, True)
+    assert find_methods("kinds:INT,007") == ["kinds:INT", "007"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("flok", "no method 'flok': did you mean flock[?] known are canary"),
+        ("flock:p_bda=1", "flock has no parameter p_bda: did you mean p_bad[?]"),
+        ("flock:p_bad=x", "flock:p_bad=x: it should be a valid number"),
+        ("flock:p_bad=nan", "flock:p_bad=nan"),
+        ("flock:p_bad=2", "flock:p_bad=2.0: 0 < p_good < p_bad < 1 is needed"),
+        ("flock:p_bad=0.1,p_bad=0.2", "flock: p_bad is given twice"),
+        ("flock:A1+A2", "flock takes no kinds"),
+        ("flock:", "flock: a value is missing"),
+        ("flock:p_bad=", "flock: a value is missing"),
+        ("netscope:inputs=probe", "netscope:inputs=probe: it should be 'probes' or 'segments'"),
+        ("flock:refine=maybe", "flock:refine=maybe: it should be a valid boolean"),
+        ("007:adjust=none", "007:adjust=none"),
+        ("sherlock:flock=x", "sherlock: flock cannot be said in words"),
+        ("max-coverage:a=3", "max-coverage has no parameter a: it has none"),
+        ("p_bad=3", "no method 'p_bad=3'"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as error:
+        find_methods(text)
+    assert "\n" not in str(error.value)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["p_bad", "link_prior", "device_factor"]),
+            st.floats(1e-3, 0.9, allow_subnormal=False),
+        ),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda pair: pair[0],
+    )
+)
+@settings(deadline=None, max_examples=30)
+def test_values_survive_being_said(values: list[tuple[str, float]]) -> None:
+    made = make_method(find_methods(f"flock:{in_words(dict(values))},007")[0])
+    assert all(getattr(made, name) == value for name, value in values)
+
+
+@given(st.text(max_size=30))
+@settings(deadline=None, max_examples=30)
+def test_any_text_is_methods_or_one_line(text: str) -> None:
+    assert read_names(text)
+    try:
+        find_methods(text)
+    except ValueError as error:
+        assert str(error)
+
+
+def test_a_name_wins_over_the_fault_rate_and_that_over_the_set() -> None:
+    chosen = Parameters("mine.yaml", {"netbouncer": {"penalty": 8, "link_threshold": 0.99}}, 0.002)
+    values, origin = parameters_of("netbouncer", chosen)
+    assert values.startswith("penalty=8.0,link_threshold=0.998,")
+    assert origin == "mine.yaml, fault rate 0.002"
+    values, origin = parameters_of("netbouncer:link_threshold=0.5", chosen)
+    assert "link_threshold=0.5" in values and origin.endswith(", as named")
+    assert parameters_of("flock", chosen)[1] == "default"
+    assert parameters_of("netscope:inputs=segments")[0] == (
+        "omega=0.03,link_threshold=0.997,inputs=segments"
+    )
+    with pytest.raises(ValueError, match="FAULT_RATE=2 is no loss rate"):
+        Parameters(fault_rate=2)
+
+
+@pytest.mark.usefixtures("kinds")
+def test_every_method_that_asks_gets_the_fault_rate() -> None:
+    chosen = Parameters(fault_rate=0.004)
+    asked = {name for name in METHODS if "fault rate" in parameters_of(name, chosen)[1]}
+    assert asked >= {"canary-mle", "netbouncer", "netbouncer-stage", "netscope", "kinds"}
+    assert not asked & {"canary", "flock", "007", "detector"}
+    assert "fault_rate=0.004" in parameters_of("kinds", chosen)[0]
+    assert "link_threshold=0.996" in parameters_of("netbouncer", chosen)[0]
+
+
+def test_nothing_said_is_the_constructor() -> None:
+    made = make_method("flock")
+    assert isinstance(made, Flock) and vars(made) == vars(Flock())
