@@ -101,26 +101,23 @@ def solve_stages(
         y = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
         x = coordinate_descent(incidence, y, weight, penalty=penalty, used=present).success
         bad = (x < 1 - 1e-6) & (stage == n_stages)
-        loss = 1 - _pooled(incidence, rates, present, bad)
-        bad[np.flatnonzero(bad)[loss < OWN_SHARE * groups[now + 1]]] = False
+        paths = _Paths(rates.sent, rates.success, present, incidence.marked_on(bad))
+        links = np.flatnonzero(bad)
+        pooled = np.empty((len(links), 2))
+        _pool(incidence, paths, links, pooled)
+        order = links[np.argsort(-pooled[:, 1], kind="stable")]  # the least lossy first
+        _acquit(incidence, paths, order, 1 - OWN_SHARE * groups[now + 1], bad)
+        links = np.flatnonzero(bad)
+        pooled = np.empty((len(links), 2))
+        _pool(incidence, paths, links, pooled)
         stage[bad] = now
-        success[bad] = _pooled(incidence, rates, present, bad)
+        success[bad] = pooled[:, 0]
         present = present & ~incidence.paths_with(bad)
     return success, stage
 
 
-def _pooled(
-    incidence: Incidence, rates: PathRates, present: BoolArray, blamed: BoolArray
-) -> FloatArray:
-    """`_own_success` of the blamed links, bool[n_links], over the paths that are ``present``."""
-    own = _Own(rates.sent, rates.success, present, incidence.marked_on(blamed))
-    pooled = np.empty(int(blamed.sum()))
-    _own_success(incidence, own, np.flatnonzero(blamed), pooled)
-    return pooled
-
-
-class _Own(NamedTuple):
-    """What `_own_success` reads of each path, [P]; ``blamed`` is how many blamed links it has."""
+class _Paths(NamedTuple):
+    """What `_success` reads of each path, [P]; ``blamed`` is how many blamed links it has."""
 
     sent: LongArray
     success: FloatArray
@@ -129,19 +126,36 @@ class _Own(NamedTuple):
 
 
 @kernel
-def _own_success(incidence, paths, links, pooled):
-    """What each blamed link lets through, pooled over its paths that hold no other blamed link, or
-    over all of them where there is none. Coordinate descent's own figure is of the mapped y'.
+def _success(incidence, paths, i):
+    """What link i lets through, pooled over its paths that hold no other blamed link, or over all
+    where there is none; and over all. Coordinate descent's own figure is of the mapped y'.
     """
+    alone_sent = alone = all_sent = together = 0.0
+    for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+        j = incidence.paths[e]
+        if paths.present[j]:
+            all_sent += paths.sent[j]
+            together += paths.sent[j] * paths.success[j]
+            if paths.blamed[j] == 1:
+                alone_sent += paths.sent[j]
+                alone += paths.sent[j] * paths.success[j]
+    together /= max(all_sent, 1.0)
+    return (alone / alone_sent if alone_sent > 0 else together), together
+
+
+@kernel
+def _pool(incidence, paths, links, pooled):
+    """Both figures of `_success` for each of the links."""
     for n in range(len(links)):
-        i = links[n]
-        alone_sent = alone = all_sent = together = 0.0
-        for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-            j = incidence.paths[e]
-            if paths.present[j]:
-                all_sent += paths.sent[j]
-                together += paths.sent[j] * paths.success[j]
-                if paths.blamed[j] == 1:
-                    alone_sent += paths.sent[j]
-                    alone += paths.sent[j] * paths.success[j]
-        pooled[n] = alone / alone_sent if alone_sent > 0 else together / max(all_sent, 1.0)
+        pooled[n, 0], pooled[n, 1] = _success(incidence, paths, links[n])
+
+
+@kernel
+def _acquit(incidence, paths, links, most, blamed):
+    """Acquit the links that let more than ``most`` through by themselves, one after the other: what
+    two of them share speaks against the one that is left."""
+    for i in links:
+        if _success(incidence, paths, i)[0] > most:
+            blamed[i] = False
+            for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
+                paths.blamed[incidence.paths[e]] -= 1
