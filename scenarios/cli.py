@@ -62,6 +62,12 @@ NOTE_ON_COMPARISON = (
 )
 
 
+def _calibrated() -> list[str]:
+    from analysis.evaluation.grids import GRIDS
+
+    return ["all", *GRIDS]
+
+
 @app.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
@@ -312,6 +318,49 @@ def plan(
         if out is not None:
             write_plan(matrix, out)
             console.print(line(f"paths: {out}"), soft_wrap=True)
+
+
+@app.command(cls=WordsCommand)
+def calibrate(
+    out: Annotated[Path, typer.Option(help="The file of parameters that is written.")],
+    method: Annotated[
+        str,
+        typer.Option(
+            help="all, or a list; what stands in a name is held: flock:p_bad=0.01.",
+            autocompletion=_calibrated,
+        ),
+    ] = "all",
+    train: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A list of training runs, or the directory of a run; several times for several. "
+            "[default: scenarios/training.yaml]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Choose parameters of methods on training runs, all by one rule (Flock, section 5.2).
+
+    What it writes is what --parameters takes.
+    """
+    with errors():
+        from analysis.methods.parameters import in_words
+        from scenarios.calibrate import TRAINING
+        from scenarios.calibrate import calibrate as calibrate_methods
+
+        with progress_bar() as progress:
+            found = calibrate_methods(method, train or [TRAINING], out, progress)
+        at_once(plain(f"the parameters are in {out}"))
+        console = wide_console()
+        for name, entry in found.methods.items():
+            said = f"{name}: {in_words(entry.parameters)}"
+            console.print(line(said, "bold"), soft_wrap=True)
+            console.print(
+                f"  precision {entry.precision:.3f}, recall {entry.recall:.3f} on {entry.cases} "
+                f"training cases; {entry.tried} settings tried",
+                highlight=False,
+            )
+        console.print(line(str(out)), soft_wrap=True)
 
 
 app.command(cls=WordsCommand)(net)

@@ -8,7 +8,8 @@ with parameters can be calibrated so, and in a comparison all should be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.telemetry.telemetry import Telemetry
 
-__all__ = ["Case", "Setting", "accuracy", "calibrate", "choose"]
+__all__ = ["Case", "Setting", "accuracy", "calibrate", "choose", "search"]
 
 FIRST_PRECISION, STEP, LEAST_RECALL = 0.98, 0.05, 0.25
 
@@ -86,21 +87,86 @@ def calibrate(
     Raises:
         ValueError: There is no training data, or no setting that the method takes.
     """
+    every = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+    return _some([_tried(make, parameters, cases) for parameters in every])
+
+
+def search(
+    make: Callable[..., Localizer],
+    grid: Mapping[str, Sequence[Any]],
+    cases: Sequence[Case],
+    progress: Callable[[float], None] = lambda share: None,
+    *,
+    draws: int = 8,
+    sweeps: int = 2,
+    whole: int = 100,
+) -> list[Setting]:
+    """A grid of up to ``whole`` settings, part of a larger one: all settings that were tried.
+
+    Of a larger one: the search begins with the best of the first values of all parameters and of
+    ``draws`` random settings, in which every value of a parameter comes up about as often (a Latin
+    hypercube). Then one parameter after the other takes each of its values, the others held at the
+    best found so far; that is done ``sweeps`` times, or until it changes nothing. Best is what
+    `choose` says. Equal arguments give equal settings, in equal order.
+
+    Raises:
+        ValueError: See `calibrate`.
+    """
+    tried: dict[tuple[Any, ...], Setting | None] = {}
+    small = math.prod(len(values) for values in grid.values())
+    part = 1 + draws + sweeps * sum(len(values) - 1 for values in grid.values())
+    expected = small if small <= whole else part
+
+    def attempt(values: tuple[Any, ...]) -> None:
+        if values not in tried:
+            tried[values] = _tried(make, dict(zip(grid, values, strict=True)), cases)
+            progress(min(len(tried) / expected, 1.0))
+
+    if small <= whole:
+        for values in product(*grid.values()):
+            attempt(values)
+        return _some(tried.values())
+    rng = np.random.default_rng(0)
+    columns = [_spread(values, draws, rng) for values in grid.values()]
+    for values in (tuple(v[0] for v in grid.values()), *zip(*columns, strict=True)):
+        attempt(values)
+    for _ in range(sweeps):
+        before = len(tried)
+        for at, values in enumerate(grid.values()):
+            best = tuple(choose(_some(tried.values())).parameters.values())
+            for value in values:
+                attempt((*best[:at], value, *best[at + 1 :]))
+        if len(tried) == before:
+            break
+    return _some(tried.values())
+
+
+def _spread(values: Sequence[Any], n: int, rng: np.random.Generator) -> list[Any]:
+    """``n`` values in random order, each as often as the others or once more."""
+    order = np.resize(rng.permutation(len(values)), n)
+    return [values[i] for i in rng.permutation(order)]
+
+
+def _tried(
+    make: Callable[..., Localizer], parameters: Mapping[str, Any], cases: Sequence[Case]
+) -> Setting | None:
+    """How a setting does on the cases; None if the method refuses it."""
     if not cases:
         raise ValueError("calibration needs at least one case with its truth")
-    settings = []
-    for values in product(*grid.values()):
-        parameters = dict(zip(grid, values, strict=True))
-        try:
-            method = make(**parameters)
-        except ValueError:
-            continue
-        each = [accuracy(method.localize(case.telemetry), case) for case in cases]
-        precision, recall = np.mean(each, axis=0)
-        settings.append(Setting(parameters, float(precision), float(recall)))
-    if not settings:
+    try:
+        method = make(**parameters)
+    except ValueError:
+        return None
+    each = [accuracy(method.localize(case.telemetry), case) for case in cases]
+    precision, recall = np.mean(each, axis=0)
+    return Setting(parameters, float(precision), float(recall))
+
+
+def _some(settings: Iterable[Setting | None]) -> list[Setting]:
+    found = [setting for setting in settings if setting is not None]
+    if not found:
         raise ValueError("no setting of the grid is one that the method takes")
-    return settings
+    return found
 
 
 def choose(settings: Sequence[Setting]) -> Setting:

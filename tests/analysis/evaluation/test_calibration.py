@@ -1,11 +1,14 @@
 """Calibration: the rule of section 5.2, accuracy as in appendix A.1, and that it learns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from analysis.evaluation.calibration import Case, Setting, accuracy, calibrate, choose
+from analysis.evaluation.calibration import Case, Setting, accuracy, calibrate, choose, search
 from analysis.methods.base import Diagnosis
 from analysis.methods.flock.flock import Flock
+from analysis.methods.netbouncer import NetBouncer
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.fat_tree import FatTree
 
@@ -67,3 +70,36 @@ def test_calibration_learns_the_noise(synthetic):
         calibrate(Flock, {"p_good": (0.5,), "p_bad": (0.1,)}, cases)
     with pytest.raises(ValueError, match="at least one"):
         calibrate(Flock, grid, [])
+
+
+def test_a_large_grid_is_searched_in_part(synthetic):
+    """Coordinate by coordinate the search finds the best of a grid with one hill."""
+    worlds = [synthetic.make_world(k=4, seed=seed) for seed in (1, 2)]
+    cases = [Case(world.telemetry, world.faulty) for world in worlds]
+    tried = []
+
+    class Hill(NetBouncer):
+        """Right about all links only at one setting, and the less right the farther from it."""
+
+        def __init__(self, *, a: int, b: int, c: int) -> None:
+            if a == 9:
+                raise ValueError("refused")
+            super().__init__()
+            self.off = abs(a - 3) + abs(b - 5) + abs(c - 2)
+            tried.append((a, b, c))
+
+        def localize(self, telemetry):
+            faulty = next(w.faulty for w in worlds if w.telemetry is telemetry)
+            found = super().localize(telemetry)
+            return replace(found, flagged=faulty[self.off :], devices=found.devices[:0])
+
+    grid = {name: range(10) for name in "abc"}
+    shares = []
+    settings = search(Hill, grid, cases, shares.append)
+    assert choose(settings).parameters == {"a": 3, "b": 5, "c": 2}
+    assert len(settings) == len(tried) < 70 and shares == sorted(shares) and shares[-1] <= 1
+    assert settings == search(Hill, grid, cases)
+    few = {"a": (3, 9), "b": (4, 5), "c": (2,)}
+    assert len(search(Hill, few, cases)) == len(calibrate(Hill, few, cases)) == 2
+    with pytest.raises(ValueError, match="at least one case"):
+        search(Hill, grid, [])
