@@ -31,7 +31,10 @@ FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
 
 METHODS = tuple(name for name in ("canary-mle", "mle") if name in method_names())
-NOISE, FAULT = 1e-5, 1e-3
+NOISE = 1e-5
+FAULT: float = getattr(make_method("canary-mle"), "fault_rate", 1e-4)
+"""The least rate of a blamed link."""
+
 MOST = 6
 """Links of the largest set tried, and most faults."""
 
@@ -70,7 +73,7 @@ def limit(seed: int, faults: int, packets: int, law: Law) -> Limit:
     found = [np.searchsorted(incidence.link_ids, links) for links in flagged]
     arrived, gone = (a.astype(np.float64) for a in ((sent - lost)[0, mine], lost[0, mine]))
     penalty = 0.5 * math.log(incidence.n_paths) + math.log(incidence.n_links) + 2
-    case = _Case(on, arrived, gone, penalty)
+    case = _Case(on, arrived, gone, penalty, FAULT)
     mask, of_best = _search(case, MOST)
     best = np.flatnonzero(mask >> np.arange(incidence.n_links) & 1)
     of_found = [_posterior(links, case) for links in found]
@@ -119,12 +122,13 @@ def _matrix(incidence: Incidence) -> npt.NDArray[np.bool_]:
 
 class _Case(NamedTuple):
     """Which segment has which link, bool[S, L]; its packets that arrived and were lost, float64[S];
-    what a link costs."""
+    what a link costs, and the least rate of one."""
 
     on: npt.NDArray[np.bool_]
     arrived: FloatArray
     lost: FloatArray
     penalty: float
+    fault: float
 
 
 def _posterior(links: LongArray, case: _Case) -> float:
@@ -159,7 +163,7 @@ def _slope(i, change, total, case):
 def _fit(links, case):
     """The highest log-likelihood with the rates of ``links`` free, from FAULT up, and the others
     at NOISE. It is concave in u = ln(success), so one u after the other leads there."""
-    good, high = np.log1p(-NOISE), np.log1p(-FAULT)
+    good, high = np.log1p(-NOISE), np.log1p(-case.fault)
     u = np.full(case.on.shape[1], good)
     u[links] = -0.05
     total = np.zeros(len(case.lost))
