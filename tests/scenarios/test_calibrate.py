@@ -118,3 +118,13 @@ def test_every_grid_is_of_the_method() -> None:
         start = {parameter: values[0] for parameter, values in grid.items()}
         check_parameters(Parameters("grid", {name: start}))
         assert all(len(set(values)) == len(values) > 1 for values in grid.values())
+
+
+def test_the_committed_calibration_is_of_the_committed_list() -> None:
+    file = TRAINING.with_name("calibrated.yaml")
+    found = yaml.safe_load(file.read_text())
+    content = TrainingList.model_validate(yaml.safe_load(TRAINING.read_text()))
+    known = [dict(content.common) | entry.model_dump(exclude_none=True) for entry in content.runs]
+    assert found["trained"]["runs"] == known, "calibrate again: canary calibrate --out"
+    assert list(found["methods"]) == list(GRIDS)
+    assert read_set(str(file)).of.keys() == GRIDS.keys()

@@ -47,6 +47,12 @@ class Canary(Method):
         edges = np.asarray(groups, np.float64)
         if len(edges) < 2 or edges[0] != 1 or (np.diff(edges) >= 0).any() or edges[-1] < 0:
             raise ValueError(f"groups must fall from 1 to a rate above 0, not {tuple(groups)}")
+        if penalty < 0 or noise_floor < 0:
+            raise ValueError(f"penalty={penalty} or noise_floor={noise_floor} is negative")
+        if not 0 <= lossy_share <= 1:
+            raise ValueError(f"lossy_share={lossy_share} is no share of 0 to 1")
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads={threads}: at least 1 is needed")
         self.groups = tuple(groups)
         self.penalty = penalty
         self.lossy_share = lossy_share

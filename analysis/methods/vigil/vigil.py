@@ -97,6 +97,9 @@ class Vigil(Method):
         chance: float = 0.5,
         false_alarm: float = 0.01,
     ) -> None:
+        limits = (threshold or 0.0, relative_threshold, chance, false_alarm)
+        if min(limits) < 0:
+            raise ValueError("thresholds, chance and false_alarm must not be negative")
         self.threshold = threshold
         self.relative_threshold = relative_threshold
         self.adjust = adjust
