@@ -45,7 +45,6 @@ __all__ = [
 _JOINED = re.compile(r"(?<![eE])\+")  # 1e+5 is a number
 _OF_FAULT_RATE: Mapping[str, Callable[[float], float]] = {
     "fault_rate": lambda rate: rate,
-    "min_loss": lambda rate: rate,
     "link_threshold": lambda rate: 1 - rate,
 }
 """Parameters that say what a fault is: the least loss rate, or the most success probability."""
@@ -68,8 +67,8 @@ class Parameters:
             `analysis.evaluation.parameter_sets`.
         of: By method, values by parameter. Methods that are not in it have their defaults.
         fault_rate: What the user calls a fault: the loss rate from which on a link is one. Every
-            method whose constructor has a parameter for it gets it: ``fault_rate`` and ``min_loss``
-            as it is, ``link_threshold`` as 1 - fault_rate. None leaves it to the others.
+            method whose constructor has a parameter for it gets it: ``fault_rate`` as it is,
+            ``link_threshold`` as 1 - fault_rate. None leaves it to the others.
     """
 
     source: str = "default"

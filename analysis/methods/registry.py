@@ -11,10 +11,10 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 
 from analysis.methods.base import Localizer
-from analysis.methods.canary.mle import CanaryMle
 from analysis.methods.canary.multistage import Canary
 from analysis.methods.detector import Detector
 from analysis.methods.flock.flock import Flock
+from analysis.methods.mle.mle import CanaryMle, Mle
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
 from analysis.methods.netscope import NetScope
 from analysis.methods.parameters import (
@@ -48,6 +48,7 @@ GROUP = "canary.methods"
 METHODS: dict[str, Callable[..., Localizer]] = {
     "canary": Canary,
     "canary-mle": CanaryMle,
+    "mle": Mle,
     "netbouncer": NetBouncer,
     "netbouncer-stage": NetBouncerStage,
     "flock": Flock,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import scenarios
-from analysis.methods.canary.mle import CanaryMle
+from analysis.methods.mle.mle import CanaryMle
 from scenarios import Run, load
 from tests.scenarios.conftest import Canary
 
@@ -141,7 +141,7 @@ def test_a_verdict_is_that_of_the_run(result: Run, method: str) -> None:
 
 
 def test_a_method_with_other_parameters(result: Run) -> None:
-    blind = result.diagnose(CanaryMle(min_loss=0.5))
+    blind = result.diagnose(CanaryMle(fault_rate=0.5))
     assert len(blind.blamed) < len(result.diagnose("canary-mle").blamed)
     assert np.isin(blind.truth, np.flatnonzero(blind.links.faulty)).all()
 

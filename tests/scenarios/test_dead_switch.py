@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.methods.canary.mle import CanaryMle
+from analysis.methods.mle.mle import CanaryMle
 from analysis.telemetry.observations import read_telemetry
 from testbed.fabric.fat_tree import FatTree
 from testbed.record.run import RunDirectory, RunWriter

@@ -24,6 +24,7 @@ from testbed.fabric.paths import Paths, PathSets
 NEEDS = {
     "canary": "segments",
     "canary-mle": "segments",
+    "mle": "segments",
     "netbouncer": "probes",
     "netbouncer-stage": "probes",
     "flock": "flows",
@@ -72,7 +73,7 @@ def test_healthy_network(synthetic, name, k):
     assert result.flagged.size == 0
 
 
-@pytest.mark.parametrize("name", ["canary", "canary-mle"])
+@pytest.mark.parametrize("name", ["canary", "canary-mle", "mle"])
 @pytest.mark.parametrize(("k", "packets"), [(4, 1000), (4, 20_000), (8, 1000)])
 def test_noise_is_no_fault(synthetic, name, k, packets):
     for seed in range(4):
@@ -195,7 +196,7 @@ def test_dead_link_is_found_by_all(synthetic):
             assert result.success[link] == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["canary", "canary-mle"])
+@pytest.mark.parametrize("name", ["canary", "canary-mle", "mle"])
 def test_meters_on_tors_only(synthetic, name):
     world = synthetic.make_world(k=4, seed=4, monitors="tor", flows=10, probes=False)
     result = EVERY[name]().localize(world.telemetry)

@@ -1,0 +1,1 @@
+"""The sparse maximum-likelihood explanation of any telemetry, with an estimated background."""

@@ -1,0 +1,83 @@
+"""The law of healthy links: exponential, its mean fitted to the losses that no fault explains.
+
+Empirical Bayes. If s_i of the losses fell to a healthy link over which A_i packets arrived, its
+rate is Gamma distributed with mean (s_i + 1) / (A_i + 1 / mean); the losses of a row fall to its
+links in proportion to their rates; the mean of the law is that of the links' means. The most likely
+rates in place of the means would not do: most of them are 0, so the mean would collapse.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.methods.mle.likelihood import FAULT, MEAN, PENALTY
+from testbed.fabric.compiled import kernel
+
+__all__ = ["evidence", "mean_rate"]
+
+
+@kernel
+def mean_rate(s, floor):
+    """The mean rate of a healthy link, from ``floor`` to half the least of a fault.
+
+    A rate is at most what would be a fault, so the law is cut off there: cut at half its range or
+    more it is nearly flat. Uses ``s.kept`` and ``s.share``.
+    """
+    fault = s.law[FAULT]
+    mean = min(s.law[MEAN], 0.5 * fault)
+    rate, fallen = s.kept, s.share
+    links = 0.0
+    for i in range(len(rate)):
+        rate[i] = s.x[i] if s.blamed[i] else max(s.x[i], mean * s.size[i])
+        if not s.blamed[i]:
+            links += s.size[i]
+    if links == 0.0:
+        return floor
+    for _ in range(300):
+        fallen[:] = 0.0
+        for r in range(len(s.lost)):
+            total = 0.0
+            for e in range(s.ptr[r], s.ptr[r + 1]):
+                total += rate[s.units[e]]
+            each = s.lost[r] / total
+            for e in range(s.ptr[r], s.ptr[r + 1]):
+                i = s.units[e]
+                fallen[i] += each * rate[i]
+        before, total = mean, 0.0
+        for i in range(len(rate)):
+            if not s.blamed[i]:
+                lost = fallen[i] + s.hidden.fallen[i]
+                arrived = s.arrived[i] + s.hidden.arrived[i]
+                after = (lost + s.size[i]) / (arrived + 1.0 / mean)
+                rate[i] = min(after, fault * s.size[i])
+                total += rate[i]
+        mean = max(floor, min(total / links, 0.5 * fault))
+        if abs(mean - before) < 1e-3 * before:
+            break
+    fallen[:] = 0.0
+    return mean
+
+
+@kernel
+def evidence(s):
+    """The log-likelihood of the rows with healthy units' rates integrated over their law (Laplace),
+    less the penalties: what laws are compared by. What hidden flows say is not in it."""
+    mean, fault = s.law[MEAN], s.law[FAULT]
+    fallen = s.share
+    fallen[:] = 0.0
+    total = 0.0
+    for r in range(len(s.lost)):
+        total += s.lost[r] * np.log(-np.expm1(-s.total[r]))
+        for e in range(s.ptr[r], s.ptr[r + 1]):
+            fallen[s.units[e]] += s.lost[r] * min(s.x[s.units[e]] / s.total[r], 1.0)
+    for i in range(len(s.x)):
+        total -= s.arrived[i] * s.x[i]
+        if s.blamed[i]:
+            total -= s.law[PENALTY]
+            continue
+        lost, arrived = fallen[i] + s.hidden.fallen[i], s.arrived[i] + s.hidden.arrived[i]
+        own = mean * s.size[i]
+        total -= s.x[i] / own + np.log1p(arrived * own)
+        total += 0.5 * np.log1p(2 * np.pi * lost) - np.log(-np.expm1(-fault / mean))
+    fallen[:] = 0.0
+    return total

@@ -1,0 +1,190 @@
+"""What flow records tell: those of a known path, and those that took one of several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.hidden import GIVEN, HiddenFlows, sum_up
+from analysis.methods.mle.pairs import PairFlows
+from analysis.methods.mle.problem import Observed, Units, over_units
+from analysis.telemetry.telemetry import Flows, MissingTelemetry
+from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.pair_sets import PairSets
+from testbed.fabric.paths import PathSets
+
+__all__ = ["FlowParts", "chosen_flows", "hidden_flows"]
+
+BoolArray = npt.NDArray[np.bool_]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FlowParts:
+    """Flow records as they are explained.
+
+    Attributes:
+        kinds: Of `analysis.methods.mle.kinds.KINDS`.
+        known: The flows of a known path.
+        pairs: Loss-free flows between pairs of ToRs, None if their paths are listed in ``sets``.
+        sets: The sets of possible paths of the other flows.
+        of: The set of each of these, int64[F].
+        arrived, lost: Their packets, float64[F], see `HiddenFlows`.
+        weight: Of each flow.
+    """
+
+    kinds: frozenset[str]
+    known: Observed
+    pairs: PairFlows | None
+    sets: PathSets
+    of: LongArray
+    arrived: FloatArray
+    lost: FloatArray
+    weight: float
+
+    def used_sets(self) -> PathSets:
+        """The sets of the flows of hidden paths, but for ``pairs``."""
+        return self.sets.take(np.unique(self.of))
+
+    def at_most(self, units: Units) -> tuple[FloatArray, FloatArray]:
+        """Of the flows of hidden paths, all that may have been lost over each unit, and what
+        arrived over it if paths were taken alike (of ``pairs``): float64[U] each."""
+        lost, arrived = np.zeros(len(units.size)), np.zeros(len(units.size))
+        seen = units.of_link >= 0
+        if self.pairs is not None:
+            over = np.bincount(units.of_link[seen], self.pairs.arrivals()[seen], len(arrived))
+            arrived += over / units.size
+        number, of = np.unique(self.of, return_inverse=True)
+        each = self.weight * np.bincount(of.reshape(-1), np.maximum(self.lost, 0.0), len(number))
+        lossy = np.flatnonzero(each)
+        sets = self.sets.take(number[lossy])
+        owner = sets.owner[sets.paths.owner].astype(np.int64)
+        pair = np.unique(owner * len(units.size) + units.of_link[sets.paths.links])
+        owner, unit = np.divmod(pair, max(len(units.size), 1))
+        return lost + np.bincount(unit, each[lossy][owner], len(lost)), arrived
+
+
+def chosen_flows(
+    fabric: Fabric, flows: Flows, kinds: frozenset[str] | None, weight: float
+) -> FlowParts:
+    """The flow records of some kinds, or all as they are.
+
+    With P every flow is reported, and a lossy one whose path was traced is one of a known path. One
+    that was not traced is left out, and the loss-free ones weigh as much less as lossy ones are
+    fewer for that, so that rates stay what they are. If only flows that lost packets are reported,
+    each is scored given that it did.
+
+    Raises:
+        MissingTelemetry: The records are not of these kinds.
+    """
+    sets, n_pairs = flows.listed, len(flows.sets) - len(flows.listed)
+    some, one = np.ones((2, len(flows.sets)), np.bool_)
+    some[n_pairs:], one[n_pairs:] = sets.n_entries > 0, sets.width == 1
+    one[:n_pairs] = False
+    if isinstance(flows.sets, PairSets):
+        some[:n_pairs] = flows.sets.src_tor != flows.sets.dst_tor  # not within a rack
+    row = np.flatnonzero((flows.sent > 0) & some[flows.path_set])
+    of, sent, lost = flows.path_set[row].astype(np.int64), flows.sent[row], flows.lost[row]
+    known, lossy = one[of], lost > 0
+    kinds = _kinds(known, lossy) if kinds is None else kinds & {"A2", "P", "INT"}
+    if "INT" in kinds and not known.all():
+        raise MissingTelemetry("INT needs the path of each flow: some have none")
+    if "A2" in kinds and lossy.any() and not (known & lossy).any():
+        raise MissingTelemetry("A2 needs the traced paths of flows that lost packets: none is")
+    if len(lost) and lossy.all() and known.all():
+        kinds = frozenset({"A2"})
+    taken = np.flatnonzero(known & (lossy | ("INT" in kinds)) & bool(kinds))
+    paths = sets.paths.take(sets.ptr[of[taken] - n_pairs])
+    packets = [weight * count[taken].astype(np.float64) for count in (sent, lost)]
+    observed = Observed(paths, *packets)
+    given = kinds == {"A2"}
+    rest = taken if given else np.flatnonzero(~lossy & ("P" in kinds) & ("INT" not in kinds))
+    traced = weight
+    if lossy.any() and not given:
+        traced *= (known & lossy).sum() / lossy.sum()
+    ecmp = _one_climb_to_each_top(flows)
+    pairs = None
+    if ecmp is not None and isinstance(flows.sets, PairSets):
+        free = rest[of[rest] < n_pairs] if not given else rest[:0]
+        rest = rest[of[rest] >= n_pairs]
+        ends = flows.sets.src_tor, flows.sets.dst_tor
+        pairs = PairFlows(ecmp, *ends, of[free], sent[free].astype(np.float64), float(traced))
+    sets, of = _by_pair(fabric, flows.sets, of[rest])
+    return FlowParts(
+        kinds=kinds,
+        known=observed,
+        pairs=pairs,
+        sets=sets,
+        of=of,
+        arrived=sent[rest].astype(np.float64),
+        lost=np.full(len(rest), GIVEN if given else 0.0),
+        weight=float(traced),
+    )
+
+
+def _one_climb_to_each_top(flows: Flows) -> Ecmp | None:
+    """The climbs of the flows' fabric, if they are what `PairFlows` is made for."""
+    if not isinstance(flows.sets, PairSets):
+        return None
+    try:
+        ecmp = Ecmp(flows.sets.fabric)
+    except TopologyError:  # a link skips a tier, or there are ToRs that no path joins
+        return None
+    return ecmp if ecmp.count.max(initial=0) <= 1 else None
+
+
+def _kinds(known: BoolArray, lossy: BoolArray) -> frozenset[str]:
+    """What records are, as they stand; none if not even the paths of lossy flows are known."""
+    if known.all():
+        return frozenset({"A2" if len(lossy) and lossy.all() else "INT"})
+    return frozenset({"A2", "P"} if (known & lossy).any() or not lossy.any() else ())
+
+
+def _by_pair(
+    fabric: Fabric, sets: PathSets | PairSets, of: LongArray
+) -> tuple[PathSets, LongArray]:
+    """The sets ``of`` flows, in use only; one of a single path is that of all equal-cost paths of
+    its two ends, where these are ToRs that it could be between."""
+    number, of = np.unique(of, return_inverse=True)
+    of = of.reshape(-1).astype(np.int64)
+    if isinstance(sets, PairSets):
+        n_pairs = len(sets.src_tor)
+        pair, listed = number[number < n_pairs], number[number >= n_pairs] - n_pairs
+        pairs = fabric.path_sets(sets.src_tor[pair], sets.dst_tor[pair])
+        sets = PathSets.join([pairs, sets.listed.take(listed)])
+    else:
+        sets = sets.take(number)
+    single = np.flatnonzero(sets.width == 1)
+    path = sets.ptr[single]
+    ptr, links = sets.paths.ptr, sets.paths.links
+    src, dst = fabric.link_src[links[ptr[path]]], fabric.link_dst[links[ptr[path + 1] - 1]]
+    ends = (src < fabric.n_tors) & (dst < fabric.n_tors) & (src != dst)
+    single, path, src, dst = single[ends], path[ends], src[ends], dst[ends]
+    pair, nth = np.unique(src.astype(np.int64) * fabric.n_tors + dst, return_inverse=True)
+    src, dst = (end.astype(np.int32) for end in np.divmod(pair, fabric.n_tors))
+    every = fabric.path_sets(src, dst)
+    hops = np.append(every.paths.length, 0)[np.minimum(every.ptr[:-1], len(every.paths))]
+    could = (every.width > 0)[nth] & (hops[nth] == (ptr[path + 1] - ptr[path]))
+    new = np.arange(len(sets))
+    new[single[could]] = len(sets) + nth.reshape(-1)[could]
+    return PathSets.join([sets, every]), new[of]
+
+
+def hidden_flows(parts: FlowParts, units: Units, may: BoolArray) -> HiddenFlows | None:
+    """The flows of hidden paths over units, alike ones together; None if there are none.
+
+    Of ``parts.pairs`` only those are in it that ``may`` be of a blamed unit, bool[U].
+    """
+    sets = parts.used_sets()
+    _, of = np.unique(parts.of, return_inverse=True)
+    times = np.full(len(of), parts.weight)
+    alike = sum_up(len(sets), of.reshape(-1).astype(np.int64), parts.arrived, parts.lost, times)
+    path_ptr, over = over_units(sets.paths, units)
+    listed = HiddenFlows(sets.ptr, path_ptr, over, np.ones(len(sets.paths)), *alike)
+    return HiddenFlows.join(
+        [listed] + ([] if parts.pairs is None else [parts.pairs.over(units, may)])
+    )

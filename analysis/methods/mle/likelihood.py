@@ -1,0 +1,243 @@
+"""The log-likelihood along one unit's rate, and moves that keep the rows' sums.
+
+Unit i loses packets at the rate x_i = -ln(success) >= 0. Row r, which lost k of its packets, adds
+k ln(1 - exp(-X_r)), X_r the sum of its units' x, and what arrived over unit i adds -arrived_i x_i.
+Along one x_i that is concave: its slope, sum_r k_r / (e^X_r - 1) - arrived_i, falls. A healthy unit
+pays x / (mean * size) for the law of healthy links, which is as if so many more packets had
+arrived. What flows of hidden paths add is in `analysis.methods.mle.hidden`; it is not concave.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.hidden import Entries, entries_gain, entries_slope
+from testbed.fabric.compiled import kernel
+
+__all__ = ["DEAD", "Problem", "best", "gain", "held", "law", "move", "settle", "touch"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+DEAD = 60.0
+"""The rate that stands for total loss."""
+
+MEAN, FAULT, PENALTY = range(3)
+"""Of ``Problem.law``: the mean rate of a healthy link, the least of a blamed one, and what blaming
+one costs in nats."""
+
+LEAST = 1e-3  # of the mean rate: a healthy unit's x stays above, so that no row's sum is 0
+
+
+class Problem(NamedTuple):
+    """What `Rows` says, and the explanation as it is found.
+
+    ``size`` float64[U] links of each unit; ``x`` float64[U] rates, ``total`` float64[R] their sums
+    over the rows; ``blamed`` bool[U]; ``gains`` float64[U], see `explain`; ``may`` bool[U], the
+    units whose losses are enough for a fault; ``fresh`` bool[U], those whose gain is up to date;
+    ``queue`` int32[U] and ``queued`` bool[U] are room for `settle`, ``kept`` float64[U] for a copy
+    of x and ``share`` float64[U] for sums. ``hidden`` is what flows of hidden paths say.
+    """
+
+    ptr: LongArray
+    units: IntArray
+    unit_ptr: LongArray
+    rows: IntArray
+    lost: FloatArray
+    arrived: FloatArray
+    size: FloatArray
+    x: FloatArray
+    total: FloatArray
+    blamed: BoolArray
+    gains: FloatArray
+    may: BoolArray
+    fresh: BoolArray
+    queue: IntArray
+    queued: BoolArray
+    kept: FloatArray
+    share: FloatArray
+    law: FloatArray
+    hidden: Entries
+
+
+@kernel
+def gain(i, new, s):
+    """Log-likelihood gained by setting x_i to ``new`` with the others held; no law."""
+    change = new - s.x[i]
+    total = -s.arrived[i] * change
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        now = s.total[r]
+        total += s.lost[r] * np.log(np.expm1(-now - change) / np.expm1(-now))
+    return total + entries_gain(i, s.x[i], change, s.hidden)
+
+
+@kernel
+def _losses(i, change, s):
+    """sum_r k_r / (e^X_r - 1) after x_i moves by ``change``, with what hidden flows are expected to
+    have lost on the unit, and minus its slope."""
+    value = s.hidden.fallen[i] / (s.x[i] + change)
+    slope = value / (s.x[i] + change)
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        odds = 1.0 / np.expm1(s.total[r] + change)
+        value += s.lost[r] * odds
+        slope += s.lost[r] * odds * (1.0 + odds)
+    return value, slope
+
+
+@kernel
+def best(i, more, low, high, wide, s):
+    """The best x_i from ``low`` to ``high`` with the others held, if ``more`` packets had arrived.
+
+    Where hidden flows speak there may be several peaks: the best of all if ``wide``, else a step of
+    their EM, in which what they lost and what arrived of them stays what is expected now.
+    """
+    if wide and s.hidden.ptr[i] < s.hidden.ptr[i + 1]:
+        return _peak(i, more, low, high, s)
+    arrived = s.arrived[i] + s.hidden.arrived[i] + more
+    return _concave(i, arrived, low, high, s) if arrived > 0.0 else high
+
+
+@kernel
+def _peak(i, more, low, high, s):
+    now = s.x[i]
+    x = min(max(now, low), high)
+    top = gain(i, x, s) - more * x
+    step = (min(high, 8.0) / low) ** (1.0 / 8)
+    at = low
+    for _ in range(9):
+        value = gain(i, at, s) - more * at
+        if value > top:
+            top, x = value, at
+        at *= step
+    start = x
+    for _ in range(30):
+        value, slope = _losses(i, x - now, s)
+        value -= s.hidden.fallen[i] / x
+        slope -= s.hidden.fallen[i] / (x * x)
+        arrived, odds, fall = entries_slope(i, x, s.hidden)
+        value, slope, arrived = value + odds, slope + fall, s.arrived[i] + more + arrived
+        step = -2.0
+        if value > 0.0 and slope > 0.0:
+            step = 2.0
+            if arrived > 0.0:
+                step = min(max(np.log(value / arrived) * value / (x * slope), -2.0), 2.0)
+        after = min(max(x * np.exp(step), low), high)
+        done = abs(after - x) < 1e-4 * x
+        x = after
+        if done:
+            break
+    return x if gain(i, x, s) - more * x >= top else start
+
+
+@kernel
+def _concave(i, arrived, low, high, s):
+    """The best x_i from ``low`` to ``high`` if ``arrived`` packets did, of rows alone.
+
+    In w = ln(x) the logarithm of the losses' sum is nearly a line, so Newton's steps, kept inside
+    the bracket of a bisection, take a few rounds at every rate.
+    """
+    now = s.x[i]
+    if _losses(i, low - now, s)[0] <= arrived:
+        return low
+    if _losses(i, high - now, s)[0] >= arrived:
+        return high
+    left, right = np.log(low), np.log(high)
+    w = np.log(now) if low < now < high else 0.5 * (left + right)
+    for _ in range(60):
+        x = np.exp(w)
+        value, slope = _losses(i, x - now, s)
+        if value > arrived:
+            left = w
+        else:
+            right = w
+        after = 0.5 * (left + right)
+        if value > 0.0 and slope > 0.0:
+            step = np.log(value / arrived) * value / (x * slope)
+            if abs(step) < 1e-9:
+                break
+            if left <= w + step <= right:
+                after = w + step
+        if abs(after - w) < 1e-12:
+            break
+        w = after
+    return np.exp(w)
+
+
+@kernel
+def held(i, wide, s):
+    """The best x_i of unit i as what it is, healthy or blamed, with the others held; see `best`."""
+    if s.blamed[i]:
+        return best(i, 0.0, s.law[FAULT], DEAD, wide, s)
+    mean = s.law[MEAN] * s.size[i]
+    return best(i, 1.0 / mean, LEAST * mean, s.law[FAULT] * s.size[i], wide, s)
+
+
+@kernel
+def law(i, s):
+    """What unit i pays in nats for its rate: the law of healthy links, or the price of blame."""
+    return s.law[PENALTY] if s.blamed[i] else s.x[i] / (s.law[MEAN] * s.size[i])
+
+
+@kernel
+def move(i, new, s):
+    change = new - s.x[i]
+    s.x[i] = new
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        s.total[r] = max(s.total[r] + change, 1e-300)
+
+
+@kernel
+def touch(i, s):
+    """What shares a row with unit i is no more up to date. Returns nothing; see `settle`."""
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        for f in range(s.ptr[r], s.ptr[r + 1]):
+            s.fresh[s.units[f]] = False
+
+
+@kernel
+def settle(begin, count, tolerance, s):
+    """Move units to their best, one by one, until none gains more than ``tolerance`` nats.
+
+    The first to be looked at are ``queue[begin:begin + count]`` (a ring), then what shares a row
+    with one that moved. Returns the gain of all moves, the law included.
+    """
+    n = len(s.queue)
+    gained = 0.0
+    budget = 40 * n + 20 * count
+    while count > 0:
+        i = s.queue[begin]
+        begin = begin + 1 if begin + 1 < n else 0
+        count -= 1
+        s.queued[i] = False
+        if budget == 0:
+            continue
+        budget -= 1
+        before = law(i, s)
+        new = held(i, False, s)
+        won = gain(i, new, s)
+        old = s.x[i]
+        after = before if s.blamed[i] else before * new / old
+        won += before - after
+        if not won > tolerance:
+            continue
+        gained += won
+        move(i, new, s)
+        for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+            r = s.rows[e]
+            for f in range(s.ptr[r], s.ptr[r + 1]):
+                j = s.units[f]
+                s.fresh[j] = False
+                if j != i and not s.queued[j]:
+                    s.queued[j] = True
+                    s.queue[(begin + count) % n] = j
+                    count += 1
+    return gained

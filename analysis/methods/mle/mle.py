@@ -1,0 +1,152 @@
+"""mle: the sparse maximum-likelihood explanation of any telemetry (this project's own method).
+
+Link i loses packets at a rate x_i = -ln(success). An observation over a known path is binomial in
+its packets, with success exp(-sum of x); so the log-likelihood is concave in x, and the rates of
+given links are found exactly. A healthy link's rate follows a law whose mean is estimated
+(`analysis.methods.mle.background`), cut off at what the user calls a fault; a blamed one is free
+and pays a penalty: ln(links), as it was picked among so many, half of BIC's ln(observations) for
+its rate, and 2. So a link is blamed when its rate stands out of the law and exceeds a fault.
+
+Nothing is filtered and no loss range is named. Links that no observation tells apart are explained
+as one and blamed as one: `Diagnosis.equivalent` numbers them. Where all blamed classes are the two
+directions of links, as of probes that go up and back, the verdict is undirected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.base import Diagnosis, Method
+from analysis.methods.mle.flows import hidden_flows
+from analysis.methods.mle.kinds import Parts, chosen_kinds, chosen_parts
+from analysis.methods.mle.likelihood import Problem
+from analysis.methods.mle.problem import Observed, Units, marks, observe
+from analysis.methods.mle.search import explain, penalty_of, suspects
+from analysis.telemetry.telemetry import Telemetry
+from testbed.fabric.clos import Fabric
+from testbed.fabric.paths import PathSets
+
+__all__ = ["CanaryMle", "Mle"]
+
+FloatArray = npt.NDArray[np.float64]
+
+RECORD_BYTES = {"probes": 16, "detector": 12, "flows": 52}
+"""Of a probed path, of one of deTector's plan, and of an IPFIX record (Flock, section 5.1)."""
+
+
+class Mle(Method):
+    """Localize faulty links as the sparsest likely cause of all that was observed.
+
+    Args:
+        kinds: Of the telemetry, such as ``segments+A1`` or ``A1+A2+P``, see
+            `analysis.methods.mle.kinds`; default: all that was measured.
+        fault_rate: What the user calls a fault: least loss rate a link is blamed for.
+        penalty: Nats a blamed link must gain; default ``ln(links) + 0.5 ln(observations) + 2``.
+
+    Raises:
+        ValueError: A kind is unknown, or the rate is none.
+    """
+
+    name = "mle"
+
+    def __init__(
+        self,
+        *,
+        kinds: str | None = None,
+        fault_rate: float = 1e-3,
+        penalty: float | None = None,
+    ) -> None:
+        if not 0 < fault_rate < 1:
+            raise ValueError(f"fault_rate must be between 0 and 1, not {fault_rate}")
+        chosen_kinds(kinds)
+        self.kinds = kinds
+        self.fault_rate = fault_rate
+        self.penalty = penalty
+
+    def data(self, telemetry: Telemetry) -> Parts:
+        return chosen_parts(telemetry, chosen_kinds(self.kinds), self.name)
+
+    def infer(self, parts: Parts, fabric: Fabric) -> Diagnosis:
+        observed = Observed.join(parts.known)
+        flows = parts.flows
+        sets = [PathSets.known(observed.paths)] + ([] if flows is None else [flows.used_sets()])
+        same, alike = marks(sets, fabric.n_links)
+        if flows is not None and flows.pairs is not None:
+            flows.pairs.mark(same, alike)
+        units = Units.of(same)
+        rows = observe(observed, units)
+        lost, arrived = rows.lost_over(), rows.arrived
+        hidden = None
+        if flows is not None:
+            more_lost, more_arrived = flows.at_most(units)
+            may = suspects(lost + more_lost, arrived + more_arrived, self.fault_rate)
+            # One by one where it matters, to first order elsewhere.
+            rows = rows._replace(arrived=arrived + np.where(may, 0.0, more_arrived))
+            hidden = hidden_flows(flows, units, may)
+        else:
+            may = suspects(lost, arrived, self.fault_rate)
+        penalty = self.penalty
+        if penalty is None:
+            distinct = rows.distinct + (0 if hidden is None else len(hidden.times))
+            penalty = penalty_of(len(units.size), distinct)
+        found = explain(rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty)
+        return _verdict(self, fabric, units, Units.of(alike), found)
+
+    def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        parts = self.data(telemetry).parts
+        each = [RECORD_BYTES[name] * len(part) for name, part in parts.items()]
+        return sum(each) + ("segments" in self.data(telemetry).used) * telemetry.canary_bytes
+
+    def probe_packets(self, telemetry: Telemetry) -> int:
+        data = self.data(telemetry)
+        probes = (data.parts[name] for name in ("probes", "detector") if name in data.parts)
+        packets = sum(int(part.sent.sum()) for part in probes)
+        if "A2" in data.used and telemetry.connections is not None:
+            packets += telemetry.connections.traceroute_packets
+        return packets
+
+
+class CanaryMle(Mle):
+    """`Mle` on Canary's segments alone.
+
+    Args:
+        fault_rate, penalty: As `Mle`'s.
+    """
+
+    name = "canary-mle"
+    reads = "segments"
+
+    def __init__(self, *, fault_rate: float = 1e-3, penalty: float | None = None) -> None:
+        super().__init__(kinds="segments", fault_rate=fault_rate, penalty=penalty)
+
+
+def _verdict(
+    method: Method, fabric: Fabric, units: Units, ties: Units, found: Problem
+) -> Diagnosis:
+    """The explanation of units as one of links; of a tie all are blamed if one is."""
+    n = fabric.n_links
+    seen = units.of_link >= 0
+    of_link = units.of_link[seen]
+    success, score = np.full(n, np.nan), np.zeros(n)
+    blamed = np.zeros(n, np.bool_)
+    healthy = math.exp(-found.law[0])
+    success[seen] = np.where(found.blamed, np.exp(-found.x), healthy)[of_link]
+    score[seen] = found.gains[of_link]
+    blamed[seen] = found.blamed[of_link]
+    blamed |= np.isin(ties.of_link, ties.of_link[blamed & seen])
+    alone = np.arange(n, dtype=np.int32) + len(ties.size)
+    diagnosis = method.diagnosis(
+        fabric,
+        np.flatnonzero(blamed),
+        success=success,
+        score=score,
+        equivalent=np.where(seen, ties.of_link, alone).astype(np.int32),
+    )
+    both = units.of_link[::2] == units.of_link[1::2]
+    if seen.any() and both[seen[::2] | seen[1::2]].all():
+        return replace(diagnosis, native="undirected")
+    return diagnosis

@@ -1,0 +1,223 @@
+"""Loss-free flows between pairs of ToRs, without listing their paths.
+
+A path of a pair is a climb of its source and, backwards, one of its destination to the same top
+switch (`testbed.fabric.ecmp`). Only links that may be blamed matter one by one: the other paths of
+a pair are alike, and what arrived over the other links is, to first order, an equal share of each
+pair's packets. So a pair has one path for each top that such a link leads to, and one for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.hidden import HiddenFlows, sum_up
+from analysis.methods.mle.problem import Units
+from testbed.fabric.compiled import kernel, njit
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.paths import pointers
+
+__all__ = ["PairFlows"]
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+MarkArray = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class PairFlows:
+    """Flows between two ToRs, none lost packets: the pair of each, and what arrived.
+
+    Attributes:
+        ecmp: The climbs of the fabric, of each ToR at most one to each switch.
+        src, dst: The two ToRs of each pair, int32[N], never the same.
+        of: The pair of each flow, int64[F].
+        arrived: float64[F].
+        weight: Of each flow.
+    """
+
+    ecmp: Ecmp
+    src: IntArray
+    dst: IntArray
+    of: LongArray
+    arrived: FloatArray
+    weight: float
+
+    def _lists(self) -> tuple[LongArray, LongArray, LongArray]:
+        """Of each pair the climbs of its source and of its destination, ``tor * (top + 1) + tier``,
+        and how many paths it has."""
+        tier = self.ecmp.turn[self.src, self.dst].astype(np.int64)
+        each = self.ecmp.top + 1
+        width = self.ecmp.width[self.src, self.dst].astype(np.int64)
+        return self.src * np.int64(each) + tier, self.dst * np.int64(each) + tier, width
+
+    def mark(self, same: MarkArray, alike: MarkArray) -> None:
+        """Add what tells links apart, see `analysis.methods.mle.problem.marks`."""
+        used = np.bincount(self.of, minlength=len(self.src)) > 0
+        for way, lists in enumerate(self._lists()[:2]):
+            on = np.zeros(self.ecmp.fabric.n_tors * (self.ecmp.top + 1), np.bool_)
+            on[lists[used]] = True
+            _mark(way, self.ecmp.ptr, self.ecmp.climbs.ptr, self.ecmp.climbs.links, on, same, alike)
+
+    def arrivals(self) -> FloatArray:
+        """Packets that arrived over each link if every path was taken alike: float64[n_links]."""
+        up, down, width = self._lists()
+        each = (
+            self.weight * np.bincount(self.of, self.arrived, len(self.src)) / np.maximum(width, 1)
+        )
+        arrived = np.zeros(self.ecmp.fabric.n_links)
+        size = self.ecmp.fabric.n_tors * (self.ecmp.top + 1)
+        # A path of the pair is over each climb of the list once, as each top is reached once (where
+        # links are left out not quite all are).
+        for way, lists in ((0, up), (1, down)):
+            total = np.bincount(lists, each, size)
+            climbs = self.ecmp.climbs
+            _arrive(way, self.ecmp.ptr, climbs.ptr, climbs.links, total, arrived)
+        return arrived
+
+    def over(self, units: Units, may: BoolArray) -> HiddenFlows:
+        """The flows of pairs that a unit which may be blamed (bool[U]) is on the paths of."""
+        e = self.ecmp
+        up, down, width = self._lists()
+        sides = [
+            _lossy_climbs(way, e.ptr, e.end, e.climbs.ptr, e.climbs.links, units.of_link, may)
+            for way in (0, 1)
+        ]
+        count, entries = np.zeros(len(up), np.int64), np.zeros(len(up), np.int64)
+        _count(up, down, e.count, *sides, count, entries)
+        pair = np.flatnonzero((count > 0) & (np.bincount(self.of, minlength=len(up)) > 0))
+        rest = width[pair] - count[pair]
+        set_ptr = pointers(count[pair] + (rest > 0))
+        path_ptr = np.zeros(set_ptr[-1] + 1, np.int64)
+        over = np.empty(int(entries[pair].sum()) + 1, np.int32)
+        many = np.ones(set_ptr[-1])
+        _fill(up[pair], down[pair], e.count, rest, *sides, set_ptr, path_ptr, over, many)
+        number = np.full(len(up), -1, np.int64)
+        number[pair] = np.arange(len(pair))
+        mine = np.flatnonzero(number[self.of] >= 0)
+        flow_ptr, arrived, lost, times = sum_up(
+            len(pair),
+            number[self.of[mine]],
+            self.arrived[mine],
+            np.zeros(len(mine)),
+            np.full(len(mine), self.weight),
+        )
+        return HiddenFlows(set_ptr, path_ptr, over, many, flow_ptr, arrived, lost, times)
+
+
+@njit(inline="always")
+def _scramble(x):
+    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def _mark(way, tier_ptr, ptr, links, on, same, alike):
+    tiers = tier_ptr.shape[1] - 1
+    for tor in range(len(tier_ptr)):
+        for tier in range(1, tiers):
+            if not on[tor * tiers + tier]:
+                continue
+            of_list = _scramble(_scramble(np.uint64(2 * (tor * tiers + tier) + way)))
+            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
+                of_climb = _scramble(of_list + np.uint64(climb))
+                for e in range(ptr[climb], ptr[climb + 1]):
+                    same[links[e] ^ way] += of_climb
+                    alike[links[e] ^ way] += of_list
+
+
+@kernel
+def _arrive(way, tier_ptr, ptr, links, total, arrived):
+    tiers = tier_ptr.shape[1] - 1
+    for tor in range(len(tier_ptr)):
+        for tier in range(1, tiers):
+            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
+                for e in range(ptr[climb], ptr[climb + 1]):
+                    arrived[links[e] ^ way] += total[tor * tiers + tier]
+
+
+@njit
+def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, may):
+    """The climbs over units that may be blamed: where those of each list begin, their last switch,
+    and where the units of each begin."""
+    tiers = tier_ptr.shape[1] - 1
+    lists = np.zeros(len(tier_ptr) * tiers + 1, np.int64)
+    tops = np.empty(len(end), np.int32)
+    unit_ptr = np.zeros(len(end) + 1, np.int64)
+    units = np.empty(len(links), np.int32)
+    n = at = 0
+    for tor in range(len(tier_ptr)):
+        for tier in range(tiers):
+            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
+                begin = at
+                for e in range(ptr[climb], ptr[climb + 1]):
+                    i = unit[links[e] ^ way]
+                    if i >= 0 and may[i]:
+                        units[at] = i
+                        at += 1
+                if at > begin:
+                    tops[n] = end[climb]
+                    n += 1
+                    unit_ptr[n] = at
+            lists[tor * tiers + tier + 1] = n
+    return lists, tops[:n].copy(), unit_ptr[: n + 1].copy(), units[:at].copy()
+
+
+@kernel
+def _count(up, down, reach, a, b, count, entries):
+    """Of each pair the tops that a lossy climb leads to, and the units on the climbs to these."""
+    tiers = (len(a[0]) - 1) // len(reach)
+    for p in range(len(up)):
+        src, dst = up[p] // tiers, down[p] // tiers
+        i, last_i = a[0][up[p]], a[0][up[p] + 1]
+        j, last_j = b[0][down[p]], b[0][down[p] + 1]
+        entries[p] = a[2][last_i] - a[2][i] + b[2][last_j] - b[2][j]
+        while i < last_i or j < last_j:
+            top = 1 << 30
+            if i < last_i:
+                top = a[1][i]
+            if j < last_j:
+                top = min(top, b[1][j])
+            i += 1 if i < last_i and a[1][i] == top else 0
+            j += 1 if j < last_j and b[1][j] == top else 0
+            count[p] += 1 if reach[src, top] > 0 and reach[dst, top] > 0 else 0
+
+
+@kernel
+def _fill(up, down, reach, rest, a, b, set_ptr, path_ptr, over, many):
+    """Write the paths of each pair over units, and last the one that stands for all others."""
+    at = path = 0
+    tiers = (len(a[0]) - 1) // len(reach)
+    for p in range(len(up)):
+        src, dst = up[p] // tiers, down[p] // tiers
+        i, last_i = a[0][up[p]], a[0][up[p] + 1]
+        j, last_j = b[0][down[p]], b[0][down[p] + 1]
+        while i < last_i or j < last_j:
+            top = 1 << 30
+            if i < last_i:
+                top = a[1][i]
+            if j < last_j:
+                top = min(top, b[1][j])
+            there = reach[src, top] > 0 and reach[dst, top] > 0
+            if i < last_i and a[1][i] == top:
+                for e in range(a[2][i], a[2][i + 1]):
+                    over[at] = a[3][e]
+                    at += 1 if there else 0
+                i += 1
+            if j < last_j and b[1][j] == top:
+                for e in range(b[2][j], b[2][j + 1]):
+                    over[at] = b[3][e]
+                    at += 1 if there else 0
+                j += 1
+            if there:
+                path += 1
+                path_ptr[path] = at
+        if rest[p] > 0:
+            many[path] = rest[p]
+            path += 1
+            path_ptr[path] = at

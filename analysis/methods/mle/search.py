@@ -1,0 +1,411 @@
+"""The search for the links to blame: add the best, refit, release, swap, estimate the law again.
+
+The law of healthy links begins at its widest, where only what clearly loses more than a fault is
+blamed, and narrows as blamed links take their losses with them. So a background that is there is
+never explained by faults first. Each round begins from the rates of the one before.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.background import evidence, mean_rate
+from analysis.methods.mle.hidden import HiddenFlows, likelihood, no_entries, share_out
+from analysis.methods.mle.likelihood import (
+    DEAD,
+    FAULT,
+    LEAST,
+    MEAN,
+    PENALTY,
+    Problem,
+    best,
+    gain,
+    held,
+    law,
+    move,
+    settle,
+    touch,
+)
+from analysis.methods.mle.problem import Rows
+from testbed.fabric.compiled import kernel
+
+__all__ = ["explain", "penalty_of", "suspects"]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+SAFETY = 2.0
+"""Nats added to the penalty, so that one lost packet in an unlucky place convicts nobody."""
+
+LENIENT = 2.0
+"""Nats by which a rate below the least of a fault may be more likely: a fault may be just above."""
+
+NARROWEST = 100.0
+"""The mean rate of healthy links is at least the least rate of a fault divided by this: a link that
+loses so much more than the mean stands out in any case, and stray losses convict nobody."""
+
+TURNS = 20
+
+FINE, COARSE = 1e-7, 1e-3  # nats that a move must gain
+
+
+def penalty_of(links: float, observations: int) -> float:
+    """Nats a blamed link must gain: to have been picked among so many, and half of BIC's for its
+    rate."""
+    return math.log(max(links, 1)) + 0.5 * math.log(max(observations, 1)) + SAFETY
+
+
+def suspects(lost: FloatArray, arrived: FloatArray, fault_rate: float) -> BoolArray:
+    """The units that may be blamed at all: with all that was ``lost`` on paths over a unit, and
+    what ``arrived`` over it, its rate must not be clearly below that of a fault. All of [U]."""
+    usual = -math.log1p(-fault_rate) * arrived
+    logs = np.log(np.maximum(lost, 1e-300) / np.maximum(usual, 1e-300))
+    return (lost > 0) & ((lost >= usual) | (lost * logs - lost + usual < LENIENT))
+
+
+def explain(
+    rows: Rows,
+    size: FloatArray,
+    may: BoolArray,
+    hidden: HiddenFlows | None = None,
+    *,
+    fault_rate: float,
+    penalty: float,
+) -> Problem:
+    """The explanation: rates, blamed units, and evidence in nats, see `Problem`.
+
+    ``gains`` of a blamed unit is what its release would cost, of another what blaming it would
+    still gain. ``law[0]`` is the mean rate of healthy links.
+
+    Args:
+        rows: What was observed over known paths.
+        size: The links of each unit, float64[U].
+        may: The units that may be blamed, see `suspects`.
+        hidden: Flows of hidden paths.
+        fault_rate: What the user calls a fault.
+        penalty: Nats a blamed unit must gain.
+    """
+    n = len(size)
+    fault = -math.log1p(-fault_rate)
+    s = Problem(
+        ptr=rows.ptr,
+        units=rows.units,
+        unit_ptr=rows.unit_ptr,
+        rows=rows.rows,
+        lost=rows.lost,
+        arrived=rows.arrived,
+        size=size,
+        x=np.full(n, fault),
+        total=np.zeros(len(rows.lost)),
+        blamed=np.zeros(n, np.bool_),
+        gains=np.zeros(n),
+        may=may,
+        fresh=np.zeros(n, np.bool_),
+        queue=np.zeros(n, np.int32),
+        queued=np.zeros(n, np.bool_),
+        kept=np.zeros(n),
+        share=np.zeros(n),
+        law=np.array([fault, fault, penalty]),
+        hidden=no_entries(n),
+    )
+    if n:
+        if hidden is not None:
+            s = s._replace(hidden=share_out(hidden, s.x, 2 * s.law[FAULT]))
+        _begin(s)
+        s = _narrowing(_shared_out(s, hidden), hidden, -math.log1p(-fault_rate / NARROWEST))
+        _finish(s)
+    return s
+
+
+def _narrowing(s: Problem, hidden: HiddenFlows | None, least: float) -> Problem:
+    """Search under ever narrower laws of healthy links; that with the most evidence holds."""
+    best_s, most = s, -math.inf
+    room = np.zeros((2, 0 if hidden is None else int(np.diff(hidden.set_ptr).max(initial=0))))
+    while True:
+        s = _searched(s, hidden)
+        now = evidence(s) + (0.0 if hidden is None else likelihood(hidden, s.x, room))
+        if now > most:
+            best_s, most = s._replace(**{name: getattr(s, name).copy() for name in STATE}), now
+        if s.law[MEAN] <= least:
+            break
+        _narrow(max(least, 0.5 * s.law[MEAN]), s)
+        s = _shared_out(s, hidden)
+    for _ in range(3):
+        _narrow(mean_rate(best_s, least), best_s)
+        best_s = _searched(_shared_out(best_s, hidden), hidden)
+    return best_s
+
+
+STATE = ("x", "total", "blamed", "gains", "fresh", "law")
+
+
+def _searched(s: Problem, hidden: HiddenFlows | None) -> Problem:
+    """Search, and share out hidden flows' paths again, until no more is blamed or released."""
+    at_once = hidden is None or not (hidden.lost != 0).any()
+    for _ in range(10 if at_once else 10 * len(s.x)):
+        before = s.blamed.copy()
+        _search(at_once, s)
+        s = _shared_out(s, hidden)
+        if hidden is None or (before == s.blamed).all():
+            break
+    return s
+
+
+def _shared_out(s: Problem, hidden: HiddenFlows | None) -> Problem:
+    """Rates settled to the shares of hidden flows' paths, and these to the rates, in turns."""
+    if hidden is None:
+        return s
+    for _ in range(TURNS):
+        before = s.x.copy()
+        s = s._replace(hidden=share_out(hidden, s.x, 2 * s.law[FAULT]))
+        _settle_all(COARSE, s)
+        if (np.abs(s.x - before)[s.blamed] <= 0.02 * before[s.blamed]).all():
+            break
+    return s._replace(hidden=share_out(hidden, s.x, 2 * s.law[FAULT]))
+
+
+@kernel
+def _begin(s):
+    """Sums of the rows, and rates settled to them."""
+    for r in range(len(s.total)):
+        s.total[r] = 0.0
+        for e in range(s.ptr[r], s.ptr[r + 1]):
+            s.total[r] += s.x[s.units[e]]
+    _settle_all(COARSE, s)
+
+
+@kernel
+def _settle_all(tolerance, s):
+    count = 0
+    for i in range(len(s.x)):
+        s.fresh[i] = False
+        if s.unit_ptr[i] < s.unit_ptr[i + 1] or s.hidden.ptr[i] < s.hidden.ptr[i + 1]:
+            s.queue[count] = i
+            s.queued[i] = True
+            count += 1
+        elif not s.blamed[i]:
+            s.x[i] = LEAST * s.law[MEAN] * s.size[i]
+    return settle(0, count, tolerance, s)
+
+
+@kernel
+def _settle_around(i, tolerance, s):
+    """Settle unit i and what shares a row with it."""
+    s.queue[0] = i
+    s.queued[i] = True
+    count = 1
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        for f in range(s.ptr[r], s.ptr[r + 1]):
+            j = s.units[f]
+            s.fresh[j] = False
+            if not s.queued[j]:
+                s.queued[j] = True
+                s.queue[count] = j
+                count += 1
+    return settle(0, count, tolerance, s)
+
+
+@kernel
+def _narrow(mean, s):
+    """A law of a lower mean: healthy units' rates fall with it."""
+    s.law[MEAN] = mean
+    _settle_all(COARSE, s)
+
+
+@kernel
+def _shortfall(i, s):
+    """Nats by which the best rate below that of a fault is more likely than the fault's least."""
+    low = best(i, 0.0, LEAST * s.law[MEAN], s.law[FAULT], True, s)
+    return gain(i, low, s) - gain(i, s.law[FAULT], s)
+
+
+@kernel
+def _promise(i, s):
+    """What blaming unit i would gain with the others held, the penalty not counted."""
+    new = best(i, 0.0, s.law[FAULT], DEAD, True, s)
+    gained = gain(i, new, s) + law(i, s)
+    if new <= s.law[FAULT] and _shortfall(i, s) > LENIENT:
+        return min(gained, 0.0)
+    return gained
+
+
+@kernel
+def _strongest(s):
+    """The unit whose blame gains most with the others held; -1 if none gains the penalty.
+
+    Gains mostly fall as others are blamed, so one that is out of date is only taken again when it
+    would be the strongest; before the answer is none, all are.
+    """
+    while True:
+        pick, most = -1, s.law[PENALTY]
+        for i in range(len(s.x)):
+            if s.may[i] and not s.blamed[i] and s.gains[i] > most:
+                pick, most = i, s.gains[i]
+        if pick >= 0 and s.fresh[pick]:
+            return pick
+        if pick >= 0:
+            s.gains[pick] = _promise(pick, s)
+            s.fresh[pick] = True
+            continue
+        all_fresh = True
+        for i in range(len(s.x)):
+            if s.may[i] and not s.blamed[i] and not s.fresh[i]:
+                s.gains[i] = _promise(i, s)
+                s.fresh[i] = True
+                if s.gains[i] > s.law[PENALTY]:
+                    all_fresh = False
+        if all_fresh:
+            return -1
+
+
+@kernel
+def _blame(i, s):
+    """Blame unit i and refit; returns what that gained, the penalty not counted."""
+    paid = law(i, s)
+    s.blamed[i] = True
+    new = best(i, 0.0, s.law[FAULT], DEAD, True, s)
+    gained = gain(i, new, s) + paid
+    move(i, new, s)
+    touch(i, s)
+    return gained + _settle_around(i, COARSE, s)
+
+
+@kernel
+def _keep(s):
+    for i in range(len(s.x)):
+        s.kept[i] = s.x[i]
+
+
+@kernel
+def _restore(s):
+    for i in range(len(s.x)):
+        if s.x[i] != s.kept[i]:
+            move(i, s.kept[i], s)
+            touch(i, s)
+
+
+@kernel
+def _try(s):
+    """Blame the unit that gains the penalty once its neighbours are refitted; says if there is one.
+
+    Healthy neighbours take a part of a fault's losses, so with these held it may gain too little.
+    """
+    tried = 0
+    for i in range(len(s.x)):
+        if s.may[i] and not s.blamed[i] and s.gains[i] > 0.4 * s.law[PENALTY] and tried < 50:
+            tried += 1
+            _keep(s)
+            if _blame(i, s) > s.law[PENALTY]:
+                return True
+            s.blamed[i] = False
+            _restore(s)
+    return False
+
+
+@kernel
+def _shared(i, s):
+    """The most of unit i's losses, as a share, that are on rows of one other that may be blamed."""
+    mine = most = 0.0
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        fallen = s.lost[r] * min(s.x[i] / s.total[r], 1.0)
+        mine += fallen
+        for f in range(s.ptr[r], s.ptr[r + 1]):
+            j = s.units[f]
+            if j != i and s.may[j]:
+                s.share[j] += fallen
+                most = max(most, s.share[j])
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        for f in range(s.ptr[s.rows[e]], s.ptr[s.rows[e] + 1]):
+            s.share[s.units[f]] = 0.0
+    return most / mine if mine > 0.0 else 1.0
+
+
+@kernel
+def _rival(i, s):
+    """The unit on a row of unit i, itself not, that now gains most by being blamed; -1 if none."""
+    pick, most = -1, 0.0
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        for f in range(s.ptr[r], s.ptr[r + 1]):
+            j = s.units[f]
+            if j == i or s.blamed[j] or not s.may[j]:
+                continue
+            if not s.fresh[j]:
+                s.gains[j] = _promise(j, s)
+                s.fresh[j] = True
+            if s.gains[j] > most:
+                pick, most = j, s.gains[j]
+    return pick
+
+
+@kernel
+def _release(i, may_change, s):
+    """Acquit blamed unit i if it no longer earns its penalty, or if another explains its losses
+    better, which is then blamed in its place. Says if so; otherwise all is as it was."""
+    penalty = s.law[PENALTY]
+    below = s.x[i] <= s.law[FAULT] and _shortfall(i, s) > LENIENT
+    _keep(s)
+    s.blamed[i] = False
+    new = held(i, True, s)
+    cost = -gain(i, new, s) + new / (s.law[MEAN] * s.size[i])
+    if cost > 10.0 * penalty and not below and _shared(i, s) < 0.5:
+        s.blamed[i] = True
+        s.gains[i] = cost
+        return False
+    move(i, new, s)
+    touch(i, s)
+    cost -= _settle_around(i, COARSE, s)
+    if (cost < penalty or below) and may_change:
+        return True
+    other = _rival(i, s)
+    if other >= 0 and s.gains[other] > cost - 1.0:
+        # Of equal explanations rounding prefers now one, now the other: of 10^10 packets by tenths
+        # of a nat. So a swap must gain more than that.
+        if _blame(other, s) > cost + 2 * COARSE + 1e-9 * abs(cost) and may_change:
+            return True
+        s.blamed[other] = False
+    s.blamed[i] = True
+    _restore(s)
+    s.gains[i] = cost
+    return False
+
+
+@kernel
+def _search(at_once, s):
+    """Blame and release units until neither gains; if not ``at_once``, until something changed."""
+    changes, limit = 0, 100 + 10 * len(s.x)  # rounding must not make it go round in circles
+    while True:
+        pick = _strongest(s)
+        if pick >= 0:
+            _blame(pick, s)
+            if not at_once:
+                return
+            continue
+        if changes < limit and _try(s):
+            changes += 1
+            if not at_once:
+                return
+            continue
+        released = False
+        for i in range(len(s.x)):
+            if s.blamed[i] and _release(i, changes < limit, s):
+                changes += 1
+                released = True
+                if not at_once:
+                    return
+        if not released:
+            return
+
+
+@kernel
+def _finish(s):
+    """Exact rates, and the evidence of all that are not blamed."""
+    _settle_all(FINE, s)
+    for i in range(len(s.x)):
+        if not s.blamed[i]:
+            s.gains[i] = max(_promise(i, s), 0.0) if s.may[i] else 0.0
