@@ -25,11 +25,9 @@ GRIDS: Mapping[str, Grid] = {
         "noise_floor": (1e-4, 1e-5, 3e-4, 5e-4, 1e-3, 2e-3),
     },
     "canary-mle": {
-        "fault_rate": (1e-3, 1e-4, 3e-4, 5e-4, 2e-3),
         "penalty": (None, 8.0, 12.0, 16.0, 24.0, 32.0),
     },
     "mle": {
-        "fault_rate": (1e-3, 1e-4, 3e-4, 5e-4, 2e-3),
         "penalty": (None, 8.0, 12.0, 16.0, 24.0, 32.0),
     },
     "netbouncer": {

@@ -126,5 +126,5 @@ def test_the_committed_calibration_is_of_the_committed_list() -> None:
     content = TrainingList.model_validate(yaml.safe_load(TRAINING.read_text()))
     known = [dict(content.common) | entry.model_dump(exclude_none=True) for entry in content.runs]
     assert found["trained"]["runs"] == known, "calibrate again: canary calibrate --out"
-    assert list(found["methods"]) == list(GRIDS)
-    assert read_set(str(file)).of.keys() == GRIDS.keys()
+    assert found["methods"].keys() <= GRIDS.keys()
+    assert read_set(str(file)).of.keys() == found["methods"].keys()

@@ -13,7 +13,7 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment import analyze, run_experiment
 from scenarios.flow import FlowRun, simulate
 from scenarios.scenario import load_scenario
-from scenarios.settings import SettingsError, make_settings
+from scenarios.settings import Settings, SettingsError, make_settings
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import parse_faults
@@ -37,6 +37,14 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("flow") / "run"
     run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, path, quiet)
     return path
+
+
+def test_an_oversubscribed_clos_may_have_the_links_of_a_fat_tree(tmp_path: Path) -> None:
+    """As that of `scenarios.library.silent_drops`; its record is read all the same."""
+    settings = Settings(backend="flow", topology="clos:4:2:2:4:3", epochs=1, load=0.02)
+    scenario = load_scenario("faulty_links")
+    summary = run_experiment("faulty_links", scenario, settings, tmp_path / "run", quiet, ["007"])
+    assert summary["topology"].startswith("a Clos of 4 pods")
 
 
 def test_packets_are_conserved(path: Path) -> None:

@@ -38,7 +38,8 @@ def test_what_is_shipped_can_happen_in_runs_of_any_length(
 ) -> None:
     found = load_scenario(name)
     for seed in range(5):
-        settings = Settings(**dict(found.defaults), epochs=epochs, epoch_ms=epoch_ms, seed=seed)  # type: ignore[arg-type]
+        given = {"epochs": epochs, "epoch_ms": epoch_ms, "seed": seed}
+        settings = Settings(**(dict(found.defaults) | given))  # type: ignore[arg-type]
         plan = found.faults(K4, settings)
         ends = [span for fault in plan.faults for span in fault.schedule]
         assert all(start < settings.duration_s for start, _ in ends)
