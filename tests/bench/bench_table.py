@@ -64,9 +64,14 @@ READERS: Mapping[str, tuple[str, ...]] = {
 """Who reads what; the exact programs of 007 and Sherlock take up to a minute a run and stay out."""
 
 BLACK_HOLES = "black holes"
-SETS = ("default", "paper")
+ROOT = Path(__file__).parents[2]
+SETS = {
+    "default": "default",
+    "paper": "paper",
+    "calibrated": str(ROOT / "scenarios/calibrated.yaml"),
+}
 PLACE = Path("runs/bench-table")
-OUT = Path(__file__).parents[2] / "analysis" / "COMPARISON.md"
+OUT = ROOT / "analysis/COMPARISON.md"
 
 
 Row = tuple[str, str, str, float, float, float]
@@ -90,7 +95,7 @@ def bench_table(console: Console) -> None:
 
 
 def _file(cell: tuple[str, str, int]) -> Path:
-    name = hashlib.sha256(repr((cell, FABRICS, FAULTS, READERS, SETS)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(repr((cell, FABRICS, FAULTS, READERS, *SETS)).encode()).hexdigest()[:16]
     return PLACE / f"{name}.json"
 
 
@@ -99,7 +104,7 @@ def _run(fabric: str, faults: str, seed: int) -> list[Row]:
     rows: list[Row] = []
     for kind, telemetry, truth in _telemetry(fabric, faults, seed):
         for method, chosen in product(READERS[kind], SETS):
-            found = make_method(method, read_set(chosen)).localize(telemetry)
+            found = make_method(method, read_set(SETS[chosen])).localize(telemetry)
             got = score(found.flagged, truth, telemetry.topology)[found.native]
             name = method.partition(":")[0]
             rows.append((kind, name, chosen, got.f1, got.false_positives, found.seconds))
