@@ -33,7 +33,7 @@ from tests.bench.bench_flow import bench_flow
 from tests.bench.bench_laws import bench_laws
 from tests.bench.bench_limit import bench_limit
 from tests.bench.bench_netbouncer import bench_netbouncer
-from tests.bench.bench_table import bench_table
+from tests.bench.bench_tables import bench_background, bench_comparison
 from tests.bench.bench_vigil import bench_vigil
 
 FLOWS = 64
@@ -132,7 +132,10 @@ BENCHES: dict[str, Callable[[Console], None]] = {
     "laws": bench_laws,
     "limit": bench_limit,
 }
-HOURS: dict[str, Callable[[Console], None]] = {"table": bench_table}
+HOURS: dict[str, Callable[[Console], None]] = {
+    "comparison": bench_comparison,
+    "background": bench_background,
+}
 """These only by name."""
 
 
