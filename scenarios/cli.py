@@ -339,9 +339,9 @@ def calibrate(
         ),
     ] = None,
 ) -> None:
-    """Choose parameters of methods on training runs, all by one rule (Flock, section 5.2).
+    """Choose parameters of methods on training runs.
 
-    What it writes is what --parameters takes.
+    All by one rule (Flock, section 5.2); what it writes is what --parameters takes.
     """
     with errors():
         from analysis.methods.parameters import in_words

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 __all__ = ["SIGNALS", "Stopped", "at_once", "exit_code", "in_one_line", "tidily"]
 
@@ -34,12 +37,25 @@ def at_once(kept: str = "nothing was kept") -> None:
 
 
 def tidily() -> None:
-    """From now on such a signal raises `Stopped`, once: others do not disturb the tidying up."""
+    """From now on such a signal raises `Stopped`, once: others do not disturb the tidying up.
+
+    Where Python must not raise, as in what it calls when an object goes or a module is imported, it
+    drops exceptions: then the signal comes again.
+    """
 
     def stop(number: int, _: FrameType | None) -> None:
         _have(lambda *_: None)
         raise Stopped(number)
 
+    def dropped(unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, Stopped):
+            _have(stop)
+            again = os.getpid(), unraisable.exc_value.args[0]
+            threading.Timer(0.01, os.kill, again).start()
+        else:
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = dropped
     _have(stop)
 
 

@@ -27,9 +27,6 @@ GRIDS: Mapping[str, Grid] = {
     "canary-mle": {
         "penalty": (None, 8.0, 12.0, 16.0, 24.0, 32.0),
     },
-    "mle": {
-        "penalty": (None, 8.0, 12.0, 16.0, 24.0, 32.0),
-    },
     "netbouncer": {
         "penalty": (None, 1.0, 0.01, 0.1, 0.3, 0.5, 2.0, 4.0, 8.0),
         "link_threshold": (0.999, 0.99, 0.995, 0.997, 0.998, 0.9985, 0.9993, 0.9997),

@@ -92,6 +92,26 @@ def test_signals_at_thirty_moments(
         print(f"\n{kind.name} at 30 moments of {seconds:.1f} s: one line, nothing left")
 
 
+def test_a_signal_that_python_drops_comes_again() -> None:
+    """It came while an object went, where nothing may be raised."""
+    code = (
+        "import os, signal, time\n"
+        "from scenarios.stopping import Stopped, tidily\n"
+        "class Going:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "tidily()\n"
+        "try:\n"
+        "    going = Going()\n"
+        "    del going\n"
+        "    time.sleep(30)\n"
+        "except Stopped as stop:\n"
+        "    print('heard', *stop.args)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"heard {signal.SIGTERM:d}\n", "")
+
+
 def test_a_hangup_that_nohup_ignores_stays_ignored(command: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(
         ["nohup", command, *RUN],

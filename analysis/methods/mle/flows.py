@@ -95,7 +95,7 @@ def chosen_flows(
         raise MissingTelemetry("INT needs the path of each flow: some have none")
     if "A2" in kinds and lossy.any() and not (known & lossy).any():
         raise MissingTelemetry("A2 needs the traced paths of flows that lost packets: none is")
-    if len(lost) and lossy.all() and known.all():
+    if len(lost) and lossy.all() and known.all() and kinds:
         kinds = frozenset({"A2"})
     taken = np.flatnonzero(known & (lossy | ("INT" in kinds)) & bool(kinds))
     paths = sets.paths.take(sets.ptr[of[taken] - n_pairs])
@@ -138,10 +138,8 @@ def _one_climb_to_each_top(flows: Flows) -> Ecmp | None:
 
 
 def _kinds(known: BoolArray, lossy: BoolArray) -> frozenset[str]:
-    """What records are, as they stand; none if not even the paths of lossy flows are known."""
-    if known.all():
-        return frozenset({"A2" if len(lossy) and lossy.all() else "INT"})
-    return frozenset({"A2", "P"} if (known & lossy).any() or not lossy.any() else ())
+    """What is read unasked: all flows with the path that each took, or none."""
+    return frozenset({"INT"} if known.all() and not lossy.all() else ())
 
 
 def _by_pair(

@@ -18,7 +18,8 @@ the path each took."""
 
 
 def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
-    """The kinds of a list such as ``A1+A2+P``; None are all that were measured.
+    """The kinds of a list such as ``A1+A2+P``; None are what `chosen_parts` reads
+    unasked.
 
     Raises:
         ValueError: One is unknown.
@@ -52,7 +53,8 @@ class Parts:
 
 
 def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> Parts:
-    """The observations of some kinds, or of all that were measured.
+    """The observations of some kinds; unasked all that were measured over known paths: segments,
+    probes, and flow records where each has its path. Hidden paths take long, and are read by name.
 
     Segments and flow records count the same packets, so where both are read each has half its
     weight: no packet counts twice.

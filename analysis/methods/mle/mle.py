@@ -43,7 +43,8 @@ class Mle(Method):
 
     Args:
         kinds: Of the telemetry, such as ``segments+A1`` or ``A1+A2+P``, see
-            `analysis.methods.mle.kinds`; default: all that was measured.
+            `analysis.methods.mle.kinds`; default: all that was measured over known
+            paths.
         fault_rate: What the user calls a fault: least loss rate a link is blamed for.
         penalty: Nats a blamed link must gain; default ``ln(links) + 0.5 ln(observations) + 2``.
 
