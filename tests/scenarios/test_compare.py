@@ -276,7 +276,7 @@ def command(*arguments: str) -> list[str]:
     ("kind", "code"),
     [
         (signal.SIGINT, 130),
-        (signal.SIGHUP, 143),
+        pytest.param(signal.SIGHUP, 143, marks=pytest.mark.nightly),
         pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly),
     ],
 )

@@ -32,7 +32,7 @@ def random_paths(rng, n_links, n_paths):
     return Paths.from_padded(rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_layers_are_exact(threads, seed):
     rng = np.random.default_rng(seed)

@@ -107,7 +107,9 @@ def hang_up(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGHUP)
 
 
-@pytest.mark.parametrize(("end", "code"), [(ctrl_c, 130), (hang_up, 143)])
+@pytest.mark.parametrize(
+    ("end", "code"), [(ctrl_c, 130), pytest.param(hang_up, 143, marks=pytest.mark.nightly)]
+)
 def test_an_interrupted_run_keeps_its_finished_epochs_and_no_network(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], code: int
 ) -> None:
