@@ -143,6 +143,8 @@ def operate(path: Path, rng: random.Random, from_epoch: int) -> Counter[str]:
     assert "Traceback" not in errors and len(said) <= 1, errors
     if code == 2:  # it ended by itself, and tidied up by itself
         assert not with_token(run.token)
+        if not kills:
+            print(f"{path.name} ended before anything was killed: {errors}")
     assert_clean(run, links)
     assert_epochs_are_there(run, seen)
     kills["epochs"] = seen
@@ -178,8 +180,9 @@ def assert_epochs_are_there(run: Run, seen: int) -> None:
 
 def many(path: Path, wanted: int, capsys: pytest.CaptureFixture[str]) -> None:
     kills: Counter[str] = Counter()
-    runs = epochs = 0
-    while kills.total() < wanted:
+    runs = epochs = 0  # early kills end a run before its first epoch
+    while kills.total() < wanted or not epochs:
+        assert runs < wanted
         kills += operate(path / str(runs), random.Random(runs), from_epoch=runs % 2)
         epochs += kills.pop("epochs", 0)
         runs += 1
