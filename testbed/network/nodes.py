@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import IPv4Address
@@ -24,12 +24,13 @@ from testbed.network.namespaces import (
     no_offloads,
     no_tail_loss_probes,
 )
-from testbed.network.processes import TOKEN
+from testbed.network.processes import TOKEN, ProcessError
 
 __all__ = ["Nodes"]
 
 HOST_MTU = 1500
 FABRIC_MTU = 1600  # with room for the shim besides what hosts may send
+PROMPT = b"\x7f"  # of a shell that Mininet has started
 RTO_MIN = "1s"  # as RFC 6298 has it: a busy software switch holds packets longer than Linux's 0.2 s
 
 
@@ -47,7 +48,11 @@ class Nodes:
         self._namespaces: dict[str, int] = {}  # open files, which keep them
 
     def make(self, token: str) -> None:
-        """Start all nodes, with a run's token in their environment, and connect them."""
+        """Start all nodes, with a run's token in their environment, and connect them.
+
+        Raises:
+            ProcessError: A node's process was ended meanwhile.
+        """
         with _token(token):
             self._start()
         for name in self._names:
@@ -121,9 +126,25 @@ class Nodes:
         # Mininet would raise limits of the whole machine; a network of this size does not need it
         Mininet.inited = True
         self._net = Mininet(topo=None, build=False)
+        begun: list[Any] = []
+
+        class Begun(Node):
+            def _popen(self, *args: Any, **kwargs: Any) -> Any:
+                begun.append(self)
+                return super()._popen(*args, **kwargs)
+
         with ThreadPoolExecutor(8) as pool:
-            nodes = pool.map(lambda name: Node(name, inNamespace=True), self._names)
-            self._nodes = dict(zip(self._names, nodes, strict=True))
+            futures = [pool.submit(Begun, name, inNamespace=True) for name in self._names]
+            while wait(futures, timeout=0.1).not_done:
+                # Mininet waits for the prompt of a shell that was ended without end, as its own
+                # process holds the other end of the terminal.
+                for node in [node for node in begun if node.shell is not None]:
+                    if node.shell.poll() is not None:
+                        os.write(node.slave, PROMPT)
+        nodes = [future.result() for future in futures]
+        self._nodes = dict(zip(self._names, nodes, strict=True))
+        for gone in self.disappeared:
+            raise ProcessError(gone)
         self._net.hosts = [self._nodes[name] for name in self._topology.host_names]
         self._net.switches = [self._nodes[name] for name in self._topology.switch_names]
         self._net.nameToNode.update(self._nodes)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +66,7 @@ def foreign() -> Iterator[None]:
 RUNNER = """
 import sys, time
 from pathlib import Path
+from typing import Any
 from tests.testbed.network.mininet.conftest import bring_up
 net = bring_up(Path(sys.argv[1]), sys.argv[2])
 net.start()
@@ -152,4 +154,23 @@ def test_a_switch_that_does_not_start_is_one_clear_error(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(NetworkError, match=r"switch \w+ ended with exit code 3: out of ports"):
         bring_up(tmp_path, "bmv2")
+    assert not list((tmp_path / "state").iterdir())
+
+
+def test_a_node_that_is_killed_while_it_starts_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mininet.node import Node
+
+    popen = Node._popen
+
+    def killed(node: Any, *args: Any, **kwargs: Any) -> Any:
+        shell = popen(node, *args, **kwargs)
+        if node.name == "h2_0_1":
+            shell.kill()
+        return shell
+
+    monkeypatch.setattr(Node, "_popen", killed)
+    with pytest.raises(NetworkError, match=r"^host h2_0_1 disappeared: its process .* was ended$"):
+        bring_up(tmp_path, some_backend())
     assert not list((tmp_path / "state").iterdir())
