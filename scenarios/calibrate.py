@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.evaluation.calibration import Case, choose, search
 from analysis.evaluation.grids import GRIDS
@@ -32,6 +32,7 @@ from scenarios.settings import make_settings
 from testbed.fabric.names import nearest
 from testbed.fabric.topologies import make_fabric
 from testbed.record.run import RunDirectory
+from testbed.record.yaml_file import read_yaml
 
 __all__ = ["TRAINING", "calibrate", "read_training"]
 
@@ -167,7 +168,8 @@ def read_training(path: Path, progress: Progress) -> list[TrainingRuns]:
         config = cast(Mapping[str, Any], run.config)
         known = {name: config[name] for name in settings if name in config}
         return [TrainingRuns(known | {"views": [run.config["telemetry"]]}, [[case]])]
-    content = _read(path)
+    absent = f"no training list {path}: give a YAML file or a run's folder"
+    content = read_yaml(path, absent, "it holds no list runs").valid(TrainingList)
     runs = []
     for number, entry in enumerate(content.runs):
         progress("training runs", number / len(content.runs))
@@ -191,22 +193,3 @@ def _simulated(entry: TrainingEntry, seed: int, common: Mapping[str, Any]) -> li
     run = simulate(settings, plan, fabric)
     devices = np.array(plan.devices, np.int32)
     return [Case(run.telemetry(view), plan.links, devices) for view in entry.views]
-
-
-def _read(path: Path) -> TrainingList:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"no training list {path}: give a YAML file or a run's folder") from None
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise ValueError(f"{path}{where} is no YAML") from None
-    try:
-        return TrainingList.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    raise ValueError(f"{path}: {place}: {first['msg']}".replace(": : ", ": "))

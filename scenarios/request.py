@@ -12,11 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-
 from scenarios.scenario import Scenario, load_scenario, scenario_names
 from scenarios.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.names import nearest
+from testbed.record.yaml_file import YamlError, read_yaml
 
 __all__ = ["Request", "make_request"]
 
@@ -101,24 +100,11 @@ def make_request(name: str | None, given: Mapping[str, Any], file: Path | None =
 def _read(file: Path) -> dict[Any, Any]:
     path = file / "config.json" if file.is_dir() else file
     try:
-        text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, yaml.SafeLoader)
-        content = yaml.safe_load(text)
-    except OSError as error:
-        raise SettingsError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise SettingsError(f"{path} is no text: give a YAML file or a run's config.json") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or "unreadable"
-        raise SettingsError(f"{path}{where} is no YAML: {reason}") from None
-    if not isinstance(content, dict):
-        raise SettingsError(f"{path} holds no settings: use lines such as k: 8")
-    keys = [key.value for key, _ in node.value]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise SettingsError(f"{path}: {key} stands there twice")
+        content = read_yaml(
+            path, f"no file {path}", "it holds no settings: use lines as k: 8"
+        ).content
+    except YamlError as error:
+        raise SettingsError(str(error)) from None
     for key, value in content.items():
         if isinstance(value, bool | list | dict) and "record_version" not in content:
             raise SettingsError(f"{path}: {key}: one value is needed")

@@ -11,13 +11,12 @@ lines above.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.methods.parameters import Parameters
 from analysis.methods.registry import (
@@ -28,6 +27,7 @@ from analysis.methods.registry import (
     make_method,
 )
 from testbed.record.places import whole
+from testbed.record.yaml_file import read_yaml
 
 __all__ = ["PAPER", "Calibrated", "Entry", "Trained", "choose_methods", "read_set", "write_set"]
 
@@ -130,24 +130,6 @@ def write_set(path: Path, content: Calibrated) -> None:
 
 
 def _read(path: Path) -> Calibrated:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"PARAMETERS={path}: no such file: use default, paper or a file") from None
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text: give a YAML file") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        raise ValueError(f"{path}{where} is no YAML") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds no parameters: use methods: {{NAME: {{parameters: ...}}}}")
-    try:
-        return Calibrated.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    reason = first["msg"].removeprefix("Input ")
-    raise ValueError(f"{path}: {where}: {reason[:1].lower()}{reason[1:]}")
+    absent = f"PARAMETERS={path}: no such file: use default, paper or a file"
+    empty = "it holds no parameters: use methods: {NAME: {parameters: ...}}"
+    return read_yaml(path, absent, empty).valid(Calibrated)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -32,6 +30,7 @@ from testbed.faults.plan import (
     checked_schedule,
     outside,
 )
+from testbed.record.yaml_file import YamlError, read_yaml
 
 __all__ = ["Document", "Entry", "read_file", "read_text"]
 
@@ -250,77 +249,27 @@ def read_file(path: Path, duration_s: float | None = None) -> Document:
     Raises:
         FaultError: It cannot be read, or says what makes no sense. One line with its place.
     """
+    absent = f"no fault file {path}: check FAULTS, or use {_FORMS}"
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise FaultError(f"cannot read the fault file {path}: it is no regular file")
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FaultError(f"no fault file {path}: check FAULTS, or use {_FORMS}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise FaultError(f"cannot read the fault file {path}: {reason}") from None
+        file = read_yaml(path, absent, "the top level must be a mapping with the key faults")
+    except YamlError as error:
+        raise FaultError(str(error)) from None
+    if found := file.truth_value():
+        line, word = found
+        what = f"{word} is a truth value: write a number, or put a name in quotes"
+        raise FaultError(f"{path} line {line}: {what}")
     try:
-        loader = yaml.SafeLoader(text)
-        node = loader.get_single_node()
-        content = loader.construct_document(node) if node else None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        said = getattr(error, "problem", None) or getattr(error, "reason", None)
-        raise FaultError(f"{path}{where}: not valid YAML: {said or 'it cannot be read'}") from None
-    if node is None or not isinstance(content, dict):
-        raise FaultError(f"{path}: the top level must be a mapping with the key faults")
-    if wrong := _wrong_node(node):
-        place, what = wrong
-        raise FaultError(f"{path} line {place.start_mark.line + 1}: {what}")
-    try:
-        document = Document.model_validate(content)
+        document = Document.model_validate(file.content)
     except ValidationError as error:
-        line = _line(node, _first(error)["loc"])
+        line = file.line(_first(error)["loc"])
         raise FaultError(f"{path} line {line}: {_one_line(error)}") from None
     for number, entry in enumerate(document.faults):
         late = [span for span in entry.schedule if duration_s is not None and span[0] >= duration_s]
         if late:
-            line = _line(node, ("faults", number, "schedule"))
+            line = file.line(("faults", number, "schedule"))
             said = outside(late[0], cast(float, duration_s))
             raise FaultError(f"{path} line {line}: faults[{number}] {said}")
     return document
-
-
-def _wrong_node(root: yaml.Node) -> tuple[yaml.Node, str] | None:
-    """What YAML allows and nobody means: a key given twice, a truth value."""
-    seen: set[int] = set()
-    todo = [root]
-    while todo:
-        node = todo.pop()
-        if id(node) in seen:  # an anchor may be used many times, also in itself
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            keys = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            counts = Counter(key.value for key in keys)
-            for key in reversed(keys):
-                if counts[key.value] > 1:
-                    return key, f"the key {key.value!r} is given twice: keep one"
-            todo += [part for pair in reversed(node.value) for part in reversed(pair)]
-        elif isinstance(node, yaml.SequenceNode):
-            todo += reversed(node.value)
-        elif node.tag == "tag:yaml.org,2002:bool":
-            return node, f"{node.value} is a truth value: write a number, or put a name in quotes"
-    return None
-
-
-def _line(node: yaml.Node, place: tuple[int | str, ...]) -> int:
-    """The line of a place in the file, or of the nearest thing around it that is there."""
-    for part in place:
-        if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            node = node.value[part]
-        elif isinstance(node, yaml.MappingNode):
-            below = {key.value: value for key, value in node.value if isinstance(key.value, str)}
-            if part not in below:
-                break
-            node = below[part]
-    return node.start_mark.line + 1
 
 
 def _first(error: ValidationError) -> ErrorDetails:

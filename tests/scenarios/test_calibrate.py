@@ -77,12 +77,13 @@ def test_views_of_a_run(training: Path) -> None:
     [
         ("sherlock", TINY, "sherlock has no parameters to calibrate"),
         ("flok", TINY, "did you mean flock?"),
-        ("007", "runs: []", "runs: List should have at least 1 item"),
+        ("007", "runs: []", "runs: list should have at least 1 item"),
         ("007", "runs: [{seeds: [1], kk: 4, views: [A1]}]", "runs[0]: KK is no setting"),
         ("007", "runs: [{seeds: [1], views: [A3]}]", "runs[0]: TELEMETRY=A3 is unknown"),
-        ("007", "runs: [{seeds: [1]}]", "runs.0.views: Field required"),
+        ("007", "runs: [{seeds: [1]}]", "runs.0.views: field required"),
         ("007", "runs: [{seeds: [1], views: [A1], faults: lots}]", "runs[0]: FAULTS item 'lots'"),
-        ("007", "runs: [", "line 1 is no YAML"),
+        ("007", "runs: []\nruns: []", "line 2: the key 'runs' is given twice"),
+        ("007", "runs: [", "line 1: not valid YAML"),
     ],
 )
 def test_mistakes_are_one_line(

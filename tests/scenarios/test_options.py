@@ -247,7 +247,7 @@ def test_a_run_again_on_another_backend(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("kk: 8\n", ["kk", "did you mean k?"]),
-        ("k: 8\nk: 4\n", ["k stands there twice"]),
+        ("k: 8\nk: 4\n", ["line 2: the key 'k' is given twice"]),
         ("k: [8]\n", ["k: one value"]),
         ("k: true\n", ["k: one value"]),
         ("k: five\n", ["K=five", "integer"]),

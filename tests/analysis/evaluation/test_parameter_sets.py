@@ -52,9 +52,12 @@ def test_a_set_is_written_and_read_again(tmp_path: Path) -> None:
         ("methods: {flock: {parameters: {p_bad: 2}}}", "0 < p_good < p_bad < 1"),
         ("methods: {flock: {}}", "methods.flock.parameters: field required"),
         ("methods: {flock: {parameters: {p_bad: {a: 1}}}}", "methods.flock.parameters.p_bad"),
+        ("methods: {}\nmethods: {}", "line 2: the key 'methods' is given twice"),
+        ("[" * 5000, "not valid YAML"),
+        ("methods: {a: 2026-99-99}", "not valid YAML"),
         ("colour: red", "methods: field required"),
         ("[1, 2]", "holds no parameters"),
-        ("methods: {flock: [", "line 1 is no YAML"),
+        ("methods: {flock: [", "line 1: not valid YAML"),
     ],
 )
 def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:

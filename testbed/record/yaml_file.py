@@ -1,0 +1,136 @@
+"""YAML files that users write: read with the line of each place, and refused in one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+__all__ = ["YamlError", "YamlFile", "read_yaml"]
+
+Model = TypeVar("Model", bound=BaseModel)
+_BOOL = "tag:yaml.org,2002:bool"
+
+
+class YamlError(ValueError):
+    """A file cannot be read, or says what makes no sense. One line with its name and place."""
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """A mapping as it stands in a file.
+
+    Attributes:
+        path: The file.
+        content: What it says.
+        root: The same with the place of everything.
+    """
+
+    path: Path
+    content: dict[Any, Any]
+    root: yaml.Node
+
+    def line(self, place: tuple[int | str, ...]) -> int:
+        """The line of a place such as ``("faults", 0, "rate")``, or of the nearest around it."""
+        node = self.root
+        for part in place:
+            if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+                node = node.value[part]
+            elif isinstance(node, yaml.MappingNode):
+                below = {key.value: value for key, value in node.value if _is_text(key)}
+                if part not in below:
+                    break
+                node = below[part]
+        return node.start_mark.line + 1
+
+    def truth_value(self) -> tuple[int, str] | None:
+        """The first ``yes``, ``on`` or ``true`` without quotes, with its line."""
+        for node in _nodes(self.root):
+            if node.tag == _BOOL:
+                return node.start_mark.line + 1, node.value
+        return None
+
+    def valid(self, model: type[Model]) -> Model:
+        """The content as ``model`` has it.
+
+        Raises:
+            YamlError: It is not of that form.
+        """
+        try:
+            return model.model_validate(self.content)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+        reason = f"{reason[:1].lower()}{reason[1:]}"
+        line = self.line(first["loc"])
+        raise YamlError(f"{self.path} line {line}: {where}: {reason}".replace(": : ", ": "))
+
+
+def read_yaml(path: Path, absent: str, empty: str) -> YamlFile:
+    """Read a file whose top level is a mapping in which no key is given twice.
+
+    Args:
+        path: The file.
+        absent: What to say if there is none.
+        empty: What it should hold, for one that holds no mapping.
+
+    Raises:
+        YamlError: There is none, it cannot be read, or is no such YAML.
+    """
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise YamlError(f"cannot read {path}: it is no regular file")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise YamlError(absent) from None
+    except OSError as error:
+        raise YamlError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise YamlError(f"cannot read {path}: it is not UTF-8 text") from None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        content = loader.construct_document(node) if node else None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark else ""
+        said = getattr(error, "problem", None) or getattr(error, "reason", None)
+        raise YamlError(f"{path}{where}: not valid YAML: {said or 'it cannot be read'}") from None
+    if node is None or not isinstance(content, dict):
+        raise YamlError(f"{path}: {empty}")
+    for part in _nodes(node):
+        if isinstance(part, yaml.MappingNode):
+            keys = [key for key, _ in part.value if isinstance(key, yaml.ScalarNode)]
+            counts = Counter(key.value for key in keys)
+            for key in reversed(keys):
+                if counts[key.value] > 1:
+                    line = key.start_mark.line + 1
+                    raise YamlError(
+                        f"{path} line {line}: the key {key.value!r} is given twice: keep one"
+                    )
+    return YamlFile(path, content, node)
+
+
+def _is_text(node: yaml.Node) -> bool:
+    return isinstance(node.value, str)
+
+
+def _nodes(root: yaml.Node) -> list[yaml.Node]:
+    """All nodes in the file's order; an anchor may be used many times, also in itself."""
+    found: dict[int, yaml.Node] = {}
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if id(node) in found:
+            continue
+        found[id(node)] = node
+        if isinstance(node, yaml.MappingNode):
+            todo += [part for pair in reversed(node.value) for part in reversed(pair)]
+        elif isinstance(node, yaml.SequenceNode):
+            todo += reversed(node.value)
+    return list(found.values())
