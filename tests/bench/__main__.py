@@ -33,6 +33,7 @@ from tests.bench.bench_flow import bench_flow
 from tests.bench.bench_laws import bench_laws
 from tests.bench.bench_limit import bench_limit
 from tests.bench.bench_netbouncer import bench_netbouncer
+from tests.bench.bench_probes import bench_probes
 from tests.bench.bench_tables import bench_background, bench_comparison
 from tests.bench.bench_vigil import bench_vigil
 
@@ -135,6 +136,7 @@ BENCHES: dict[str, Callable[[Console], None]] = {
 HOURS: dict[str, Callable[[Console], None]] = {
     "comparison": bench_comparison,
     "background": bench_background,
+    "probes": bench_probes,
 }
 """These only by name."""
 
