@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.traffic": NETWORK,
     "testbed.probes": TRAFFIC,
     "analysis.solvers": {"testbed.fabric"},
+    "analysis.sketches": {"testbed.fabric"},
     "analysis.telemetry": FABRIC_AND_RECORD,
     "analysis.methods": FABRIC_AND_RECORD | {"analysis.solvers", "analysis.telemetry"},
     "analysis.evaluation": FABRIC_AND_RECORD

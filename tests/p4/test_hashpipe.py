@@ -1,14 +1,14 @@
-"""HashPipe in the switch against a plain model of the published algorithm."""
+"""HashPipe in the switch against the model of any size, `analysis.sketches.hashpipe`."""
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.sketches.hashpipe import HashPipe
 from testbed.dataplane import HASHPIPE, HEAVY_HITTER
 from testbed.softswitch import Program
 
@@ -19,42 +19,10 @@ STAGES, ENTRIES = 3, 32
 FLOWS = [Flow(0x0A000002, 0x0A030103, 1000 + 37 * i, 80, 6 if i % 2 else 17) for i in range(120)]
 
 
-@dataclass
-class HashPipe:
-    """Algorithm 1 of "Heavy-Hitter Detection Entirely in the Data Plane" (SOSR 2017)."""
-
-    stages: list[dict[int, tuple[bytes, int]]] = field(
-        default_factory=lambda: [{} for _ in range(STAGES)]
-    )
-
-    @staticmethod
-    def entry(key: bytes, stage: int) -> int:
-        return zlib.crc32(key) >> 5 * stage & ENTRIES - 1
-
-    def insert(self, key: bytes) -> int:
-        """Count one packet; returns what the first stage then holds of its flow."""
-        first = self.stages[0]
-        at = self.entry(key, 0)
-        held = first.get(at)
-        if held is not None and held[0] == key:
-            first[at] = (key, held[1] + 1)
-            return held[1] + 1
-        first[at] = (key, 1)  # always insert
-        carried = held
-        for number, stage in enumerate(self.stages[1:], 1):
-            if carried is None:
-                break
-            at = self.entry(carried[0], number)
-            held = stage.get(at)
-            if held is None:
-                stage[at] = carried
-                break
-            if held[0] == carried[0]:
-                stage[at] = (held[0], held[1] + carried[1])
-                break
-            if held[1] < carried[1]:  # keep the larger, carry the smaller on
-                stage[at], carried = carried, held
-        return 1
+PLACES = np.array(
+    [[zlib.crc32(flow.key) >> 5 * stage & ENTRIES - 1 for stage in range(STAGES)] for flow in FLOWS]
+)
+NUMBER = {flow.id: number for number, flow in enumerate(FLOWS)}
 
 
 def skewed(seed: int, length: int, skew: float) -> list[int]:
@@ -80,9 +48,8 @@ def check_against_the_model(fabric: Fabric, sequence: list[int]) -> None:
     for flow_id, counts in registers:
         flow_id[:] = 0
         counts[:] = 0
-    model = HashPipe()
-    for flow in sequence:
-        model.insert(FLOWS[flow].key)
+    model = HashPipe(PLACES, ENTRIES)
+    model.add(np.array(sequence))
     data = b"".join(shimmed(frame(FLOWS[flow]), 0x77) for flow in sequence)
     lengths = [len(shimmed(frame(FLOWS[flow]))) for flow in sequence]
     switch.process_batch(
@@ -90,13 +57,13 @@ def check_against_the_model(fabric: Fabric, sequence: list[int]) -> None:
         np.frombuffer(data, np.uint8),
         np.cumsum([0, *lengths]).astype(np.uint64),
     )
-    for stage, (flow_id, counts) in zip(model.stages, registers, strict=True):
-        got = {
-            i: ((int(flow_id[i]["hi"]) << 64 | int(flow_id[i]["lo"])).to_bytes(13, "big"), int(n))
-            for i, n in enumerate(counts)
-            if n
-        }
-        assert got == stage
+    for stage, (flow_id, counts) in enumerate(registers):
+        held = np.flatnonzero(counts)
+        ids = [int(flow_id[i]["hi"]) << 64 | int(flow_id[i]["lo"]) for i in held]
+        owner = np.full(ENTRIES, -1)
+        owner[held] = [NUMBER[each] for each in ids]
+        assert owner.tolist() == model.flow[stage].tolist()
+        assert counts.tolist() == model.count[stage].tolist()
 
 
 def test_stages_hold_what_the_published_algorithm_holds(program: Program) -> None:
@@ -110,11 +77,11 @@ def test_flows_are_reported_when_the_model_counts_eta_packets(program: Program) 
     switch.table(HEAVY_HITTER.segments).add(
         [0x77, (eta, 0xFFFFFFFF)], HEAVY_HITTER.report, priority=1
     )
-    model = HashPipe()
+    model = HashPipe(PLACES, ENTRIES)
     rng = np.random.default_rng(11)
     reported = 0
     for flow in np.minimum(rng.geometric(0.05, 3000) - 1, len(FLOWS) - 1):
-        count = model.insert(FLOWS[flow].key)
+        [count] = model.add(np.array([flow]))
         switch.process(1, shimmed(frame(FLOWS[flow]), 0x77))
         [samples] = switch.digests().values()
         assert len(samples) == (count >= eta)

@@ -1,0 +1,125 @@
+"""FlowRadar (Li, Miao, Kim, Yu, NSDI 2016): every flow with its packets, in an invertible table.
+
+A packet of a flow that the flow filter (a Bloom filter) has not seen adds the flow's ID and 1 to
+one cell of each row; every packet counts in these cells. A cell with one flow gives it away, and
+once that is taken out of its other cells, these may have one flow left (SingleDecode).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.sketches.hashing import Words, bucket
+from testbed.fabric.compiled import njit
+
+__all__ = ["CELL_BITS", "FlowRadar"]
+
+CELL_BITS = 104 + 8 + 32
+"""FlowXOR, FlowCount, PacketCount (Canary, table I)."""
+
+FILTER_BITS_A_CELL = 16
+"""The filter takes 1/9 of the counting table's memory (Canary, section IV-B)."""
+
+_FILTER_ROW = 1000
+"""The filter's hashes are numbered from here, apart from the table's."""
+
+
+class FlowRadar:
+    """A counting table of ``rows`` by ``width`` cells with its flow filter.
+
+    Args:
+        width: Cells a row.
+        rows: Rows, with a hash each.
+        filter_hashes: Hashes of the filter; the paper names none, ChameleMon's version has 10.
+        seed: Of the hashes; both ends of a link have the same.
+    """
+
+    def __init__(
+        self, width: int, *, rows: int = 3, filter_hashes: int = 10, seed: int = 0
+    ) -> None:
+        self.seed, self.filter_hashes = seed, filter_hashes
+        self.flow_xor = np.zeros((2, rows, width), np.uint64)
+        self.flow_count = np.zeros((rows, width), np.uint8)
+        self.packet_count = np.zeros((rows, width), np.uint32)
+        self.filter = np.zeros(FILTER_BITS_A_CELL * rows * width, np.bool_)
+
+    @property
+    def bytes(self) -> float:
+        """Table and filter."""
+        return (self.flow_count.size * CELL_BITS + len(self.filter)) / 8
+
+    def add(self, hi: Words, lo: Words, packets: npt.NDArray[np.integer]) -> None:
+        """Count ``packets`` of each flow, flows in the order of their first packet.
+
+        The order of all other packets makes no difference: add([f, g], [2, 1]) is f, g, f.
+        """
+        counted = np.ascontiguousarray(packets, np.uint32)
+        state = (self.flow_xor, self.flow_count, self.packet_count, self.filter)
+        _add(hi, lo, counted, *state, self.filter_hashes, self.seed)
+
+    def decode(self) -> tuple[Words, Words, npt.NDArray[np.int64], bool]:
+        """All flows that come out, with their packets, and whether the table is empty then.
+
+        It is not where flows hide each other. A flow that the filter took for an earlier one is in
+        no FlowXOR: it is missing, and its packets are counted for others.
+        """
+        table = (self.flow_xor.copy(), self.flow_count.copy(), self.packet_count.copy())
+        hi, lo, packets = _decode(*table, self.seed)
+        flow_xor, flow_count, _ = table
+        return hi, lo, packets, not (flow_count.any() or flow_xor.any())
+
+
+@njit
+def _add(hi, lo, packets, flow_xor, flow_count, packet_count, seen, hashes, seed):
+    rows, width = flow_count.shape
+    for n in range(len(hi)):
+        new = False
+        for h in range(hashes):
+            at = bucket(hi[n], lo[n], _FILTER_ROW + h, len(seen), seed)
+            if not seen[at]:
+                new = True
+                seen[at] = True
+        for row in range(rows):
+            at = bucket(hi[n], lo[n], row, width, seed)
+            if new:
+                flow_xor[0, row, at] ^= hi[n]
+                flow_xor[1, row, at] ^= lo[n]
+                flow_count[row, at] += np.uint8(1)
+            packet_count[row, at] += packets[n]
+
+
+@njit
+def _decode(flow_xor, flow_count, packet_count, seed):
+    rows, width = flow_count.shape
+    found_hi, found_lo = np.empty((2, rows * width), np.uint64)
+    found_packets = np.empty(rows * width, np.int64)
+    queue = np.empty(rows * width * (rows + 1), np.int64)
+    end = found = 0
+    for cell in range(rows * width):
+        if flow_count[cell // width, cell % width] == 1:
+            queue[end] = cell
+            end += 1
+    begin = 0
+    while begin < end:
+        row, at = queue[begin] // width, queue[begin] % width
+        begin += 1
+        if flow_count[row, at] != 1:
+            continue
+        hi, lo = flow_xor[0, row, at], flow_xor[1, row, at]
+        # FlowCount wraps at 256: of 257 flows, too, it says 1.
+        if bucket(hi, lo, row, width, seed) != at or found == len(found_hi):
+            continue
+        packets = packet_count[row, at]
+        found_hi[found], found_lo[found], found_packets[found] = hi, lo, packets
+        found += 1
+        for other in range(rows):
+            there = bucket(hi, lo, other, width, seed)
+            flow_xor[0, other, there] ^= hi
+            flow_xor[1, other, there] ^= lo
+            flow_count[other, there] -= np.uint8(1)
+            packet_count[other, there] -= packets
+            if flow_count[other, there] == 1 and end < len(queue):
+                queue[end] = other * width + there
+                end += 1
+    return found_hi[:found], found_lo[:found], found_packets[:found]

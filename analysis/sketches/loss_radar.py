@@ -1,0 +1,113 @@
+"""LossRadar (Li, Miao, Kim, Yu, CoNEXT 2016): every lost packet, from two meters of all packets.
+
+A packet's signature is its flow ID and its IP ID: 120 bits. Both ends of a link add it to one cell
+of each row; the upstream meter less the downstream meter holds the lost packets alone, and cells
+with one of them give it away.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.sketches.hashing import Words, bucket
+from testbed.fabric.compiled import njit
+
+__all__ = ["CELL_BITS", "LossRadar", "signatures"]
+
+CELL_BITS = 32 + 120
+"""Count and xorSum (Canary, table I)."""
+
+
+def signatures(
+    hi: Words, lo: Words, packets: npt.NDArray[np.integer]
+) -> tuple[Words, Words, npt.NDArray[np.int64]]:
+    """The signatures of all packets of flows of 104 bits, flow after flow, and each one's flow.
+
+    The IP ID counts a flow's packets.
+
+    Raises:
+        ValueError: A flow has more than 65,536 packets: its IP IDs would come again.
+    """
+    if len(packets) and int(packets.max()) > 1 << 16:
+        raise ValueError(f"a flow of {int(packets.max()):,} packets has IP IDs for 65,536")
+    flow = np.repeat(np.arange(len(hi)), packets)
+    start = np.cumsum(packets) - packets
+    ip_id = (np.arange(len(flow)) - start[flow]).astype(np.uint64)
+    above = hi[flow] << np.uint64(16) | lo[flow] >> np.uint64(48)
+    return above, lo[flow] << np.uint64(16) | ip_id, flow
+
+
+class LossRadar:
+    """A meter of ``rows`` by ``width`` cells; meters of one seed can be subtracted."""
+
+    def __init__(self, width: int, *, rows: int = 3, seed: int = 0) -> None:
+        self.seed = seed
+        self.count = np.zeros((rows, width), np.int32)
+        self.xor_sum = np.zeros((2, rows, width), np.uint64)
+
+    @property
+    def bytes(self) -> float:
+        return self.count.size * CELL_BITS / 8
+
+    def add(self, hi: Words, lo: Words) -> None:
+        """Count packets of these signatures."""
+        _add(hi, lo, self.count, self.xor_sum, self.seed)
+
+    def __sub__(self, downstream: LossRadar) -> LossRadar:
+        rows, width = self.count.shape
+        if downstream.count.shape != (rows, width) or downstream.seed != self.seed:
+            raise ValueError("meters of other sizes or hashes cannot be subtracted")
+        left = LossRadar(width, rows=rows, seed=self.seed)
+        left.count = self.count - downstream.count
+        left.xor_sum = self.xor_sum ^ downstream.xor_sum
+        return left
+
+    def decode(self) -> tuple[Words, Words, bool]:
+        """The signatures that come out, and whether nothing is left."""
+        count, xor_sum = self.count.copy(), self.xor_sum.copy()
+        hi, lo = _decode(count, xor_sum, self.seed)
+        return hi, lo, not (count.any() or xor_sum.any())
+
+
+@njit
+def _add(hi, lo, count, xor_sum, seed):
+    rows, width = count.shape
+    for n in range(len(hi)):
+        for row in range(rows):
+            at = bucket(hi[n], lo[n], row, width, seed)
+            count[row, at] += np.int32(1)
+            xor_sum[0, row, at] ^= hi[n]
+            xor_sum[1, row, at] ^= lo[n]
+
+
+@njit
+def _decode(count, xor_sum, seed):
+    rows, width = count.shape
+    found_hi, found_lo = np.empty((2, rows * width), np.uint64)
+    queue = np.empty(rows * width * (rows + 1), np.int64)
+    end = found = 0
+    for cell in range(rows * width):
+        if count[cell // width, cell % width] == 1:
+            queue[end] = cell
+            end += 1
+    begin = 0
+    while begin < end:
+        row, at = queue[begin] // width, queue[begin] % width
+        begin += 1
+        if count[row, at] != 1:
+            continue
+        hi, lo = xor_sum[0, row, at], xor_sum[1, row, at]
+        if bucket(hi, lo, row, width, seed) != at or found == len(found_hi):
+            continue
+        found_hi[found], found_lo[found] = hi, lo
+        found += 1
+        for other in range(rows):
+            there = bucket(hi, lo, other, width, seed)
+            count[other, there] -= np.int32(1)
+            xor_sum[0, other, there] ^= hi
+            xor_sum[1, other, there] ^= lo
+            if count[other, there] == 1 and end < len(queue):
+                queue[end] = other * width + there
+                end += 1
+    return found_hi[:found], found_lo[:found]

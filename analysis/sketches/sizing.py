@@ -1,0 +1,117 @@
+"""How large a sketch must be: by a formula, and by decoding.
+
+`clean_width` is what the Canary paper's table II looks like: the width at which 80 % of the items
+have a bucket of their own in some row. `smallest_width` asks for what the paper says, that 99 % of
+the tries succeed. A sketch that is peeled needs far less than the first and a little more than
+`PEELING` buckets an item.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from analysis.sketches.hashing import bucket
+from testbed.fabric.compiled import njit
+
+__all__ = ["PEELING", "clean_share", "clean_width", "peels", "smallest_width"]
+
+PEELING = 1.222
+"""Buckets an item from which three hashes can be peeled, in the limit of many items (Goodrich and
+Mitzenmacher, Allerton 2011, after Molloy 2005)."""
+
+
+def clean_share(items: float, width: float, rows: int = 3) -> float:
+    """The share of items with a bucket of their own, the others as many as ``items`` (theorem 2 of
+    the Canary paper has ``items`` - 1 of them)."""
+    return 1.0 - (1.0 - math.exp(-items / width)) ** rows
+
+
+def clean_width(items: float, share: float = 0.8, rows: int = 3) -> float:
+    """The width of a row at which `clean_share` is ``share``.
+
+    >>> round(3 * clean_width(10_000))
+    34130
+    """
+    return -items / math.log(1.0 - (1.0 - share) ** (1.0 / rows))
+
+
+def peels(items: int, width: int, *, rows: int = 3, seed: int = 0) -> bool:
+    """Whether as many items of random hashes can all be peeled off rows of ``width``."""
+    return bool(_peels(items, width, rows, seed))
+
+
+@njit
+def _peels(items, width, rows, seed):
+    degree = np.zeros((rows, width), np.int32)
+    members = np.zeros((rows, width), np.int64)  # the sum of the items in a bucket
+    places = np.empty((items, rows), np.int32)
+    for item in range(items):
+        for row in range(rows):
+            at = bucket(np.uint64(0), np.uint64(item), row, width, seed)
+            places[item, row] = at
+            degree[row, at] += 1
+            members[row, at] += item
+    queue = np.empty(items * rows + rows * width, np.int64)
+    end = begin = left = 0
+    left = items
+    for row in range(rows):
+        for at in range(width):
+            if degree[row, at] == 1:
+                queue[end] = row * width + at
+                end += 1
+    while begin < end:
+        row, at = queue[begin] // width, queue[begin] % width
+        begin += 1
+        if degree[row, at] != 1:
+            continue
+        item = members[row, at]
+        left -= 1
+        for other in range(rows):
+            there = places[item, other]
+            degree[other, there] -= 1
+            members[other, there] -= item
+            if degree[other, there] == 1:
+                queue[end] = other * width + there
+                end += 1
+    return left == 0
+
+
+def smallest_width(
+    succeeds: Callable[[int, int], bool],
+    low: int,
+    *,
+    share: float = 0.99,
+    tries: int = 200,
+    precision: float = 0.005,
+) -> int:
+    """The least width, to ``precision``, at which ``share`` of ``tries`` succeed.
+
+    Args:
+        succeeds: Of a width and the number of a try.
+        low: A width that is too small, or just enough; doubled until enough.
+
+    The share is taken to rise with the width. A width is given up at the first failure too many.
+    """
+    allowed = tries - math.ceil(share * tries)
+
+    def enough(width: int) -> bool:
+        failures = 0
+        for number in range(tries):
+            failures += not succeeds(width, number)
+            if failures > allowed:
+                return False
+        return True
+
+    low = max(low, 1)
+    if enough(low):
+        return low
+    high = max(low + 1, math.ceil(1.1 * low))
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > max(1, precision * high):
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
