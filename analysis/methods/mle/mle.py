@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.methods.mle.arrivals import explain_loss_free
 from analysis.methods.mle.flows import hidden_flows
 from analysis.methods.mle.kinds import Parts, chosen_kinds, chosen_parts
 from analysis.methods.mle.likelihood import Problem
@@ -94,7 +95,14 @@ class Mle(Method):
         if penalty is None:
             distinct = rows.distinct + (0 if hidden is None else len(hidden.times))
             penalty = penalty_of(len(units.size), distinct)
-        found = explain(rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty)
+        if hidden is not None and not hidden.lost.any():
+            found = explain_loss_free(
+                rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty
+            )
+        else:
+            found = explain(
+                rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty
+            )
         return _verdict(self, fabric, units, Units.of(alike), found)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:

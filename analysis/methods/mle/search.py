@@ -32,7 +32,7 @@ from analysis.methods.mle.likelihood import (
 from analysis.methods.mle.problem import Rows
 from testbed.fabric.compiled import kernel
 
-__all__ = ["explain", "penalty_of", "suspects"]
+__all__ = ["explain", "penalty_of", "resume", "suspects"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -118,6 +118,18 @@ def explain(
         s = _narrowing(_shared_out(s, hidden), hidden, -math.log1p(-fault_rate / NARROWEST))
         _finish(s)
     return s
+
+
+def resume(s: Problem, arrived: FloatArray) -> bool:
+    """Search on, under the law as it is, if ``arrived`` float64[U] packets did over each unit. Says
+    whether what is blamed has changed, or a rate of it by more than 1 %."""
+    x, blamed = s.x.copy(), s.blamed.copy()
+    s.arrived[:] = arrived
+    _settle_all(COARSE, s)
+    _search(True, s)
+    _finish(s)
+    near = np.abs(s.x - x)[blamed] <= 0.01 * x[blamed]
+    return bool((s.blamed != blamed).any() or not near.all())
 
 
 def _narrowing(s: Problem, hidden: HiddenFlows | None, least: float) -> Problem:
