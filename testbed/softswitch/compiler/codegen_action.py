@@ -13,6 +13,7 @@ from testbed.softswitch.compiler.bmv2_program import (
     source_of,
 )
 from testbed.softswitch.compiler.codegen_calculation import field_words
+from testbed.softswitch.compiler.codegen_registers import places
 from testbed.softswitch.compiler.expressions import Expressions, Node
 from testbed.softswitch.compiler.layout import FieldRef, Layout, comment, storage
 from testbed.softswitch.errors import UnsupportedProgram
@@ -25,6 +26,7 @@ class ActionWriter:
         self.layout = layout
         self.program = layout.program
         self.calculations = calculations
+        self.registers = places(self.program)
         self.asserts: list[str] = []  # source line of each assert, by number
 
     def can_exit(self, action: Action) -> bool:
@@ -46,7 +48,7 @@ class ActionWriter:
             word += field_words(width)
         targets = self._jump_targets(action)
         out = [
-            f"static SS_UNUSED void action_{action.id}(ss_switch *sw, ss_item *it, "
+            f"SS_INLINE void action_{action.id}(ss_switch *sw, ss_item *it, "
             f"const uint64_t *a) {{ /* {comment(action.name)} */",
             "    struct phv *p = &it->p;",
             "    (void)sw; (void)p; (void)a;",
@@ -174,8 +176,7 @@ class ActionWriter:
         tag, size = self._type(n)
         return [
             f"{{ {tag} *h = &{n.code};",
-            f"  if (!h->valid) {{ memset(h, 0, sizeof *h); h->valid = 1; "
-            f"it->reg_length += {size}; }} }}",
+            f"  if (!h->valid) {{ *h = ({tag}){{.valid = 1}}; it->reg_length += {size}; }} }}",
         ]
 
     def _op_remove_header(self, e: Expressions, arg: Json) -> list[str]:
@@ -239,9 +240,14 @@ class ActionWriter:
         if arg["value"] not in self.program.registers:
             raise e.refuse(f"register {arg['value']!r}")
         r = self.program.registers[arg["value"]]
-        code = f"(({storage(r.width)} *)sw->registers[{r.index}])[i]"
+        place = self.registers[r.name]
+        code = f"(*({storage(r.width)} *)(at + i * {place.stride} + {place.offset}))"
         return (
-            [f"{{ uint64_t i = {e.index(e.read(index))};", f"  if (i < {r.size}) {{"],
+            [
+                f"{{ uint64_t i = {e.index(e.read(index))};",
+                "  uint8_t *at;",
+                f"  if (i < {r.size} && (at = ss_block(sw, {place.block}))) {{",
+            ],
             code,
             r.width,
         )

@@ -50,19 +50,79 @@ def inputs_of(layout: Layout, elements: list[Json], source: str) -> tuple[list[I
     return out, payload
 
 
+ON_VALUES = {"crc32": "ss_crc32_value", "crc16": "ss_crc16_value"}
+"""Hashes of at most 16 bytes that need not be written to memory first."""
+
+
+def _joined(inputs: list[Input]) -> str:
+    """C expression of all inputs, one after the other in a number of at most 128 bits."""
+    parts, left = [], sum(width for _, width, _, _ in inputs)
+    for value, width, _, _ in inputs:
+        left -= width
+        parts.append(f"(u128)({value})" + (f" << {left}" if left else ""))
+    return " | ".join(parts)
+
+
+def _added(inputs: list[Input]) -> str:
+    """C expression of the sum of all inputs' 16-bit words, one input after the other."""
+    parts, at = [], 0
+    for value, width, _, _ in inputs:
+        left = width
+        while left:
+            take = min(left, 16 - at % 16)
+            left -= take
+            part = f"({value}) >> {left}" if left else f"({value})"
+            up = 16 - at % 16 - take
+            parts.append(
+                f"((uint64_t)({part}) & {(1 << take) - 1:#x})" + (f" << {up}" if up else "")
+            )
+            at += take
+    return " + ".join(f"({part})" for part in parts)
+
+
+def _short_cut(algo: str, inputs: list[Input]) -> str | None:
+    """C expression of a hash of valid fields that needs no memory; None where there is none."""
+    bits = sum(width for _, width, _, _ in inputs)
+    if not bits or any(wide for _, _, wide, _ in inputs):
+        return None
+    if algo in ("csum16", "cksum16"):
+        return f"ss_csum16_sum({_added(inputs)})"
+    if algo in ON_VALUES and bits % 8 == 0 and bits <= 128:
+        return f"{ON_VALUES[algo]}({_joined(inputs)}, {bits // 8})"
+    return None
+
+
 def function(layout: Layout, name: str, algo: str, elements: list[Json], source: str) -> str:
     """C function that computes one hash. Like BMv2 it skips fields of invalid headers."""
     if algo not in ALGORITHMS:
         raise UnsupportedProgram(f"hash algorithm {algo!r}", source)
     inputs, payload = inputs_of(layout, elements, source)
-    bits = sum(w for _, w, _, _ in inputs)
-    size = (bits + 7) // 8
-    extra = " + (it->length < it->truncate ? it->length : it->truncate)" if payload else ""
+    size = (sum(w for _, w, _, _ in inputs) + 7) // 8
+    valid = " && ".join(sorted({v for _, _, _, v in inputs if v != "1"}))
+    short = None if payload else _short_cut(algo, inputs)
     out = [
-        f"static SS_UNUSED uint64_t {name}(ss_switch *sw, ss_item *it) {{",
+        f"SS_INLINE uint64_t {name}(ss_switch *sw, ss_item *it) {{",
         "    struct phv *p = &it->p;",
-        f"    uint32_t n = {size};",
+        "    (void)sw; (void)p;",
     ]
+    if short:
+        out.append(f"    if ({valid or '1'}) return {short};")
+    if not short or valid:
+        out += _in_memory(inputs, size, payload, "" if short else valid, bool(short))
+        out.append(f"    return {ALGORITHMS[algo]}(b, n);")
+    return "\n".join([*out, "}"]) + "\n"
+
+
+def _in_memory(
+    inputs: list[Input], size: int, payload: bool, valid: str, some_invalid: bool
+) -> list[str]:
+    """C statements that write the inputs of valid headers into ``b``, ``n`` bytes; ``valid`` is the
+    condition under which all are, if that is not sure, ``some_invalid`` that it is sure not to be.
+    """
+    extra = " + (it->length < it->truncate ? it->length : it->truncate)" if payload else ""
+    values = [(v, w, wide) for v, w, wide, _ in inputs]
+    lines = [f"    {x}" for x in write_values(values, "b")]
+    out = [f"    uint32_t n = {size};"]
     if payload:
         out += [
             f"    uint8_t *b = ss_alloc(sw, (size_t)n{extra});",
@@ -70,22 +130,23 @@ def function(layout: Layout, name: str, algo: str, elements: list[Json], source:
             f"    memset(b, 0, {size});",
         ]
     else:
-        lines = write_values([(v, w, wide) for v, w, wide, _ in inputs], "b")
         zero = " = {0}" if any("ss_put" in x for x in lines) else ""
         out.append(f"    uint8_t b[{max(size, 1)}]{zero};")
-    conditions = sorted({v for _, _, _, v in inputs if v != "1"})
-    if conditions:
-        out.append(f"    if ({' && '.join(conditions)}) {{")
-    out += [f"    {x}" for x in write_values([(v, w, wide) for v, w, wide, _ in inputs], "b")]
-    if conditions:
-        out += ["    } else {", "    uint32_t bit = 0;", f"    memset(b, 0, {max(size, 1)});"]
-        for value, width, wide, valid in inputs:
+    if valid:
+        out += [f"    if ({valid}) {{", *lines, "    } else {"]
+    elif some_invalid:
+        out.append("    {")
+    else:
+        out += lines
+    if valid or some_invalid:
+        out += ["    uint32_t bit = 0;", f"    memset(b, 0, {max(size, 1)});"]
+        for value, width, wide, condition in inputs:
             put = (
                 f"ss_put_wide(b, bit, {value}, {width})"
                 if wide
                 else f"ss_put_bits(b, bit, {width}, {value})"
             )
-            out.append(f"    if ({valid}) {{ {put}; bit += {width}; }}")
+            out.append(f"    if ({condition}) {{ {put}; bit += {width}; }}")
         out += ["    n = (bit + 7) / 8;", "    }"]
     if payload:
         out += [
@@ -93,8 +154,7 @@ def function(layout: Layout, name: str, algo: str, elements: list[Json], source:
             "    if (more) memcpy(b + n, it->data, more);",
             "    n += more;",
         ]
-    out += ["    (void)sw; (void)p;", f"    return {ALGORITHMS[algo]}(b, n);\n}}"]
-    return "\n".join(out) + "\n"
+    return out
 
 
 def calculations(layout: Layout) -> tuple[str, dict[str, str]]:
@@ -128,7 +188,7 @@ def checksums(layout: Layout, names: dict[str, str]) -> str:
     text = ""
     for name, lines in (("verify", verify), ("update", update)):
         text += (
-            f"static void ss_{name}_checksums(ss_switch *sw, ss_item *it) {{\n"
+            f"SS_INLINE void ss_{name}_checksums(ss_switch *sw, ss_item *it) {{\n"
             "    struct phv *p = &it->p;\n    (void)sw; (void)p;\n"
             + "".join(line + "\n" for line in lines)
             + "}\n"
@@ -144,7 +204,7 @@ def field_words(width: int) -> int:
 def learning(layout: Layout) -> str:
     """C function ``ss_learn_fields``: takes the sample of the digest a packet asked for."""
     out = [
-        "static void ss_learn_fields(ss_switch *sw, ss_item *it) {",
+        "SS_INLINE void ss_learn_fields(ss_switch *sw, ss_item *it) {",
         "    struct phv *p = &it->p;",
         "    (void)sw; (void)p;",
         "    switch (it->learn) {",

@@ -99,7 +99,7 @@ class ControlWriter:
         self.tables = {t.name: table_layout(self.program, t) for t in self.program.tables}
 
     def infos(self) -> str:
-        """C arrays that describe tables, profiles, registers, counters and digests."""
+        """C arrays that describe tables, profiles, counters and digests."""
         p, out = self.program, []
         rows = []
         for t in p.tables:
@@ -121,7 +121,6 @@ class ControlWriter:
         for name, n in (
             ("TABLES", len(rows)),
             ("PROFILES", len(p.profiles)),
-            ("REGISTERS", len(p.registers)),
             ("COUNTERS", len(p.counters)),
             ("LEARN_LISTS", len(p.learn_lists)),
         ):
@@ -131,25 +130,10 @@ class ControlWriter:
             *rows,
             "    {0, 0, 0, 0, 0, NULL}\n};",
         ]
-        widths = [
-            1
-            if r.width <= 8
-            else 2
-            if r.width <= 16
-            else 4
-            if r.width <= 32
-            else 8
-            if r.width <= 64
-            else 16
-            for r in p.registers.values()
-        ]
         learn = [
             max(sum(field_words(p.field_type(*f).width) for f in fl.elements), 1)
             for fl in p.learn_lists.values()
         ]
-        sizes = [f"{{{r.size}, {w}}}" for r, w in zip(p.registers.values(), widths, strict=True)]
-        text = ", ".join([*sizes, "{0, 0}"])
-        out.append(f"static const size_t ss_register_sizes[][2] = {{{text}}};")
         for name, values in (
             ("profile_words", profile_words(p)),
             ("learn_words", learn),
@@ -181,7 +165,7 @@ class ControlWriter:
         for n in (*pipe.tables, *pipe.conditionals, *pipe.action_calls):
             nodes[n.name] = len(nodes)
         out = [
-            f"static void ss_pipeline_{pipe.name}(ss_switch *sw, ss_item *it) {{",
+            f"SS_INLINE void ss_pipeline_{pipe.name}(ss_switch *sw, ss_item *it) {{",
             "    struct phv *p = &it->p;",
             "    (void)sw; (void)p;",
             f"    {self._goto(nodes, pipe.init)}",

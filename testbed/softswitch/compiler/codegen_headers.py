@@ -98,7 +98,8 @@ def deparser(layout: Layout) -> str:
             raise UnsupportedProgram(f"deparser emits unknown header {name!r}")
         headers.append(layout.program.headers[name])
     out = [
-        "static uint8_t *ss_deparser(ss_switch *sw, ss_item *it, uint32_t *length) {",
+        "SS_INLINE uint8_t *ss_deparser(ss_switch *sw, ss_item *it, uint32_t *length,",
+        "                               uint32_t *stored) {",
         "    struct phv *p = &it->p;",
         "    uint32_t n = 0;",
         "    uint8_t *start, *b;",
@@ -107,7 +108,10 @@ def deparser(layout: Layout) -> str:
     for h in headers:
         if not h.metadata:
             out.append(f"    if ({layout.header(h.name)}.valid) n += {h.type.width // 8};")
-    out += ["    if (!(start = b = ss_alloc(sw, (size_t)n + it->length))) return NULL;"]
+    out += [
+        "    if (it->room && it->data - it->room >= n) start = b = (uint8_t *)it->data - n;",
+        "    else if (!(start = b = ss_alloc(sw, (size_t)n + it->stored))) return NULL;",
+    ]
     for h in headers:
         lvalue = layout.header(h.name)
         values = [(f"{lvalue}.f{i}", f.width, f.width > 128) for i, f in enumerate(h.type.fields)]
@@ -118,7 +122,8 @@ def deparser(layout: Layout) -> str:
         out.append(f"        b += {h.type.width // 8};\n    }}")
     out += [
         "    (void)p;",
-        "    if (it->length) memcpy(b, it->data, it->length);",
+        "    if (it->stored && b != it->data) memcpy(b, it->data, it->stored);",
+        "    *stored = n + it->stored;",
         "    n += it->length;",
         "    *length = n < it->truncate ? n : it->truncate;",
         "    return start;\n}",
@@ -137,7 +142,7 @@ def copy_field(to: FieldRef, source: FieldRef) -> str:
 def field_lists(layout: Layout) -> str:
     """C function ``ss_copy_fields``: the fields a clone, resubmit or recirculate keeps."""
     out = [
-        "static void ss_copy_fields(struct phv *d, const struct phv *s, uint32_t list) {",
+        "static SS_UNUSED void ss_copy_fields(struct phv *d, const struct phv *s, uint32_t list) {",
         "    (void)d; (void)s;",
         "    switch (list) {",
     ]

@@ -35,7 +35,7 @@ class ParserWriter:
     def write(self) -> str:
         """The whole C function."""
         out = [
-            "static void ss_parser(ss_switch *sw, ss_item *it) {",
+            "SS_INLINE void ss_parser(ss_switch *sw, ss_item *it) {",
             "    struct phv *p = &it->p;",
             "    const uint8_t *d = it->data;",
             "    uint64_t at = 0, n = it->length;",
@@ -51,7 +51,12 @@ class ParserWriter:
                 out += [f"    {line}" for line in self.operation(op)]
             out += [f"    {line}" for line in self.select(s)]
             out.append("    }")
-        out += ["done:", "    it->data += at;", "    it->length -= (uint32_t)at;\n}"]
+        out += [
+            "done:",
+            "    it->data += at;",
+            "    it->length -= (uint32_t)at;",
+            "    it->stored -= (uint32_t)at;\n}",
+        ]
         return "\n".join(out) + "\n"
 
     def operation(self, op: Json) -> list[str]:

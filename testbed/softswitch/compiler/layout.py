@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_program import VALID, Bmv2Program, HeaderType
+from testbed.softswitch.compiler.bmv2_program import VALID, Bmv2Program, Header, HeaderType
 
 
 def storage(width: int) -> str:
@@ -111,4 +111,23 @@ class Layout:
         out.append("SS_INLINE void ss_reset_metadata(struct phv *p) {")
         out += [f"    memset(&p->h{h.index}, 0, sizeof p->h{h.index});" for h in metadata]
         out.append("    (void)p;\n}")
+        out += self._clearing(metadata + plain)
         return "\n".join(out) + "\n"
+
+    def _clearing(self, single: list[Header]) -> list[str]:
+        """C function ``ss_clear``: field by field, for a compiler keeps a local vector that is
+        filled as a whole in memory."""
+        out = ["SS_INLINE void ss_clear(struct phv *p) {"]
+        for h in single:
+            out.append(f"    p->h{h.index}.valid = 0;")
+            for i, f in enumerate(h.type.fields):
+                field = f"p->h{h.index}.f{i}"
+                out.append(
+                    f"    memset({field}, 0, sizeof {field});"
+                    if f.width > 128
+                    else f"    {field} = 0;"
+                )
+        for s in self.program.stacks.values():
+            out.append(f"    memset(p->s{s.index}, 0, sizeof p->s{s.index});")
+            out.append(f"    p->n{s.index} = 0;")
+        return [*out, "    (void)p;\n}"]

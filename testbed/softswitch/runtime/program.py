@@ -13,6 +13,7 @@ from types import MappingProxyType
 from testbed.softswitch.compiler import bmv2_json, codegen
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program, KeyField
 from testbed.softswitch.compiler.build import load_library
+from testbed.softswitch.compiler.reach import head_bytes
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
 
 MAX_OUT = 64
@@ -21,7 +22,13 @@ MAX_OUT = 64
 class Packet(ctypes.Structure):
     """``ss_packet`` of abi.h."""
 
-    _fields_ = [("port", c_uint32), ("length", c_uint32), ("data", c_void_p), ("kind", c_uint32)]
+    _fields_ = [
+        ("port", c_uint32),
+        ("length", c_uint32),
+        ("data", c_void_p),
+        ("kind", c_uint32),
+        ("stored", c_uint32),
+    ]
 
 
 class Result(ctypes.Structure):
@@ -60,6 +67,7 @@ _SIGNATURES = {
     "ss_create": (_P, _U64),
     "ss_destroy": (None, _P),
     "ss_process": (c_int, _P, _U32, _P, _U32, _U64, _P, _P, POINTER(Result)),
+    "ss_forward": (c_int, _P, _U32, _P, _P, _U32, _U32, _U64, _P, _P, POINTER(Result)),
     "ss_digests_pending": (_U32, _P),
     "ss_table_add": (c_int64, _P, _U32, _P, _P, _U64, _U64, _P),
     "ss_table_modify": (c_int, _P, _U32, _U64, _U64, _P),
@@ -73,6 +81,7 @@ _SIGNATURES = {
     "ss_set_member": (c_int, _P, _U32, _U32, _U64, _P),
     "ss_set_group": (c_int, _P, _U32, _U32, _P, _U32),
     "ss_register": (_P, _P, _U32),
+    "ss_register_bytes": (_U64, _P),
     "ss_counter": (_P, _P, _U32),
     "ss_digest_count": (_U32, _P, _U32),
     "ss_digest_lost": (_U64, _P, _U32),
@@ -216,7 +225,8 @@ class Program:
     """A P4 program compiled for the software switch; make switches of it with ``Switch``.
 
     ``tables``, ``actions``, ``registers``, ``counters`` and ``digests`` map the full P4
-    names to descriptions. ``process_address`` and ``digests_pending_address`` are the
+    names to descriptions, ``head_bytes`` says how much of a packet the program can read, None where
+    that has no bound. ``process_address`` and ``digests_pending_address`` are the
     addresses of ``ss_process`` and ``ss_digests_pending`` (abi.h) for other C code.
     """
 
@@ -261,6 +271,7 @@ class Program:
             }
         )
         self.lib = load_library(source.code, _SIGNATURES)
+        self.head_bytes = head_bytes(definition)
 
     @classmethod
     def load(cls, path: str | Path, observe: str | None = None) -> Program:

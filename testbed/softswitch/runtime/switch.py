@@ -230,9 +230,19 @@ class Switch:
         if name not in self.program.registers:
             raise unknown_name("register", name, self.program.registers)
         r = self.program.definition.registers[name]
-        return self._view(
-            self._lib.ss_register(self.handle, r.index), element_dtype(r.width), r.size
+        place = self.program.generated.registers[name]
+        address = self._lib.ss_register(self.handle, r.index)
+        if not address:
+            raise SoftSwitchError("out of memory")
+        memory = self._memory(
+            address, (r.size - 1) * place.stride + element_dtype(r.width).itemsize
         )
+        return np.ndarray(r.size, element_dtype(r.width), memory, strides=(place.stride,))
+
+    @property
+    def register_bytes(self) -> int:
+        """Bytes that are allocated for registers: of those in use."""
+        return self._lib.ss_register_bytes(self.handle)
 
     def counter(self, name: str) -> NDArray[Any]:
         """Indirect counter as a writable view with fields ``packets`` and ``bytes``."""
@@ -247,9 +257,12 @@ class Switch:
         return self._view(self._lib.ss_counter(self.handle, c.index), COUNT, c.size)
 
     def _view(self, address: int, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
-        memory: Any = (ctypes.c_uint8 * (n * dtype.itemsize)).from_address(address)
+        return np.frombuffer(self._memory(address, n * dtype.itemsize), dtype=dtype)
+
+    def _memory(self, address: int, size: int) -> Any:
+        memory: Any = (ctypes.c_uint8 * size).from_address(address)
         memory._instance = self._instance  # the array keeps its memory
-        return np.frombuffer(memory, dtype=dtype)
+        return memory
 
     @property
     def digests_pending(self) -> int:

@@ -55,6 +55,16 @@ def test_register_views(sw: Switch) -> None:
     assert (int.from_bytes(data[5:18], "big"), value_of(data)) == (5, 6)
 
 
+def test_registers_are_allocated_when_they_are_first_used(load: Callable[..., Program]) -> None:
+    sw = Switch(load("state"))
+    assert sw.register_bytes == 0
+    sw.process(0, op(0, 3, 1, 2))
+    used = sw.register_bytes
+    assert used > 0
+    assert sw.register("I.r64")[3] == 2
+    assert sw.register_bytes == used
+
+
 def test_register_view_outlives_its_switch(load: Callable[..., Program]) -> None:
     view = Switch(load("state")).register("I.r64")
     view[:] = np.arange(8)

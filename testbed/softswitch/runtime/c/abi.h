@@ -14,6 +14,7 @@ typedef struct {
     /* BMv2 instance_type: 0 normal, 1 ingress clone, 2 egress clone, 4 recirculated,
      * 5 replicated, 6 resubmitted (0 once such a packet left ingress as unicast) */
     uint32_t kind;
+    uint32_t stored; /* bytes of data; less than length where the input's were */
 } ss_packet;
 
 /* Called between ingress and egress for every packet that enters the egress
@@ -44,6 +45,13 @@ enum {
  * input data is not modified. now_us is the time in microseconds. */
 int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t length,
                uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out);
+
+/* As ss_process, of a packet of which only the first `stored` bytes exist, at least those that the
+ * program can read (Program.head_bytes). `room`, at most data: the bytes from there to the end of
+ * the packet may be overwritten, and the output may lie there; NULL: input data is not modified. */
+int ss_forward(ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
+               uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx,
+               ss_result *out);
 
 /* Number of digest samples not yet acknowledged. */
 uint32_t ss_digests_pending(ss_switch *sw);

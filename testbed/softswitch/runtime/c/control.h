@@ -5,9 +5,14 @@ void ss_destroy(ss_switch *sw) {
     ss_item *it;
     ss_chunk *c;
     if (!sw) return;
-    for (int i = 0; sw->tables && i < SS_TABLES; i++) ss_table_free(sw->tables + i);
+    for (int i = 0; i < SS_TABLES; i++) ss_table_free(sw->tables + i);
+    for (int i = 0; i < SS_BLOCKS; i++)
+        if (sw->blocks[i]) {
+            void *memory;
+            memcpy(&memory, sw->blocks[i] - sizeof memory, sizeof memory);
+            free(memory);
+        }
     for (int i = 0; sw->profiles && i < SS_PROFILES; i++) ss_profile_free(sw->profiles + i);
-    for (int i = 0; sw->registers && i < SS_REGISTERS; i++) free(sw->registers[i]);
     for (int i = 0; sw->counters && i < SS_COUNTERS; i++) free(sw->counters[i]);
     for (int i = 0; sw->learn && i < SS_LEARN_LISTS; i++) {
         free(sw->learn[i].samples);
@@ -22,9 +27,8 @@ void ss_destroy(ss_switch *sw) {
         sw->chunks = c->next;
         free(c);
     }
-    free(sw->tables);
+    free(sw->defaults);
     free(sw->profiles);
-    free(sw->registers);
     free(sw->counters);
     free(sw->learn);
     free(sw->sessions);
@@ -34,23 +38,26 @@ void ss_destroy(ss_switch *sw) {
 
 ss_switch *ss_create(uint64_t seed) {
     static int once;
-    int ok = 1;
-    ss_switch *sw = calloc(1, sizeof *sw);
+    int ok;
+    size_t words = 0;
+    ss_switch *sw = aligned_alloc(64, (sizeof *sw + 63) & ~(size_t)63);
     if (!sw) return NULL;
+    memset(sw, 0, sizeof *sw);
     if (!once) ss_hash_init();
     once = 1;
     ss_seed(sw->random, seed);
-    sw->tables = calloc(SS_TABLES + 1, sizeof *sw->tables);
+    for (int i = 0; i < SS_TABLES; i++) words += 2 * ss_default_words(ss_table_infos + i);
+    sw->defaults = calloc(words + 1, sizeof *sw->defaults);
     sw->profiles = calloc(SS_PROFILES + 1, sizeof *sw->profiles);
-    sw->registers = calloc(SS_REGISTERS + 1, sizeof *sw->registers);
     sw->counters = calloc(SS_COUNTERS + 1, sizeof *sw->counters);
     sw->learn = calloc(SS_LEARN_LISTS + 1, sizeof *sw->learn);
-    ok = sw->tables && sw->profiles && sw->registers && sw->counters && sw->learn;
-    for (int i = 0; ok && i < SS_TABLES; i++)
-        ok = ss_table_init(sw->tables + i, ss_table_infos + i);
+    ok = sw->defaults && sw->profiles && sw->counters && sw->learn;
+    words = 0;
+    for (int i = 0; ok && i < SS_TABLES; i++) {
+        ss_table_init(sw->tables + i, ss_table_infos + i, sw->defaults + words);
+        words += 2 * ss_default_words(ss_table_infos + i);
+    }
     for (int i = 0; ok && i < SS_PROFILES; i++) sw->profiles[i].pw = ss_profile_words[i];
-    for (int i = 0; ok && i < SS_REGISTERS; i++)
-        ok = !!(sw->registers[i] = calloc(ss_register_sizes[i][0] + 1, ss_register_sizes[i][1]));
     for (int i = 0; ok && i < SS_COUNTERS; i++)
         ok = !!(sw->counters[i] = calloc(ss_counter_sizes[i] + 1, sizeof(ss_count)));
     for (int i = 0; ok && i < SS_LEARN_LISTS; i++) sw->learn[i].words = ss_learn_words[i];
@@ -99,7 +106,11 @@ int ss_set_member(ss_switch *sw, uint32_t p, uint32_t id, uint64_t meta, const u
 int ss_set_group(ss_switch *sw, uint32_t p, uint32_t id, const uint32_t *members, uint32_t n) {
     return ss_profile_group(sw->profiles + p, id, members, n);
 }
-void *ss_register(ss_switch *sw, uint32_t r) { return sw->registers[r]; }
+void *ss_register(ss_switch *sw, uint32_t r) {
+    uint8_t *block = ss_block(sw, ss_register_places[r][0]);
+    return block ? block + ss_register_places[r][1] : NULL;
+}
+uint64_t ss_register_bytes(ss_switch *sw) { return sw->register_bytes; }
 void *ss_counter(ss_switch *sw, uint32_t c) { return sw->counters[c]; }
 
 /* Copies the waiting samples of a digest to dst (words + 2 each); gives their number. */

@@ -152,8 +152,8 @@ static SS_UNUSED uint64_t ss_uniform(uint64_t s[4], uint64_t lo, uint64_t hi) {
 }
 
 /* ---- hash algorithms of v1model, as BMv2 computes them ---- */
-static uint32_t ss_crc32_table[8][256];
-static uint16_t ss_crc16_table[256];
+static uint32_t ss_crc32_table[16][256];
+static uint16_t ss_crc16_table[16][256];
 static void ss_hash_init(void) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t c = i;
@@ -163,12 +163,14 @@ static void ss_hash_init(void) {
             d = (uint16_t)(d & 1 ? d >> 1 ^ 0xA001u : d >> 1);
         }
         ss_crc32_table[0][i] = c;
-        ss_crc16_table[i] = d;
+        ss_crc16_table[0][i] = d;
     }
-    for (int t = 1; t < 8; t++)
+    for (int t = 1; t < 16; t++)
         for (int i = 0; i < 256; i++) {
             uint32_t c = ss_crc32_table[t - 1][i];
+            uint16_t d = ss_crc16_table[t - 1][i];
             ss_crc32_table[t][i] = ss_crc32_table[0][c & 255] ^ c >> 8;
+            ss_crc16_table[t][i] = (uint16_t)(ss_crc16_table[0][d & 255] ^ d >> 8);
         }
 }
 static SS_UNUSED uint64_t ss_crc32(const uint8_t *p, size_t n) {
@@ -186,9 +188,25 @@ static SS_UNUSED uint64_t ss_crc32(const uint8_t *p, size_t n) {
     while (n--) c = ss_crc32_table[0][(c ^ *p++) & 255] ^ c >> 8;
     return (uint32_t)~c;
 }
+/* CRC of the n low bytes of a value, in network order: n <= 16, a constant. Each byte has a table
+ * of its own, so that none waits for another. */
+SS_INLINE uint64_t ss_crc32_value(u128 v, unsigned n) {
+    uint32_t c = n < 4 ? ~0u >> 8 * n : 0;
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < n; i++)
+        c ^= ss_crc32_table[n - 1 - i][(uint8_t)((uint8_t)(v >> 8 * (n - 1 - i)) ^ (i < 4 ? 255 : 0))];
+    return (uint32_t)~c;
+}
+SS_INLINE uint64_t ss_crc16_value(u128 v, unsigned n) {
+    uint32_t c = 0;
+#pragma GCC unroll 16
+    for (unsigned i = 0; i < n; i++)
+        c ^= ss_crc16_table[n - 1 - i][(uint8_t)(v >> 8 * (n - 1 - i))];
+    return c;
+}
 static SS_UNUSED uint64_t ss_crc16(const uint8_t *p, size_t n) {
     uint16_t c = 0;
-    while (n--) c = (uint16_t)(ss_crc16_table[(c ^ *p++) & 255] ^ c >> 8);
+    while (n--) c = (uint16_t)(ss_crc16_table[0][(c ^ *p++) & 255] ^ c >> 8);
     return c;
 }
 static SS_UNUSED uint64_t ss_crcCCITT(const uint8_t *p, size_t n) {
@@ -218,6 +236,12 @@ static SS_UNUSED uint64_t ss_csum16(const uint8_t *p, size_t n) {
     if (n) sum += *p;
     while (sum >> 16) sum = (sum >> 16) + (sum & 0xFFFF);
     return __builtin_bswap16((uint16_t)~sum);
+}
+/* Internet checksum of words that were added up. */
+SS_INLINE uint64_t ss_csum16_sum(uint64_t sum) {
+    sum = (sum >> 16) + (sum & 0xFFFF);
+    sum = (sum >> 16) + (sum & 0xFFFF);
+    return (uint16_t)~sum;
 }
 static SS_UNUSED uint64_t ss_xor16(const uint8_t *p, size_t n) {
     uint16_t x = 0;

@@ -16,14 +16,16 @@ typedef struct ss_item ss_item;
 struct ss_switch {
     uint64_t random[4];
     uint64_t now;
-    ss_table *tables;
     ss_profile *profiles;
-    void **registers;
+    uint8_t *blocks[SS_BLOCKS + 1]; /* registers; NULL until they are used */
     ss_count **counters;
     ss_learn_list *learn;
     ss_session *sessions;
     ss_mgroup *mgroups;
     uint32_t sessions_n, mgroups_n, pending;
+    uint64_t register_bytes;
+    uint64_t *defaults;    /* default entries of all tables, side by side */
+    ss_table tables[SS_TABLES + 1];
     int fault;
     uint32_t fault_line; /* index of the failed assert */
     ss_item *free, *ingress, *ingress_end, *egress, *egress_end;
@@ -33,10 +35,29 @@ struct ss_switch {
     ss_result *out;
 };
 
+/* Registers that are used together, made on first use, aligned to cache lines; NULL: no memory. */
+static SS_UNUSED __attribute__((noinline, cold)) uint8_t *ss_block_new(ss_switch *sw, uint32_t b) {
+    size_t size = ss_blocks[b][0] * ss_blocks[b][1];
+    uint8_t *memory = calloc(size + 128, 1), *at;
+    if (!memory) {
+        sw->fault = SS_NO_MEMORY;
+        return NULL;
+    }
+    at = (uint8_t *)(((uintptr_t)memory + sizeof memory + 63) & ~(uintptr_t)63);
+    memcpy(at - sizeof memory, &memory, sizeof memory);
+    sw->register_bytes += size;
+    return sw->blocks[b] = at;
+}
+SS_INLINE uint8_t *ss_block(ss_switch *sw, uint32_t b) {
+    uint8_t *at = sw->blocks[b];
+    return __builtin_expect(!!at, 1) ? at : ss_block_new(sw, b);
+}
+
 /* Output buffers: bump allocation from chunks that never move while in use. */
 static uint8_t *ss_alloc(ss_switch *sw, size_t n) {
     ss_chunk *c = sw->current;
     n = (n + 15) & ~(size_t)15;
+    if (!c && (c = sw->chunks)) c->used = 0; /* the packet's first */
     while (c && c->size - c->used < n) {
         c = c->next;
         if (c) c->used = 0;

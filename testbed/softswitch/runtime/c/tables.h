@@ -16,16 +16,16 @@ typedef struct {
     const uint64_t *default_params;
 } ss_table_info;
 
-typedef struct {
-    uint32_t kind, kw, rw, pw, max_size, count, capacity, first_free, slot_mask, groups_n;
+typedef struct { /* what a lookup reads is in the first cache line */
     uint64_t *rows;     /* capacity * rw */
     uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty */
     uint64_t *groups;   /* lpm: [prefix length, count, mask words], longest first */
     uint64_t *scan;     /* ternary: (value, mask) or (low, high) pairs in matching order */
     uint32_t *scan_row; /* ternary: row of each scan element */
     uint64_t *def;      /* default entry: meta, 0, 0, 0, parameters */
+    uint32_t count, slot_mask, groups_n, kind, kw, rw, pw, max_size, capacity, first_free;
     uint64_t *def0;     /* the default entry the program came with */
-} ss_table;
+} __attribute__((aligned(64))) ss_table;
 
 typedef struct {
     uint32_t pw, members_cap, groups_cap;
@@ -95,24 +95,20 @@ static void *ss_grow(void *p, size_t n, size_t size) {
     return realloc(p, bytes > 0 ? bytes : 1);
 }
 
-static uint64_t *ss_default_row(uint32_t pw, uint64_t meta, const uint64_t *params) {
-    uint64_t *d = calloc(SS_KEY + pw + 1, 8);
-    if (d) {
-        d[SS_META] = meta;
-        if (params) memcpy(d + SS_KEY, params, 8 * (size_t)pw);
-    }
-    return d;
-}
-static int ss_table_init(ss_table *t, const ss_table_info *info) {
+static size_t ss_default_words(const ss_table_info *info) { return SS_KEY + info->pw; }
+/* defaults: zeros for two default entries, the table's own and the program's */
+static void ss_table_init(ss_table *t, const ss_table_info *info, uint64_t *defaults) {
     memset(t, 0, sizeof *t);
     t->kind = info->kind;
     t->kw = info->kw;
     t->pw = info->pw;
     t->rw = SS_KEY + 2 * info->kw + info->pw;
     t->max_size = info->max_size;
-    t->def = ss_default_row(info->pw, info->default_meta, info->default_params);
-    t->def0 = ss_default_row(info->pw, info->default_meta, info->default_params);
-    return t->def && t->def0;
+    t->def = defaults;
+    t->def0 = defaults + ss_default_words(info);
+    t->def[SS_META] = t->def0[SS_META] = info->default_meta;
+    for (uint32_t i = 0; info->default_params && i < info->pw; i++)
+        t->def[SS_KEY + i] = t->def0[SS_KEY + i] = info->default_params[i];
 }
 static void ss_table_free(ss_table *t) {
     free(t->rows);
@@ -120,8 +116,6 @@ static void ss_table_free(ss_table *t) {
     free(t->groups);
     free(t->scan);
     free(t->scan_row);
-    free(t->def);
-    free(t->def0);
 }
 static uint64_t *ss_row(const ss_table *t, uint64_t handle) {
     uint64_t *row;

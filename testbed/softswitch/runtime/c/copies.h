@@ -1,8 +1,7 @@
-/* The packet's way through simple_switch: ingress, queue, egress, and the copies made. */
+/* The way of a packet through a program that makes copies, as in simple_switch: clones, multicast,
+ * packets that go round again. */
 
-enum { SS_NORMAL, SS_I2E, SS_E2E, SS_RECIRC = 4, SS_REPLICATION, SS_RESUBMIT };
 #define SS_MAX_PASSES 256
-#define SS_NO_LIMIT 0xFFFFFFFFu
 
 static ss_item *ss_item_new(ss_switch *sw) {
     ss_item *it = sw->free;
@@ -30,6 +29,7 @@ static ss_item *ss_item_copy(ss_switch *sw, const ss_item *from) {
     it->clone = it->clone_list = it->learn = it->resubmit = it->recirculate = 0;
     it->exit = it->original = 0;
     if (it->length > it->truncate) it->length = it->truncate;
+    if (it->stored > it->length) it->stored = it->length;
     it->truncate = SS_NO_LIMIT;
     it->limit = SS_NO_LIMIT;
     return it;
@@ -74,23 +74,18 @@ static void ss_send_clone(ss_switch *sw, ss_item *copy, const ss_session *s) {
     if (s->has_port) ss_enqueue(sw, copy, s->port);
     else ss_item_drop(sw, copy);
 }
-static void ss_parse_item(ss_switch *sw, ss_item *it) {
-    it->error = SS_NO_ERROR;
-    it->checksum_error = 0;
-    ss_parser(sw, it);
-    ss_verify_checksums(sw, it);
-}
+typedef struct { const uint8_t *data; uint32_t length, stored; } ss_bytes;
 
 /* The clone of ingress is parsed anew from the packet as it arrived. */
-static void ss_clone_ingress(ss_switch *sw, ss_item *it, const uint8_t *whole,
-                             uint32_t whole_length) {
+static void ss_clone_ingress(ss_switch *sw, ss_item *it, const ss_bytes *whole) {
     const ss_session *s = ss_session_of(sw, it->clone & 0x7FFF);
     uint32_t list = it->clone_list;
     ss_item *copy;
     it->clone = it->clone_list = 0;
     if (!s || !(copy = ss_item_new(sw))) return;
-    copy->data = whole;
-    copy->length = whole_length;
+    copy->data = whole->data;
+    copy->length = whole->length;
+    copy->stored = whole->stored;
     copy->reg_length = it->arrival_length;
     copy->arrival_length = it->arrival_length;
     copy->counted_length = it->counted_length;
@@ -103,12 +98,12 @@ static void ss_clone_ingress(ss_switch *sw, ss_item *it, const uint8_t *whole,
     SET_INSTANCE_TYPE(&copy->p, SS_I2E);
     ss_send_clone(sw, copy, s);
 }
-static void ss_resubmit(ss_switch *sw, const ss_item *it, const uint8_t *whole,
-                        uint32_t whole_length) {
+static void ss_resubmit(ss_switch *sw, const ss_item *it, const ss_bytes *whole) {
     ss_item *copy = ss_item_new(sw);
     if (!copy) return;
-    copy->data = whole;
-    copy->length = whole_length;
+    copy->data = whole->data;
+    copy->length = whole->length;
+    copy->stored = whole->stored;
     copy->reg_length = copy->arrival_length = it->arrival_length;
     copy->counted_length = it->counted_length;
     copy->port = it->port;
@@ -121,24 +116,19 @@ static void ss_resubmit(ss_switch *sw, const ss_item *it, const uint8_t *whole,
 }
 
 static void ss_ingress(ss_switch *sw, ss_item *it) {
-    const uint8_t *whole = it->data;
-    uint32_t whole_length = it->length, mgid, spec;
-    ss_parse_item(sw, it);
-    SET_PARSER_ERROR(&it->p, it->error);
-    SET_CHECKSUM_ERROR(&it->p, it->checksum_error);
-    ss_pipeline_ingress(sw, it);
-    it->exit = 0;
-    if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
+    const ss_bytes whole = {it->data, it->length, it->stored};
+    uint32_t mgid, spec;
+    ss_run_ingress(sw, it);
     if (sw->fault == SS_ASSERT) {
         ss_item_drop(sw, it);
         return;
     }
     spec = GET_EGRESS_SPEC(&it->p);
     mgid = GET_MCAST_GRP(&it->p);
-    if (it->clone) ss_clone_ingress(sw, it, whole, whole_length);
+    if (it->clone) ss_clone_ingress(sw, it, &whole);
     if (it->learn) ss_learn_fields(sw, it);
     if (it->resubmit) {
-        ss_resubmit(sw, it, whole, whole_length);
+        ss_resubmit(sw, it, &whole);
     } else if (mgid) {
         SET_INSTANCE_TYPE(&it->p, SS_REPLICATION);
         it->kind = SS_REPLICATION;
@@ -154,16 +144,8 @@ static void ss_ingress(ss_switch *sw, ss_item *it) {
 
 static void ss_egress(ss_switch *sw, ss_item *it) {
     uint8_t *data;
-    uint32_t length;
-    SET_EGRESS_TIMESTAMP(&it->p, sw->now);
-    SET_DEQ_TIMEDELTA(&it->p, 0);
-    SET_DEQ_QDEPTH(&it->p, 0);
-    SET_EGRESS_PORT(&it->p, it->egress_port);
-    SET_EGRESS_SPEC(&it->p, SS_DROP_PORT + 1);
-    SET_PACKET_LENGTH(&it->p, it->reg_length);
-    ss_pipeline_egress(sw, it);
-    it->exit = 0;
-    if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
+    uint32_t length, stored;
+    ss_run_egress(sw, it);
     if (sw->fault == SS_ASSERT) {
         ss_item_drop(sw, it);
         return;
@@ -186,12 +168,13 @@ static void ss_egress(ss_switch *sw, ss_item *it) {
         ss_item_drop(sw, it);
         return;
     }
-    data = ss_deparser(sw, it, &length);
+    data = ss_deparser(sw, it, &length, &stored);
     if (data && it->recirculate) {
         ss_item *copy = ss_item_new(sw);
         if (!copy) return;
         copy->data = data;
         copy->length = copy->reg_length = length;
+        copy->stored = stored;
         copy->arrival_length = copy->counted_length = length;
         copy->port = it->port;
         copy->original = it->original;
@@ -201,39 +184,22 @@ static void ss_egress(ss_switch *sw, ss_item *it) {
         SET_PACKET_LENGTH(&copy->p, length);
         ss_push_ingress(sw, copy);
     } else if (data && sw->out->n < SS_MAX_OUT) {
-        ss_packet *o = sw->out->packets + sw->out->n++;
-        o->port = it->egress_port;
-        o->length = length < it->limit ? length : it->limit;
-        o->data = data;
-        o->kind = it->kind;
+        ss_put_out(sw, it, data, length, stored);
     } else if (data) {
         sw->fault = SS_TOO_MANY;
     }
     ss_item_drop(sw, it);
 }
 
-int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t length,
-               uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
+__attribute__((noinline)) int ss_forward(
+    ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
+    uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
     ss_item *it;
     unsigned passes = 0;
-    sw->now = now_us;
-    sw->admit = admit;
-    sw->admit_ctx = admit_ctx;
-    sw->out = out;
-    sw->fault = SS_OK;
-    sw->current = sw->chunks;
-    if (sw->current) sw->current->used = 0;
-    out->n = out->queue_dropped = 0;
-    out->egress_port = SS_NO_PORT;
-    out->observed = 0;
+    (void)room; /* a copy may still want the bytes */
+    ss_begin(sw, now_us, admit, admit_ctx, out);
     if (!(it = ss_item_new(sw))) return sw->fault;
-    it->data = data;
-    it->length = it->reg_length = it->arrival_length = it->counted_length = length;
-    it->port = port;
-    it->original = 1;
-    SET_INGRESS_PORT(&it->p, port);
-    SET_PACKET_LENGTH(&it->p, length);
-    SET_INGRESS_TIMESTAMP(&it->p, now_us);
+    ss_arrive(it, port, data, stored, length, now_us);
     ss_push_ingress(sw, it);
     for (;;) {
         if ((it = sw->ingress)) {
@@ -252,5 +218,3 @@ int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t lengt
     }
     return sw->fault;
 }
-
-uint32_t ss_digests_pending(ss_switch *sw) { return sw->pending; }

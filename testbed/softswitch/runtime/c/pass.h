@@ -1,0 +1,76 @@
+/* What a packet goes through at every switch, whichever way it goes: parser, controls, deparser. */
+
+enum { SS_NORMAL, SS_I2E, SS_E2E, SS_RECIRC = 4, SS_REPLICATION, SS_RESUBMIT };
+#define SS_NO_LIMIT 0xFFFFFFFFu
+
+SS_INLINE void ss_parse_item(ss_switch *sw, ss_item *it) {
+    it->error = SS_NO_ERROR;
+    it->checksum_error = 0;
+    ss_parser(sw, it);
+    ss_verify_checksums(sw, it);
+}
+
+/* Parse and run the ingress control. */
+SS_INLINE void ss_run_ingress(ss_switch *sw, ss_item *it) {
+    ss_parse_item(sw, it);
+    SET_PARSER_ERROR(&it->p, it->error);
+    SET_CHECKSUM_ERROR(&it->p, it->checksum_error);
+    ss_pipeline_ingress(sw, it);
+    it->exit = 0;
+    if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
+}
+SS_INLINE void ss_put_out(ss_switch *sw, const ss_item *it, uint8_t *data, uint32_t length,
+                          uint32_t stored) {
+    ss_packet *o = sw->out->packets + sw->out->n++;
+    o->port = it->egress_port;
+    o->length = length < it->limit ? length : it->limit;
+    o->stored = stored < o->length ? stored : o->length;
+    o->data = data;
+    o->kind = it->kind;
+}
+
+/* Run the egress control. */
+SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it) {
+    SET_EGRESS_TIMESTAMP(&it->p, sw->now);
+    SET_DEQ_TIMEDELTA(&it->p, 0);
+    SET_DEQ_QDEPTH(&it->p, 0);
+    SET_EGRESS_PORT(&it->p, it->egress_port);
+    SET_EGRESS_SPEC(&it->p, SS_DROP_PORT + 1);
+    SET_PACKET_LENGTH(&it->p, it->reg_length);
+    ss_pipeline_egress(sw, it);
+    it->exit = 0;
+    if (it->original) sw->out->observed = SS_OBSERVED(&it->p);
+}
+
+SS_INLINE void ss_begin(ss_switch *sw, uint64_t now_us, ss_admit_fn admit, void *admit_ctx,
+                        ss_result *out) {
+    sw->now = now_us;
+    sw->admit = admit;
+    sw->admit_ctx = admit_ctx;
+    sw->out = out;
+    sw->fault = SS_OK;
+    sw->current = NULL;
+    out->n = out->queue_dropped = 0;
+    out->egress_port = SS_NO_PORT;
+    out->observed = 0;
+}
+/* A packet that arrives; its item is zero. */
+SS_INLINE void ss_arrive(ss_item *it, uint32_t port, const uint8_t *data, uint32_t stored,
+                         uint32_t length, uint64_t now_us) {
+    it->truncate = it->limit = SS_NO_LIMIT;
+    it->data = data;
+    it->stored = stored;
+    it->length = it->reg_length = it->arrival_length = it->counted_length = length;
+    it->port = port;
+    it->original = 1;
+    SET_INGRESS_PORT(&it->p, port);
+    SET_PACKET_LENGTH(&it->p, length);
+    SET_INGRESS_TIMESTAMP(&it->p, now_us);
+}
+
+int ss_process(ss_switch *sw, uint32_t port, const uint8_t *data, uint32_t length,
+               uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
+    return ss_forward(sw, port, NULL, data, length, length, now_us, admit, admit_ctx, out);
+}
+
+uint32_t ss_digests_pending(ss_switch *sw) { return sw->pending; }

@@ -1,0 +1,36 @@
+/* The way of a packet through a program that makes no copies: ingress, queue, egress, out. Its fields
+ * are local variables (nothing takes the item's address), its headers are written over those it came
+ * with, and its payload stays where it is. */
+
+__attribute__((noinline)) int ss_forward(
+    ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
+    uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
+    ss_item item;
+    uint8_t *bytes;
+    item.next = NULL;
+    item.error = 0;
+    item.clone = item.clone_list = item.learn = item.resubmit = item.recirculate = 0;
+    item.exit = item.kind = item.checksum_error = 0;
+    ss_clear(&item.p);
+    ss_begin(sw, now_us, admit, admit_ctx, out);
+    ss_arrive(&item, port, data, stored, length, now_us);
+    item.room = room;
+    ss_run_ingress(sw, &item);
+    if (sw->fault == SS_ASSERT) return sw->fault;
+    if (item.learn) ss_learn_fields(sw, &item);
+    item.egress_port = GET_EGRESS_SPEC(&item.p);
+    if (item.egress_port == SS_DROP_PORT) return sw->fault;
+    SET_INSTANCE_TYPE(&item.p, SS_NORMAL);
+    out->egress_port = item.egress_port;
+    if (admit && !admit(admit_ctx, item.egress_port, item.reg_length)) {
+        out->queue_dropped++;
+        return sw->fault;
+    }
+    SET_ENQ_TIMESTAMP(&item.p, now_us);
+    SET_ENQ_QDEPTH(&item.p, 0);
+    ss_run_egress(sw, &item);
+    if (sw->fault == SS_ASSERT || GET_EGRESS_SPEC(&item.p) == SS_DROP_PORT) return sw->fault;
+    bytes = ss_deparser(sw, &item, &length, &stored);
+    if (bytes) ss_put_out(sw, &item, bytes, length, stored);
+    return sw->fault;
+}
