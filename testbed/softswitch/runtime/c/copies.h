@@ -191,7 +191,8 @@ static void ss_egress(ss_switch *sw, ss_item *it) {
     ss_item_drop(sw, it);
 }
 
-__attribute__((noinline)) int ss_forward(
+__attribute__((noinline))
+int ss_forward(
     ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
     uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
     ss_item *it;

@@ -2,7 +2,8 @@
  * are local variables (nothing takes the item's address), its headers are written over those it came
  * with, and its payload stays where it is. */
 
-__attribute__((noinline)) int ss_forward(
+__attribute__((noinline))
+int ss_forward(
     ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
     uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
     ss_item item;
