@@ -188,6 +188,10 @@ def compare(
     ] = None,
     parameters: ParametersOption = "default",
     fault_rate: FaultRateOption = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="A Dask scheduler's address or file. [default: this machine]"),
+    ] = None,
 ) -> None:
     """Compare the methods on many seeds, run in parallel.
 
@@ -214,7 +218,9 @@ def compare(
         ctx.obj.tell()
         folder = out or default_folder(request.name, settings, names, chosen)
         with progress_bar() as progress:
-            result = compare_runs(request.name, settings, every, names, folder, progress, chosen)
+            result = compare_runs(
+                request.name, settings, every, names, folder, progress, chosen, cluster
+            )
         at_once(plain(f"the figures are in {folder}"))
         console = wide_console()
         if result.capture is not None:

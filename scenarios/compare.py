@@ -9,39 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
-import select
 import shutil
-import signal
-import tempfile
-import threading
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import entry_points
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
+from analysis.evaluation.comparison import COLUMNS, plot
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, parameters_of
 from scenarios.estimate import estimate, need_memory
-from scenarios.experiment import Progress, run_config, run_experiment
+from scenarios.experiment import Progress, run_config
 from scenarios.memory import available_bytes
-from scenarios.scenario import load_scenario
+from scenarios.seed_process import Outcome, begin, end_all, run_seed
 from scenarios.settings import Settings
-from scenarios.stopping import SIGNALS, tidily
 from scenarios.traffic import capture_file, make_traffic
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, pointers
@@ -49,8 +36,11 @@ from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.places import at_work, held, whole
-from testbed.record.run import RunDirectory, RunError
+from testbed.record.run import RunError
 from testbed.record.schema import TableError
+
+if TYPE_CHECKING:
+    from scenarios.cluster import Cluster
 
 __all__ = ["Comparison", "code_digest", "compare", "default_folder"]
 
@@ -87,24 +77,44 @@ def compare(
     folder: Path,
     progress: Progress,
     parameters: Parameters = DEFAULTS,
+    cluster: str | None = None,
 ) -> Comparison:
     """Run every seed that ``folder`` does not hold yet; write ``results.parquet`` and ``f1.png``.
 
     Methods are named in the grammar of `analysis.methods.parameters`; ``parameters`` are what they
     are made with where that leaves it open.
 
-    Real networks run one at a time, others on as many processors as there are.
+    Real networks run one at a time, others on as many processors as there are, or on the workers
+    of ``cluster``, see `scenarios.cluster`.
 
     Raises:
         ValueError: ``folder`` holds another comparison, another command is at work there, it cannot
             be written, or no seed ran.
         KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to go on.
     """
+    from scenarios.cluster import cluster_of  # takes a second
+
+    if cluster is not None and settings.real_time:
+        raise RunError("CLUSTER= is of simulated networks: a real one is run where the command is")
     capture = _account(settings, seeds[0])
-    with _alone(folder, _key(name, settings, methods, parameters)):
+    every = _key(name, settings, methods, parameters)
+    with _alone(folder, every):
         todo = [seed for seed in seeds if not _file(folder, seed).exists()]
-        work = partial(_run_seed, name, methods=methods, parameters=parameters, folder=folder)
-        failures = _run(work, settings, todo, folder, len(seeds), progress)
+        jobs = {
+            seed: partial(
+                _run,
+                partial(run_seed, name, replace(settings, seed=seed), methods, parameters),
+                None if cluster else folder,
+            )
+            for seed in todo
+        }
+        failures: dict[int, str] = {}
+        if jobs:
+            with cluster_of(cluster, _at_once(settings)) as workers:
+                if cluster is not None:
+                    theirs = partial(_key, name, settings, methods, parameters)
+                    workers.check(json.loads(json.dumps(every)), theirs)
+                failures = _keep(workers, jobs, folder, len(seeds), progress)
         done = [seed for seed in seeds if seed not in failures]
         if not done:
             seed, reason = next(iter(failures.items()))
@@ -140,6 +150,7 @@ def _key(
         "scenario": Path(name) if name.endswith(".py") else None,
         "faults": fault_file(settings.faults),
         "traffic": capture_file(settings.traffic),
+        "packages": Path(__file__).parent.parent / "requirements.lock",
     }
     for what, path in files.items():
         if path is not None and path.is_file():  # each seed says so if it is none
@@ -210,86 +221,46 @@ def _file(folder: Path, seed: int) -> Path:
     return folder / f"seed-{seed}.parquet"
 
 
-def _processes() -> ForkServerContext:
-    """What starts processes quickly: one process has imported everything, and is copied.
+def _run(work: Callable[[Path], Outcome], folder: Path | None) -> Outcome:
+    """What a worker does."""
+    from scenarios.cluster import own_folder
 
-    Signals are for the seeds, each of which takes them when it can tidy up; until then, and for the
-    process that is copied, they are blocked.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["scenarios.compare"])
-    resource_tracker.ensure_running()  # it unblocks signals itself
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return context
+    return work(folder or own_folder())
 
 
-# Long: starting, stopping and tidying up share the processes and their lock.
-def _run(
-    work: Callable[..., None],
-    settings: Settings,
-    seeds: Sequence[int],
+def _keep(
+    workers: Cluster,
+    jobs: Mapping[int, Callable[[], Outcome]],
     folder: Path,
     n_all: int,
     progress: Progress,
 ) -> dict[int, str]:
-    """Run seeds, each in a process of its own; what went wrong, by seed."""
-    context = _processes()
+    """Run seeds and keep their rows; what went wrong, by seed."""
     failures: dict[int, str] = {}
-    running: set[BaseProcess] = set()
-    lock, stopped = threading.Lock(), False
+    done = n_all - len(jobs)
 
-    def one(seed: int) -> str | None:
-        receive, send = context.Pipe(duplex=False)
-        process = context.Process(
-            target=work, kwargs={"settings": replace(settings, seed=seed), "send": send}
-        )
-        with lock:
-            if stopped:
-                return None
-            process.start()
-            running.add(process)
-        send.close()
-        try:
-            said = receive.recv()
-        except EOFError:  # it died without a word
-            process.join()
-            said = f"its process ended with exit code {process.exitcode}"
-        process.join()
-        with lock:
-            running.discard(process)
-        return said
+    def tell() -> None:
+        progress(f"seeds: {done} of {n_all} ({workers.dashboard})", done / n_all)
 
-    done = n_all - len(seeds)
-    progress(f"seeds: {done} of {n_all}", done / n_all)
-    pool = ThreadPoolExecutor(_at_once(settings))
+    tell()
+    begin()
     try:
-        futures = {pool.submit(one, seed): seed for seed in seeds}
-        for future in as_completed(futures):
-            said = future.result()
-            if said is not None:
-                failures[futures[future]] = said
+        for seed, outcome in workers.outcomes(jobs):
+            if isinstance(outcome, str) or outcome.rows is None:
+                failures[seed] = outcome if isinstance(outcome, str) else outcome.reason
+                _log(folder, seed).write_text(getattr(outcome, "log", ""))
+            else:
+                with whole(_file(folder, seed)) as new:
+                    new.write_bytes(outcome.rows)
             done += 1
-            progress(f"seeds: {done} of {n_all}", done / n_all)
+            tell()
     except KeyboardInterrupt as stop:
-        with lock:
-            stopped = True
-            for process in running:
-                process.terminate()
-        pool.shutdown(cancel_futures=True)  # some are about to be kept
-        kept = n_all - sum(not _file(folder, seed).exists() for seed in seeds)
+        end_all()
         stop.add_note(
-            f"{kept} of {n_all} seeds are kept in {folder}: the same command goes on from there"
+            f"{done - len(failures)} of {n_all} seeds are kept in {folder}: "
+            "the same command goes on from there"
         )
         raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        for seed in seeds:  # one stopped before it could tidy up has not failed
-            if seed not in failures:
-                _log(folder, seed).unlink(missing_ok=True)
     return dict(sorted(failures.items()))
 
 
@@ -303,92 +274,8 @@ def _at_once(settings: Settings) -> int:
     return max(1, min(os.cpu_count() or 1, available_bytes() // expected.memory))
 
 
-def _run_seed(
-    name: str,
-    settings: Settings,
-    methods: Sequence[str],
-    folder: Path,
-    send: Connection,
-    parameters: Parameters = DEFAULTS,
-) -> None:
-    """In a process of its own: run a seed and keep its rows; send None, or what went wrong.
-
-    What it and its libraries say on standard error stays in a file if it fails.
-    """
-    seed = settings.seed
-    log = _log(folder, seed)
-    try:
-        tidily()  # a signal that came before is heard in here
-        _end_with_the_reader(send)
-        with log.open("wb") as file:
-            os.dup2(file.fileno(), 2)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=f".seed-{seed}-") as place:
-            path = Path(place) / "run"
-            scenario = load_scenario(name)
-            run_experiment(name, scenario, settings, path, _quiet, methods, parameters=parameters)
-            write_columns(_file(folder, seed), _rows(RunDirectory(path), seed))
-        log.unlink()
-        send.send(None)
-    except KeyboardInterrupt:
-        log.unlink(missing_ok=True)
-        with suppress(OSError):  # nobody listens any more
-            send.send("interrupted")
-    except Exception as error:
-        traceback.print_exc()
-        text = " ".join(str(error).split()) or "no reason given"
-        try:
-            send.send(text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}")
-        except OSError:  # its command was killed, which is no failure of the seed
-            log.unlink(missing_ok=True)
-
-
-def _end_with_the_reader(send: Connection) -> None:
-    """End this process when nobody is left to read what it sends: its command was killed."""
-    gone = select.poll()
-    gone.register(send.fileno(), 0)  # errors alone
-
-    def watch() -> None:
-        gone.poll()
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, name="end with the reader", daemon=True).start()
-
-
 def _log(folder: Path, seed: int) -> Path:
     return folder / f"seed-{seed}-failure.txt"
-
-
-def _quiet(what: str, share: float) -> None:
-    """One bar shows all seeds."""
-
-
-def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
-    """A finished run's figures: a row for each method."""
-    faulty: npt.NDArray[np.bool_] = np.asarray(run.table("links")["faulty"], np.bool_)
-    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
-    for method, entry in run.summary["methods"].items():
-        native = entry["native"]
-        score, truth = run.table(f"diagnoses/{method}")["score"], faulty
-        if native == "undirected":
-            score, truth = np.maximum(score[::2], score[1::2]), faulty[::2] | faulty[1::2]
-        found = found_at(score, truth)
-        own = entry[native]
-        figures = {
-            "seed": seed,
-            "method": method,
-            "native": native,
-            "faulty": int(truth.sum()),
-            "undirected_f1": entry["undirected"]["f1"],
-            "average_precision": average_precision(found),
-            "found_at": found,
-        }
-        for column in COLUMNS:
-            value = figures.get(column, own.get(column, entry.get(column)))
-            columns[column].append(value)
-    lengths = [len(found) for found in columns["found_at"]]
-    links = np.concatenate([np.zeros(0, np.int32), *columns["found_at"]])
-    ptr = pointers(lengths)
-    return columns | {"found_at": Paths(ptr, links)}
 
 
 def _finished(folder: Path, seed: int) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from scenarios.compare import Comparison, _run_seed, code_digest, compare, default_folder
+from analysis.methods.parameters import DEFAULTS
+from scenarios.compare import Comparison, code_digest, compare, default_folder
+from scenarios.seed_process import _work
 from scenarios.seeds import parse_seeds
 from scenarios.settings import Settings
 from scenarios.stopping import Stopped
@@ -320,10 +322,10 @@ def test_a_signal_that_came_before_a_seed_began_is_no_failure(
     def pending() -> None:
         raise Stopped(signal.SIGHUP)
 
-    monkeypatch.setattr("scenarios.compare.tidily", pending)
+    monkeypatch.setattr("scenarios.seed_process.tidily", pending)
     receive, send = multiprocessing.Pipe(duplex=False)
-    _run_seed("faulty_links", TINY, METHODS[:1], tmp_path, send)
-    assert receive.recv() == "interrupted"
+    _work("faulty_links", TINY, METHODS[:1], DEFAULTS, tmp_path / "seed", send)
+    assert receive.recv().reason == "interrupted"
     assert not list(tmp_path.iterdir())
 
 
