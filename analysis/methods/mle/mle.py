@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.mle.arrivals import explain_loss_free
+from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.flows import hidden_flows
 from analysis.methods.mle.kinds import Parts, chosen_kinds, chosen_parts
 from analysis.methods.mle.likelihood import Problem
@@ -103,7 +104,8 @@ class Mle(Method):
             found = explain(
                 rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty
             )
-        return _verdict(self, fabric, units, Units.of(alike), found)
+        failed = failed_devices(found, fabric, units)
+        return _verdict(self, fabric, units, Units.of(alike), found, failed)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         parts = self.data(telemetry).parts
@@ -134,7 +136,7 @@ class CanaryMle(Mle):
 
 
 def _verdict(
-    method: Method, fabric: Fabric, units: Units, ties: Units, found: Problem
+    method: Method, fabric: Fabric, units: Units, ties: Units, found: Problem, failed: Failed
 ) -> Diagnosis:
     """The explanation of units as one of links; of a tie all are blamed if one is."""
     n = fabric.n_links
@@ -147,12 +149,14 @@ def _verdict(
     score[seen] = found.gains[of_link]
     blamed[seen] = found.blamed[of_link]
     blamed |= np.isin(ties.of_link, ties.of_link[blamed & seen])
+    blamed |= np.isin(fabric.link_src, failed.whole) | np.isin(fabric.link_dst, failed.whole)
     alone = np.arange(n, dtype=np.int32) + len(ties.size)
     diagnosis = method.diagnosis(
         fabric,
         np.flatnonzero(blamed),
         success=success,
         score=score,
+        devices=failed.devices,
         equivalent=np.where(seen, ties.of_link, alone).astype(np.int32),
     )
     both = units.of_link[::2] == units.of_link[1::2]

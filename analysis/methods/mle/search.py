@@ -32,7 +32,21 @@ from analysis.methods.mle.likelihood import (
 from analysis.methods.mle.problem import Rows
 from testbed.fabric.compiled import kernel
 
-__all__ = ["explain", "penalty_of", "resume", "suspects"]
+__all__ = [
+    "COARSE",
+    "LENIENT",
+    "SAFETY",
+    "blame",
+    "explain",
+    "finish",
+    "keep",
+    "penalty_of",
+    "release",
+    "restore",
+    "resume",
+    "settle_around",
+    "suspects",
+]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -62,7 +76,7 @@ def suspects(lost: FloatArray, arrived: FloatArray, fault_rate: float) -> BoolAr
     """The units that may be blamed at all: with all that was ``lost`` on paths over a unit, and
     what ``arrived`` over it, its rate must not be clearly below that of a fault. All of [U]."""
     usual = -math.log1p(-fault_rate) * arrived
-    logs = np.log(np.maximum(lost, 1e-300) / np.maximum(usual, 1e-300))
+    logs = np.log(np.maximum(lost, 1e-300)) - np.log(np.maximum(usual, 1e-300))
     return (lost > 0) & ((lost >= usual) | (lost * logs - lost + usual < LENIENT))
 
 
@@ -116,7 +130,7 @@ def explain(
             s = s._replace(hidden=share_out(hidden, s.x, 2 * s.law[FAULT]))
         _begin(s)
         s = _narrowing(_shared_out(s, hidden), hidden, -math.log1p(-fault_rate / NARROWEST))
-        _finish(s)
+        finish(s)
     return s
 
 
@@ -204,7 +218,7 @@ def _settle_all(tolerance, s):
 
 
 @kernel
-def _settle_around(i, tolerance, s):
+def settle_around(i, tolerance, s):
     """Settle unit i and what shares a row with it."""
     s.queue[0] = i
     s.queued[i] = True
@@ -275,7 +289,7 @@ def _strongest(s):
 
 
 @kernel
-def _blame(i, s):
+def blame(i, s):
     """Blame unit i and refit; returns what that gained, the penalty not counted."""
     paid = law(i, s)
     s.blamed[i] = True
@@ -283,17 +297,17 @@ def _blame(i, s):
     gained = gain(i, new, s) + paid
     move(i, new, s)
     touch(i, s)
-    return gained + _settle_around(i, COARSE, s)
+    return gained + settle_around(i, COARSE, s)
 
 
 @kernel
-def _keep(s):
+def keep(s):
     for i in range(len(s.x)):
         s.kept[i] = s.x[i]
 
 
 @kernel
-def _restore(s):
+def restore(s):
     for i in range(len(s.x)):
         if s.x[i] != s.kept[i]:
             move(i, s.kept[i], s)
@@ -310,11 +324,11 @@ def _try(s):
     for i in range(len(s.x)):
         if s.may[i] and not s.blamed[i] and s.gains[i] > 0.4 * s.law[PENALTY] and tried < 50:
             tried += 1
-            _keep(s)
-            if _blame(i, s) > s.law[PENALTY]:
+            keep(s)
+            if blame(i, s) > s.law[PENALTY]:
                 return True
             s.blamed[i] = False
-            _restore(s)
+            restore(s)
     return False
 
 
@@ -356,12 +370,12 @@ def _rival(i, s):
 
 
 @kernel
-def _release(i, may_change, s):
+def release(i, may_change, s):
     """Acquit blamed unit i if it no longer earns its penalty, or if another explains its losses
     better, which is then blamed in its place. Says if so; otherwise all is as it was."""
     penalty = s.law[PENALTY]
     below = s.x[i] <= s.law[FAULT] and _shortfall(i, s) > LENIENT
-    _keep(s)
+    keep(s)
     s.blamed[i] = False
     new = held(i, True, s)
     cost = -gain(i, new, s) + new / (s.law[MEAN] * s.size[i])
@@ -371,18 +385,18 @@ def _release(i, may_change, s):
         return False
     move(i, new, s)
     touch(i, s)
-    cost -= _settle_around(i, COARSE, s)
+    cost -= settle_around(i, COARSE, s)
     if (cost < penalty or below) and may_change:
         return True
     other = _rival(i, s)
     if other >= 0 and s.gains[other] > cost - 1.0:
         # Of equal explanations rounding prefers now one, now the other: of 10^10 packets by tenths
         # of a nat. So a swap must gain more than that.
-        if _blame(other, s) > cost + 2 * COARSE + 1e-9 * abs(cost) and may_change:
+        if blame(other, s) > cost + 2 * COARSE + 1e-9 * abs(cost) and may_change:
             return True
         s.blamed[other] = False
     s.blamed[i] = True
-    _restore(s)
+    restore(s)
     s.gains[i] = cost
     return False
 
@@ -394,7 +408,7 @@ def _search(at_once, s):
     while True:
         pick = _strongest(s)
         if pick >= 0:
-            _blame(pick, s)
+            blame(pick, s)
             if not at_once:
                 return
             continue
@@ -405,7 +419,7 @@ def _search(at_once, s):
             continue
         released = False
         for i in range(len(s.x)):
-            if s.blamed[i] and _release(i, changes < limit, s):
+            if s.blamed[i] and release(i, changes < limit, s):
                 changes += 1
                 released = True
                 if not at_once:
@@ -415,7 +429,7 @@ def _search(at_once, s):
 
 
 @kernel
-def _finish(s):
+def finish(s):
     """Exact rates, and the evidence of all that are not blamed."""
     _settle_all(FINE, s)
     for i in range(len(s.x)):

@@ -1,0 +1,261 @@
+"""Failed devices: one statement in place of many about a switch's links.
+
+The search blames links one by one, each at the price of having been picked among all. That a
+device failed is one such statement at that price and 2 nats. Every second failed device has no
+healthy link (ln 2 nats); of the others any number m of their n links is as likely as any other, so
+to say which costs ln 2 + ln n + ln C(n, m). So the last links are blamed on little evidence of
+their own. What the links outside are is counted alike, at ln(n + 1) + ln C(n, m): where a tenth of
+all links are faulty, three of a switch's sixteen are no news.
+
+Each link of a failed device has a rate of its own. A rate costs what its evidence is smaller than
+its likelihood: for a faulty one, log-uniform from the least of a fault to 1, ln ln(1 / fault) +
+0.5 ln(lost / 2 pi), as the curvature of the log-likelihood in ln x is what was lost on it; for a
+healthy one the same under its law (`analysis.methods.mle.background.evidence`).
+
+Each path through a device has one link in and one out. What all links in lose more and all out lose
+less no such path can tell, and a search that adds links one by one ends where some of them lose
+nothing. So the sides are balanced, to where the least rates of both are equal, before it is asked
+which of the links are healthy.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.likelihood import FAULT, MEAN, PENALTY, Problem, gain, held, move, touch
+from analysis.methods.mle.problem import Units
+from analysis.methods.mle.search import (
+    COARSE,
+    LENIENT,
+    SAFETY,
+    blame,
+    finish,
+    keep,
+    release,
+    restore,
+    settle_around,
+)
+from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import kernel
+
+__all__ = ["Failed", "failed_devices"]
+
+IntArray = npt.NDArray[np.int32]
+BoolArray = npt.NDArray[np.bool_]
+
+CHANGED = ("x", "total", "blamed", "gains", "fresh")
+"""Of `Problem`, what a search changes."""
+
+FEWEST = 2
+"""Links of a device that must look faulty before it is considered."""
+
+
+class Failed(NamedTuple):
+    """``devices``: switches that failed; ``whole``: those with no observed healthy link."""
+
+    devices: IntArray
+    whole: IntArray
+
+
+def failed_devices(s: Problem, fabric: Fabric, units: Units) -> Failed:
+    """Blame devices, and what of their links is likelier faulty than not, as long as that explains
+    more. Changes ``s``."""
+    free = np.ones(len(units.size), np.bool_)  # units of no failed device
+    members = _members(fabric, units)
+    failed: list[int] = []
+    changed = True
+    while changed:
+        changed = False
+        for device in _candidates(s, members, free):
+            own = members[device][free[members[device]]]
+            if _explains(s, own, free):
+                failed.append(device)
+                free[own] = False
+                changed = True
+    if failed:
+        finish(s)
+    whole = [device for device in failed if s.blamed[members[device]].all()]
+    return Failed(*(np.array(sorted(each), np.int32) for each in (failed, whole)))
+
+
+def _members(fabric: Fabric, units: Units) -> list[IntArray]:
+    """The units all of whose links begin or end at each switch."""
+    seen = np.flatnonzero(units.of_link >= 0)
+    of = units.of_link[seen]
+    ends = np.concatenate((fabric.link_src[seen], fabric.link_dst[seen])).astype(np.int64)
+    pair, count = np.unique(ends * len(units.size) + np.tile(of, 2), return_counts=True)
+    device, unit = np.divmod(pair, max(len(units.size), 1))
+    whole = count == units.size[unit]
+    device, unit = device[whole], unit[whole].astype(np.int32)
+    return np.split(unit, np.searchsorted(device, np.arange(1, fabric.n_switches)))
+
+
+def _candidates(s: Problem, members: list[IntArray], free: BoolArray) -> list[int]:
+    """Devices of which several links look faulty, and a quarter at least; the clearest first."""
+    looks = np.where(free, np.maximum(s.gains - LENIENT, 0.0), 0.0)
+    worth = np.array([looks[own].sum() for own in members])
+    many = np.array([(looks[own] > 0).sum() >= max(FEWEST, len(own) / 4) for own in members])
+    chosen = np.flatnonzero(many & (worth > math.log(max(len(members), 1))))
+    return chosen[np.argsort(-worth[chosen], kind="stable")].tolist()
+
+
+def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
+    """Whether all is likelier if a device of the units ``own`` failed; if not, nothing changes."""
+    before = [getattr(s, name).copy() for name in CHANGED]
+    total, faulty, mine = int(free.sum()), int(s.blamed[free].sum()), int(s.blamed[own].sum())
+    paid = _rates(own, s)
+    gained = _fail(own, _sides(own, s), s)
+    now = int(s.blamed[own].sum())
+    cost = s.law[PENALTY] + SAFETY + _share(len(own), now)
+    cost += _choice(total - len(own), faulty - mine) - _choice(total, faulty)
+    if now >= FEWEST and gained - (_rates(own, s) - paid) > cost:
+        outside = free.copy()
+        outside[own] = False
+        _release_around(outside, s)
+        return True
+    for name, array in zip(CHANGED, before, strict=True):
+        getattr(s, name)[:] = array
+    return False
+
+
+def _choice(n: int, m: int) -> float:
+    """Nats to say how many of n are faulty, any number being as likely as any other, and which."""
+    return math.lgamma(n + 2) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
+
+
+@kernel
+def _share(n, m):
+    """The same for a failed device, of which every second has no healthy link."""
+    if m == n:
+        return np.log(2.0)
+    choice = math.lgamma(n + 1.0) - math.lgamma(m + 1.0) - math.lgamma(n - m + 1.0)
+    return np.log(2.0) + np.log(n) + choice
+
+
+@kernel
+def _rate(i, s):
+    """Nats by which the evidence of unit i's rate is below its likelihood."""
+    lost = s.hidden.fallen[i]
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        lost += s.lost[r] * min(s.x[i] / s.total[r], 1.0)
+    if s.blamed[i]:
+        return max(np.log(-np.log(s.law[FAULT])) + 0.5 * np.log(max(lost, 1e-9) / (2 * np.pi)), 0.0)
+    arrived = s.arrived[i] + s.hidden.arrived[i]
+    return np.log1p(arrived * s.law[MEAN] * s.size[i]) - 0.5 * np.log1p(2 * np.pi * lost)
+
+
+@kernel
+def _rates(own, s):
+    total = 0.0
+    for i in own:
+        total += _rate(i, s)
+    return total
+
+
+def _sides(own: IntArray, s: Problem) -> IntArray:
+    """1 and -1 for units of which no two of a side share a row, as where packets come in and where
+    they go out; 0 where there are no such sides. int32[len(own)]."""
+    place = {int(unit): nth for nth, unit in enumerate(own)}
+    near: list[set[int]] = [set() for _ in own]
+    for nth, unit in enumerate(own):
+        for row in s.rows[s.unit_ptr[unit] : s.unit_ptr[unit + 1]]:
+            near[nth].update(
+                place[int(j)] for j in s.units[s.ptr[row] : s.ptr[row + 1]] if int(j) in place
+            )
+        near[nth].discard(nth)
+    side = np.zeros(len(own), np.int32)
+    for first in range(len(own)):
+        if side[first] or not near[first]:
+            continue
+        side[first], waiting = 1, [first]
+        while waiting:
+            here = waiting.pop()
+            for there in near[here]:
+                if side[there] == side[here]:
+                    return np.zeros(len(own), np.int32)
+                if not side[there]:
+                    side[there] = -side[here]
+                    waiting.append(there)
+    return side
+
+
+@kernel
+def _balance(own, side, s):
+    """Make the least rates of blamed units of the two sides equal, if that costs next to nothing:
+    what all of one side lose more and all of the other less, no path can tell. Returns the
+    log-likelihood gained."""
+    one = other = np.inf
+    for n in range(len(own)):
+        if s.blamed[own[n]] and side[n] > 0:
+            one = min(one, s.x[own[n]])
+        elif s.blamed[own[n]] and side[n] < 0:
+            other = min(other, s.x[own[n]])
+    if one == np.inf or other == np.inf:
+        return 0.0
+    keep(s)
+    gained, step = 0.0, 0.5 * (other - one)
+    for n in range(len(own)):
+        i = own[n]
+        if s.blamed[i] and side[n] != 0:
+            new = s.x[i] + side[n] * step
+            gained += gain(i, new, s)
+            move(i, new, s)
+            touch(i, s)
+    for i in own:
+        gained += settle_around(i, COARSE, s)
+    if gained > -1.0:
+        return gained
+    restore(s)
+    return 0.0
+
+
+@kernel
+def _fail(own, side, s):
+    """Blame what may be faulty of the units ``own``, then release what is likelier healthy, the
+    others of them being as they are. Returns the log-likelihood gained."""
+    gained = 0.0
+    for i in own:
+        unknown = s.arrived[i] * s.law[FAULT] < LENIENT
+        if not s.blamed[i] and (s.may[i] or unknown):
+            gained += blame(i, s)
+    gained += _balance(own, side, s)
+    for _ in range(len(own)):
+        again = False
+        for i in own:
+            if not s.blamed[i]:
+                continue
+            faulty = 0
+            for j in own:
+                faulty += s.blamed[j]
+            odds = _share(len(own), faulty - 1) - _share(len(own), faulty)
+            dear = _rate(i, s)
+            keep(s)
+            s.blamed[i] = False
+            new = held(i, True, s)
+            cost = -gain(i, new, s) + new / (s.law[MEAN] * s.size[i])
+            move(i, new, s)
+            touch(i, s)
+            cost -= settle_around(i, COARSE, s)
+            if cost - dear + _rate(i, s) + odds < 0.0:
+                gained -= cost
+                again = True
+            else:
+                s.blamed[i] = True
+                restore(s)
+                s.gains[i] = max(cost, 0.0)
+        if not again:
+            break
+    return gained
+
+
+@kernel
+def _release_around(outside, s):
+    """Release blamed units outside that are not needed any more."""
+    for i in range(len(s.x)):
+        if outside[i] and s.blamed[i]:
+            release(i, True, s)
