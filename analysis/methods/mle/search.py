@@ -141,7 +141,7 @@ def resume(s: Problem, arrived: FloatArray) -> bool:
     s.arrived[:] = arrived
     _settle_all(COARSE, s)
     _search(True, s)
-    _finish(s)
+    finish(s)
     near = np.abs(s.x - x)[blamed] <= 0.01 * x[blamed]
     return bool((s.blamed != blamed).any() or not near.all())
 

@@ -37,7 +37,7 @@ def test_one_low_rate_at_all_links_is_a_device(synthetic):
     """Few of its links stand out alone; together they do."""
     device = K8.switch("agg3_2")
     loss = np.full(K8.n_links, 1e-6)
-    loss[K8.links_of(device)] = 2e-3
+    loss[K8.links_of(device)] = 3e-3
     result = found(synthetic, loss, "A1")
     assert result.devices.tolist() == [device]
     assert score(result.flagged, K8.links_of(device), K8)["undirected"].f1 > 0.9
