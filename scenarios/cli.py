@@ -31,6 +31,7 @@ from scenarios.arguments import (
 )
 from scenarios.mistakes import errors, stopped
 from scenarios.options import SettingsCommand, WordsCommand
+from scenarios.page import page
 from scenarios.sudo import new_run, pick_backend
 from scenarios.terminal import line, progress_bar, wide_console
 from scenarios.upkeep import clean_net, doctor, net, shell, warm_up
@@ -108,6 +109,7 @@ def run(
         from scenarios.estimate import announce
         from scenarios.experiment import default_directory, run_experiment
         from scenarios.request import make_request
+        from scenarios.showing import offer_page
 
         names, chosen = choose_methods(methods, parameters, fault_rate)
         request = make_request(scenario, ctx.obj.settings, config)
@@ -132,6 +134,7 @@ def run(
         console = Console()
         render(summary, console)
         console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
+        console.print(line(offer_page(writer.path)), soft_wrap=True)
 
 
 @app.command(cls=WordsCommand)
@@ -147,12 +150,15 @@ def analyze(
         from analysis.evaluation.parameter_sets import choose_methods
         from analysis.evaluation.report import render
         from scenarios.experiment import analyze as analyze_run
+        from scenarios.showing import offer_page
 
         names, chosen = choose_methods(methods, parameters, fault_rate)
         with progress_bar() as progress:
             summary = analyze_run(run_dir, progress, trust, names, chosen)
         at_once(f"the diagnoses are in {run_dir}")
-        render(summary, Console())
+        console = Console()
+        render(summary, console)
+        console.print(line(offer_page(run_dir)), soft_wrap=True)
 
 
 @app.command()
@@ -369,6 +375,7 @@ def calibrate(
         console.print(line(str(out)), soft_wrap=True)
 
 
+app.command()(page)
 app.command(cls=WordsCommand)(net)
 app.command()(doctor)
 app.command("warm-up", hidden=True)(warm_up)

@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.evaluation.columns import Cell, cells, columns
 from analysis.evaluation.metrics import score
 from analysis.methods.base import Diagnosis
 from analysis.methods.parameters import DEFAULTS, Parameters
@@ -24,6 +25,7 @@ __all__ = [
     "capture_line",
     "diagnosis_columns",
     "figures",
+    "headline",
     "parameters_line",
     "render",
     "run_methods",
@@ -39,6 +41,7 @@ _FIGURES = (
     "false_negatives",
 )
 _NAMES_SHOWN = 6
+_WIDTH = 80  # of the table, also on wider terminals
 
 
 def run_methods(
@@ -148,28 +151,32 @@ def render(summary: Mapping[str, Any], console: Console) -> None:
     if not console.is_terminal:
         console = Console(file=console.file, width=120)
     console.print(_headline(summary))
-    console.print(_table(summary))
+    console.print(_table(summary), width=min(console.width, _WIDTH))
     console.print(_details(summary))
 
 
-def _headline(summary: Mapping[str, Any]) -> RenderableType:
+def headline(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """What was run, and what became of its packets: a line each."""
     packets = summary["conservation"]
-    faulty = summary["faulty_links"]
+    drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
+    return (
+        f"{_fabric(summary)} seed {summary['seed']} backend {plain(summary['backend'])}: "
+        f"{len(summary['faulty_links'])} faulty directed links",
+        f"{packets['sent']:,} packets, {summary['packet_hops']:,} packet-hops, "
+        f"{summary['wall_seconds']:.1f} s; dropped {drops}, "
+        f"{packets['ttl_drops']:,} expired (traceroutes)",
+    )
+
+
+def _headline(summary: Mapping[str, Any]) -> RenderableType:
+    what, packets = headline(summary)
     capture = summary.get("capture")
     replayed = [Text(capture_line(capture))] if capture else []
     troubles = [Text(plain(f"degraded: {what}"), style="red") for what in summary["degraded"]]
-    drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
+    where, colon, count = what.rpartition(": ")
     return Group(
-        Text.assemble(
-            (plain(summary["scenario"]), "bold"),
-            f"  {_fabric(summary)} seed {summary['seed']} backend {summary['backend']}: ",
-            (f"{len(faulty)} faulty directed links", "bold"),
-        ),
-        Text(
-            f"{packets['sent']:,} packets, {summary['packet_hops']:,} packet-hops, "
-            f"{summary['wall_seconds']:.1f} s; dropped {drops}, "
-            f"{packets['ttl_drops']:,} expired (traceroutes)"
-        ),
+        Text.assemble((plain(summary["scenario"]), "bold"), f"  {where}{colon}", (count, "bold")),
+        Text(packets),
         *replayed,
         *troubles,
     )
@@ -198,50 +205,20 @@ def _fabric(summary: Mapping[str, Any]) -> str:
 
 
 def _table(summary: Mapping[str, Any]) -> Table:
-    """Narrow enough for a terminal of 80 columns."""
+    """Narrow enough for a terminal of 80 columns: names that are too long go over several lines."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
-    table.add_column("method", no_wrap=True)
-    titles = ["prec", "rec", "F1", "acc", "miss", "wrong", "F1u", "sec", "data", "probes"]
-    told = "lost_links" in summary
-    for name in [*titles, "F1l"] if told else titles:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, entry in summary["methods"].items():
-        own = entry[entry["native"]]
-        missed, wrong = own["false_negatives"], own["false_positives"]
-        table.add_row(
-            Text(plain(name) + (" *" if entry["native"] == "undirected" else "")),
-            f"{own['precision']:.2f}",
-            f"{own['recall']:.2f}",
-            Text(f"{own['f1']:.3f}", style=_colour(own["f1"])),
-            f"{own['accuracy']:.3f}",
-            Text(str(missed), style="red" if missed else ""),
-            Text(str(wrong), style="red" if wrong else ""),
-            f"{entry['undirected']['f1']:.2f}",
-            f"{entry['seconds']:.2f}",
-            _bytes(entry["telemetry_bytes"]),
-            f"{entry['probe_packets']:,}",
-            *([f"{entry['lost'][entry['native']]['f1']:.2f}"] if told else []),
-        )
+    first, *others = columns(summary)
+    table.add_column(first.title, overflow="fold")
+    for column in others:
+        table.add_column(column.title, justify="right", no_wrap=True)
+    for name, *figures_ in cells(summary):
+        table.add_row(Text(name.text), *(Text(c.text, style=_colour(c)) for c in figures_))
     return table
 
 
 def _details(summary: Mapping[str, Any]) -> RenderableType:
-    lines = [
-        Text(
-            "* tells no direction: scored on undirected links, the others on directed ones.\n"
-            "F1u scores all on undirected links; data is the telemetry collected, in bytes.",
-            style="dim",
-        )
-    ]
-    if "lost_links" in summary:
-        count = len(summary["lost_links"])
-        lines.append(
-            Text(
-                f"F1l: against the {count} directed links that really lost packets, by faults or "
-                "by the emulator.",
-                style="dim",
-            )
-        )
+    said = [f"{c.title}: {c.meaning}" for c in columns(summary)[1:]]
+    lines = [Text(columns(summary)[0].meaning + "\n" + "; ".join(said), style="dim")]
     origins = {
         n: e["parameters_from"] for n, e in summary["methods"].items() if "parameters_from" in e
     }
@@ -263,13 +240,5 @@ def _shorten(names: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _colour(f1: float) -> str:
-    return "green" if f1 >= 0.9 else "yellow" if f1 >= 0.6 else "red"
-
-
-def _bytes(n: float) -> str:
-    for unit in ("", "k", "M"):
-        if n < 1000:
-            return f"{n:.3g}{unit}"
-        n /= 1000
-    return f"{n:.3g}G"
+def _colour(cell: Cell) -> str:
+    return {True: "green", False: "red", None: ""}[cell.good]

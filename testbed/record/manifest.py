@@ -17,9 +17,11 @@ from testbed.record.documents import DOCUMENTS, DocumentError, read_document, wr
 from testbed.record.run_tables import of
 from testbed.record.schema import VERSION
 
-__all__ = ["MANIFEST", "ManifestError", "check", "replace", "seal"]
+__all__ = ["MANIFEST", "PAGE", "ManifestError", "check", "replace", "seal"]
 
 MANIFEST = "manifest.json"
+PAGE = "index.html"
+"""What people look at: made of the run at any time, and no part of it."""
 
 Entries = dict[str, dict[str, Any]]
 
@@ -113,8 +115,8 @@ def _is_read(name: str) -> bool:
 
 
 def _files(folder: Path) -> dict[str, int]:
-    """The sizes of all regular files of a run but the manifest, by name; hidden ones are no part
-    of it, such as what is about to replace others."""
+    """The sizes of all regular files of a run but the manifest and the page, by name; hidden ones
+    are no part of it, such as what is about to replace others."""
     found = {}
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -122,7 +124,8 @@ def _files(folder: Path) -> dict[str, int]:
             path = Path(place, name)
             if not name.startswith(".") and path.is_file():
                 found[path.relative_to(folder).as_posix()] = path.stat().st_size
-    found.pop(MANIFEST, None)
+    for name in (MANIFEST, PAGE):
+        found.pop(name, None)
     return dict(sorted(found.items()))
 
 

@@ -1,0 +1,92 @@
+"""The table of a run's methods, cell by cell: what the terminal prints is what a page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.fabric.names import plain
+
+__all__ = ["Cell", "Column", "cells", "columns", "in_bytes"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's title, and what it means in a few words."""
+
+    title: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure as it is shown, and by what it is sorted. ``good``: whether to point it out as good
+    or bad; None leaves it."""
+
+    text: str
+    value: float | str
+    good: bool | None = None
+
+
+_COLUMNS = (
+    Column("method", "* tells no direction: scored on undirected links, the others on directed"),
+    Column("prec", "precision: of the links blamed, the share that is faulty"),
+    Column("rec", "recall: of the faulty links, the share that is blamed"),
+    Column("F1", "harmonic mean of both"),
+    Column("acc", "accuracy: of all links, the share judged rightly"),
+    Column("miss", "faulty links not blamed"),
+    Column("wrong", "healthy links blamed"),
+    Column("F1u", "F1 on undirected links, for all"),
+    Column("sec", "seconds of diagnosis"),
+    Column("data", "bytes of telemetry collected"),
+    Column("probes", "packets sent to measure"),
+)
+
+
+def columns(summary: Mapping[str, Any]) -> list[Column]:
+    """The columns for a run; ``F1l`` where the network tells which links really lost packets."""
+    if "lost_links" not in summary:
+        return list(_COLUMNS)
+    count = len(summary["lost_links"])
+    meaning = f"F1 against the {count} directed links that really lost packets, by faults or not"
+    return [*_COLUMNS, Column("F1l", meaning)]
+
+
+def cells(summary: Mapping[str, Any]) -> list[list[Cell]]:
+    """A row for each method of ``summary.json``, in the order of `columns`."""
+    return [
+        _row(name, entry, "lost_links" in summary) for name, entry in summary["methods"].items()
+    ]
+
+
+def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
+    own = entry[entry["native"]]
+    f1, missed, wrong = own["f1"], own["false_negatives"], own["false_positives"]
+    star = " *" if entry["native"] == "undirected" else ""
+    row = [
+        Cell(plain(name) + star, plain(name)),
+        Cell(f"{own['precision']:.2f}", own["precision"]),
+        Cell(f"{own['recall']:.2f}", own["recall"]),
+        Cell(f"{f1:.3f}", f1, True if f1 >= 0.9 else False if f1 < 0.6 else None),
+        Cell(f"{own['accuracy']:.3f}", own["accuracy"]),
+        Cell(str(missed), missed, False if missed else None),
+        Cell(str(wrong), wrong, False if wrong else None),
+        Cell(f"{entry['undirected']['f1']:.2f}", entry["undirected"]["f1"]),
+        Cell(f"{entry['seconds']:.2f}", entry["seconds"]),
+        Cell(in_bytes(entry["telemetry_bytes"]), entry["telemetry_bytes"]),
+        Cell(f"{entry['probe_packets']:,}", entry["probe_packets"]),
+    ]
+    if told:
+        lost = entry["lost"][entry["native"]]["f1"]
+        row.append(Cell(f"{lost:.2f}", lost))
+    return row
+
+
+def in_bytes(n: float) -> str:
+    """``56.4M``: three digits and a unit."""
+    for unit in ("", "k", "M"):
+        if n < 1000:
+            return f"{n:.3g}{unit}"
+        n /= 1000
+    return f"{n:.3g}G"

@@ -1,0 +1,198 @@
+// The fabric as it was recorded, and its drawing.
+
+const fabric = data.fabric;
+const nLinks = 2 * fabric.lower.length;
+const topTier = Math.max(...fabric.tier);
+const faulty = new Set(data.links.faulty);
+const told = data.links.id.length ? new Map(data.links.id.map((link, row) => [link, row])) : null;
+
+const ends = (link) => {
+  const edge = link >> 1;
+  return link % 2 ? [fabric.upper[edge], fabric.lower[edge]] : [fabric.lower[edge], fabric.upper[edge]];
+};
+const rowOf = (link) => (told ? told.get(link) : link);
+const figure = (column, link) => {
+  const row = rowOf(link);
+  return row === undefined ? undefined : column[row];
+};
+
+// As the record names links: a second one between the same switches has #2.
+const parallel = new Map();
+const nth = fabric.lower.map((lower, edge) => {
+  const key = lower * fabric.names.length + fabric.upper[edge];
+  parallel.set(key, (parallel.get(key) || 0) + 1);
+  return parallel.get(key);
+});
+function linkName(link) {
+  const [from, to] = ends(link);
+  const number = nth[link >> 1];
+  return `${fabric.names[from]}->${fabric.names[to]}${number > 1 ? `#${number}` : ''}`;
+}
+
+const tierName = (tier) => {
+  const found = fabric.names[fabric.tier.indexOf(tier)];
+  return /^[A-Za-z]+(?=[\d_]*$)/.exec(found)?.[0] || `tier ${tier}`;
+};
+const podName = (pod) => {
+  const own = fabric.names.filter((_, s) => fabric.pod[s] === pod);
+  return own.length === 1 ? own[0] : `pod ${pod}`;
+};
+// A link belongs to the pod and the tiers of its lower end.
+const podOf = (link) => fabric.pod[fabric.lower[link >> 1]];
+const tierOf = (link) => fabric.tier[fabric.lower[link >> 1]];
+
+function rangeOf(rate) {
+  const at = data.ranges.findIndex(([low]) => rate >= low);
+  return at < 0 ? data.ranges.length - 1 : at;
+}
+
+// ---- verdicts ----------------------------------------------------------------------------------
+
+const early = new Map(data.overTime.map(({ name, flagged }) => [name, flagged.map((own) => new Set(own))]));
+const none = { name: '(no method)', undirected: false, flagged: [], rate: [] };
+const methods = (data.methods.length ? data.methods : [none]).map((method) => ({ ...method, flagged: new Set(method.flagged) }));
+
+// What a method blames after so many epochs; all of them if it is not known for fewer.
+function blamed(method, epochs) {
+  const known = early.get(method.name);
+  return known && epochs < data.epochs.n ? known[epochs - 1] : method.flagged;
+}
+
+function status(method, flagged, link) {
+  const either = (set) => set.has(link) || (method.undirected && set.has(link ^ 1));
+  if (either(flagged)) return either(faulty) ? 'right' : 'wrong';
+  return either(faulty) ? 'missed' : '';
+}
+
+// The links that a verdict is about: the faulty and the blamed ones; of undirected ones either one.
+function judged(method, flagged) {
+  const found = new Map();
+  for (const link of [...faulty, ...flagged]) {
+    const own = method.undirected ? link & ~1 : link;
+    if (!found.has(own)) found.set(own, status(method, flagged, own));
+  }
+  return found;
+}
+
+function tally(method, flagged) {
+  const sums = { right: 0, wrong: 0, missed: 0 };
+  for (const said of judged(method, flagged).values()) sums[said] += 1;
+  return sums;
+}
+
+const SHAPES = {
+  right: 'M-6 0A6 6 0 1 0 6 0A6 6 0 1 0 -6 0M-3 0L-1 2.5L3 -2.5',
+  wrong: 'M-5 -5L5 5M5 -5L-5 5',
+  missed: 'M-5.5 -5.5H5.5V5.5H-5.5Z',
+};
+
+function mark(kind, [x, y], small) {
+  const size = small ? ' scale(0.7)' : '';
+  const place_ = `translate(${x.toFixed(1)} ${y.toFixed(1)})${size}`;
+  return svg('g', { class: `mark ${kind}`, transform: place_ }, svg('path', { d: SHAPES[kind] }));
+}
+
+// ---- the drawing -------------------------------------------------------------------------------
+
+class Drawing {
+  constructor(holder, links, switches) {
+    this.holder = holder;
+    this.links = links;
+    this.spot = place(switches, holder.clientWidth || 800);
+    this.curves = new Map(links.map((link) => [link, this.curve(link)]));
+    const layer = (name) => svg('g', { class: name });
+    this.layers = { pods: layer('pods'), halos: layer('halos'), links: layer('links'), switches: layer('switches'), marks: layer('marks'), chosen: layer('chosen') };
+    const { width, height } = this.spot;
+    this.svg = svg('svg', { width, height, class: links.length > 300 ? 'fabric many' : 'fabric', tabindex: 0, role: 'application', 'aria-describedby': 'keys panel', 'aria-label': `${switches.length} switches and ${links.length} directed links` }, ...Object.values(this.layers));
+    this.paths = new Map();
+    this.drawPods();
+    this.drawLinks();
+    this.drawSwitches(switches);
+    holder.replaceChildren(this.svg);
+  }
+
+  at(s) {
+    return [this.spot.x.get(s), this.spot.y[fabric.tier[s]]];
+  }
+
+  curve(link) {
+    const [from, to] = ends(link);
+    return curve(this.at(from), this.at(to));
+  }
+
+  drawPods() {
+    for (const box of this.spot.boxes) {
+      const { x, y, width, bottom } = box;
+      this.layers.pods.append(svg('rect', { x, y, width, height: bottom - y, rx: 8 }));
+      if (width > 30) this.layers.pods.append(svg('text', { x: x + width / 2, y: bottom - 5 }, podName(box.pod)));
+    }
+    for (const [tier, y] of this.spot.y.entries()) {
+      this.layers.pods.append(svg('text', { x: 4, y: y + 4, class: 'tier' }, tierName(tier)));
+    }
+  }
+
+  drawLinks() {
+    for (const link of this.links) {
+      const rate = faulty.has(link) ? `faulty r${rangeOf(figure(data.links.rate, link))}` : 'healthy';
+      const path = svg('path', { class: `link ${rate}`, d: pathOf(this.curves.get(link)), 'data-link': link });
+      this.paths.set(link, path);
+      if (faulty.has(link)) this.layers.links.append(path);
+      else this.layers.links.prepend(path); // the broken ones lie on top
+    }
+  }
+
+  drawSwitches(switches) {
+    for (const s of switches) {
+      const [x, y] = this.at(s);
+      const room = fabric.tier[s] === topTier ? this.spot.topSlot : this.spot.slot;
+      const size = Math.min(12, Math.max(4, room - 2));
+      this.layers.switches.append(svg('rect', { x: x - size / 2, y: y - 6, width: size, height: 12, rx: 2 }, svg('title', {}, fabric.names[s])));
+      if (room >= 7 * Math.min(fabric.names[s].length, 12)) {
+        const name = fabric.names[s].length > 12 ? `${fabric.names[s].slice(0, 11)}…` : fabric.names[s];
+        const below = fabric.tier[s] === 0;
+        this.layers.switches.append(svg('text', { x, y: below ? y + 18 : y - 10 }, name));
+      }
+    }
+  }
+
+  // Halos and marks of a verdict; links that are not shown fade.
+  judge(method, flagged, shown) {
+    const halos = [];
+    const marks = [];
+    for (const [link, path] of this.paths) path.classList.toggle('dim', !shown(link));
+    for (const [link, said] of judged(method, flagged)) {
+      if (!this.curves.has(link) || !(shown(link) || (method.undirected && shown(link ^ 1)))) continue;
+      const own = method.undirected ? [link, link ^ 1] : [link];
+      for (const each of own) halos.push(svg('path', { class: `halo ${said}`, d: pathOf(this.curves.get(each)) }));
+      const [a, b] = own.map((each) => along(this.curves.get(each), method.undirected ? 0.5 : 0.62));
+      const middle = b ? [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2] : a;
+      marks.push(mark(said, middle, this.spot.slot < 20));
+    }
+    this.layers.halos.replaceChildren(...halos);
+    this.layers.marks.replaceChildren(...marks);
+  }
+
+  choose(link) {
+    if (link === null || !this.curves.has(link)) {
+      this.layers.chosen.replaceChildren();
+      return;
+    }
+    const c = this.curves.get(link);
+    const [tip, before] = [along(c, 0.88), along(c, 0.8)];
+    const turn = (Math.atan2(tip[1] - before[1], tip[0] - before[0]) * 180) / Math.PI;
+    const arrow = svg('path', { class: 'arrow', d: 'M-7 -5L5 0L-7 5Z', transform: `translate(${tip[0].toFixed(1)} ${tip[1].toFixed(1)}) rotate(${turn.toFixed(1)})` });
+    this.layers.chosen.replaceChildren(svg('path', { class: 'line', d: pathOf(c) }), arrow);
+  }
+
+  nearest(event, shown, reach) {
+    const box = this.svg.getBoundingClientRect();
+    const point = [event.clientX - box.left, event.clientY - box.top];
+    let best = null;
+    let least = reach;
+    for (const [link, c] of this.curves) {
+      const d = shown(link) ? distance(c, point) - (faulty.has(link) ? 1 : 0) : Infinity;
+      if (d < least) [best, least] = [link, d];
+    }
+    return best;
+  }
+}

@@ -1,0 +1,112 @@
+// What every page needs: its data, elements, numbers as text, and tables that can be sorted.
+
+const data = JSON.parse(document.getElementById('data').textContent);
+
+function byId(id) {
+  return document.getElementById(id);
+}
+
+// Names come in as text nodes alone: no string is ever read as HTML.
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === true) element.setAttribute(name, '');
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+function el(tag, attributes, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+function svg(tag, attributes, ...children) {
+  return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
+}
+
+function count(n) {
+  return Math.round(n).toLocaleString('en-US');
+}
+
+function percent(rate) {
+  if (rate === null || rate === undefined) return '–';
+  return rate === 0 ? '0 %' : `${Number((100 * rate).toPrecision(3))} %`;
+}
+
+function share(right, all) {
+  return all ? (right / all).toFixed(2) : '–';
+}
+
+// ---- tables ------------------------------------------------------------------------------------
+
+function valueOf(row, column) {
+  const cell = row.cells[column];
+  const said = cell.dataset.value === undefined ? cell.textContent.trim() : cell.dataset.value;
+  const number = Number(said);
+  return said !== '' && !Number.isNaN(number) ? number : said;
+}
+
+function compareValues(a, b) {
+  if (typeof a === typeof b) return typeof a === 'number' ? a - b : a.localeCompare(b, 'en', { numeric: true });
+  return typeof a === 'number' ? -1 : 1; // what has no number comes last
+}
+
+function sortBy(table, column, descending) {
+  const body = table.tBodies[0];
+  const rows = [...body.rows].sort((a, b) => {
+    const order = compareValues(valueOf(a, column), valueOf(b, column));
+    return descending ? -order : order;
+  });
+  body.append(...rows);
+  [...table.tHead.rows[0].cells].forEach((head, i) => {
+    if (i === column) head.setAttribute('aria-sort', descending ? 'descending' : 'ascending');
+    else head.removeAttribute('aria-sort');
+  });
+}
+
+function makeSortable(table) {
+  [...table.tHead.rows[0].cells].forEach((head, column) => {
+    const button = el('button', { type: 'button', class: 'sort', title: `${head.title}${head.title ? '; ' : ''}sort` });
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener('click', () => {
+      const was = head.getAttribute('aria-sort');
+      const numeric = table.tBodies[0].rows.length && typeof valueOf(table.tBodies[0].rows[0], column) === 'number';
+      sortBy(table, column, was ? was === 'ascending' : Boolean(numeric));
+    });
+  });
+}
+
+function csvOf(table) {
+  const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const rows = [...table.tHead.rows, ...table.tBodies[0].rows];
+  return rows.map((row) => [...row.cells].map((cell) => quoted(cell.textContent.trim())).join(',')).join('\n') + '\n';
+}
+
+function offerCsv(table) {
+  const button = el('button', { type: 'button', class: 'csv' }, 'CSV of this table');
+  button.addEventListener('click', () => {
+    const address = URL.createObjectURL(new Blob([csvOf(table)], { type: 'text/csv' }));
+    el('a', { href: address, download: `${table.id}.csv` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 1000);
+  });
+  table.closest('.wide').after(button);
+}
+
+for (const table of document.querySelectorAll('table.sortable')) {
+  makeSortable(table);
+  offerCsv(table);
+}
+
+for (const button of document.querySelectorAll('button.copy')) {
+  button.addEventListener('click', async () => {
+    const text = byId(button.dataset.of).textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = 'copied';
+    } catch {
+      getSelection().selectAllChildren(byId(button.dataset.of)); // a file may not write the clipboard
+      button.textContent = 'selected';
+    }
+  });
+}

@@ -1,0 +1,99 @@
+// What is said of one link: the truth, each method's verdict, and its epochs.
+
+const WORDS = { right: 'found', wrong: 'blamed wrongly', missed: 'missed', '': 'left alone' };
+
+function legendMark(kind) {
+  const size = { width: 16, height: 16, viewBox: '-8 -8 16 16', class: 'inline', 'aria-hidden': 'true' };
+  return svg('svg', size, mark(kind, [0, 0]));
+}
+
+function truthOf(link) {
+  const rate = figure(data.links.rate, link);
+  if (faulty.has(link)) return `faulty, loses ${percent(rate)}`;
+  return rate ? `healthy, loses ${percent(rate)}` : 'healthy';
+}
+
+// From which epoch on a verdict was right and stayed right; null if it is wrong in the end.
+function rightSince(method, link) {
+  const known = early.get(method.name);
+  if (!known) return undefined;
+  const right = known.map((own) => ['right', ''].includes(status(method, own, link)));
+  const last = right.lastIndexOf(false);
+  return last === right.length - 1 ? null : last + 2;
+}
+
+function verdictRow(method, epochs, link, chosen) {
+  const said = status(method, blamed(method, epochs), link);
+  const since = rightSince(method, link);
+  const when = since === undefined ? '' : since === null ? 'not right' : `since epoch ${since}`;
+  return el(
+    'tr',
+    { class: method === chosen ? 'chosen' : '' },
+    el('th', { scope: 'row' }, method.name + (method.undirected ? ' *' : '')),
+    el('td', {}, said ? legendMark(said) : null, ` ${WORDS[said]}`),
+    el('td', { class: 'number' }, percent(figure(method.rate, link))),
+    early.size ? el('td', {}, when) : null,
+  );
+}
+
+function facts(link) {
+  const said = [['truth', truthOf(link)]];
+  const names = { packets: 'packets', fault_drops: 'dropped by faults and noise', queue_drops: 'dropped by full queues', emulator_drops: 'lost by the emulator' };
+  for (const [column, name] of Object.entries(names)) {
+    const value = figure(data.links[column], link);
+    if (value !== undefined) said.push([name, count(value)]);
+  }
+  return el('dl', {}, ...said.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)]));
+}
+
+function linkButton(link) {
+  const button = el('button', { type: 'button', class: 'link-name' }, linkName(link));
+  button.addEventListener('click', () => show(link));
+  return button;
+}
+
+// With no link chosen: where the method errs.
+function showErrors(panel, method, judgements) {
+  const found = [];
+  for (const kind of ['missed', 'wrong']) {
+    const links = judgements.filter(([, said]) => said === kind).map(([link]) => link);
+    if (!links.length) continue;
+    const items = links.slice(0, 24).map((link) => el('li', {}, linkButton(link)));
+    const more = links.length > 24 ? [el('li', {}, `and ${count(links.length - 24)} more`)] : [];
+    found.push(el('h3', {}, legendMark(kind), ` ${WORDS[kind]} by ${method.name}`), el('ul', { class: 'errors' }, ...items, ...more));
+  }
+  if (!found.length) found.push(el('h3', {}, `${method.name} makes no mistake here`));
+  panel.replaceChildren(...found, el('p', { class: 'hint' }, 'Point at a link, tap it, find it by name, or focus the drawing and use the arrow keys: here is then what is known of it.'));
+}
+
+function showLink(panel, link, method, epochs) {
+  const heads = ['method', 'verdict', 'estimate', ...(early.size ? ['right'] : [])];
+  const head = el('tr', {}, ...heads.map((name) => el('th', { scope: 'col' }, name)));
+  const rows = methods.map((each) => verdictRow(each, epochs, link, method));
+  panel.replaceChildren(
+    el('h3', { class: 'name' }, linkName(link)),
+    facts(link),
+    rowOf(link) === undefined ? el('p', { class: 'hint' }, 'No method blames it. Of links like this one the page of a large fabric has no counts: they are in links.parquet.') : null,
+    el('table', { class: 'verdicts' }, el('thead', {}, head), el('tbody', {}, ...rows)),
+    ...linkEpochs(link, epochs),
+  );
+}
+
+// Loss by epoch: on the segments over the link as the meters counted it, and the truth.
+function linkEpochs(link, epochs) {
+  const row = rowOf(link);
+  const { n, segments, drops } = data.epochs;
+  const found = [];
+  const chosen = epochs < n ? epochs : 0;
+  if (segments && row !== undefined) {
+    const rates = segments.sent[row].map((sent, e) => (sent ? segments.lost[row][e] / sent : null));
+    found.push(el('h4', {}, 'loss that the meters saw on segments over it, by epoch'), barChart(rates, percent, chosen));
+  }
+  const own = drops.filter(([each]) => each === link);
+  if (own.length) {
+    const lost = Array(n).fill(0);
+    for (const [, epoch, packets] of own) lost[epoch] = packets;
+    found.push(el('h4', {}, 'packets of the traffic that it truly lost, by epoch'), barChart(lost, count, chosen));
+  }
+  return found;
+}

@@ -1,0 +1,133 @@
+"""The way of one flow's packets through the switches, and who counted them where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.telemetry.minus_meters import MinusMeter
+from analysis.telemetry.observations import read_minus_meters
+from testbed.fabric.fat_tree import FatTree
+from testbed.record.run import RunDirectory
+from testbed.record.run_tables import registers
+
+__all__ = ["example_flows"]
+
+_SHOWN = 8
+_PROTOCOLS = {6: "TCP", 17: "UDP"}
+
+
+def example_flows(run: RunDirectory) -> list[dict[str, Any]]:
+    """Flows that were monitored, lost packets and whose path 007 traced, of different paths.
+
+    Returns:
+        For each its ends, ``sent`` and ``lost``; ``switches`` and ``links`` of its path, each with
+        the packets that it really lost there; ``path_bf`` after each switch, as text; and
+        ``meters``: for each segment the positions of its ends on the path and what Canary's meters
+        counted there in all epochs. Empty where the record has no registers.
+    """
+    fabric = run.fabric
+    if not run.has(registers(0)) or not run.has("drops") or not isinstance(fabric, FatTree):
+        return []
+    flows, traces, drops = run.table("flows"), run.table("connections"), run.table("drops")
+    meters = read_minus_meters(run)
+    monitored = _flow_numbers(fabric, flows, meters)
+    counted = np.isin(traces["flow"], np.concatenate([m[m >= 0] for m in monitored]))
+    fit = np.flatnonzero(traces["complete"] & counted)
+    length = traces["path"].length[fit]
+    fit = fit[np.lexsort((-flows["lost"][traces["flow"][fit]], -length))]
+    switches, found, seen = run.table("switches"), [], set()
+    for row in fit.tolist():
+        links = traces["path"].take(np.array([row])).links
+        own = drops["link"][drops["flow"] == traces["flow"][row]]
+        lossy = tuple(np.unique(own).tolist())
+        if not len(links) or lossy in seen:
+            continue
+        seen.add(lossy)
+        flow = int(traces["flow"][row])
+        said = _ends(fabric, flows, flow) | _path(fabric, switches, links)
+        said["drops"] = [int((own == link).sum()) for link in links]
+        said["meters"] = _meters(run, meters, monitored, flow, said["switches"])
+        found.append(said)
+        if len(found) == _SHOWN:
+            break
+    return found
+
+
+def _flow_numbers(
+    fabric: FatTree, flows: dict[str, Any], meters: list[MinusMeter]
+) -> list[npt.NDArray[np.int64]]:
+    """For each row of each minus meter the row of ``flows``; -1 if it is none of the traffic's."""
+    ip = fabric.host_ip.astype(np.uint64)
+    src, dst = ip[flows["src_host"]], ip[flows["dst_host"]]
+    ports = flows["src_port"].astype(np.uint64) << np.uint64(8)
+    # The flow ID is source, destination, ports and protocol, 104 bits in all (p4/include/flow.p4).
+    hi = src << np.uint64(8) | dst >> np.uint64(24)
+    lo = (dst & np.uint64(0xFFFFFF)) << np.uint64(40) | ports << np.uint64(16)
+    lo |= flows["dst_port"].astype(np.uint64) << np.uint64(8)
+    lo |= flows["protocol"].astype(np.uint64)
+    number = {pair: i for i, pair in enumerate(zip(hi.tolist(), lo.tolist(), strict=True))}
+    return [
+        np.array(
+            [
+                number.get(pair, -1)
+                for pair in zip(meter.flow_hi.tolist(), meter.flow_lo.tolist(), strict=True)
+            ],
+            np.int64,
+        )
+        for meter in meters
+    ]
+
+
+def _ends(fabric: FatTree, flows: dict[str, Any], flow: int) -> dict[str, Any]:
+    host = fabric.host_names
+    protocol = int(flows["protocol"][flow])
+    return {
+        "src": f"{host[flows['src_host'][flow]]}:{flows['src_port'][flow]}",
+        "dst": f"{host[flows['dst_host'][flow]]}:{flows['dst_port'][flow]}",
+        "protocol": _PROTOCOLS.get(protocol, f"protocol {protocol}"),
+        "sent": int(flows["sent"][flow]),
+        "lost": int(flows["lost"][flow]),
+    }
+
+
+def _path(
+    fabric: FatTree, switches: dict[str, Any], links: npt.NDArray[np.integer]
+) -> dict[str, Any]:
+    path = [*fabric.link_src[links].tolist(), int(fabric.link_dst[links[-1]])]
+    bits, value = [], 0
+    for switch in path:
+        value = int(switches["mask"][switch]) | (0 if switches["monitor"][switch] else value)
+        bits.append(f"{value:08x}")
+    monitor = [bool(switches["monitor"][switch]) for switch in path]
+    return {"switches": path, "links": links.tolist(), "path_bf": bits, "monitor": monitor}
+
+
+def _meters(
+    run: RunDirectory,
+    meters: list[MinusMeter],
+    monitored: list[npt.NDArray[np.int64]],
+    flow: int,
+    path: list[int],
+) -> list[dict[str, int]]:
+    """What was counted of a flow on the segments of its path, in all epochs."""
+    parts, sums = run.segments, {}
+    for meter, numbers in zip(meters, monitored, strict=True):
+        for row in np.flatnonzero(numbers == flow).tolist():
+            at = sums.setdefault(int(meter.segment[row]), [0, 0, 0])
+            at[0] += int(meter.sent[row])
+            at[1] += int(meter.lost[row])
+            at[2] += 1
+    return [
+        {
+            "from": path.index(int(parts.upstream[segment])),
+            "to": path.index(int(parts.downstream[segment])),
+            "sent": sent,
+            "lost": lost,
+            "epochs": n,
+        }
+        for segment, (sent, lost, n) in sorted(sums.items())
+        if {int(parts.upstream[segment]), int(parts.downstream[segment])} <= set(path)
+    ]

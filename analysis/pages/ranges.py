@@ -1,0 +1,53 @@
+"""How well a method does on faults of each size: precision and recall by loss rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.solvers.stages import GROUPS
+
+__all__ = ["RANGES", "Share", "by_range"]
+
+RANGES = (*zip(GROUPS[1:], GROUPS[:-1], strict=True), (0.0, GROUPS[-1]))
+"""Loss rates from low to high: those of Canary's stages (section III-F), and what is below."""
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Share:
+    """``right`` of ``all`` links; what cannot be said is 0 of 0."""
+
+    right: int
+    all: int
+
+
+def by_range(
+    flagged: BoolArray, faulty: BoolArray, rate: FloatArray, estimate: FloatArray
+) -> list[tuple[Share, Share]]:
+    """Precision and recall of a verdict in each of `RANGES`.
+
+    A healthy link has no loss rate of a fault, so precision goes by the method's own estimate: of
+    the links that it blames and says to lose so much, how many are faulty. Recall goes by the true
+    rate.
+
+    Args:
+        flagged, faulty: Of each link, on the method's own terms: bool[N].
+        rate: True loss rates, float64[N].
+        estimate: The method's, float64[N]; nan where it has none.
+    """
+    found = []
+    for low, high in RANGES:
+        said = flagged & _within(estimate, low, high)
+        true = faulty & _within(rate, low, high)
+        precision = Share(int((said & faulty).sum()), int(said.sum()))
+        found.append((precision, Share(int((true & flagged).sum()), int(true.sum()))))
+    return found
+
+
+def _within(rate: FloatArray, low: float, high: float) -> BoolArray:
+    return (rate >= low) & (rate < high if high < 1 else rate <= high)

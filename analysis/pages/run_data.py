@@ -1,0 +1,115 @@
+"""What the page of a run draws: the fabric, its truth and each method's verdict, as JSON.
+
+The drawing is made in the browser, from the ends, tiers and pods of the switches. Of a large fabric
+only the links that are faulty or blamed come with their figures; the others are counted by pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.pages.ranges import RANGES, Share, by_range
+from testbed.fabric.clos import Fabric
+from testbed.fabric.names import plain
+from testbed.record.run import RunDirectory
+
+__all__ = ["DRAWN_WHOLE", "link_data", "numbers", "range_rows", "verdicts"]
+
+DRAWN_WHOLE = 5000
+"""The most directed links that are drawn at once (a fat-tree of K=16 has 4,096)."""
+
+Verdict = Mapping[str, Any]
+
+
+def numbers(values: npt.NDArray[Any], digits: int = 5) -> list[float | int | None]:
+    """Numbers as short as JSON can have them; None for nan."""
+    if values.dtype.kind in "iub":
+        return [int(value) for value in values]
+    return [
+        None if value != value else 0 if value == 0 else float(f"{value:.{digits}g}")
+        for value in values.tolist()
+    ]
+
+
+def verdicts(run: RunDirectory) -> dict[str, Verdict]:
+    """Each method's diagnosis, as recorded: the table ``diagnosis``, and ``native``."""
+    return {
+        name: run.table(f"diagnoses/{name}") | {"native": entry["native"]}
+        for name, entry in run.summary["methods"].items()
+    }
+
+
+def link_data(
+    run: RunDirectory, methods: Mapping[str, Verdict]
+) -> tuple[dict[str, Any], npt.NDArray[np.integer]]:
+    """The fabric with its links for the drawing, and which links come with their figures."""
+    fabric, truth = run.fabric, run.table("links")
+    told = np.ones(fabric.n_links, np.bool_)
+    if fabric.n_links > DRAWN_WHOLE:
+        told = np.array(truth["faulty"])
+        for verdict in methods.values():
+            told |= verdict["flagged"]
+        told |= told[np.arange(fabric.n_links) ^ 1]  # a verdict may be of both directions
+    links = np.flatnonzero(told)
+    emulator = np.zeros(fabric.n_links, np.int64)
+    if run.has("emulator_drops"):
+        drops = run.table("emulator_drops")
+        known = drops["link"] >= 0
+        np.add.at(emulator, drops["link"][known], drops["packets"][known])
+    data = {
+        "whole": fabric.n_links <= DRAWN_WHOLE,
+        "fabric": _fabric(fabric),
+        "links": {
+            "id": [] if told.all() else links.tolist(),
+            "faulty": np.flatnonzero(truth["faulty"]).tolist(),
+            "rate": numbers(truth["rate"][links]),
+            **{
+                name: numbers(truth[name][links])
+                for name in ("packets", "fault_drops", "queue_drops")
+            },
+            "emulator_drops": numbers(emulator[links]) if run.has("emulator_drops") else [],
+        },
+        "methods": [_method(name, verdict, links) for name, verdict in methods.items()],
+        "ranges": [list(bounds) for bounds in RANGES],
+    }
+    return data, links
+
+
+def _fabric(fabric: Fabric) -> dict[str, Any]:
+    return {
+        "names": [plain(name) for name in fabric.switch_names],
+        "tier": fabric.tier.tolist(),
+        "pod": fabric.pod.tolist(),
+        "lower": fabric.link_src[::2].tolist(),
+        "upper": fabric.link_dst[::2].tolist(),
+    }
+
+
+def _method(name: str, verdict: Verdict, links: npt.NDArray[np.integer]) -> dict[str, Any]:
+    return {
+        "name": plain(name),
+        "undirected": verdict["native"] == "undirected",
+        "flagged": np.flatnonzero(verdict["flagged"]).tolist(),
+        "rate": numbers(1 - verdict["success"][links], 4),
+    }
+
+
+def range_rows(
+    methods: Mapping[str, Verdict], truth: Mapping[str, Any]
+) -> list[tuple[str, Sequence[tuple[Share, Share]]]]:
+    """By method precision and recall in each of `ranges.RANGES`, on the method's own terms."""
+    rows = []
+    for name, verdict in methods.items():
+        columns = [verdict["flagged"], np.asarray(truth["faulty"]), truth["rate"]]
+        columns.append(1 - verdict["success"])
+        if verdict["native"] == "undirected":
+            flagged, faulty, rate, estimate = columns
+            columns = [flagged[::2] | flagged[1::2], faulty[::2] | faulty[1::2]]
+            columns.append(np.maximum(*np.where(faulty, rate, 0.0).reshape(-1, 2).T))
+            columns.append(np.fmax(estimate[::2], estimate[1::2]))
+        rows.append((plain(name), by_range(*columns)))
+    return rows

@@ -1,0 +1,129 @@
+"""The page of a run: one HTML file, drawn from its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from analysis.evaluation.columns import cells, columns, in_bytes
+from analysis.evaluation.report import capture_line, headline
+from analysis.pages.packet import example_flows
+from analysis.pages.ranges import RANGES
+from analysis.pages.run_data import link_data, range_rows, verdicts
+from analysis.pages.template import render_page
+from analysis.pages.timeline import epochs, over_time
+from testbed.fabric.names import plain
+from testbed.record.manifest import PAGE
+from testbed.record.run import RunDirectory
+
+__all__ = ["run_page"]
+
+_SCRIPTS = (
+    "page.js",
+    "layout.js",
+    "fabric.js",
+    "panel.js",
+    "pods.js",
+    "charts.js",
+    "packet.js",
+    "run.js",
+)
+
+
+def _silent(what: str, share: float) -> None:
+    """Nobody asked."""
+
+
+def run_page(
+    run: RunDirectory,
+    command: str,
+    early: bool = False,
+    progress: Callable[[str, float], None] = _silent,
+) -> str:
+    """The page of a finished run.
+
+    Args:
+        command: What makes the run again.
+        early: Also say what methods blame after each epoch where that takes long, see
+            `timeline.OFTEN`.
+
+    Raises:
+        testbed.record.run.RunError: A table is missing or damaged.
+    """
+    progress("page", 0.0)
+    summary, methods = run.summary, verdicts(run)
+    data, links = link_data(run, methods)
+    data["epochs"] = epochs(run, links)
+    data["overTime"] = [
+        {"name": plain(name), "flagged": flagged}
+        for name, flagged in over_time(run, early, progress).items()
+    ]
+    data["packets"] = example_flows(run)
+    return render_page(
+        "run.html",
+        _SCRIPTS,
+        data,
+        title=f"{plain(summary['scenario'])} – {plain(summary['topology'])}",
+        summary=summary,
+        headline=headline(summary),
+        capture=capture_line(summary["capture"]) if "capture" in summary else "",
+        columns=columns(summary),
+        rows=cells(summary),
+        ranges=[_in_words(*bounds) for bounds in RANGES],
+        range_rows=range_rows(methods, run.table("links")),
+        costs=_costs(summary),
+        setup=_setup(run),
+        command=command,
+        files=_files(run.path),
+        early=bool(data["overTime"]),
+        packets=bool(data["packets"]),
+        summary_epochs=run.epochs,
+    )
+
+
+def _in_words(low: float, high: float) -> str:
+    if not low:
+        return f"below {100 * high:g} %"
+    return f"{100 * low:g}–{100 * high:g} %"
+
+
+def _costs(summary: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What each method spent, and what it was run with."""
+    return [
+        {
+            "method": plain(name),
+            "seconds": f"{entry['seconds']:.4g}",
+            "data": in_bytes(entry["telemetry_bytes"]),
+            "bytes": f"{entry['telemetry_bytes']:.0f}",
+            "probes": f"{entry['probe_packets']:,}",
+            "parameters": plain(entry.get("parameters", "")),
+            "origin": plain(entry.get("parameters_from", "")),
+            "remarks": plain("; ".join(entry.get("remarks", ()))),
+        }
+        for name, entry in summary["methods"].items()
+    ]
+
+
+def _setup(run: RunDirectory) -> list[tuple[str, str]]:
+    """Settings, seed and versions, in words."""
+    shown = []
+    for name, value in run.config.items():
+        if isinstance(value, Mapping):
+            if name == "versions":
+                shown += [(plain(f"version of {n}"), plain(str(v))) for n, v in value.items()]
+            continue
+        shown.append((plain(name.replace("_", " ")), plain(str(value))))
+    return shown
+
+
+def _files(folder: Path) -> list[tuple[str, str]]:
+    """Name and address of each file and folder of the run but the page itself."""
+    found = []
+    for path in sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name)):
+        if path.name.startswith(".") or path.name == PAGE:
+            continue
+        name = path.name + ("/" if path.is_dir() else "")
+        found.append((plain(name), "./" + quote(name.encode("utf-8", "surrogateescape"))))
+    return found

@@ -1,0 +1,123 @@
+"""A run epoch by epoch: what was counted, and what methods would have said so early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.base import Localizer, Method
+from analysis.methods.parameters import read_names
+from analysis.methods.registry import make_method
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import SegmentCounts
+from testbed.record.run import RunDirectory
+
+__all__ = ["OFTEN", "epochs", "over_time"]
+
+OFTEN = 1024
+"""Up to so many directed links times epochs methods are run on the first epochs unasked: at K=4, 64
+times 10, that takes a tenth of a second."""
+
+
+def epochs(run: RunDirectory, links: npt.NDArray[np.integer]) -> dict[str, Any]:
+    """What the record has of each epoch.
+
+    Args:
+        links: The directed links that are told one by one.
+
+    Returns:
+        ``n``; ``ms``, the length of an epoch; ``counted`` and ``lost``, packets on all segments;
+        ``rules`` and ``flows``, of Canary's selection, where it is recorded; ``drops``, the packets
+        that each link truly lost, as (link, epoch, packets); ``segments``, for each link the
+        segments over it, all epochs' packets counted and lost.
+    """
+    n = run.epochs
+    data: dict[str, Any] = {"n": n, "ms": run.config.get("epoch_ms"), "drops": []}
+    if run.has("segments"):
+        table = run.table("segments")
+        for name, column in (("counted", "sent"), ("lost", "lost")):
+            data[name] = np.bincount(table["epoch"], table[column], n).astype(int).tolist()
+        if run.fabric.n_links <= OFTEN:
+            data["segments"] = _by_link(run, table, links)
+    if run.has("rules"):
+        rules = run.table("rules")
+        data["rules"] = np.bincount(rules["epoch"], minlength=n).tolist()
+        flows = np.unique(
+            np.stack((rules["epoch"].astype(np.uint64), rules["flow_hi"], rules["flow_lo"])), axis=1
+        )
+        data["flows"] = np.bincount(flows[0].astype(np.int64), minlength=n).tolist()
+    if run.has("drops") and data["ms"]:
+        data["drops"] = _drops(run, links, int(data["ms"]))
+    return data
+
+
+def _by_link(
+    run: RunDirectory, table: Mapping[str, Any], links: npt.NDArray[np.integer]
+) -> dict[str, Any]:
+    """Packets counted and lost on the segments over each link: of each, a list by epoch."""
+    paths = run.segments.paths
+    cells = np.zeros((2, run.epochs, len(run.segments)), np.int64)
+    for cell, name in zip(cells, ("sent", "lost"), strict=True):
+        np.add.at(cell, (table["epoch"], table["segment"]), table[name])
+    owner = np.repeat(np.arange(len(paths)), paths.length)
+    over = np.zeros((2, run.epochs, run.fabric.n_links), np.int64)
+    for epoch in range(run.epochs):
+        for kind in range(2):
+            np.add.at(over[kind, epoch], paths.links, cells[kind, epoch, owner])
+    return {name: over[i][:, links].T.tolist() for i, name in enumerate(("sent", "lost"))}
+
+
+def _drops(run: RunDirectory, links: npt.NDArray[np.integer], ms: int) -> list[list[int]]:
+    table = run.table("drops")
+    own = np.isin(table["link"], links)
+    epoch = np.minimum(table["time_ns"][own] // (ms * 1_000_000), run.epochs - 1)
+    cell = table["link"][own].astype(np.int64) * run.epochs + epoch.astype(np.int64)
+    cells, count = np.unique(cell, return_counts=True)
+    return np.stack((cells // run.epochs, cells % run.epochs, count), axis=1).tolist()
+
+
+def over_time(
+    run: RunDirectory, asked: bool, progress: Callable[[str, float], None]
+) -> dict[str, list[list[int]]]:
+    """What each method blames after the first epoch, the first two, and so on: directed links.
+
+    Only methods that read nothing but segments: of probes and flows the record does not know when
+    they were sent. A method has the parameters that it had in the run.
+
+    Args:
+        asked: False to leave it where it takes long, see `OFTEN`.
+    """
+    if not asked and run.fabric.n_links * run.epochs > OFTEN:
+        return {}
+    methods: dict[str, Localizer] = {}
+    for name, entry in run.summary["methods"].items():
+        method = _as_it_was(name, entry)
+        if isinstance(method, Method) and getattr(method, "reads", "") == "segments":
+            methods[name] = method
+    if not methods:
+        return {}
+    telemetry = read_telemetry(run)
+    counts = telemetry.segments
+    if counts is None:
+        return {}
+    found: dict[str, list[list[int]]] = {name: [] for name in methods}
+    for n in range(1, run.epochs + 1):
+        first = SegmentCounts(counts.segments, counts.sent[:n], counts.lost[:n])
+        for name, method in methods.items():
+            progress(f"first {n} epochs: {name}", (n - 1) / run.epochs)
+            verdict = method.localize(replace(telemetry, segments=first))
+            found[name].append(verdict.flagged.tolist())
+    return found
+
+
+def _as_it_was(name: str, entry: Mapping[str, Any]) -> Localizer | None:
+    """The method with the parameters of the run; None if there is no such method here."""
+    said = entry.get("parameters", "")
+    try:
+        return make_method(f"{read_names(name)[0].name}:{said}" if said else name)
+    except ValueError:
+        return None

@@ -1,0 +1,35 @@
+"""The command ``canary page``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scenarios.arguments import TrustOption
+from scenarios.mistakes import errors
+from scenarios.terminal import progress_bar
+from testbed.fabric.names import plain
+
+__all__ = ["page"]
+
+
+def page(
+    directory: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    over_time: Annotated[
+        bool,
+        typer.Option(
+            "--over-time",
+            help="Also what methods say after each epoch, where that takes a while: from K=8 on.",
+        ),
+    ] = False,
+    trust: TrustOption = False,
+) -> None:
+    """Make the page of a finished run, index.html in its directory."""
+    with errors():
+        from scenarios.showing import make_page
+
+        with progress_bar() as progress:
+            path = make_page(directory, trust, over_time, progress)
+        print(plain(f"page: {path}"))

@@ -1,0 +1,218 @@
+"""The page of a run in a real browser: what it draws, what it says, and that it needs nobody."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from scenarios.showing import make_page
+from testbed.fabric.clos import Fabric
+from testbed.fabric.fat_tree import FatTree
+from testbed.record.run import RunDirectory
+from tests.analysis.pages.conftest import FLOW_RUNS, made_up
+from tests.browser import opened
+
+LINKS = ".fabric .links .link"
+HOSTILE = ("<script>alert(1)</script>", "tor'\"&amp;</title>", "\u202eagg\x1b[31m", "${x}{{ 7*7 }}")
+
+
+def summary_of(run: Path) -> dict:
+    return json.loads((run / "summary.json").read_text())
+
+
+def marks(page: Page) -> dict[str, int]:
+    kinds = ("right", "missed", "wrong")
+    return {kind: page.locator(f".fabric .marks .{kind}").count() for kind in kinds}
+
+
+def figures_of(run: Path, method: str) -> dict[str, int]:
+    entry = summary_of(run)["methods"][method]
+    own = entry[entry["native"]]
+    names = ("true_positives", "false_negatives", "false_positives")
+    return dict(zip(("right", "missed", "wrong"), (own[n] for n in names), strict=True))
+
+
+def choose(page: Page, method: str) -> None:
+    options = page.locator("#method option").all_inner_texts()
+    page.select_option("#method", index=[o.removesuffix(" *") for o in options].index(method))
+
+
+@pytest.mark.parametrize("name", FLOW_RUNS)
+def test_every_link_is_drawn_and_every_verdict_marked(
+    name: str, flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    run = flow_run(name)
+    with opened(chromium, run / "index.html") as it:
+        drawn = it.page.eval_on_selector_all(LINKS, "all => all.map(l => Number(l.dataset.link))")
+        assert sorted(drawn) == list(range(RunDirectory(run).fabric.n_links))
+        broken = it.page.locator(f"{LINKS}.faulty").count()
+        assert broken == len(summary_of(run)["faulty_links"])
+        for method in summary_of(run)["methods"]:
+            choose(it.page, method)
+            assert marks(it.page) == figures_of(run, method)
+        assert it.clean()
+    assert (run / "index.html").stat().st_size < 3_000_000
+
+
+def test_the_figures_are_those_of_the_summary(
+    flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    run = flow_run("K=8")
+    with opened(chromium, run / "index.html") as it:
+        rows = it.page.eval_on_selector_all(
+            "#comparison tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.innerText))"
+        )
+        for row, (name, entry) in zip(rows, summary_of(run)["methods"].items(), strict=True):
+            own = entry[entry["native"]]
+            assert row[0].removesuffix(" *") == name
+            assert row[3] == f"{own['f1']:.3f}"
+            assert row[5:7] == [str(own["false_negatives"]), str(own["false_positives"])]
+            assert row[10] == f"{entry['probe_packets']:,}"
+
+
+def test_a_link_is_found_pointed_at_and_gone_to_by_keys(
+    flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    run = flow_run("K=4")
+    record = RunDirectory(run)
+    truth, name = record.table("links"), summary_of(run)["faulty_links"][0]
+    link = record.fabric.link(name)
+    with opened(chromium, run / "index.html") as it:
+        page, panel = it.page, it.page.locator("#panel")
+        page.fill("#search", name)
+        page.press("#search", "Enter")
+        assert panel.locator(".name").inner_text() == name
+        assert f"{truth['packets'][link]:,}" in panel.inner_text()
+        rate = record.table("diagnoses/canary")["success"][link]
+        assert f"{float(f'{100 * (1 - rate):.3g}'):g} %" in panel.inner_text()
+        page.fill("#search", "no such link")
+        assert page.locator("#hits").inner_text() == "no such link"
+        page.locator(".fabric").focus()
+        seen = set()
+        for _ in range(len(summary_of(run)["faulty_links"])):
+            page.keyboard.press("ArrowRight")
+            seen.add(panel.locator(".name").inner_text())
+        assert name in seen
+        page.keyboard.press("Escape")
+        assert panel.locator(".name").count() == 0
+        spot = page.locator(f'{LINKS}[data-link="{link}"]').evaluate(
+            "path => { const p = path.getPointAtLength(path.getTotalLength() / 3);"
+            " const b = path.ownerSVGElement.getBoundingClientRect();"
+            " return [b.x + p.x, b.y + p.y]; }"
+        )
+        page.mouse.move(*spot)
+        assert page.locator("#tip").inner_text().startswith(panel.locator(".name").inner_text())
+        assert it.clean()
+
+
+def test_tiers_pods_and_epochs_are_chosen(
+    flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    run = flow_run("K=4")
+    fabric = RunDirectory(run).fabric
+    with opened(chromium, run / "index.html") as it:
+        page = it.page
+        page.select_option("#pod", "1")
+        lower = np.minimum(fabric.link_src, fabric.link_dst)
+        assert page.locator(f"{LINKS}:not(.dim)").count() == (fabric.pod[lower] == 1).sum()
+        page.select_option("#tier", "0")
+        own = (fabric.pod[lower] == 1) & (fabric.tier[lower] == 0)
+        assert page.locator(f"{LINKS}:not(.dim)").count() == own.sum()
+        page.select_option("#pod", "")
+        page.select_option("#tier", "")
+        page.locator("#epoch").fill("1")
+        assert "after 1 of 4 epochs" in page.locator("#verdict").inner_text()
+        page.locator("#epoch").fill("4")
+        assert marks(page) == figures_of(run, "canary")
+        page.locator("#time summary").click()
+        assert page.locator("#since tbody tr").count() == len(summary_of(run)["faulty_links"])
+        assert it.clean()
+
+
+def test_tables_are_sorted_and_saved(flow_run: Callable[[str], Path], chromium: Browser) -> None:
+    run = flow_run("K=8")
+    f1 = {name: e[e["native"]]["f1"] for name, e in summary_of(run)["methods"].items()}
+    with opened(chromium, run / "index.html") as it:
+        page = it.page
+        first = page.locator("#comparison tbody th")
+        page.locator("#comparison thead .sort", has_text="F1").first.click()
+        names = [text.removesuffix(" *") for text in first.all_inner_texts()]
+        assert names == sorted(f1, key=lambda name: -f1[name])
+        page.locator("#comparison thead .sort", has_text="F1").first.click()
+        names = [text.removesuffix(" *") for text in first.all_inner_texts()]
+        assert names == sorted(f1, key=lambda name: f1[name])
+        with page.expect_download() as download:
+            page.locator("#methods .csv").first.click()
+        head, *rows = Path(download.value.path()).read_text().splitlines()
+        assert head.startswith("method,prec,rec,F1") and len(rows) == len(f1)
+        assert it.clean()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False), (390, True)])
+def test_nothing_sticks_out(
+    width: int, dark: bool, flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    with opened(chromium, flow_run("K=8") / "index.html", width, dark) as it:
+        assert it.page.evaluate("document.documentElement.scrollWidth") == width
+        assert it.clean()
+
+
+def test_a_run_with_packets_shows_their_way_and_the_epochs(
+    run_path: Path, tmp_path: Path, chromium: Browser
+) -> None:
+    shutil.copytree(run_path, tmp_path / "run")
+    file = make_page(tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")  # its manifest has no complaint
+    with opened(chromium, file) as it:
+        assert "lost here" in it.page.locator("#packet .way").inner_text()
+        assert "counts it" in it.page.locator("#packet .way .monitor").first.inner_text()
+        titles = it.page.locator("#epochcharts figcaption").all_inner_texts()
+        assert [title.split(":")[0] for title in titles][2:] == [
+            "rules installed",
+            "flows monitored",
+        ]
+        assert it.page.locator("#epochcharts .bar").count() == 4 * run.epochs
+        assert it.clean()
+
+
+def test_large_fabrics_are_summed_up_by_pod(tmp_path: Path, chromium: Browser) -> None:
+    fabric = FatTree(48)
+    run = made_up(tmp_path / "run", fabric, "faulty_links")
+    assert (run / "index.html").stat().st_size < 3_000_000
+    with opened(chromium, run / "index.html") as it:
+        page = it.page
+        links = page.eval_on_selector_all(".pod", "all => all.map(p => Number(p.dataset.links))")
+        assert len(links) == 48 and sum(links) == fabric.n_links
+        page.locator(".pod").nth(7).click()
+        drawn = page.eval_on_selector_all(LINKS, "all => all.map(l => Number(l.dataset.link))")
+        lower = np.minimum(fabric.link_src, fabric.link_dst)
+        assert sorted(drawn) == np.flatnonzero(fabric.pod[lower] == 7).tolist()
+        name = summary_of(run)["faulty_links"][-1]
+        page.fill("#search", name)
+        page.press("#search", "Enter")
+        assert page.locator("#panel .name").inner_text() == name
+        assert "faulty, loses" in page.locator("#panel").inner_text()
+        assert it.clean()
+
+
+def test_names_are_text_whatever_they_hold(tmp_path: Path, chromium: Browser) -> None:
+    fabric = Fabric(HOSTILE, np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1]), np.array([2, 3, 2, 3]))
+    scenario = "</script><img src=x onerror=alert(1)>\u2028"
+    run = made_up(tmp_path / "run'\"<b>", fabric, scenario)
+    with opened(chromium, run / "index.html") as it:
+        page = it.page
+        assert page.locator("h1").inner_text().startswith("</script><img src=x")
+        assert page.locator("img").count() == 0 and page.locator("script").count() == 2
+        assert page.locator(LINKS).count() == 8
+        page.fill("#search", "<script>alert")
+        page.press("#search", "Enter")
+        assert page.locator("#panel .name").inner_text().startswith("<script>alert(1)</script>->")
+        said = page.locator("#links").inner_text()
+        assert "\\u202eagg\\x1b[31m" in said and "\x1b" not in page.content()
+        assert it.clean()

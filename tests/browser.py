@@ -1,0 +1,73 @@
+"""A real browser for pages: Chromium, as the distribution installs it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, sync_playwright
+
+__all__ = ["Opened", "browser", "opened"]
+
+ALONE = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+"""So that it asks nobody anything; root has no sandbox."""
+
+
+@dataclass
+class Opened:
+    """A page, and what should stay empty: what it complained of, and what it asked for."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def clean(self) -> bool:
+        assert not self.complaints, self.complaints
+        assert not self.requests, self.requests
+        return True
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            self.requests.append(request.url)
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Chromium, or the test is skipped."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next((path for name in names if (path := shutil.which(name))), None)
+    if chromium is None:
+        pytest.skip("no chromium on the PATH: apt install chromium")
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=chromium, args=list(ALONE))
+        yield made
+        made.close()
+
+
+@contextmanager
+def opened(
+    chromium: Browser, file: Path, width: int = 1280, dark: bool = False
+) -> Iterator[Opened]:
+    """A page from disk."""
+    context = chromium.new_context(
+        viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
+    )
+    found = Opened(context.new_page())
+    found.page.on("console", lambda said: found.complaints.append(said.text))
+    found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    found.page.on("request", found._asked)
+    found.page.goto(file.absolute().as_uri())
+    yield found
+    context.close()
