@@ -7,6 +7,10 @@ given links are found exactly. A healthy link's rate follows a law whose mean is
 and pays a penalty: ln(links), as it was picked among so many, half of BIC's ln(observations) for
 its rate, and 2. So a link is blamed when its rate stands out of the law and exceeds a fault.
 
+Where the losses of a blamed link prove correlated, as in a black hole, its observations weigh less
+(`analysis.methods.mle.correlation`) and all is explained again; links of a switch may be blamed by
+one statement about it (`analysis.methods.mle.devices`).
+
 Nothing is filtered and no loss range is named. Links that no observation tells apart are explained
 as one and blamed as one: `Diagnosis.equivalent` numbers them. Where all blamed classes are the two
 directions of links, as of probes that go up and back, the verdict is undirected.
@@ -22,8 +26,9 @@ import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.mle.arrivals import explain_loss_free
+from analysis.methods.mle.correlation import correlated
 from analysis.methods.mle.devices import Failed, failed_devices
-from analysis.methods.mle.flows import hidden_flows
+from analysis.methods.mle.flows import FlowParts, hidden_flows
 from analysis.methods.mle.kinds import Parts, chosen_kinds, chosen_parts
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Observed, Units, marks, observe
@@ -35,6 +40,11 @@ from testbed.fabric.paths import PathSets
 __all__ = ["CanaryMle", "Mle"]
 
 FloatArray = npt.NDArray[np.float64]
+
+BoolArray = npt.NDArray[np.bool_]
+
+ROUNDS = 4
+"""Explanations at most, each with the weights that the last one gave the observations."""
 
 RECORD_BYTES = {"probes": 16, "detector": 12, "flows": 52}
 """Of a probed path, of one of deTector's plan, and of an IPFIX record (Flock, section 5.1)."""
@@ -74,14 +84,39 @@ class Mle(Method):
         return chosen_parts(telemetry, chosen_kinds(self.kinds), self.name)
 
     def infer(self, parts: Parts, fabric: Fabric) -> Diagnosis:
-        observed = Observed.join(parts.known)
-        flows = parts.flows
-        sets = [PathSets.known(observed.paths)] + ([] if flows is None else [flows.used_sets()])
+        known, flows = [Observed.join([part]) for part in parts.known], parts.flows
+        paths = Observed.join(known).paths
+        sets = [PathSets.known(paths)] + ([] if flows is None else [flows.used_sets()])
         same, alike = marks(sets, fabric.n_links)
         if flows is not None and flows.pairs is not None:
             flows.pairs.mark(same, alike)
         units = Units.of(same)
-        rows = observe(observed, units)
+        found = self._explanation(known, flows, units)
+        # Flows that are known as they lost packets say nothing of how losses are correlated.
+        chosen = [
+            flows is None or part is not flows.known or "INT" in flows.kinds for part in parts.known
+        ]
+        in_flows = np.zeros(len(units.size), np.bool_)
+        for _ in range(ROUNDS):
+            which = [part for part, ok in zip(known, chosen, strict=True) if ok]
+            weighed = correlated(which, units, found)
+            in_flows = weighed.in_flows & found.blamed
+            if not weighed.any:
+                break
+            before, others = (
+                found.blamed,
+                [p for p, ok in zip(known, chosen, strict=True) if not ok],
+            )
+            found = self._explanation(weighed.parts + others, flows, units)
+            if (found.blamed == before).all():
+                break
+        failed = failed_devices(found, fabric, units)
+        in_flows &= found.blamed
+        return _verdict(self, fabric, units, Units.of(alike), found, failed, in_flows)
+
+    def _explanation(self, known: list[Observed], flows: FlowParts | None, units: Units) -> Problem:
+        """Rates and blamed units that explain observations over known paths, and flows."""
+        rows = observe(Observed.join(known), units)
         lost, arrived = rows.lost_over(), rows.arrived
         hidden = None
         if flows is not None:
@@ -97,15 +132,10 @@ class Mle(Method):
             distinct = rows.distinct + (0 if hidden is None else len(hidden.times))
             penalty = penalty_of(len(units.size), distinct)
         if hidden is not None and not hidden.lost.any():
-            found = explain_loss_free(
+            return explain_loss_free(
                 rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty
             )
-        else:
-            found = explain(
-                rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty
-            )
-        failed = failed_devices(found, fabric, units)
-        return _verdict(self, fabric, units, Units.of(alike), found, failed)
+        return explain(rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         parts = self.data(telemetry).parts
@@ -136,7 +166,13 @@ class CanaryMle(Mle):
 
 
 def _verdict(
-    method: Method, fabric: Fabric, units: Units, ties: Units, found: Problem, failed: Failed
+    method: Method,
+    fabric: Fabric,
+    units: Units,
+    ties: Units,
+    found: Problem,
+    failed: Failed,
+    in_flows: BoolArray,
 ) -> Diagnosis:
     """The explanation of units as one of links; of a tie all are blamed if one is."""
     n = fabric.n_links
@@ -160,6 +196,11 @@ def _verdict(
         equivalent=np.where(seen, ties.of_link, alone).astype(np.int32),
     )
     both = units.of_link[::2] == units.of_link[1::2]
+    dying = np.flatnonzero(seen & in_flows[units.of_link])
+    if len(dying):
+        names = ", ".join(fabric.link_names[link] for link in dying)
+        remark = f"some flows die and others lose nothing, as in a black hole: {names}"
+        diagnosis = replace(diagnosis, remarks=(remark,))
     if seen.any() and both[seen[::2] | seen[1::2]].all():
         return replace(diagnosis, native="undirected")
     return diagnosis

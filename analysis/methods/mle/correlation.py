@@ -1,0 +1,99 @@
+"""Losses that come in flows: observations that say less than their packets.
+
+A black hole swallows every packet of some flows and none of the others. A path over it then loses
+far more, or far less, than packets that fall one by one: to a binomial likelihood, paths over one
+link that differ so are proof of a second faulty link. If the losses among the n packets of an
+observation are correlated by r, the number lost has the variance n p (1 - p) (1 + (n - 1) r), that
+of a beta-binomial law, and weighs as much as n / (1 + (n - 1) r) independent packets (Williams,
+Applied Statistics 31, 1982, method III). At r = 1 each flow or path is one coin, however large.
+
+r is estimated for each blamed unit and each part of the telemetry, as probes of one port know
+another hole than flows do: from the observations over the unit with its own mean rate there, the
+others' rates held, r = (S - V) / sum (n - 1) v with S = sum (k - n p)^2 and V = sum v, v = n p
+(1 - p). It is 0 unless S is out of what independent losses make of it, by ten standard deviations
+(the variance of S is at most sum (2 v^2 + v)); so where losses are independent nothing changes.
+An observation has the correlation of its units, in proportion to their rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.likelihood import Problem
+from analysis.methods.mle.problem import Observed, Units, over_units
+
+__all__ = ["Correlated", "correlated"]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+CLEAR = 10.0  # standard deviations
+IN_FLOWS = 0.05
+"""The squared variation of the rates of paths over a unit from which on its losses are said to come
+in flows."""
+
+
+class Correlated(NamedTuple):
+    """``parts``: the observations with their weights; ``in_flows`` bool[U]: the units whose losses
+    come in flows; ``any``: whether a weight is not 1."""
+
+    parts: list[Observed]
+    in_flows: BoolArray
+    any: bool
+
+
+def correlated(parts: Sequence[Observed], units: Units, found: Problem) -> Correlated:
+    """Weigh observations by how their losses are correlated, given an explanation of them."""
+    in_flows = np.zeros(len(units.size), np.bool_)
+    weighed, changed = [], False
+    for part in parts:
+        ptr, over = over_units(part.paths, units)
+        owner = np.repeat(np.arange(len(part.sent)), np.diff(ptr))
+        total = np.bincount(owner, found.x[over], len(part.sent)).astype(np.float64)
+        r, varied = _estimate(part, owner, over, total, found)
+        in_flows |= varied > IN_FLOWS
+        if r.any():
+            mixed = np.bincount(owner, found.x[over] * r[over], len(total))
+            of_row = mixed / np.maximum(total, 1e-300)
+            weight = 1.0 / (1.0 + np.maximum(part.sent - 1.0, 0.0) * of_row)
+            part, changed = replace(part, sent=part.sent * weight, lost=part.lost * weight), True
+        weighed.append(part)
+    return Correlated(weighed, in_flows, changed)
+
+
+def _estimate(
+    part: Observed,
+    owner: npt.NDArray[np.integer],
+    over: npt.NDArray[np.integer],
+    total: FloatArray,
+    found: Problem,
+) -> tuple[FloatArray, FloatArray]:
+    """The correlation of each unit's losses, and by how much the rates of paths over it vary."""
+    n_units = len(found.x)
+    at = np.flatnonzero(found.blamed[over] & (2 * found.x[over] >= total[owner]))
+    unit, row = over[at], owner[at]
+    sent, lost, rest = part.sent[row], part.lost[row], total[row] - found.x[unit]
+
+    def summed(values: FloatArray) -> FloatArray:
+        return np.bincount(unit, values, n_units).astype(np.float64)
+
+    rate = np.zeros(n_units)
+    for _ in range(12):  # Newton from below: the sum of the misfits is convex and falls
+        through = sent * np.exp(-np.maximum(rest, 0.0) - rate[unit])
+        rate += (summed(through) - summed(sent - lost)) / np.maximum(summed(through), 1e-300)
+        rate = np.clip(rate, 0.0, 50.0)
+    p = -np.expm1(-np.maximum(rest, 0.0) - rate[unit])
+    v = sent * p * (1 - p)
+    count = np.bincount(unit, minlength=n_units)
+    misfit = summed((lost - sent * p) ** 2) * count / np.maximum(count - 1, 1)
+    excess = misfit - summed(v)
+    clear = (count > 1) & (excess > CLEAR * np.sqrt(summed(2 * v * v + v)))
+    r = excess / np.maximum(summed(np.maximum(sent - 1, 0) * v), 1e-300)
+    r = np.where(clear, np.clip(r, 0.0, 1.0), 0.0)
+    mean = summed(sent * p) / np.maximum(summed(sent), 1e-300)
+    return r, r * (1 - mean) / np.maximum(mean, 1e-300)
