@@ -57,11 +57,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-NOTE_ON_COMPARISON = (
-    "means of {} runs with 95 % bootstrap intervals; * is scored on undirected links\n"
-    "AP: average precision of the ranking; F1u: all on undirected links; sec: diagnosis"
-)
-
 
 def _calibrated() -> list[str]:
     from analysis.evaluation.grids import GRIDS
@@ -163,22 +158,20 @@ def analyze(
 
 @app.command()
 def show(
-    run_dir: RunArgument,
+    run_dir: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Its summary.json, for programs.")
+        bool, typer.Option("--json", help="Its figures, for programs: of a run summary.json.")
     ] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Print the comparison of a finished run."""
+    """Print the table of a finished run or comparison."""
     with errors():
-        from analysis.evaluation.report import render
-        from testbed.record.run import RunDirectory
+        from scenarios.showing import figures_of, show_figures
 
-        summary = RunDirectory(run_dir, trust=trust).summary
         if as_json:
-            print(json.dumps(summary, indent=2))
+            print(json.dumps(figures_of(run_dir, trust), indent=2))
         else:
-            render(summary, Console())
+            show_figures(run_dir, trust)
 
 
 @app.command(cls=SettingsCommand)
@@ -205,14 +198,15 @@ def compare(
     command goes on.
     """
     with errors():
-        from analysis.evaluation.comparison import comparison_table, origins
         from analysis.evaluation.parameter_sets import choose_methods
-        from analysis.evaluation.report import capture_line, parameters_line
+        from analysis.evaluation.report import capture_line
         from scenarios.compare import compare as compare_runs
         from scenarios.compare import default_folder
+        from scenarios.compared import tell
         from scenarios.request import make_request
         from scenarios.seeds import parse_seeds
         from scenarios.settings import SettingsError
+        from scenarios.showing import offer_page
 
         if "seed" in ctx.obj.settings:
             raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
@@ -231,13 +225,11 @@ def compare(
         console = wide_console()
         if result.capture is not None:
             console.print(line(capture_line(result.capture)), soft_wrap=True)
-        console.print(comparison_table(result.rows))
-        runs = len(set(result.rows["seed"].tolist()))
-        console.print(NOTE_ON_COMPARISON.format(runs), style="dim", highlight=False)
-        console.print(line(parameters_line(origins(result.rows)), "dim"), soft_wrap=True)
+        tell(result.rows, console)
         for seed, reason in result.failures.items():
             console.print(line(f"seed {seed} failed: {reason}", "red"))
         console.print(line(f"{folder}/results.parquet, {folder}/f1.png"), soft_wrap=True)
+        console.print(line(offer_page(folder)), soft_wrap=True)
     if result.failures:
         raise typer.Exit(1)
 

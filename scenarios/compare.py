@@ -42,9 +42,9 @@ from testbed.record.schema import TableError
 if TYPE_CHECKING:
     from scenarios.cluster import Cluster
 
-__all__ = ["Comparison", "code_digest", "compare", "default_folder"]
+__all__ = ["SETTINGS_FILE", "Comparison", "check_rows", "code_digest", "compare", "default_folder"]
 
-_SETTINGS = "comparison.json"
+SETTINGS_FILE = "comparison.json"
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
 _TEXTS = ("method", "native", "parameters", "parameters_from")
 _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others are numbers
@@ -180,13 +180,13 @@ def code_digest() -> str:
 def _alone(folder: Path, key: Mapping[str, Any]) -> Iterator[None]:
     """Make the folder, or go on in one of the same key; keep other commands out of it, and leave
     nothing of ended processes in it."""
-    settings = folder / _SETTINGS
+    settings = folder / SETTINGS_FILE
     try:
         if at_work(folder):
             raise RunError(f"another command is at work in {folder}: wait for it")
         folder.mkdir(parents=True, exist_ok=True)
         there = os.listdir(folder)
-        if there and _SETTINGS not in there:
+        if there and SETTINGS_FILE not in there:
             raise RunError(f"{folder} exists and is no comparison: choose another")
         settings.touch()
     except OSError as error:
@@ -290,11 +290,22 @@ def _finished(folder: Path, seed: int) -> dict[str, Any]:
         rows = read_columns(path)
     except TableError as error:
         raise TableError(f"{error}: {again}") from None
-    kinds = {name: _KINDS.get(type(column), "") for name, column in rows.items()}
-    if kinds != {name: _KIND_OF.get(name, "numbers") for name in COLUMNS} or (
-        set(np.asarray(rows["seed"]).tolist()) != {seed}
-    ):
+    check_rows(path, rows, again)
+    if set(np.asarray(rows["seed"]).tolist()) != {seed}:
         raise TableError(f"{path} is not what seed {seed} wrote: {again}")
+    return rows
+
+
+def check_rows(path: Path, rows: dict[str, Any], again: str) -> dict[str, Any]:
+    """The rows, if they have the columns of a comparison.
+
+    Raises:
+        TableError: They have others, or none.
+    """
+    kinds = {name: _KINDS.get(type(column), "") for name, column in rows.items()}
+    known = {name: _KIND_OF.get(name, "numbers") for name in COLUMNS}
+    if kinds != known or not len(rows["seed"]):
+        raise TableError(f"{path} is not what canary compare wrote: {again}")
     return rows
 
 

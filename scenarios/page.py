@@ -16,17 +16,17 @@ __all__ = ["page"]
 
 
 def page(
-    directory: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    directory: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],
     over_time: Annotated[
         bool,
         typer.Option(
             "--over-time",
-            help="Also what methods say after each epoch, where that takes a while: from K=8 on.",
+            help="Of a run: also what methods say after each epoch, where that takes a while.",
         ),
     ] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Make the page of a finished run, index.html in its directory."""
+    """Make the page of a finished run or comparison: index.html in its directory."""
     with errors():
         from scenarios.showing import make_page
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["parse_seeds"]
+from collections.abc import Sequence
+
+__all__ = ["in_ranges", "parse_seeds"]
 
 MOST_SEEDS = 100_000
 
@@ -29,3 +31,14 @@ def parse_seeds(text: str) -> list[int]:
             )
         seeds.update(range(low, high + 1))
     return sorted(seeds)
+
+
+def in_ranges(seeds: Sequence[int]) -> str:
+    """Ascending seeds as `parse_seeds` reads them: ``1-3,7``."""
+    runs: list[list[int]] = []
+    for seed in seeds:
+        if runs and seed == runs[-1][1] + 1:
+            runs[-1][1] = seed
+        else:
+            runs.append([seed, seed])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

@@ -1,22 +1,29 @@
-"""Makes pages: of every run as it ends, and of an older one when asked."""
+"""Shows runs and comparisons: tables in the terminal, and the page of every one as it ends."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from analysis.evaluation.report import render
 from analysis.methods.registry import METHODS
+from analysis.pages.comparison_page import comparison_page
 from analysis.pages.run_page import run_page
 from analysis.pages.template import write_page
+from scenarios.compared import Compared, as_json, is_comparison, read_comparison, tell
 from scenarios.experiment import Progress
 from scenarios.scenario import load_scenario, scenario_names
+from scenarios.seeds import in_ranges
 from scenarios.settings import Settings, described
+from scenarios.terminal import wide_console
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
 
-__all__ = ["again", "make_page", "offer_page"]
+__all__ = ["again", "again_all", "figures_of", "make_page", "offer_page", "show_figures"]
 
 
 def make_page(
@@ -25,27 +32,51 @@ def make_page(
     over_time: bool = False,
     progress: Progress = lambda what, share: None,
 ) -> Path:
-    """Write the page of a run into its directory; where it is.
+    """Write the page of a run or a comparison into its directory; where it is.
 
     Args:
         trust: Whether to show what was changed after the run, too.
         over_time: Also run methods on the first epochs where that takes a while.
 
     Raises:
-        ValueError: There is no such run, or it is damaged (one line).
+        ValueError: There is no such run or comparison, or it is damaged (one line).
         OSError: The page cannot be written.
     """
+    if is_comparison(directory):
+        found = read_comparison(directory)
+        text = comparison_page(found.rows, found.key, again_all(found), directory)
+        write_page(directory / PAGE, text)
+        return directory / PAGE
     run = RunDirectory(directory, not directory.name.endswith(".partial"), trust)
     text = run_page(run, again(run.config, run.summary["methods"]), over_time, progress)
     write_page(directory / PAGE, text)
     return directory / PAGE
 
 
+def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
+    """What a run's ``summary.json`` says, or a comparison's figures.
+
+    Raises:
+        ValueError: There is no such run or comparison, or it is damaged (one line).
+    """
+    if is_comparison(directory):
+        return as_json(read_comparison(directory))
+    return RunDirectory(directory, trust=trust).summary
+
+
+def show_figures(directory: Path, trust: bool = False) -> None:
+    """Print the table of a run or a comparison. Raises as `figures_of`."""
+    if is_comparison(directory):
+        tell(read_comparison(directory).rows, wide_console())
+    else:
+        render(figures_of(directory, trust), Console())
+
+
 def offer_page(directory: Path) -> str:
-    """The page of a run that has just ended: where it is, or why there is none, in a line."""
+    """The page of what has just ended: where it is, or why there is none, in a line."""
     try:
         return f"page: {make_page(directory, trust=True)}"
-    except (ValueError, OSError) as error:  # the run is there without it
+    except (ValueError, OSError) as error:  # what it shows is there without it
         return f"no page: {error}"
 
 
@@ -55,28 +86,48 @@ def again(config: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
     Args:
         methods: The ``methods`` of its summary.
     """
-    name = config["scenario"]
-    own = load_scenario(name).defaults if name in scenario_names() else {}
-    settings = {s.name: config[s.name] for s in described() if s.name in config}
-    idle = Settings(**settings).ignored
-    words = [f"SCENARIO={name if name in scenario_names() else name + '.py'}"]
-    for setting in described():
-        if setting.name not in config or setting.name in idle:
-            continue
-        value = config[setting.name]
-        usual = setting.on.get(config["backend"], setting.default)
-        if value != usual or setting.name in own or setting.name in ("k", "seed", "backend"):
-            words.append(f"{setting.name.upper()}={value}")
-    named = [
-        method if _as_named(entry) else f"{method.partition(':')[0]}:{entry['parameters']}"
-        for method, entry in methods.items()
-    ]
-    if named and named != list(METHODS):
-        words.append(f"METHODS={','.join(named)}")
+    had = {
+        name: (entry.get("parameters", ""), entry.get("parameters_from", "default"))
+        for name, entry in methods.items()
+    }
+    words = [*_settings(config), f"SEED={config['seed']}", *_methods(had)]
     return "make scenario " + " ".join(shlex.quote(word) for word in words)
 
 
-def _as_named(entry: Mapping[str, Any]) -> bool:
-    """Whether a method had no other parameters than its defaults and what its name says."""
-    origin = entry.get("parameters_from", "default")
-    return not entry.get("parameters") or origin in ("default", "default, as named")
+def again_all(found: Compared) -> str:
+    """The same for a comparison, with its seeds."""
+    had = {name: (e["values"], e["from"]) for name, e in found.key["parameters"].items()}
+    words = [*_settings(found.key), f"SEEDS={in_ranges(found.seeds)}", *_methods(had)]
+    return "make compare " + " ".join(shlex.quote(word) for word in words)
+
+
+def _settings(config: Mapping[str, Any]) -> Iterator[str]:
+    """The settings but the seed, as make takes them."""
+    name = config["scenario"]
+    known = name in scenario_names()
+    own = load_scenario(name).defaults if known else {}
+    idle = Settings(**{s.name: config[s.name] for s in described() if s.name in config}).ignored
+    yield f"SCENARIO={name if known else name + '.py'}"
+    for setting in described():
+        if setting.name not in config or setting.name in idle or setting.name == "seed":
+            continue
+        value = config[setting.name]
+        usual = setting.on.get(config["backend"], setting.default)
+        if value != usual or setting.name in own or setting.name in ("k", "backend"):
+            yield f"{setting.name.upper()}={value}"
+
+
+def _methods(had: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """The methods, if they are not those of the testbed with their defaults.
+
+    Args:
+        had: By name as it was given, all parameters, and where they came from.
+    """
+    named = [
+        name
+        if not values or origin in ("default", "default, as named")
+        else f"{name.partition(':')[0]}:{values}"
+        for name, (values, origin) in had.items()
+    ]
+    if named and named != list(METHODS):
+        yield f"METHODS={','.join(named)}"

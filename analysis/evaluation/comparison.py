@@ -18,14 +18,18 @@ from rich.table import Table
 from rich.text import Text
 from scipy.stats import bootstrap
 
+from analysis.evaluation.columns import Cell, Column
 from analysis.evaluation.report import parameters_line
 from testbed.fabric.names import plain
 
 __all__ = [
     "COLUMNS",
+    "MEANS",
     "Interval",
+    "comparison_cells",
     "comparison_table",
     "found_at",
+    "in_short",
     "interval",
     "origins",
     "plot",
@@ -56,6 +60,17 @@ COLUMNS = (
 are on the method's own terms (``native``: directed or undirected links); so are ``faulty``, the
 number of faulty links, and ``found_at``, see `found_at`. ``parameters`` are all that the method
 had, in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where from."""
+
+MEANS = (
+    Column("method", "* is scored on undirected links"),
+    Column("F1", "harmonic mean of precision and recall"),
+    Column("precision", "of the links blamed, the share that is faulty"),
+    Column("recall", "of the faulty links, the share that is blamed"),
+    Column("AP", "average precision of the ranking"),
+    Column("F1u", "all on undirected links"),
+    Column("sec", "diagnosis"),
+)
+"""The columns of `comparison_cells`."""
 
 Rows = Mapping[str, Any]
 RECALLS = np.linspace(0, 1, 101)
@@ -113,31 +128,45 @@ def average_precision(found: npt.NDArray[np.integer]) -> float:
     return float((hits / found).mean())
 
 
-def comparison_table(rows: Rows) -> Table:
-    """A row for each method: means over the seeds and 95 % confidence intervals.
-
-    Narrow enough for a terminal of 80 columns.
-    """
-    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
-    table.add_column("method", no_wrap=True)
-    for name in ("F1", "precision", "recall", "AP", "F1u", "sec"):
-        table.add_column(name, justify="right", no_wrap=True)
+def comparison_cells(rows: Rows) -> list[list[Cell]]:
+    """A row for each method, in the order of `MEANS`: means over the seeds, some with their 95 %
+    confidence intervals. The best F1 and low ones are pointed out."""
     names = method_names(rows)
     best = max(np.mean(chosen(rows, name)["f1"]) for name in names)
+    table = []
     for name in names:
         own = chosen(rows, name)
         f1 = interval(own["f1"])
-        colour = "bold green" if f1.mean >= best - 1e-12 else "red" if f1.mean < 0.6 else ""
-        table.add_row(
-            Text(label(rows, name)),
-            Text(_with_bounds(f1, 3), style=colour),
-            _with_bounds(interval(own["precision"]), 2),
-            _with_bounds(interval(own["recall"]), 2),
-            f"{np.mean(own['average_precision']):.2f}",
-            f"{np.mean(own['undirected_f1']):.2f}",
-            f"{np.mean(own['seconds']):.2f}",
-        )
+        good = True if f1.mean >= best - 1e-12 else False if f1.mean < 0.6 else None
+        row = [Cell(label(rows, name), plain(name)), Cell(_with_bounds(f1, 3), f1.mean, good)]
+        for figure in ("precision", "recall"):
+            value = interval(own[figure])
+            row.append(Cell(_with_bounds(value, 2), value.mean))
+        for figure in ("average_precision", "undirected_f1", "seconds"):
+            mean = float(np.mean(own[figure]))
+            row.append(Cell(f"{mean:.2f}", mean))
+        table.append(row)
     return table
+
+
+def comparison_table(rows: Rows) -> Table:
+    """`comparison_cells` for a terminal of 80 columns."""
+    table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
+    first, *others = MEANS
+    table.add_column(first.title, overflow="fold")
+    for column in others:
+        table.add_column(column.title, justify="right", no_wrap=True)
+    styles = {True: "bold green", False: "red", None: ""}
+    for name, *figures in comparison_cells(rows):
+        table.add_row(Text(name.text), *(Text(c.text, style=styles[c.good]) for c in figures))
+    return table
+
+
+def in_short(rows: Rows) -> str:
+    """What the table is of, and what its columns are."""
+    runs = len(set(np.asarray(rows["seed"]).tolist()))
+    legend = "; ".join(f"{column.title}: {column.meaning}" for column in MEANS[4:])
+    return f"means of {runs} runs with 95 % bootstrap intervals; {MEANS[0].meaning}\n{legend}"
 
 
 def _with_bounds(value: Interval, digits: int) -> str:

@@ -18,7 +18,7 @@ from testbed.fabric.names import plain
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
 
-__all__ = ["run_page"]
+__all__ = ["files", "run_page", "settings_in_words"]
 
 _SCRIPTS = (
     "page.js",
@@ -63,6 +63,7 @@ def run_page(
     data["packets"] = example_flows(run)
     return render_page(
         "run.html",
+        ("page.css", "run.css"),
         _SCRIPTS,
         data,
         title=f"{plain(summary['scenario'])} – {plain(summary['topology'])}",
@@ -74,9 +75,9 @@ def run_page(
         ranges=[_in_words(*bounds) for bounds in RANGES],
         range_rows=range_rows(methods, run.table("links")),
         costs=_costs(summary),
-        setup=_setup(run),
+        setup=settings_in_words(run.config),
         command=command,
-        files=_files(run.path),
+        files=files(run.path),
         early=bool(data["overTime"]),
         packets=bool(data["packets"]),
         summary_epochs=run.epochs,
@@ -106,10 +107,10 @@ def _costs(summary: Mapping[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def _setup(run: RunDirectory) -> list[tuple[str, str]]:
-    """Settings, seed and versions, in words."""
+def settings_in_words(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Settings, seed and versions: name and value."""
     shown = []
-    for name, value in run.config.items():
+    for name, value in config.items():
         if isinstance(value, Mapping):
             if name == "versions":
                 shown += [(plain(f"version of {n}"), plain(str(v))) for n, v in value.items()]
@@ -118,8 +119,8 @@ def _setup(run: RunDirectory) -> list[tuple[str, str]]:
     return shown
 
 
-def _files(folder: Path) -> list[tuple[str, str]]:
-    """Name and address of each file and folder of the run but the page itself."""
+def files(folder: Path) -> list[tuple[str, str]]:
+    """Name and address of each file and folder but the page itself."""
     found = []
     for path in sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name)):
         if path.name.startswith(".") or path.name == PAGE:

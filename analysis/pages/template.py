@@ -53,7 +53,11 @@ def embedded(data: Any) -> Markup:
 
 
 def render_page(
-    template: str, scripts: Sequence[str], data: Mapping[str, Any], **shown: Any
+    template: str,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    data: Mapping[str, Any],
+    **shown: Any,
 ) -> str:
     """A page: ``template`` with ``shown``, and ``scripts`` that find ``data`` in it."""
     script = "".join(
@@ -64,7 +68,7 @@ def render_page(
         _environment()
         .get_template(template)
         .render(
-            style=Markup((ASSETS / "page.css").read_text()),
+            style=Markup("".join((ASSETS / s).read_text() for s in styles)),
             script=Markup(script),
             digest=digest,
             data=embedded(data),

@@ -43,12 +43,12 @@ function place(switches, width) {
       own.forEach((s, nth) => x.set(s, at + (gap * slot) / 2 + (room * (nth + 0.5)) / own.length));
     }
     if (boxed && number >= 0) {
-      boxes.push({ pod: number, x: at + 1, width: room + gap * slot - 2, y: y[top - 1] - 20, bottom: y[0] + 34 });
+      boxes.push({ pod: number, x: at + 1, width: room + gap * slot - 2, y: y[top - 1] - 20, bottom: y[0] + 40 });
     }
     at += room + gap * slot;
   });
   upper.forEach((s, nth) => x.set(s, left + (inner * (nth + 0.5)) / upper.length));
-  return { x, y, slot, topSlot: inner / Math.max(upper.length, 1), boxes, width: left + inner + 12, height: y[0] + 44 };
+  return { x, y, slot, topSlot: inner / Math.max(upper.length, 1), boxes, width: left + inner + 12, height: y[0] + 46 };
 }
 
 // The height of each tier, the highest at the top.

@@ -1,0 +1,106 @@
+"""The page of a comparison: many seeds of one scenario, every method on each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.evaluation.columns import in_bytes
+from analysis.evaluation.comparison import (
+    MEANS,
+    RECALLS,
+    chosen,
+    comparison_cells,
+    in_short,
+    interval,
+    label,
+    method_names,
+    origins,
+    precision_at,
+)
+from analysis.evaluation.report import parameters_line
+from analysis.pages.run_data import numbers
+from analysis.pages.run_page import files, settings_in_words
+from analysis.pages.template import render_page
+from testbed.fabric.names import plain
+
+__all__ = ["comparison_page"]
+
+_SEEDS_SHOWN = 2000
+
+
+def comparison_page(
+    rows: Mapping[str, Any], settings: Mapping[str, Any], command: str, folder: Path
+) -> str:
+    """The page of a comparison that ended.
+
+    Args:
+        rows: The columns of `analysis.evaluation.comparison.COLUMNS`.
+        settings: The content of ``comparison.json``.
+        command: What makes the comparison again.
+    """
+    methods = [_method(rows, name) for name in method_names(rows)]
+    seeds = sorted(set(np.asarray(rows["seed"]).tolist()))
+    return render_page(
+        "comparison.html",
+        ("page.css", "comparison.css"),
+        ("page.js", "comparison.js"),
+        {"methods": methods, "recalls": numbers(RECALLS)},
+        title=f"{plain(settings['scenario'])} – {len(seeds)} runs",
+        scenario=plain(settings["scenario"]),
+        note=in_short(rows),
+        parameters=plain(parameters_line(origins(rows))),
+        columns=MEANS,
+        rows=comparison_cells(rows),
+        names=[method["label"] for method in methods],
+        seeds=[_seed(rows, methods, seed) for seed in seeds[:_SEEDS_SHOWN]],
+        hidden=max(0, len(seeds) - _SEEDS_SHOWN),
+        costs=[_cost(rows, name) for name in method_names(rows)],
+        setup=[pair for pair in settings_in_words(settings) if pair[0] not in ("seed", "methods")],
+        command=command,
+        files=files(folder),
+    )
+
+
+def _method(rows: Mapping[str, Any], name: str) -> dict[str, Any]:
+    own = chosen(rows, name)
+    found = [f for f in own["found_at"] if len(f)]
+    mean = interval(own["f1"])
+    curve = np.mean([precision_at(f) for f in found], axis=0) if found else np.zeros(0)
+    figures: dict[str, Any] = {
+        figure: numbers(np.asarray(own[figure])) for figure in ("f1", "precision", "recall")
+    }
+    figures |= dict(zip(("mean", "low", "high"), numbers(np.array(astuple(mean))), strict=True))
+    seeds = [int(seed) for seed in own["seed"]]
+    return {"label": label(rows, name), "seeds": seeds, "curve": numbers(curve, 4)} | figures
+
+
+def _seed(
+    rows: Mapping[str, Any], methods: list[dict[str, Any]], seed: int
+) -> tuple[int, int, list[float | None]]:
+    """A seed, how many links were faulty, and the F1 of each method."""
+    at = np.flatnonzero(np.asarray(rows["seed"]) == seed)
+    f1 = [
+        method["f1"][method["seeds"].index(seed)] if seed in method["seeds"] else None
+        for method in methods
+    ]
+    return seed, int(np.asarray(rows["faulty"])[at].max()), f1
+
+
+def _cost(rows: Mapping[str, Any], name: str) -> dict[str, str]:
+    own = chosen(rows, name)
+    data, probes = np.mean(own["telemetry_bytes"]), np.mean(own["probe_packets"])
+    return {
+        "method": plain(name),
+        "seconds": f"{np.mean(own['seconds']):.4g}",
+        "data": in_bytes(float(data)),
+        "bytes": f"{data:.0f}",
+        "probes": f"{probes:,.0f}",
+        "parameters": plain(own["parameters"][0]),
+        "origin": plain(own["parameters_from"][0]),
+        "remarks": "",
+    }

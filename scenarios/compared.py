@@ -1,0 +1,90 @@
+"""A comparison as `scenarios.compare` left it: read again, and told in a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from analysis.evaluation.comparison import (
+    COLUMNS,
+    MEANS,
+    comparison_cells,
+    comparison_table,
+    in_short,
+    origins,
+)
+from analysis.evaluation.report import parameters_line
+from scenarios.compare import SETTINGS_FILE, check_rows
+from scenarios.terminal import line
+from testbed.record.columns import read_columns
+from testbed.record.run import RunError
+
+__all__ = ["Compared", "as_json", "is_comparison", "read_comparison", "tell"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison's rows (`analysis.evaluation.comparison.COLUMNS`), and what decided them: the
+    content of ``comparison.json``."""
+
+    folder: Path
+    rows: Mapping[str, Any]
+    key: Mapping[str, Any]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted(set(np.asarray(self.rows["seed"]).tolist()))
+
+
+def is_comparison(folder: Path) -> bool:
+    """Whether it is the folder of a comparison, and not of a run."""
+    return (folder / SETTINGS_FILE).is_file()
+
+
+def read_comparison(folder: Path) -> Compared:
+    """What ended in ``folder``.
+
+    Raises:
+        RunError: No seed has ended, or ``comparison.json`` is damaged.
+        TableError: ``results.parquet`` is damaged or another table.
+    """
+    results = folder / "results.parquet"
+    if not results.is_file():
+        raise RunError(f"{folder} has no results yet: let the same canary compare go on to its end")
+    rows = check_rows(results, read_columns(results), "the same canary compare writes it anew")
+    try:
+        key = json.loads((folder / SETTINGS_FILE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        key = None
+    if not isinstance(key, dict) or not {"scenario", "backend", "parameters"} <= key.keys():
+        raise RunError(f"{folder / SETTINGS_FILE} is damaged: make the comparison again")
+    return Compared(folder, rows, key)
+
+
+def tell(rows: Mapping[str, Any], console: Console) -> None:
+    """Print the table, what it is of, and the parameters that methods had."""
+    console.print(comparison_table(rows), width=min(console.width, 80))
+    for text in (*in_short(rows).split("\n"), parameters_line(origins(rows))):
+        console.print(line(text, "dim"), soft_wrap=True)
+
+
+def as_json(found: Compared) -> dict[str, Any]:
+    """The figures for programs: the means by method, and a row for each seed and method."""
+    names = [name for name in COLUMNS if name != "found_at"]
+    columns = [np.asarray(found.rows[name]).tolist() for name in names]
+    return {
+        "settings": dict(found.key),
+        "means": {
+            row[0].value: {
+                column.title: cell.value for column, cell in zip(MEANS[1:], row[1:], strict=True)
+            }
+            for row in comparison_cells(found.rows)
+        },
+        "rows": [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)],
+    }

@@ -1,0 +1,109 @@
+"""The page of a comparison in a real browser."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+from analysis.evaluation.comparison import COLUMNS, interval
+from scenarios.compared import read_comparison
+from scenarios.showing import again_all, figures_of, make_page
+from testbed.fabric.paths import Paths
+from testbed.record.columns import write_columns
+from tests.browser import opened
+
+METHODS = ("canary", "netbouncer", "flock:p_bad=0.01,<b>'\"</b>")
+SEEDS = (1, 2, 3, 7)
+F1 = np.array([[1.0, 0.9, 0.8, 1.0], [0.5, 0.7, 0.6, 0.4], [0.9, 0.9, 0.9, 0.9]])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A comparison as `canary compare` leaves it, of figures that are made up."""
+    n = len(METHODS) * len(SEEDS)
+    numbers = {name: np.tile(F1.reshape(-1), 1) for name in COLUMNS}
+    rows = numbers | {
+        "seed": np.tile(SEEDS, len(METHODS)),
+        "method": [name for name in METHODS for _ in SEEDS],
+        "native": [kind for kind in ("directed", "undirected", "directed") for _ in SEEDS],
+        "faulty": np.full(n, 3),
+        "telemetry_bytes": np.full(n, 10**6),
+        "probe_packets": np.full(n, 6400),
+        "parameters": ["p=1"] * n,
+        "parameters_from": ["default"] * n,
+        "found_at": Paths(np.arange(n + 1) * 3, np.tile([1, 2, 5], n).astype(np.int32)),
+    }
+    write_columns(tmp_path / "results.parquet", {name: rows[name] for name in COLUMNS})
+    key = {"scenario": "</script><i>", "backend": "flow", "k": 8, "seed": 0, "methods": []}
+    key["parameters"] = {name: {"values": "p=1", "from": "default"} for name in METHODS[:2]}
+    (tmp_path / "comparison.json").write_text(json.dumps(key))
+    return tmp_path
+
+
+def test_figures_dots_and_tables_are_those_of_the_results(folder: Path, chromium: Browser) -> None:
+    with opened(chromium, make_page(folder)) as it:
+        page = it.page
+        rows = page.eval_on_selector_all(
+            "#comparison tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.innerText))"
+        )
+        for name, row, f1 in zip(METHODS, rows, F1, strict=True):
+            bounds = interval(f1)
+            assert row[0].removesuffix(" *") == name
+            assert row[1] == f"{bounds.mean:.3f} {bounds.low:.2f}–{bounds.high:.2f}"
+        assert page.locator("#f1 .dot").count() == F1.size
+        assert page.locator("#f1 .mean").count() == page.locator("#names li").count() == 3
+        page.locator("#f1 .dot").nth(3).dispatch_event("click")
+        assert page.locator("#seeds tr.chosen th").inner_text() == "7"
+        page.locator("#seeds thead .sort", has_text="canary").click()
+        assert page.locator("#seeds tbody th").all_inner_texts()[-1] == "3"
+        assert page.locator("h1").inner_text().startswith("</script><i>:")
+        assert page.locator("i, b").count() == 0
+        assert it.clean()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_sticks_out(dark: bool, folder: Path, chromium: Browser) -> None:
+    with opened(chromium, make_page(folder), 390, dark) as it:
+        assert it.page.evaluate("document.documentElement.scrollWidth") == 390
+        assert it.clean()
+
+
+def test_a_comparison_is_shown_and_made_again(folder: Path) -> None:
+    found = figures_of(folder)
+    assert found["means"]["canary"]["F1"] == pytest.approx(0.925)
+    assert len(found["rows"]) == F1.size
+    assert json.loads(json.dumps(found)) == found
+    said = again_all(read_comparison(folder))
+    assert said.startswith("make compare ") and "SEEDS=1-3,7" in said and "K=8" in said
+    shown = subprocess.run(
+        [sys.executable, "-m", "scenarios", "show", str(folder)], capture_output=True, text=True
+    )
+    assert "0.925 0.85–1.00" in shown.stdout and "means of 4 runs" in shown.stdout
+    assert max(len(line) for line in shown.stdout.splitlines()) <= 100
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "results.parquet").unlink(), "has no results yet"),
+        (lambda folder: (folder / "results.parquet").write_bytes(b"PAR1"), "is not readable"),
+        (
+            lambda folder: write_columns(folder / "results.parquet", {"seed": np.arange(2)}),
+            "is not what canary compare wrote",
+        ),
+        (lambda folder: (folder / "comparison.json").write_text("[]"), "is damaged"),
+    ],
+)
+def test_what_is_no_comparison_is_one_line(
+    folder: Path, spoil: Callable[[Path], object], said: str
+) -> None:
+    spoil(folder)
+    with pytest.raises(ValueError, match=said):
+        make_page(folder)
