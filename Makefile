@@ -20,6 +20,7 @@ takes_show := RUN TRUST
 takes_shell := SWITCH
 takes_test := COVERAGE
 takes_p4 := P4C
+takes_reproduce := FIG DRAWS OUT
 goals := $(or $(MAKECMDGOALS),help)
 ifeq (,$(filter scenario compare net,$(goals)))
 takes := $(foreach g,$(goals),$(takes_$g))
@@ -28,7 +29,7 @@ $(if $(unknown),$(error make $(goals): there is no option $(firstword $(unknown)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare analyze show net shell clean-net doctor test test-vm lint bench bench-net p4 lock clean
+.PHONY: help setup scenario compare reproduce analyze show net shell clean-net doctor test test-vm lint bench bench-net p4 lock clean
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
@@ -37,6 +38,7 @@ help:
 	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
 	@echo '                  METHODS=flock:p_bad=0.01,007  some methods, with parameters (analysis/README.md)'
 	@echo '                  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
+	@echo 'make reproduce   figures and tables of the papers: the list; FIG=canary-8, quick or all runs some'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
 	@echo 'make show RUN=DIR      print the comparison of a finished run'
 	@echo '                  TRUST=1 reads a run that was changed on purpose, too'
@@ -71,6 +73,9 @@ scenario: $(READY)
 
 compare: $(READY)
 	@$(BIN)/canary compare $(words)
+
+reproduce: $(READY)
+	@$(BIN)/canary reproduce $(words)
 
 analyze show: $(READY)
 	@test -n $(call quoted,$(call only,RUN)) || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }

@@ -32,6 +32,7 @@ from scenarios.arguments import (
 from scenarios.mistakes import errors, stopped
 from scenarios.options import SettingsCommand, WordsCommand
 from scenarios.page import page
+from scenarios.papers.command import reproduce
 from scenarios.sudo import new_run, pick_backend
 from scenarios.terminal import line, progress_bar, wide_console
 from scenarios.upkeep import clean_net, doctor, net, shell, warm_up
@@ -369,6 +370,7 @@ def calibrate(
 
 app.command()(page)
 app.command(cls=WordsCommand)(net)
+app.command(cls=WordsCommand)(reproduce)
 app.command()(doctor)
 app.command("warm-up", hidden=True)(warm_up)
 app.command()(shell)

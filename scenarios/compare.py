@@ -26,6 +26,7 @@ from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, parameters_of
 from scenarios.estimate import estimate, need_memory
 from scenarios.experiment import Progress, run_config
+from scenarios.kept import alone, is_of
 from scenarios.memory import available_bytes
 from scenarios.seed_process import Outcome, begin, end_all, run_seed
 from scenarios.settings import Settings
@@ -35,7 +36,7 @@ from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.columns import read_columns, write_columns
-from testbed.record.places import at_work, held, whole
+from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 
@@ -180,19 +181,9 @@ def code_digest() -> str:
 def _alone(folder: Path, key: Mapping[str, Any]) -> Iterator[None]:
     """Make the folder, or go on in one of the same key; keep other commands out of it, and leave
     nothing of ended processes in it."""
-    settings = folder / SETTINGS_FILE
-    try:
-        if at_work(folder):
-            raise RunError(f"another command is at work in {folder}: wait for it")
-        folder.mkdir(parents=True, exist_ok=True)
-        there = os.listdir(folder)
-        if there and SETTINGS_FILE not in there:
-            raise RunError(f"{folder} exists and is no comparison: choose another")
-        settings.touch()
-    except OSError as error:
-        raise RunError(f"cannot write {folder}: {error.strerror}") from None
-    with held(settings, folder):
-        _go_on(settings, key)
+    with alone(folder, SETTINGS_FILE, "comparison") as settings:
+        if not is_of(settings, key):
+            raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
         try:
             yield
         finally:
@@ -200,21 +191,6 @@ def _alone(folder: Path, key: Mapping[str, Any]) -> Iterator[None]:
                 shutil.rmtree(left, ignore_errors=True)
             for left in folder.glob(".partial-*"):
                 left.unlink(missing_ok=True)
-
-
-def _go_on(settings: Path, key: Mapping[str, Any]) -> None:
-    """Write the key of a new comparison, or see that it is an earlier one's."""
-    folder = settings.parent
-    try:
-        text = settings.read_text()
-        if not text:
-            settings.write_text(json.dumps(key, indent=2) + "\n")
-        elif json.loads(text) != json.loads(json.dumps(key)):
-            raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
-    except OSError as error:
-        raise RunError(f"cannot write {folder}: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise RunError(f"{settings} is damaged: remove {folder}") from None
 
 
 def _file(folder: Path, seed: int) -> Path:

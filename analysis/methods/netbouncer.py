@@ -13,7 +13,7 @@ whose links all are is a faulty device as well.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from analysis.methods.base import Diagnosis, Method
 from analysis.solvers.coordinate_descent import coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
-from analysis.solvers.stages import GROUPS, PathRates, solve_stages
+from analysis.solvers.stages import GROUPS, Mapping, PathRates, solve_stages
 from analysis.telemetry.telemetry import Probes
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
@@ -208,6 +208,7 @@ class NetBouncerStage(NetBouncer):
 
     Args:
         mapped: Use Canary's loss ranges and mapping in the rounds; False removes only.
+        mapping: Which mapping, as `Canary` has it.
     """
 
     name = "netbouncer-stage"
@@ -220,11 +221,15 @@ class NetBouncerStage(NetBouncer):
         link_threshold: float = 0.999,
         device_detection: bool = True,
         mapped: bool = True,
+        mapping: Mapping = "logarithmic",
     ) -> None:
         super().__init__(
             penalty=penalty, link_threshold=link_threshold, device_detection=device_detection
         )
+        if mapping not in get_args(Mapping):
+            raise ValueError(f"mapping={mapping!r} is none of {', '.join(get_args(Mapping))}")
         self.mapped = mapped
+        self.mapping: Mapping = mapping
 
     def _rounds(
         self, incidence: Incidence, y: FloatArray, sent: npt.NDArray[np.int64]
@@ -232,7 +237,8 @@ class NetBouncerStage(NetBouncer):
         if not self.mapped:
             return super()._rounds(incidence, y, sent)
         rates = PathRates(y, sent, (y < 1) & (sent > 0))
-        return solve_stages(incidence, rates, penalty=self._weight(incidence, sent > 0))
+        penalty = self._weight(incidence, sent > 0)
+        return solve_stages(incidence, rates, penalty=penalty, mapping=self.mapping)
 
 
 def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 0.999) -> BoolArray:

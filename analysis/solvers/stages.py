@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,15 @@ from analysis.solvers.coordinate_descent import coordinate_descent
 from analysis.solvers.incidence import Incidence
 from testbed.fabric.compiled import kernel
 
-__all__ = ["GROUPS", "PathRates", "loss_group", "map_success", "solve_stages"]
+__all__ = ["GROUPS", "Mapping", "PathRates", "loss_group", "map_success", "solve_stages"]
 
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+Mapping = Literal["logarithmic", "linear"]
+"""How a group's success probabilities are spread over [0, 0.8]: by equation 4, or evenly, as the
+Canary authors' simulator does (HPCC724/Canary_FaultDiag, commit 2f11493)."""
 
 GROUPS = (1.0, 0.2, 0.1, 0.05, 0.01, 0.001)
 """The paper's five loss ranges, as descending edges (section III-F, step 1)."""
@@ -62,15 +66,21 @@ def loss_group(success: FloatArray, groups: Sequence[float] = GROUPS) -> LongArr
 
 
 def map_success(
-    success: FloatArray, group: npt.NDArray[np.integer], groups: Sequence[float] = GROUPS
+    success: FloatArray,
+    group: npt.NDArray[np.integer],
+    groups: Sequence[float] = GROUPS,
+    mapping: Mapping = "logarithmic",
 ) -> FloatArray:
-    """Equation 4: y' = exp(ln 0.8 * ln(y - a) / ln(b - a)) for y in the group's range [a, b].
+    """Equation 4: y' = exp(ln 0.8 * ln(y - a) / ln(b - a)) for y in the group's range [a, b]; or
+    linearly, 0.8 (y - a) / (b - a).
 
     y = a maps to 0 and y = b to 0.8; y outside the range is moved to its edge.
     """
     edge = 1 - np.asarray(groups)
     a, b = edge[group], edge[group + 1]
     span = np.clip(success, a, b) - a
+    if mapping == "linear":
+        return 0.8 * span / (b - a)
     # Where y = a the logarithm is minus infinity and y' is 0.
     positive = span > 0
     mapped = np.exp(np.log(0.8) * np.log(np.where(positive, span, 1.0)) / np.log(b - a))
@@ -82,6 +92,7 @@ def solve_stages(
     rates: PathRates,
     groups: Sequence[float] = GROUPS,
     penalty: float = 1.0,
+    mapping: Mapping = "logarithmic",
 ) -> tuple[FloatArray, LongArray]:
     """All stages on one problem.
 
@@ -91,7 +102,7 @@ def solve_stages(
     n_stages = len(groups) - 1
     lossy, weight = rates.lossy, rates.sent.astype(np.float64)
     group = np.where(lossy, loss_group(rates.success, groups), n_stages)
-    mapped = map_success(rates.success, np.minimum(group, n_stages - 1), groups)
+    mapped = map_success(rates.success, np.minimum(group, n_stages - 1), groups, mapping)
     success = np.ones(incidence.n_links)
     stage = np.full(incidence.n_links, n_stages, np.int64)
     present = rates.observed

@@ -41,7 +41,7 @@ from testbed.fabric.clos import Fabric, TopologyError
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch
 from testbed.faults.request import Document, Entry, read_file, read_text
 
-__all__ = ["LOW_RATES", "PAPER_RATES", "RateRange", "fault_file", "parse_faults"]
+__all__ = ["LOW_RATES", "PAPER_RATES", "RateRange", "draw_rates", "fault_file", "parse_faults"]
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _build(
 ) -> tuple[Fault, ...]:
     chosen = sorted(chosen, key=lambda pair: pair[0])  # stable, so matches keep their order
     open_rate = [i for i, (_, e) in enumerate(chosen) if e.rate is None and e.kind != "blackhole"]
-    drawn = dict(zip(open_rate, _draw_rates(rng, len(open_rate), rates), strict=True))
+    drawn = dict(zip(open_rate, draw_rates(rng, len(open_rate), rates), strict=True))
     drawn |= {i: rng.uniform(*e.rates) for i, (_, e) in enumerate(chosen) if e.rates is not None}
     return tuple(
         Fault(
@@ -201,7 +201,7 @@ def _build(
     )
 
 
-def _draw_rates(rng: np.random.Generator, n: int, rates: tuple[RateRange, ...]) -> list[float]:
+def draw_rates(rng: np.random.Generator, n: int, rates: tuple[RateRange, ...]) -> list[float]:
     """``n`` rates in random order, stratified.
 
     Systematic sampling: the count of each range is its exact share rounded up or down, and on

@@ -7,6 +7,7 @@ loss range at a time (`analysis.solvers.stages`), each sub-problem (section III-
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from analysis.methods.base import Diagnosis, Method
 from analysis.methods.canary.aggregate import aggregate
 from analysis.methods.canary.subproblems import solve_subproblems
 from analysis.solvers.incidence import Incidence
-from analysis.solvers.stages import GROUPS, solve_stages
+from analysis.solvers.stages import GROUPS, Mapping, solve_stages
 from analysis.telemetry.telemetry import SegmentCounts
 from testbed.fabric.clos import Fabric
 
@@ -28,6 +29,8 @@ class Canary(Method):
     Args:
         groups: Descending loss-rate edges of the groups (default: the paper's five).
         penalty: lambda of the coordinate descent.
+        mapping: How a stage spreads its success probabilities: equation 4, or linear, as the
+            authors' simulator has it.
         lossy_share, noise_floor: The n'-of-n filter, see `aggregate`.
         threads: Sub-problems solved at the same time; default: one a processor.
     """
@@ -40,6 +43,7 @@ class Canary(Method):
         *,
         groups: Sequence[float] = GROUPS,
         penalty: float = 1.0,
+        mapping: Mapping = "logarithmic",
         lossy_share: float = 0.25,
         noise_floor: float = 1e-4,
         threads: int | None = None,
@@ -51,10 +55,13 @@ class Canary(Method):
             raise ValueError(f"penalty={penalty} or noise_floor={noise_floor} is negative")
         if not 0 <= lossy_share <= 1:
             raise ValueError(f"lossy_share={lossy_share} is no share of 0 to 1")
+        if mapping not in get_args(Mapping):
+            raise ValueError(f"mapping={mapping!r} is none of {', '.join(get_args(Mapping))}")
         if threads is not None and threads < 1:
             raise ValueError(f"threads={threads}: at least 1 is needed")
         self.groups = tuple(groups)
         self.penalty = penalty
+        self.mapping: Mapping = mapping
         self.lossy_share = lossy_share
         self.noise_floor = noise_floor
         self.threads = threads
@@ -66,7 +73,9 @@ class Canary(Method):
         stage = np.full(fabric.n_links, n_stages, np.int64)
 
         def solve(segment: npt.NDArray[np.int64], incidence: Incidence) -> None:
-            x, when = solve_stages(incidence, rates.take(segment), self.groups, self.penalty)
+            x, when = solve_stages(
+                incidence, rates.take(segment), self.groups, self.penalty, self.mapping
+            )
             success[incidence.link_ids], stage[incidence.link_ids] = x, when
 
         solve_subproblems(counts.segments, rates.observed, solve, self.threads)

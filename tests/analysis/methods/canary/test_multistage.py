@@ -22,6 +22,14 @@ def test_equation_4():
     assert map_success(np.array([0.3]), np.array([0]))[0] == pytest.approx(0.3)
 
 
+def test_the_linear_map():
+    y, last = np.array([0.99, 0.9945, 0.999, 0.5]), np.full(4, 4)
+    mapped = map_success(y, last, mapping="linear")
+    assert mapped == pytest.approx([0.0, 0.4, 0.8, 0.0])
+    with pytest.raises(ValueError, match="mapping='log' is none of logarithmic, linear"):
+        Canary(mapping="log")
+
+
 def test_groups():
     y = 1 - np.array([1.0, 0.2, 0.199, 0.1, 0.05, 0.01, 0.009, 0.001, 1e-5])
     assert loss_group(y).tolist() == [0, 0, 1, 1, 2, 3, 4, 4, 4]

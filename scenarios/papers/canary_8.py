@@ -1,0 +1,136 @@
+"""Canary's figure 8: who finds the faulty links of a K=8 fat-tree, after each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from analysis.evaluation.metrics import Score, score
+from analysis.methods.base import Localizer
+from analysis.methods.canary.multistage import Canary
+from analysis.methods.flock.flock import Flock
+from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
+from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
+from scenarios.papers.segment_level import ALPHAS, World
+
+__all__ = ["FIGURE_8"]
+
+STAGES = 5
+FOUND, WRONG, LAST = "links found", "links wrong", "the end"
+SHOWN = ("accuracy", "precision", "recall", "F1")
+FROM_PROBES: Mapping[str, Localizer] = {
+    "NetBouncer": NetBouncer(penalty=1.0),
+    "Flock": Flock.canary_table_iii(),
+    "NetBouncer-stage": NetBouncerStage(),
+    "NetBouncer-stage, linear": NetBouncerStage(mapping="linear"),
+    "NetBouncer-stage, removal": NetBouncerStage(mapped=False),
+}
+FROM_SEGMENTS: Mapping[str, Localizer] = {
+    "Canary α={}": Canary(),
+    "Canary α={}, linear": Canary(mapping="linear"),
+}
+
+
+def one_draw(draw: int, k: int, alphas: tuple[int, ...]) -> list[Row]:
+    """All methods on one set of faults: undirected links for probes, directed ones for Canary."""
+    rows = []
+    for alpha in alphas:
+        world = World.draw(k, alpha, draw)
+        methods = {name.format(alpha): method for name, method in FROM_SEGMENTS.items()}
+        if alpha == alphas[0]:
+            methods = {**FROM_PROBES, **methods}
+        for name, method in methods.items():
+            rows += _scores(name, method, world, draw)
+    return rows
+
+
+def _scores(name: str, method: Localizer, world: World, draw: int) -> list[Row]:
+    verdict = method.localize(world.telemetry)
+    stages = verdict.stages or (verdict.flagged,) * STAGES
+    after = [score(links, world.faulty, world.fabric)[verdict.native] for links in stages]
+    rows = [
+        Row(quantity, name, label(stage), draw, _figure(each, quantity))
+        for stage, each in enumerate(after, 1)
+        for quantity in SHOWN
+    ]
+    rows.append(Row(FOUND, name, LAST, draw, after[-1].true_positives))
+    rows.append(Row(WRONG, name, LAST, draw, after[-1].false_positives))
+    return rows
+
+
+def _figure(of: Score, quantity: str) -> float:
+    return {
+        "accuracy": of.accuracy,
+        "precision": of.precision,
+        "recall": of.recall,
+        "F1": of.f1,
+    }[quantity]
+
+
+def _tasks(effort: Effort) -> Mapping[str, Task]:
+    k, alphas = (4, (1000,)) if effort.small else (8, ALPHAS)
+    return {f"draw-{n}": partial(one_draw, n, k, alphas) for n in range(effort.draws)}
+
+
+STAGED = (
+    "The text removes found links alone, which finds no more than one round (15.7 here); with "
+    "Canary's ranges and a mapping in each round it is 23 to 26. The paper's 22 is between the "
+    "two readings."
+)
+TRIED = (
+    "Table III's p_b and p_g, exchanged, find 23 links. Tried over 8 draws: p_g = 2.5×10⁻⁴ with "
+    "p_b = 0.01, 0.1, 0.2, 0.3 finds 24.4, 21.3, 20.5, 19.8; its cell read as 1.0 - 10⁻⁴, 4.6; "
+    "the parameters of Flock's authors, 21.1; a prior of -20, 19.3; no refinement and no devices, "
+    "23.1. How path loss rates were fed to Flock, which takes packets, is not said."
+)
+FIGURE_8 = Experiment(
+    "canary-8",
+    "Canary, figure 8",
+    "accuracy, precision, recall and F1 after each stage, K=8, 10 % faulty links",
+    "On path segments, as the authors' simulator has it: 26 links drop both ways, rates in the "
+    "paper's proportions, α to 1.5α packets a segment in one epoch, one prober a ToR, 100 packets "
+    "a path, no noise. Probes are scored on 256 undirected links, Canary on 512 directed ones. "
+    "Canary with equation 4 and with the authors' linear map.",
+    seconds=40,
+    memory_mb=350,
+    panels=(
+        *(Panel(each, "stage", each) for each in SHOWN),
+        Panel(FOUND, "", "links found, of 26 or of 52", numeric=False),
+        Panel(WRONG, "", "healthy links blamed", numeric=False),
+    ),
+    tasks=_tasks,
+    series={
+        "Canary α=1000": ("Canary α=1000", "Canary α=1000, linear"),
+        "NetBouncer-stage": (
+            "NetBouncer-stage",
+            "NetBouncer-stage, linear",
+            "NetBouncer-stage, removal",
+        ),
+    },
+    tried={"Flock": TRIED},
+    reasons=(
+        *(
+            Reason(STAGED, quantity, series, ratio=ratio)
+            for quantity, ratio in (
+                (FOUND, (1.03, 1.2)),
+                ("recall", (1.03, 1.2)),
+                ("F1", (1.02, 1.12)),
+            )
+            for series in ("NetBouncer-stage", "NetBouncer-stage, linear")
+        ),
+        *(
+            Reason(STAGED, quantity, "NetBouncer-stage, removal", ratio=ratio)
+            for quantity, ratio in (
+                (FOUND, (0.65, 0.8)),
+                ("recall", (0.65, 0.8)),
+                ("F1", (0.75, 0.9)),
+            )
+        ),
+        *(
+            Reason(STAGED, quantity, series, ratio=(0.0, 1.05), paper=paper)
+            for quantity, paper in ((WRONG, 1.0), ("precision", 0.957), ("accuracy", 0.98))
+            for series in FROM_PROBES
+            if series.startswith("NetBouncer-stage")
+        ),
+    ),
+)

@@ -1,0 +1,61 @@
+"""``canary reproduce``: the list of experiments, or some of them run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scenarios.mistakes import errors
+from scenarios.terminal import line, progress_bar, wide_console
+
+__all__ = ["reproduce"]
+
+
+def _names() -> list[str]:
+    from scenarios.papers.registry import EXPERIMENTS
+
+    return ["quick", "all", *EXPERIMENTS]
+
+
+def reproduce(
+    fig: Annotated[
+        str | None,
+        typer.Option(
+            help="A name of the list, several with commas, quick, or all. [default: the list]",
+            autocompletion=_names,
+        ),
+    ] = None,
+    draws: Annotated[
+        int,
+        typer.Option(
+            help="Draws of everything random. [default: 20; 2 to 1,000]", show_default=False
+        ),
+    ] = 20,
+    out: Annotated[
+        Path, typer.Option(help="Folder that gets a folder for each.", show_default=True)
+    ] = Path("runs/reproduce"),
+) -> None:
+    """Reproduce figures and tables of the papers, and compare."""
+    with errors():
+        from scenarios.papers.experiment import Effort
+        from scenarios.papers.registry import chosen
+        from scenarios.papers.reproduce import reproduce as run
+        from scenarios.papers.reproduce import write_overview
+        from scenarios.papers.tables import listed, verdict_table
+
+        console = wide_console()
+        if fig is None:
+            console.print(listed(out))
+            console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
+            return
+        if not 2 <= draws <= 1000:
+            raise ValueError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
+        with progress_bar() as progress:
+            for experiment in chosen(fig):
+                lines = run(experiment, progress, out, Effort(draws))
+                write_overview(out)
+                console.print(verdict_table(experiment, lines))
+                console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)
+        console.print(line(f"all: {out}/index.html"), soft_wrap=True)

@@ -1,0 +1,109 @@
+"""What an experiment is: tasks that give rows of figures, and how these are drawn and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["Effort", "Experiment", "Panel", "Reason", "Row", "Task", "label"]
+
+LINES, POINTS = "lines", "points"
+
+
+class Row(NamedTuple):
+    """One figure of ours: ``value`` of a quantity, for a series at x, in a draw."""
+
+    quantity: str
+    series: str
+    x: str
+    draw: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is computed: ``draws`` of everything random; ``small`` is for tests alone."""
+
+    draws: int = 20
+    small: bool = False
+
+
+Task = Callable[[], Sequence[Row]]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes: a quantity over x.
+
+    ``numeric`` x are a scale, others are names in the order of the rows. ``limits`` are of y.
+    """
+
+    quantity: str
+    x: str
+    y: str
+    numeric: bool = True
+    log_x: bool = False
+    log_y: bool = False
+    limits: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why ours differs from the paper's: it holds where ours is ``ratio`` times the paper's.
+
+    ``series`` and ``x`` say which rows; an empty one is all. With ``paper`` it is of that value of
+    the paper alone. With ``cannot`` the rows cannot be compared at all, whatever the ratio.
+    """
+
+    why: str
+    quantity: str
+    series: str = ""
+    x: tuple[str, ...] = ()
+    ratio: tuple[float, float] = (0.0, 0.0)
+    paper: float | None = None
+    cannot: bool = False
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure or table of a paper.
+
+    Attributes:
+        name: As in ``FIG=name``; also of its figure in ``values.yaml``.
+        paper, shows: Whose it is, and what it shows, in a line.
+        setting: What is done, and in what that differs from the paper.
+        seconds, memory_mb: What it takes on two idle cores.
+        panels: How it is drawn.
+        tasks: The pieces of work, by name; each is kept when it is done.
+        series, quantities: Which of our series and quantities are held against one of the paper,
+            where the names differ or ours are several.
+        reasons: Why figures differ.
+        tried: What was tried where no reason is known, by series of ours.
+        quick: Whether ``FIG=quick`` has it.
+    """
+
+    name: str
+    paper: str
+    shows: str
+    setting: str
+    seconds: int
+    memory_mb: int
+    panels: tuple[Panel, ...]
+    tasks: Callable[[Effort], Mapping[str, Task]]
+    series: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    quantities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reasons: tuple[Reason, ...] = ()
+    tried: Mapping[str, str] = field(default_factory=dict)
+    quick: bool = True
+
+    def ours(self, quantity: str, series: str) -> list[tuple[str, str]]:
+        """Our quantities and series that are held against these of the paper."""
+        quantities = self.quantities.get(quantity, (quantity,))
+        names = self.series.get(series, (series,))
+        return [(each, name) for each in quantities for name in names]
+
+
+def label(x: float | str) -> str:
+    """An x as rows and values have it: ``0.001``, ``10`` or a name."""
+    return x if isinstance(x, str) else f"{x:g}"

@@ -1,0 +1,164 @@
+"""Drawing an experiment: our means with 95 % intervals, the paper's values on top of them."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from scenarios.papers.experiment import Experiment, Panel
+from scenarios.papers.values import Printed
+from scenarios.papers.verdicts import Figures
+
+__all__ = ["draw"]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+ONLY_IN_THE_PICTURE = "The paper's other points are in its picture only."
+MARKS = (
+    Line2D([], [], marker="o", color="0.4", label="ours: mean, 95 % interval"),
+    Line2D([], [], marker="D", ls="", color="0.4", label="paper: stated"),
+    Line2D([], [], marker="D", ls="", color="0.4", mfc="white", label="paper: derived"),
+    Patch(color="0.4", alpha=0.15, label="paper: bound"),
+)
+
+Ours = Mapping[tuple[str, str, str], Figures]
+
+
+def draw(experiment: Experiment, ours: Ours, printed: Sequence[Printed], paths: Sequence[Path]):
+    """Draw all panels into each of ``paths``: PNG or SVG by the suffix."""
+    columns = min(len(experiment.panels), 2)
+    rows = -(-len(experiment.panels) // columns)
+    wide = 10 if columns == 1 else 13
+    with rc_context({"text.parse_math": False, "svg.hashsalt": experiment.name}):
+        figure = Figure(figsize=(wide, 1.6 + 3.6 * rows), layout="constrained")
+        figure.suptitle(f"{experiment.paper}: {experiment.shows}", fontsize=12)
+        every = figure.subplots(rows, columns, squeeze=False).ravel()
+        styles = {name: n for n, name in enumerate(dict.fromkeys(at[1] for at in ours))}
+        for axes, panel in zip(every, experiment.panels, strict=False):
+            _draw_panel(axes, panel, experiment, ours, printed, styles)
+        for axes in every[len(experiment.panels) :]:
+            axes.axis("off")
+        picture = f" {ONLY_IN_THE_PICTURE}" if "figure" in experiment.paper else ""
+        said = textwrap.fill(experiment.setting + picture, 125 if columns == 1 else 170)
+        figure.supxlabel(said, fontsize=8)
+        shown = {value.kind for value in printed}
+        kinds = ("stated", "derived", "bound")
+        marks = [mark for mark, kind in zip(MARKS[1:], kinds, strict=True) if kind in shown]
+        series = [_key(name, number) for name, number in styles.items()]
+        handles = [*series, MARKS[0], *marks]
+        figure.legend(handles=handles, loc="outside right upper", fontsize=8)
+        for path in paths:
+            metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+            figure.savefig(path, dpi=130, metadata=metadata)
+
+
+def _draw_panel(
+    axes: Axes,
+    panel: Panel,
+    experiment: Experiment,
+    ours: Ours,
+    printed: Sequence[Printed],
+    styles: Mapping[str, int],
+) -> None:
+    here = {at[1:]: figures for at, figures in ours.items() if at[0] == panel.quantity}
+    values = _marked(panel, experiment, printed)
+    names = list(dict.fromkeys(series for series, _ in here))
+    xs = [x for _, x in here] + [value.x for _, value in values if value.kind != "bound"]
+    ticks = {x: float(x) if panel.numeric else n for n, x in enumerate(dict.fromkeys(xs))}
+    step = 0.0 if panel.numeric else 0.6 / max(len(names), 1)
+    shift = {name: step * (n - (len(names) - 1) / 2) for n, name in enumerate(names)}
+    axes.set_xscale("log" if panel.log_x else "linear")
+    axes.set_yscale("log" if panel.log_y else "linear")
+    for axis in [axes.xaxis] * panel.log_x + [axes.yaxis] * panel.log_y:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+    for name in names:
+        own = {x: figures for (series, x), figures in here.items() if series == name}
+        at = np.array([ticks[x] for x in own]) + shift[name]
+        mean = np.array([figures.mean.mean for figures in own.values()])
+        low = np.array([figures.mean.low for figures in own.values()])
+        high = np.array([figures.mean.high for figures in own.values()])
+        error = np.nan_to_num(np.abs(np.stack((mean - low, high - mean))))
+        order = np.argsort(at)
+        axes.errorbar(
+            at[order],
+            mean[order],
+            yerr=error[:, order],
+            marker="o",
+            color=_colour(styles[name]),
+            mfc=_face(styles[name]),
+            ls=_dashes(styles[name]) if panel.numeric else "",
+            capsize=3,
+            ms=4.5,
+            lw=1.4,
+        )
+    _draw_paper(axes, values, styles, ticks, shift)
+    if panel.limits is not None:
+        axes.set_ylim(*panel.limits)
+    if not panel.numeric or len(ticks) < 8:
+        axes.set_xticks(list(ticks.values()), list(ticks), fontsize=8)
+        axes.minorticks_off()
+    if not panel.numeric and sum(map(len, ticks)) > 60:
+        axes.tick_params(axis="x", labelrotation=25)
+    axes.set_xlabel(panel.x)
+    axes.set_ylabel(panel.y)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _marked(
+    panel: Panel, experiment: Experiment, printed: Sequence[Printed]
+) -> list[tuple[str, Printed]]:
+    """The paper's values in a panel, each with the first series of ours that it is held against."""
+    found = []
+    for value in printed:
+        at = experiment.ours(value.quantity, value.series)
+        series = [name for quantity, name in at if quantity == panel.quantity]
+        found += [(name, value) for name in series[:1]]
+    return found
+
+
+def _draw_paper(
+    axes: Axes,
+    values: Sequence[tuple[str, Printed]],
+    styles: Mapping[str, int],
+    ticks: Mapping[str, float],
+    shift: Mapping[str, float],
+) -> None:
+    for series, value in values:
+        colour = _colour(styles[series]) if series in styles else "0.3"
+        if value.kind == "bound":
+            low, high = axes.get_ylim()
+            edges = (value.value, high) if value.side == "above" else (low, value.value)
+            axes.axhspan(*edges, color=colour, alpha=0.08, lw=0)
+            axes.axhline(value.value, color=colour, lw=0.8, ls=":")
+        else:
+            face = colour if value.kind == "stated" else "white"
+            at = ticks[value.x] + shift.get(series, 0.0)
+            axes.plot(at, value.value, "D", color=colour, mfc=face, ms=8, mew=1.5, alpha=0.75)
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def _dashes(number: int) -> str:
+    """Beyond the colours, series differ by dashes and hollow dots."""
+    return "-" if number < len(COLOURS) else "--"
+
+
+def _face(number: int) -> str:
+    return _colour(number) if number < len(COLOURS) else "white"
+
+
+def _key(name: str, number: int) -> Line2D:
+    colour, face, dashes = _colour(number), _face(number), _dashes(number)
+    return Line2D([], [], marker="o", color=colour, mfc=face, ls=dashes, lw=1.4, label=name)

@@ -1,0 +1,124 @@
+"""Running experiments: piece by piece, each kept when it is done, then drawn and compared."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scenarios.compare import code_digest
+from scenarios.experiment import Progress
+from scenarios.kept import alone, is_of
+from scenarios.papers.experiment import Effort, Experiment, Row, Task
+from scenarios.papers.figure import draw
+from scenarios.papers.pages import markdown, overview, page
+from scenarios.papers.registry import EXPERIMENTS
+from scenarios.papers.values import Printed, printed_values
+from scenarios.papers.verdicts import Line, figures_of, verdicts
+from testbed.record.columns import read_columns, write_columns
+from testbed.record.places import whole
+from testbed.record.schema import TableError
+
+__all__ = ["OUT", "reproduce", "was_run", "write_overview"]
+
+OUT = Path("runs/reproduce")
+MARK = "setting.json"
+PARTS = "parts"
+
+
+def was_run(experiment: Experiment, out: Path = OUT) -> bool:
+    """Whether there is a figure of it, of whatever code."""
+    return (out / experiment.name / "figure.png").exists()
+
+
+def reproduce(
+    experiment: Experiment,
+    progress: Progress,
+    out: Path = OUT,
+    effort: Effort = Effort(),
+    printed: Sequence[Printed] | None = None,
+) -> list[Line]:
+    """Run what ``out / name`` does not hold yet, and write figure, table, page and results there.
+
+    What other code left there is begun anew; more draws are added to those of before.
+
+    Args:
+        printed: The paper's values; default: those of ``values.yaml``.
+
+    Raises:
+        RunError: The folder is another's, or another command is at work there.
+        KeyboardInterrupt: What was finished is kept; a note on the exception says how to go on.
+    """
+    folder = out / experiment.name
+    key = {
+        "experiment": experiment.name,
+        "paper": experiment.paper,
+        "setting": experiment.setting,
+        "small": effort.small,
+        "code_sha256": code_digest(),
+    }
+    values = printed_values().get(experiment.name, []) if printed is None else printed
+    with alone(folder, MARK, "reproduction") as settings:
+        if not is_of(settings, key):
+            shutil.rmtree(folder / PARTS, ignore_errors=True)
+            settings.write_text(json.dumps(key, indent=2) + "\n")
+        rows = _run(experiment, effort, folder, progress)
+        write_columns(folder / "results.parquet", rows)
+        return _show(experiment, rows, list(values), folder)
+
+
+def _run(
+    experiment: Experiment, effort: Effort, folder: Path, progress: Progress
+) -> dict[str, list[Any]]:
+    tasks = experiment.tasks(effort)
+    (folder / PARTS).mkdir(exist_ok=True)
+    parts = []
+    for number, (name, task) in enumerate(tasks.items()):
+        progress(f"{experiment.name}: {name}", number / len(tasks))
+        try:
+            parts.append(_part(folder / PARTS / f"{name}.parquet", task))
+        except KeyboardInterrupt as stop:
+            stop.add_note(
+                f"{number} of {len(tasks)} parts of {experiment.name} are kept in {folder}: the "
+                "same command goes on from there"
+            )
+            raise
+    progress(f"{experiment.name}: drawing", 1.0)
+    return {name: [value for part in parts for value in part[name]] for name in Row._fields}
+
+
+def _part(path: Path, task: Task) -> dict[str, list[Any]]:
+    """The rows of a task, kept or computed now."""
+    if path.exists():
+        try:
+            kept = read_columns(path)
+            return {name: list(kept[name]) for name in Row._fields}
+        except (TableError, KeyError):
+            path.unlink()
+    rows = list(task())
+    columns = {name: [row[n] for row in rows] for n, name in enumerate(Row._fields)}
+    write_columns(path, columns)
+    return columns
+
+
+def _show(
+    experiment: Experiment, rows: dict[str, list[Any]], values: list[Printed], folder: Path
+) -> list[Line]:
+    ours = figures_of(rows)
+    lines = verdicts(experiment, ours, values)
+    with whole(folder / "figure.png") as png, whole(folder / "figure.svg") as svg:
+        draw(experiment, ours, values, (png, svg))
+    texts = {"table.md": markdown(experiment, lines, ours), "index.html": page(experiment, lines)}
+    for name, text in texts.items():
+        with whole(folder / name) as path:
+            path.write_text(text, encoding="utf-8")
+    return lines
+
+
+def write_overview(out: Path = OUT) -> None:
+    """``index.html`` of all that was run in ``out``."""
+    there = [(out / each.name, each) for each in EXPERIMENTS.values() if was_run(each, out)]
+    with whole(out / "index.html") as path:
+        path.write_text(overview(there), encoding="utf-8")

@@ -1,0 +1,66 @@
+"""Figures 8 and 9 as the Canary authors simulated them: a fat-tree as path segments, no packets.
+
+Faults drop both ways; each segment counts alpha to 1.5 alpha packets in one epoch; NetBouncer has
+one prober a ToR, which probes each core switch. Nothing else loses packets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
+from testbed.faults.specification import PAPER_RATES, draw_rates
+
+__all__ = ["ALPHAS", "PROBES", "World"]
+
+ALPHAS = (200, 500, 1000)
+PROBES = 100
+
+
+@dataclass(frozen=True)
+class World:
+    """``loss`` float64[n_links] of each directed link, the ``faulty`` ones, and what was seen."""
+
+    fabric: FatTree
+    loss: npt.NDArray[np.float64]
+    faulty: npt.NDArray[np.int64]
+    telemetry: Telemetry
+
+    @classmethod
+    def draw(cls, k: int, alpha: int, seed: int, share: float = 0.1) -> World:
+        """A tenth of the undirected links fail, with the rates' proportions of section IV-D.
+
+        Equal seeds give equal faults and probes, whatever ``alpha``.
+        """
+        rng = np.random.default_rng([seed, k, 8])
+        fabric = FatTree(k)
+        edges = rng.choice(fabric.n_edges, round(share * fabric.n_edges), replace=False)
+        loss = np.zeros(fabric.n_links)
+        rates = draw_rates(rng, len(edges), PAPER_RATES)
+        loss[2 * edges] = loss[2 * edges + 1] = rates
+        bounces = Ecmp(fabric).bounces()
+        sent = np.full(len(bounces), PROBES, np.int64)
+        probes = Probes(bounces, sent, rng.binomial(sent, _lost_share(bounces, loss)))
+        segments = fabric.segments()
+        counted = rng.integers(0, 1 << 62, len(segments)) / 2.0**62  # one draw for all alphas
+        packets = (alpha * (1 + 0.5 * counted)).astype(np.int64)[None, :]
+        lost = np.random.default_rng([seed, alpha]).binomial(
+            packets, _lost_share(segments.paths, loss)
+        )
+        telemetry = Telemetry(
+            fabric, "tor+core", segments=SegmentCounts(segments, packets, lost), probes=probes
+        )
+        return cls(fabric, loss, np.flatnonzero(loss > 0), telemetry)
+
+
+def _lost_share(paths: Paths, loss: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The chance to be lost on each path."""
+    padded = paths.padded()
+    through = np.where(padded >= 0, 1 - loss[padded], 1.0)
+    return 1 - through.prod(axis=1)

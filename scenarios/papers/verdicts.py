@@ -1,0 +1,111 @@
+"""Whether ours is the paper's: computed, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from analysis.evaluation.comparison import Interval, interval
+from scenarios.papers.experiment import Experiment, Reason
+from scenarios.papers.values import Printed
+
+__all__ = ["Figures", "Line", "Verdict", "figures_of", "verdicts"]
+
+Verdict = Literal["agrees", "explained", "not explained", "cannot be compared"]
+
+NOT_MEASURED = "not measured here"
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Our draws of one quantity, series and x: all, and their mean with its 95 % interval."""
+
+    values: tuple[float, ...]
+    mean: Interval
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """Where one draw is in 95 % of all cases."""
+        low, high = np.quantile(self.values, (0.025, 0.975))
+        return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A value of the paper beside ours."""
+
+    paper: Printed
+    quantity: str
+    series: str
+    ours: Figures | None
+    verdict: Verdict
+    reason: str
+
+
+def figures_of(rows: Mapping[str, Any]) -> dict[tuple[str, str, str], Figures]:
+    """Our figures by quantity, series and x, in the order of the rows."""
+    draws: dict[tuple[str, str, str], list[float]] = {}
+    columns = (rows["quantity"], rows["series"], rows["x"], rows["value"])
+    for quantity, series, x, value in zip(*columns, strict=True):
+        draws.setdefault((quantity, series, x), []).append(float(value))
+    return {at: Figures(tuple(values), _interval(values)) for at, values in draws.items()}
+
+
+def _interval(values: Sequence[float]) -> Interval:
+    if len(set(values)) == 1:
+        return Interval(values[0], values[0], values[0])
+    return interval(values)
+
+
+def verdicts(
+    experiment: Experiment,
+    ours: Mapping[tuple[str, str, str], Figures],
+    printed: Sequence[Printed],
+) -> list[Line]:
+    """A line for each value of the paper and series of ours that is held against it."""
+    lines = []
+    for value in printed:
+        for at in experiment.ours(value.quantity, value.series):
+            figures = ours.get((*at, value.x))
+            verdict, reason = _judged(experiment.reasons, value, at, figures)
+            if verdict == "not explained":
+                reason = experiment.tried.get(at[1], "")
+            lines.append(Line(value, *at, figures, verdict, reason))
+    return lines
+
+
+def _judged(
+    reasons: Sequence[Reason], value: Printed, at: tuple[str, str], figures: Figures | None
+) -> tuple[Verdict, str]:
+    about = [
+        reason
+        for reason in reasons
+        if reason.quantity == at[0]
+        and reason.series in ("", at[1])
+        and (not reason.x or value.x in reason.x)
+        and reason.paper in (None, value.value)
+    ]
+    cannot = [reason.why for reason in about if reason.cannot]
+    if cannot or figures is None:
+        return "cannot be compared", cannot[0] if cannot else NOT_MEASURED
+    if _agrees(value, figures):
+        return "agrees", ""
+    ratio = figures.mean.mean / value.value if value.value else np.inf
+    for reason in about:
+        if reason.ratio[0] <= ratio <= reason.ratio[1]:
+            return "explained", reason.why
+    return "not explained", ""
+
+
+def _agrees(value: Printed, figures: Figures) -> bool:
+    """Beyond the bound; or where the mean, or one draw, may well be."""
+    if value.side == "above":
+        return figures.mean.mean >= value.value
+    if value.side == "below":
+        return figures.mean.mean <= value.value
+    low, high = (figures.mean.low, figures.mean.high) if value.mean else figures.usual
+    slack = value.rounding + 1e-9 * abs(value.value)
+    return low - slack <= value.value <= high + slack

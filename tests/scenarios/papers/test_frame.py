@@ -1,0 +1,183 @@
+"""Experiments are kept piece by piece, drawn, and held against what the papers print."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row
+from scenarios.papers.registry import EXPERIMENTS, chosen
+from scenarios.papers.reproduce import reproduce, was_run, write_overview
+from scenarios.papers.values import Printed, numbers, printed_values, read_values
+from scenarios.papers.verdicts import figures_of, verdicts
+from testbed.record.columns import read_columns
+from testbed.record.run import RunError
+from testbed.record.yaml_file import YamlError
+from tests.conftest import quiet
+from tests.scenarios.conftest import Canary, refused
+
+PAPER = Printed("toy", "F1", "a", "1", 0.5, "stated", None, 0.0, False, "0.5", "1", "")
+CALLS: list[int] = []
+
+
+def draw(number: int) -> list[Row]:
+    CALLS.append(number)
+    return [Row("F1", "a", x, number, 0.5 + 0.01 * (number % 5 - 2)) for x in ("1", "2")]
+
+
+def toy(**changed: object) -> Experiment:
+    tasks = lambda effort: {f"draw-{n}": partial(draw, n) for n in range(effort.draws)}  # noqa: E731
+    made = Experiment("toy", "a paper", "nothing", "A toy.", 1, 1, (Panel("F1", "x", "y"),), tasks)
+    return replace(made, **changed)  # type: ignore[arg-type]
+
+
+def verdict(paper: Printed, *reasons: Reason) -> str:
+    rows = [row for n in range(20) for row in draw(n)]
+    ours = figures_of({name: [row[i] for row in rows] for i, name in enumerate(Row._fields)})
+    [line] = verdicts(toy(reasons=reasons), ours, [paper])
+    return line.verdict
+
+
+def test_verdicts_are_computed() -> None:
+    assert verdict(PAPER) == "agrees"
+    assert verdict(replace(PAPER, value=0.519)) == "agrees"  # one draw may be there
+    assert verdict(replace(PAPER, value=0.519, mean=True)) == "not explained"  # no mean is
+    assert verdict(replace(PAPER, value=0.519, mean=True, rounding=0.02)) == "agrees"
+    assert verdict(replace(PAPER, value=0.6)) == "not explained"
+    assert verdict(replace(PAPER, x="3")) == "cannot be compared"
+    for side, value, expected in (
+        ("above", 0.4, "agrees"),
+        ("above", 0.6, "not explained"),
+        ("below", 0.6, "agrees"),
+        ("below", 0.4, "not explained"),
+    ):
+        bound = replace(PAPER, kind="bound", side=side, value=value)  # type: ignore[arg-type]
+        assert verdict(bound) == expected
+
+
+def test_a_reason_holds_for_the_figures_that_it_was_written_for() -> None:
+    far = replace(PAPER, value=1.0)
+    assert verdict(far, Reason("because", "F1", "a", ("1",), (0.4, 0.6))) == "explained"
+    assert verdict(far, Reason("because", "F1", ratio=(0.4, 0.6))) == "explained"
+    assert verdict(far, Reason("because", "F1", ratio=(0.6, 0.9))) == "not explained"
+    assert verdict(far, Reason("because", "F1", "b", ratio=(0.4, 0.6))) == "not explained"
+    assert verdict(far, Reason("because", "F1", "a", ("2",), (0.4, 0.6))) == "not explained"
+    assert verdict(PAPER, Reason("no such thing", "F1", cannot=True)) == "cannot be compared"
+
+
+def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    CALLS.clear()
+
+    def stopped(number: int) -> list[Row]:
+        if number == 3:
+            raise KeyboardInterrupt
+        return draw(number)
+
+    broken = toy(tasks=lambda effort: {f"draw-{n}": partial(stopped, n) for n in range(5)})
+    with pytest.raises(KeyboardInterrupt) as stop:
+        reproduce(broken, quiet, tmp_path, Effort(5), [PAPER])
+    assert "3 of 5 parts of toy are kept" in stop.value.__notes__[0]
+    assert not was_run(broken, tmp_path)
+    assert CALLS == [0, 1, 2]
+    reproduce(toy(), quiet, tmp_path, Effort(5), [PAPER])
+    assert CALLS == [0, 1, 2, 3, 4]
+    reproduce(toy(), quiet, tmp_path, Effort(7), [PAPER])  # more draws are added
+    assert CALLS == [0, 1, 2, 3, 4, 5, 6]
+    (tmp_path / "toy" / "parts" / "draw-1.parquet").write_bytes(b"damaged")
+    reproduce(toy(), quiet, tmp_path, Effort(7), [PAPER])
+    assert CALLS[7:] == [1]
+    reproduce(toy(setting="Another toy."), quiet, tmp_path, Effort(2), [PAPER])  # all anew
+    assert CALLS[8:] == [0, 1]
+    assert len(read_columns(tmp_path / "toy" / "results.parquet")["value"]) == 4
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "mine.txt").touch()
+    with pytest.raises(RunError, match="is no reproduction"):
+        reproduce(toy(), quiet, tmp_path, Effort(2))
+
+
+def test_numbers_in_quotes() -> None:
+    assert {54608.0, 432304.0} <= set(numbers("FlowRadar 54,608 432, 304"))
+    assert {200.0, 500.0, 1000.0} <= set(numbers("as 200, 500, and 1,000"))
+    assert numbers("2.85×10^{-5}")[0] == pytest.approx(2.85e-5)
+    assert {0.6, 4100.0, 36.7} <= set(numbers(".6/4.1k, 36.7%"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("kind: stated", "0.5 is stated, but not in the quote"),
+        ("kind: bound", "a bound has a side"),
+        ("kind: derived", "a derived value has its arithmetic"),
+        ("kind: seen", "kind"),
+    ],
+)
+def test_values_that_do_not_hold_are_refused(changed: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(
+        "figures:\n  a:\n  - {quantity: F1, series: a, section: '1', quote: half of it, "
+        f"values: {{1: 0.5}}, {changed}}}\n"
+    )
+    with pytest.raises(YamlError, match=said) as error:
+        read_values(file)
+    assert "line 3" in str(error.value)
+
+
+def test_every_experiment_has_values_and_every_value_an_experiment() -> None:
+    assert set(printed_values()) == set(EXPERIMENTS)
+    for name, values in printed_values().items():
+        experiment = EXPERIMENTS[name]
+        drawn = {panel.quantity for panel in experiment.panels}
+        for value in values:
+            quantities = {each for each, _ in experiment.ours(value.quantity, value.series)}
+            assert quantities & drawn or value.kind == "bound", value
+            assert value.quote and value.section and math.isfinite(value.value)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
+    experiment = EXPERIMENTS[name]
+    effort = Effort(draws=2, small=True)
+    lines = reproduce(experiment, quiet, tmp_path, effort)
+    folder = tmp_path / name
+    there = {"figure.png", "figure.svg", "table.md", "results.parquet", "setting.json"}
+    assert {*there, "index.html", "parts"} == {path.name for path in folder.iterdir()}
+    assert (folder / "figure.png").stat().st_size > 5000
+    assert "<svg" in (folder / "figure.svg").read_text()
+    assert len(lines) >= len(printed_values()[name])
+    table = (folder / "table.md").read_text()
+    assert all(f"{line.series}, {line.quantity} at {line.paper.x}" in table for line in lines)
+    rows = read_columns(folder / "results.parquet")
+    assert set(rows) == set(Row._fields) and np.isfinite(rows["value"]).all()
+    panels = {panel.quantity for panel in experiment.panels}
+    assert panels <= set(rows["quantity"])
+    # a value of no paper is told
+    seen = [line for line in lines if line.ours is not None]
+    assert seen
+    for line in seen:
+        wrong = replace(line.paper, value=1e6 + 1e3 * abs(line.ours.mean.mean), kind="stated")
+        wrong = replace(wrong, side=None, rounding=0.0)
+        told = verdicts(experiment, figures_of(rows), [wrong])
+        assert {each.verdict for each in told if each.ours} <= {"not explained"}
+    write_overview(tmp_path)
+    assert f"{name}/index.html" in (tmp_path / "index.html").read_text()
+
+
+def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:
+    out = f"OUT={tmp_path}"
+    said = canary("reproduce", out)
+    assert said.code == 0 and all(name in said.out for name in EXPERIMENTS)
+    refused(canary("reproduce", "FIG=canary-88", out), "there is no figure canary-88", "canary-8")
+    refused(canary("reproduce", "FIG=canary-8", "DRAWS=1", out), "DRAWS=1 is out of bounds")
+    names = [each.name for each in chosen("all")]
+    assert names == list(EXPERIMENTS) and {each.name for each in chosen("quick")} <= set(names)
+    said = canary("reproduce", "FIG=canary-table-3", out)
+    assert said.code == 0 and "canary-table-3/index.html" in said.out
+    assert "not explained" not in said.out
