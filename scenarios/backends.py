@@ -44,6 +44,8 @@ __all__ = [
 
 BMV2_PER_CORE = 10  # switches; more than that fall behind the default traffic
 
+SWITCHES_PER_THREAD = 20  # fewer are done before the next thread has heard of it
+
 LONGEST_EPOCH_MS = 60_000
 
 REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that long
@@ -108,6 +110,13 @@ def need_backend(settings: Settings) -> None:
             need_iperf()
 
 
+def _threads(settings: Settings, topology: FatTree) -> int:
+    """As many as were asked for; else one a core, if each has work that pays for the waiting."""
+    if settings.threads:
+        return settings.threads
+    return max(1, min(len(os.sched_getaffinity(0)), topology.n_switches // SWITCHES_PER_THREAD))
+
+
 @contextmanager
 def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[Backend]:
     """Bring up the network of ``settings.backend``, and take it down again.
@@ -123,7 +132,7 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
             Switch(program, seed=switch_seed(settings.seed, index))
             for index in range(topology.n_switches)
         ]
-        network = VirtualNetwork(topology, program, switches, links)
+        network = VirtualNetwork(topology, program, switches, links, _threads(settings, topology))
         skew = settings.epoch_ns // 100
         # Every switch has changed its epoch, and every queue on a segment was full.
         drain = max(settings.epoch_ns // 25, 2 * skew + 4 * links.transit_ns)

@@ -101,10 +101,13 @@ def compare(
     every = _key(name, settings, methods, parameters)
     with _alone(folder, every):
         todo = [seed for seed in seeds if not _file(folder, seed).exists()]
+        alone = settings
+        if settings.backend == "virtual" and not settings.threads:
+            alone = replace(settings, threads=1)  # seeds share the cores
         jobs = {
             seed: partial(
                 _run,
-                partial(run_seed, name, replace(settings, seed=seed), methods, parameters),
+                partial(run_seed, name, replace(alone, seed=seed), methods, parameters),
                 None if cluster else folder,
             )
             for seed in todo

@@ -228,6 +228,7 @@ def _early(run: RunDirectory) -> list[str]:
 def run_config(name: str, settings: Settings) -> dict[str, Any]:
     """The content of ``config.json``: settings, scenario and versions."""
     config = settings.as_dict() | {"scenario": Path(name).stem}
+    del config["threads"]  # equal runs have equal records, however many made them
     packages = ("canary-testbed", "numpy", "numba", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}

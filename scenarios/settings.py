@@ -142,6 +142,15 @@ class Settings:
             "`bmv2` where that is installed and can keep up, else `virtual`"
         ),
     ] = "virtual"
+    threads: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1024,
+            description="threads of the virtual network, which change nothing of a run; 0: one a "
+            "core where the fabric has work for so many",
+        ),
+    ] = 0
     injector: Annotated[
         Injector,
         Field(description="`p4`: the switches' fault tables; on real links also `nft` and `netem`"),
@@ -174,6 +183,8 @@ class Settings:
             )
         if self.backend != "flow":
             check_tables(self.k, self.monitors, selects=self.alpha > 0 or self.beta > 0)
+        if self.threads and self.backend != "virtual":
+            raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
         if self.tcp and not self.real_time:
             raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
         kinds = self.telemetry.split("+")

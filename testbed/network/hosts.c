@@ -24,6 +24,7 @@
 #include "sources.h"
 
 #define SNAP 128
+#define FRAME_MAX 1600
 #define BATCH 64
 #define GRAIN_NS 200000     /* frames due within this time of each other leave together */
 #define PATIENCE_NS 1000000 /* how long the sender sleeps without looking for new frames */
@@ -169,7 +170,7 @@ static void prepare(agents_t *agents, uint32_t number) {
     uint32_t flow = source->flow[at];
     host_t *host = &agents->hosts[source->src_host[flow]];
     uint8_t *frame = host->frames[host->n];
-    uint32_t size = write_frame(source, at, frame);
+    uint32_t size = write_frame(source, at, frame, FRAME_MAX);
     if (varies(source)) complete(frame, source->template_length[flow], size);
     source->sent[flow]++;
     host->source[host->n] = number;

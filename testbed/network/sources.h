@@ -1,7 +1,7 @@
 /* Sources: the frames that hosts send, in virtual time (virtual.c) and in real time (hosts.c).
  *
  * `testbed.network.sources` fills these structures and has checked what is in them: packets sorted
- * by time and of known flows, templates and sizes of at most FRAME_MAX bytes.
+ * by time and of known flows, templates and sizes no longer than the network takes.
  */
 #ifndef CANARY_NETWORK_SOURCES_H
 #define CANARY_NETWORK_SOURCES_H
@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define FRAME_MAX 1600
 #define MAX_SOURCES 8
 
 typedef struct {
@@ -54,11 +53,13 @@ static inline uint32_t fold(uint32_t sum) {
 /* Whether frames differ from their flow's template: in size, or in TTL. */
 static inline int varies(const source_t *source) { return source->size || source->ttl; }
 
-/* Write packet `at` of a source: its flow's template, with lengths, IP ID, TTL and IP checksum of
- * its own. Returns the frame's length; what is behind the template is left as it was. */
-static inline uint32_t write_frame(const source_t *source, uint64_t at, uint8_t *frame) {
+/* Write packet `at` of a source: its flow's template, as far as there is room, with lengths, IP ID,
+ * TTL and IP checksum of its own. Returns the frame's length; what is behind the template is left
+ * as it was. */
+static inline uint32_t write_frame(const source_t *source, uint64_t at, uint8_t *frame,
+                                   uint32_t room) {
     uint32_t flow = source->flow[at], header = source->template_length[flow], size = header;
-    memcpy(frame, source->templates + (uint64_t)flow * source->stride, header);
+    memcpy(frame, source->templates + (uint64_t)flow * source->stride, header < room ? header : room);
     if (!varies(source)) return header;
     if (source->size && source->size[at] > size) size = source->size[at];
     uint8_t *ip = frame + 14;

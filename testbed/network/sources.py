@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FRAME_MAX", "REPLY", "FedSource", "Packets", "Source"]
+__all__ = ["FRAME_MAX", "JUMBO_MAX", "REPLY", "FedSource", "Packets", "Source"]
 
 FRAME_MAX = 1600
-"""Bytes of the longest frame: what the fabric's links carry."""
+"""Bytes of the longest frame on real links."""
+
+JUMBO_MAX = 9216
+"""Bytes of the longest frame in virtual time."""
 
 IP_END = 34
 """Bytes of a frame up to the end of its IP header."""
@@ -74,6 +77,7 @@ class FedSource:
     Args:
         source: Its flows, and what they send first; that may be nothing yet.
         hosts: How many there are.
+        longest: Bytes of the longest frame that the network takes.
 
     Attributes:
         sent, delivered: Packets of each flow that left, and that its destination got, uint32[F].
@@ -83,7 +87,8 @@ class FedSource:
         ValueError: The flows' columns do not fit, or the packets'; see `packets`.
     """
 
-    def __init__(self, source: Source, hosts: int) -> None:
+    def __init__(self, source: Source, hosts: int, longest: int = FRAME_MAX) -> None:
+        self._longest = longest
         flows = len(source.src_host)
         self.sent = np.zeros(flows, np.uint32)
         self.delivered = np.zeros(flows, np.uint32)
@@ -91,7 +96,7 @@ class FedSource:
         self._length = np.ascontiguousarray(source.template_length, np.uint16)
         if {len(self._templates), len(self._length), len(source.dst_host)} != {flows}:
             raise ValueError("a source needs a template and two hosts for each flow")
-        longest = min(self._templates.shape[1], FRAME_MAX)
+        longest = min(self._templates.shape[1], longest)
         if flows and int(self._length.max()) > longest:
             raise ValueError(f"a source's templates may have {longest} bytes")
         ends = np.concatenate((source.src_host, source.dst_host))
@@ -118,8 +123,8 @@ class FedSource:
             raise ValueError("a source's packets must be sorted by time")
         if len(flow) and flow.max() >= len(self._src):
             raise ValueError("a source's packets must be of its flows")
-        if size is not None and len(size) and size.max() > FRAME_MAX:
-            raise ValueError(f"a source's packets may have {FRAME_MAX} bytes")
+        if size is not None and len(size) and size.max() > self._longest:
+            raise ValueError(f"a source's packets may have {self._longest} bytes")
         if not (size is None and ttl is None) and (self._length < IP_END).any():
             raise ValueError("a source's templates must have an IP header to change")
         if ttl is not None and not len(ttl):

@@ -1,329 +1,338 @@
-/* The virtual network: a discrete-event loop over soft switches, in virtual time.
+/* The virtual network: soft switches on all cores, in virtual time.
  *
- * An event is a frame that arrives somewhere. Frames come from sources (arrays sorted by time, a
- * template per flow) and from the links; the earliest goes first, ties in the order of creation,
- * so a run is a function of its inputs. Time is in nanoseconds.
+ * What happens at a switch changes no other before a link's delay has passed. So time goes in
+ * windows no longer than that: the events of a window are sorted by switch, and each switch's run
+ * in one go. Simultaneous events of a switch go by link, then as they were put on it, never by who
+ * was first: any number of threads gives the same bytes. Time is in nanoseconds.
+ *
+ * A thread owns switches, the links that leave them, and their hosts; nothing of it is written by
+ * another. In each window it takes what others sent in the last one, runs the switches with a link
+ * to other threads' switches, says so, and only then the rest: nobody waits for the rest.
  */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "abi.h"
-#include "sources.h"
+#include "hops.h"
 
-#define NOWHERE UINT32_MAX
+#define SPINS 256  /* looks at what another thread does before giving up the core */
+#define STRETCH 64 /* windows between two looks at what is under way and whether threads pay */
+#define TRIAL 16   /* windows in which the slower of one thread and all is tried again */
+#define SELDOM 256 /* stretches between two trials, at most */
 
-typedef int (*process_fn)(ss_switch *, uint32_t, const uint8_t *, uint32_t, uint64_t, ss_admit_fn,
-                          void *, ss_result *);
+/* ---- windows ----------------------------------------------------------------------------- */
 
-/* VERDICT_* and the other CAUSE_* stand before this file: they are the P4 program's
- * (testbed/dataplane). */
-enum { CAUSE_QUEUE = 100 };
-enum { KIND_REPLY = 255 };
-
-typedef struct {
-    uint64_t time;
-    uint64_t order;
-    uint32_t link; /* the directed link it travels on */
-    uint32_t length;
-    uint32_t tag; /* index of its flow in its source */
-    uint8_t kind; /* number of its source, or KIND_REPLY */
-    uint8_t data[FRAME_MAX];
-} frame_t;
-
-typedef struct {
-    uint64_t time;
-    uint64_t order;
-    frame_t *frame;
-} event_t;
-
-typedef struct {
-    uint64_t time;
-    uint32_t tag;
-    uint32_t link; /* NOWHERE when dropped by a switch for no link's fault */
-    uint32_t at;   /* switch */
-    uint8_t cause, counted, parity, kind;
-} drop_t;
-
-typedef struct {
-    uint32_t dst;      /* switch index, or host index where to_host */
-    uint32_t dst_port; /* of the switch */
-    uint32_t to_host;
-    uint32_t pad;
-    uint64_t delay;
-    uint64_t rate;  /* bits per second, 0 = infinite */
-    uint64_t queue; /* bytes */
-    uint64_t busy_until;
-    uint64_t packets;
-} link_t;
-
-typedef struct {
-    uint64_t sent, delivered, fault_drops, queue_drops, ttl_drops, other_drops, misdelivered;
-    uint64_t packet_hops, in_flight;
-} stats_t;
-
-typedef struct {
-    uint64_t now;
-    stats_t stats;
-    uint32_t n_switches, n_links, max_port, n_sources;
-    ss_switch **switches;
-    process_fn process;
-    uint32_t *port_link; /* [n_switches * max_port] outgoing link */
-    link_t *links;       /* fabric, then host->ToR, then ToR->host */
-    source_t sources[MAX_SOURCES];
-    event_t *heap;
-    uint64_t heap_n, heap_cap, order;
-    frame_t **pool;
-    uint64_t pool_n, pool_cap;
-    drop_t *drops;
-    uint64_t drops_n, drops_cap;
-    reply_t *replies;
-    uint64_t replies_n, replies_cap;
-    ss_result result;
-    uint32_t current; /* the switch that has a packet */
-    uint32_t host_link; /* the first host->ToR link */
-    int oom;
-} net_t;
-
-static void *grow(net_t *net, void *array, uint64_t *cap, size_t item) {
-    uint64_t more = *cap ? *cap * 2 : 1024;
-    void *bigger = realloc(array, more * item);
-    if (!bigger) {
-        net->oom = 1;
-        return array;
-    }
-    *cap = more;
-    return bigger;
-}
-
-static frame_t *frame_new(net_t *net) {
-    if (net->pool_n) return net->pool[--net->pool_n];
-    frame_t *frame = calloc(1, sizeof(frame_t));
-    if (!frame) net->oom = 1;
-    return frame;
-}
-
-static void frame_free(net_t *net, frame_t *frame) {
-    if (net->pool_n == net->pool_cap)
-        net->pool = grow(net, net->pool, &net->pool_cap, sizeof(frame_t *));
-    if (net->pool_n < net->pool_cap)
-        net->pool[net->pool_n++] = frame;
-    else
-        free(frame);
-}
-
-static int before(const event_t *a, const event_t *b) {
-    return a->time < b->time || (a->time == b->time && a->order < b->order);
-}
-
-static void push(net_t *net, frame_t *frame) {
-    if (net->heap_n == net->heap_cap)
-        net->heap = grow(net, net->heap, &net->heap_cap, sizeof(event_t));
-    if (net->heap_n == net->heap_cap) return;
-    event_t event = {frame->time, net->order++, frame};
-    uint64_t i = net->heap_n++;
-    while (i) {
-        uint64_t up = (i - 1) / 2;
-        if (!before(&event, &net->heap[up])) break;
-        net->heap[i] = net->heap[up];
-        i = up;
-    }
-    net->heap[i] = event;
-}
-
-static frame_t *pop(net_t *net) {
-    frame_t *top = net->heap[0].frame;
-    event_t last = net->heap[--net->heap_n];
-    uint64_t i = 0, n = net->heap_n;
-    for (;;) {
-        uint64_t child = 2 * i + 1;
-        if (child >= n) break;
-        if (child + 1 < n && before(&net->heap[child + 1], &net->heap[child])) child++;
-        if (!before(&net->heap[child], &last)) break;
-        net->heap[i] = net->heap[child];
-        i = child;
-    }
-    if (n) net->heap[i] = last;
-    return top;
-}
-
-static void log_drop(net_t *net, const frame_t *frame, uint32_t link, uint8_t cause, uint64_t mark) {
-    if (net->drops_n == net->drops_cap)
-        net->drops = grow(net, net->drops, &net->drops_cap, sizeof(drop_t));
-    if (net->drops_n == net->drops_cap) return;
-    net->drops[net->drops_n++] = (drop_t){net->now, frame->tag, link, net->current, cause,
-                                          VERDICT_COUNTED(mark), VERDICT_PARITY(mark),
-                                          frame->kind};
-}
-
-/* Bytes waiting on a link. */
-static uint64_t backlog(const link_t *link, uint64_t now) {
-    if (!link->rate || link->busy_until <= now) return 0;
-    return (uint64_t)((unsigned __int128)(link->busy_until - now) * link->rate / 8000000000ull);
-}
-
-/* The link that leaves the current switch at a port; NOWHERE where none does. */
-static uint32_t leaving(const net_t *net, uint32_t port) {
-    return port < net->max_port ? net->port_link[net->current * net->max_port + port] : NOWHERE;
-}
-
-/* The egress queue takes a packet or drops it, before the egress pipeline counts it. */
-static int admit(void *context, uint32_t port, uint32_t length) {
-    const net_t *net = context;
-    uint32_t index = leaving(net, port);
-    if (index == NOWHERE) return 1;
-    const link_t *link = &net->links[index];
-    return !link->rate || backlog(link, net->now) + length <= link->queue;
-}
-
-/* Put a frame on a link; it arrives after waiting, serialisation and propagation. */
-static void transmit(net_t *net, frame_t *frame, uint32_t index, uint64_t now) {
-    link_t *link = &net->links[index];
-    uint64_t done = now;
-    if (link->rate) {
-        if (link->busy_until > now) done = link->busy_until;
-        done += (uint64_t)frame->length * 8000000000ull / link->rate;
-        link->busy_until = done;
-    }
-    link->packets++;
-    frame->link = index;
-    frame->time = done + link->delay;
-    push(net, frame);
-}
-
-static void deliver(net_t *net, frame_t *frame, uint32_t host) {
-    net->stats.delivered++;
-    if (frame->kind == KIND_REPLY) {
-        if (net->replies_n == net->replies_cap)
-            net->replies = grow(net, net->replies, &net->replies_cap, sizeof(reply_t));
-        if (net->replies_n == net->replies_cap) return;
-        write_reply(&net->replies[net->replies_n++], net->now, host, frame->data, frame->length);
-        return;
-    }
-    source_t *source = &net->sources[frame->kind];
-    if (source->dst_host[frame->tag] == host)
-        source->delivered[frame->tag]++;
-    else
-        net->stats.misdelivered++;
-}
-
-static void drop(net_t *net, const frame_t *frame, const ss_result *result) {
-    stats_t *stats = &net->stats;
-    uint8_t cause = VERDICT_CAUSE(result->observed);
-    uint32_t link = NOWHERE;
-    if (result->queue_dropped) {
-        cause = CAUSE_QUEUE;
-        link = leaving(net, result->egress_port);
-        stats->queue_drops++;
-    } else if (cause == CAUSE_FAULT) {
-        /* at its egress it was on its way out already, at its ingress not in yet */
-        link = result->egress_port == SS_NO_PORT ? frame->link : leaving(net, result->egress_port);
-        stats->fault_drops++;
-    } else if (cause == CAUSE_CORRUPT) {
-        link = frame->link;
-        stats->fault_drops++;
-    } else if (cause == CAUSE_TTL) {
-        stats->ttl_drops++;
-    } else {
-        stats->other_drops++;
-    }
-    log_drop(net, frame, link, cause, result->observed);
-}
-
-static void arrive(net_t *net, frame_t *frame) {
-    const link_t *link = &net->links[frame->link];
-    net->now = frame->time;
-    if (link->to_host) {
-        deliver(net, frame, link->dst);
-        frame_free(net, frame);
-        return;
-    }
-    ss_result *result = &net->result;
-    net->current = link->dst;
-    net->process(net->switches[link->dst], link->dst_port, frame->data, frame->length,
-                 frame->time / 1000, admit, net, result);
-    net->stats.packet_hops++;
-    uint64_t verdict = result->observed;
-    if (VERDICT_EXPIRED(verdict) && VERDICT_CAUSE(verdict) != CAUSE_TTL) {
-        /* the packet expired here and an ICMP message goes back in its place */
-        net->stats.ttl_drops++;
-        net->stats.sent++;
-        frame->kind = KIND_REPLY;
-    }
-    if (result->n == 0) {
-        drop(net, frame, result);
-        frame_free(net, frame);
-        return;
-    }
-    for (uint32_t i = 0; i < result->n; i++) {
-        const ss_packet *out = &result->packets[i];
-        uint32_t index = leaving(net, out->port);
-        frame_t *copy = i ? frame_new(net) : frame;
-        if (!copy) return;
-        if (i) { /* a copy is one more packet in the network */
-            net->stats.sent++;
-            copy->tag = frame->tag;
-            copy->kind = frame->kind;
+/* Sort what is due before `end`, a time in the current window; returns how much that is. */
+static uint64_t sort_due(part_t *part, uint64_t end) {
+    events_t *bucket = &part->wheel[part->window % WHEEL];
+    uint64_t n = bucket->n, due = 0;
+    while (part->sorted_cap < n)
+        if (!more((void **)&part->sorted, &part->sorted_cap, sizeof(event_t))) {
+            part->oom = 1;
+            return 0;
         }
-        if (index == NOWHERE || out->length > FRAME_MAX) {
-            net->stats.other_drops++;
-            frame_free(net, copy);
+    if (end % part->net->window_ns) { /* a run ends within this window: the due ones to the front */
+        for (uint64_t i = 0; i < n; i++)
+            if (bucket->items[i].time < end) {
+                event_t event = bucket->items[i];
+                bucket->items[i] = bucket->items[due];
+                bucket->items[due++] = event;
+            }
+    } else {
+        due = n;
+    }
+    sort_events(bucket->items, due, part->n_switches + 1, part->first, part->sorted);
+    bucket->n -= due;
+    if (bucket->n) memmove(bucket->items, bucket->items + due, bucket->n * sizeof(event_t));
+    return due;
+}
+
+/* Run the sorted events from one on, up to a place; returns the first that was not run. */
+static uint64_t run_places(part_t *part, uint64_t from, uint64_t n, uint32_t until_place) {
+    uint64_t i = from;
+    for (; i < n && part->sorted[i].place < until_place; i++) {
+        const event_t *event = &part->sorted[i];
+        if (i + 2 < n) {
+            __builtin_prefetch(part->sorted[i + 2].frame);
+            __builtin_prefetch((uint8_t *)part->sorted[i + 2].frame + 64);
+        }
+        if (event->place == part->n_switches) {
+            deliver(part, event->frame, part->net->links[event->link].dst, event->time);
             continue;
         }
-        copy->length = out->length;
-        memcpy(copy->data, out->data, out->length);
-        transmit(net, copy, index, net->now);
+        part->current = part->switches[event->place];
+        arrive(part, event);
+    }
+    return i;
+}
+
+/* Wait until all others have given out their results of so many stretches. */
+static void wait_for_others(const part_t *part, uint64_t steps) {
+    const net_t *net = part->net;
+    for (uint32_t i = 0; i < net->n_parts; i++) {
+        uint32_t looks = 0;
+        if (i == part->number) continue;
+        while (atomic_load_explicit(&net->parts[i].done, memory_order_acquire) < steps)
+            if (++looks % SPINS == 0)
+                sched_yield();
+            else
+                __builtin_ia32_pause();
     }
 }
 
-/* Send the next frame of a source. */
-static void send_next(net_t *net, uint32_t kind) {
-    source_t *source = &net->sources[kind];
-    uint64_t at = source->next++;
-    uint32_t flow = source->flow[at];
-    frame_t *frame = frame_new(net);
-    if (!frame) return;
-    net->now = source->time[at];
-    frame->length = write_frame(source, at, frame->data);
-    frame->tag = flow;
-    frame->kind = (uint8_t)kind;
-    source->sent[flow]++;
-    net->stats.sent++;
-    transmit(net, frame, net->host_link + source->src_host[flow], net->now);
+static void take_mail(part_t *part) {
+    const net_t *net = part->net;
+    for (uint32_t i = 0; i < net->n_parts; i++) {
+        if (i == part->number) continue;
+        events_t *mail = &net->parts[i].mail[(part->step + 1) & 1][part->number];
+        for (uint64_t m = 0; m < mail->n; m++) file(part, &mail->items[m]);
+        mail->n = 0;
+    }
 }
 
-/* ---- called from Python ----------------------------------------------------------------- */
+/* One stretch of time: a window, or what a run has of it. */
+static void run_step(part_t *part, uint64_t begin, uint64_t end) {
+    wait_for_others(part, part->step);
+    part->window = begin / part->net->window_ns;
+    if (part->far.n && part->window % (WHEEL / 2) == 0) come_near(part);
+    take_mail(part);
+    uint64_t n = sort_due(part, end);
+    uint64_t boundary = run_places(part, 0, n, part->n_boundary);
+    atomic_store_explicit(&part->done, part->step + 1, memory_order_release);
+    run_places(part, boundary, n, UINT32_MAX);
+    send_due(part, end);
+    part->step++;
+}
 
-EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *process, uint32_t n_links,
-               const link_t *links, uint32_t host_link, uint32_t max_port,
-               const uint32_t *port_link) {
+/* ---- threads ----------------------------------------------------------------------------- */
+
+static void begin_run(part_t *part, uint64_t begin, uint64_t end) {
+    part->until = end;
+    part->window = begin / part->net->window_ns;
+    come_near(part);
+}
+
+/* A stretch of time, step by step: of one thread's part, or of all parts in turn. */
+static void run_parts(part_t *parts, uint32_t n, uint64_t begin, uint64_t end) {
+    uint64_t window = parts->net->window_ns;
+    for (uint32_t p = 0; p < n; p++) begin_run(&parts[p], begin, end);
+    while (begin < end) {
+        uint64_t stop = (begin / window + 1) * window;
+        if (stop > end) stop = end;
+        for (uint32_t p = 0; p < n; p++) run_step(&parts[p], begin, stop);
+        begin = stop;
+    }
+}
+
+/* What a thread does: it joins every run, from the one after its first look on. */
+static void *work(void *argument) {
+    part_t *part = argument;
+    net_t *net = part->net;
+    for (uint64_t run = 0;; run++) {
+        for (uint32_t looks = 0; looks < SPINS && atomic_load(&net->run) == run; looks++)
+            __builtin_ia32_pause();
+        pthread_mutex_lock(&net->lock);
+        while (atomic_load(&net->run) == run && !net->ending)
+            pthread_cond_wait(&net->wake, &net->lock);
+        int ending = net->ending;
+        pthread_mutex_unlock(&net->lock);
+        if (ending) return NULL;
+        run_parts(part, 1, net->begin, net->end);
+        atomic_fetch_add_explicit(&net->finished, 1, memory_order_release);
+    }
+}
+
+/* Start the threads: none of them hears signals. Returns 0, or -1 when there are too many. */
+static int start(net_t *net) {
+    sigset_t all, before_it;
+    int failed = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_it);
+    while (!failed && net->started + 1 < (int)net->n_parts) {
+        part_t *part = &net->parts[net->started + 1];
+        failed = pthread_create(&part->thread, NULL, work, part);
+        net->started += !failed;
+    }
+    pthread_sigmask(SIG_SETMASK, &before_it, NULL);
+    return failed ? -1 : 0;
+}
+
+static void run_threads(net_t *net, uint64_t begin, uint64_t end) {
+    pthread_mutex_lock(&net->lock);
+    net->begin = begin;
+    net->end = end;
+    atomic_store(&net->finished, 0);
+    atomic_fetch_add(&net->run, 1);
+    pthread_cond_broadcast(&net->wake);
+    pthread_mutex_unlock(&net->lock);
+    run_parts(&net->parts[0], 1, begin, end);
+    for (uint32_t looks = 1;
+         atomic_load_explicit(&net->finished, memory_order_acquire) + 1 < net->n_parts; looks++)
+        if (looks % SPINS)
+            __builtin_ia32_pause();
+        else
+            sched_yield();
+}
+
+static uint64_t hops(const net_t *net) {
+    uint64_t sum = 0;
+    for (uint32_t p = 0; p < net->n_parts; p++) sum += net->parts[p].stats.packet_hops;
+    return sum;
+}
+
+static double wall_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
+}
+
+/* Run a stretch, on all threads where that is faster: where cores are busy with other things they
+ * wait for each other. The clock decides who computes, never what. Returns where it ended. */
+static uint64_t run_stretch(net_t *net, uint64_t begin, uint64_t until) {
+    int all = net->always || net->speed[1] > net->speed[0], trial = !net->trial--;
+    uint64_t end = begin + (trial ? TRIAL : STRETCH) * net->window_ns, before_it = hops(net);
+    if (end > until) end = until;
+    if (trial) {
+        all = net->always || !all;
+        net->trial = net->between;
+        if (net->between < SELDOM) net->between *= 2;
+    }
+    double start = wall_ns();
+    if (all && net->n_parts > 1)
+        run_threads(net, begin, end);
+    else
+        run_parts(net->parts, net->n_parts, begin, end);
+    double speed = (double)(hops(net) - before_it) / (wall_ns() - start + 1);
+    int was = net->speed[1] > net->speed[0];
+    net->speed[all] = net->speed[all] > 0 ? (net->speed[all] + speed) / 2 : speed;
+    if (was != (net->speed[1] > net->speed[0])) net->between = 1;
+    return end;
+}
+
+/* When something is due next, at the earliest; UINT64_MAX when nothing is under way. */
+static uint64_t upcoming(const net_t *net) {
+    uint64_t first = UINT64_MAX;
+    for (uint32_t i = 0; i < net->n_sources; i++) {
+        const source_t *source = &net->sources[i];
+        uint64_t at = source->n;
+        for (uint32_t p = 0; p < net->n_parts; p++)
+            if (net->parts[p].next[i] < at) at = net->parts[p].next[i];
+        if (at < source->n && source->time[at] < first) first = source->time[at];
+    }
+    for (uint32_t p = 0; p < net->n_parts; p++) {
+        const part_t *part = &net->parts[p];
+        for (uint32_t i = 0; i < net->n_parts; i++)
+            if (part->mail[0][i].n + part->mail[1][i].n) return net->now;
+        for (uint64_t i = 0; i < part->far.n; i++)
+            if (part->far.items[i].time < first) first = part->far.items[i].time;
+        uint64_t window = net->now / net->window_ns;
+        for (uint64_t w = window; w < window + WHEEL && w * net->window_ns < first; w++)
+            if (part->wheel[w % WHEEL].n) first = w * net->window_ns;
+    }
+    return first > net->now ? first : net->now;
+}
+
+/* ---- called from Python ------------------------------------------------------------------ */
+
+static int make_part(net_t *net, uint32_t number, const uint32_t *boundary) {
+    part_t *part = &net->parts[number];
+    part->net = net;
+    part->number = number;
+    part->n_boundary = boundary[number];
+    part->switches = calloc(net->n_switches, sizeof(uint32_t));
+    part->first = calloc(net->n_switches + 2, sizeof(uint32_t));
+    for (int i = 0; i < 2; i++) part->mail[i] = calloc(net->n_parts, sizeof(events_t));
+    if (!part->switches || !part->first || !part->mail[0] || !part->mail[1]) return -1;
+    for (uint32_t i = 0; i < net->n_switches; i++)
+        if (net->owner[i] == number) {
+            part->switches[net->place[i]] = i;
+            part->n_switches++;
+        }
+    return 0;
+}
+
+static void *copied(const void *from, size_t size) {
+    void *copy = aligned_alloc(64, (size + 64) & ~(size_t)63);
+    if (copy) memcpy(copy, from, size);
+    return copy;
+}
+
+/* owner, place: of each switch, its thread and its number there; boundary: of each thread, how many
+ * of its first switches have links to other threads' switches. */
+EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, uint32_t n_links,
+                      const link_t *links, uint32_t host_link, uint32_t n_hosts, uint32_t max_port,
+                      const uint32_t *port_link, uint64_t window_ns, uint32_t head,
+                      uint32_t n_parts, const uint32_t *owner, const uint32_t *place,
+                      const uint32_t *boundary, int always) {
     net_t *net = calloc(1, sizeof(net_t));
     if (!net) return NULL;
+    pthread_mutex_init(&net->pool.lock, NULL);
+    pthread_mutex_init(&net->lock, NULL);
+    pthread_cond_init(&net->wake, NULL);
+    net->pid = getpid();
     net->n_switches = n_switches;
     net->n_links = n_links;
     net->host_link = host_link;
     net->max_port = max_port;
-    net->process = (process_fn)process;
-    net->switches = malloc(n_switches * sizeof(ss_switch *));
-    net->links = malloc(n_links * sizeof(link_t));
-    net->port_link = malloc((size_t)n_switches * max_port * sizeof(uint32_t));
-    if (!net->switches || !net->links || !net->port_link) return NULL;
-    memcpy(net->switches, switches, n_switches * sizeof(ss_switch *));
-    memcpy(net->links, links, n_links * sizeof(link_t));
-    memcpy(net->port_link, port_link, (size_t)n_switches * max_port * sizeof(uint32_t));
+    net->window_ns = window_ns;
+    net->head = head;
+    net->always = always;
+    net->between = 1;
+    net->forward = (forward_fn)forward;
+    net->switches = copied(switches, n_switches * sizeof(ss_switch *));
+    net->links = copied(links, n_links * sizeof(link_t));
+    net->port_link = copied(port_link, (size_t)n_switches * max_port * sizeof(uint32_t));
+    net->owner = copied(owner, n_switches * sizeof(uint32_t));
+    net->place = copied(place, n_switches * sizeof(uint32_t));
+    net->host_owner = calloc(n_hosts + 1, sizeof(uint32_t));
+    net->parts = aligned_alloc(64, n_parts * sizeof(part_t));
+    if (!net->switches || !net->links || !net->port_link || !net->owner || !net->place ||
+        !net->host_owner || !net->parts)
+        return NULL;
+    memset(net->parts, 0, n_parts * sizeof(part_t));
+    net->n_parts = n_parts;
+    for (uint32_t h = 0; h < n_hosts; h++) net->host_owner[h] = owner[links[host_link + h].dst];
+    for (uint32_t l = 0; l < n_links; l++) net->rated |= links[l].rate != 0;
+    for (uint32_t p = 0; p < n_parts; p++)
+        if (make_part(net, p, boundary)) return NULL;
     return net;
 }
 
+static void end_threads(net_t *net) {
+    if (net->pid != getpid()) return; /* they stayed where this process was forked */
+    pthread_mutex_lock(&net->lock);
+    net->ending = 1;
+    pthread_cond_broadcast(&net->wake);
+    pthread_mutex_unlock(&net->lock);
+    while (net->started) pthread_join(net->parts[net->started--].thread, NULL);
+}
+
 EXPORT void net_free(net_t *net) {
-    while (net->heap_n) free(net->heap[--net->heap_n].frame);
-    while (net->pool_n) free(net->pool[--net->pool_n]);
-    free(net->heap);
-    free(net->pool);
-    free(net->drops);
-    free(net->replies);
+    end_threads(net);
+    for (uint32_t p = 0; p < net->n_parts; p++) {
+        part_t *part = &net->parts[p];
+        for (uint32_t i = 0; i < WHEEL; i++) free(part->wheel[i].items);
+        for (uint32_t i = 0; i < 2 * net->n_parts; i++)
+            free(part->mail[i / net->n_parts][i % net->n_parts].items);
+        free(part->far.items);
+        free(part->mail[0]);
+        free(part->mail[1]);
+        free(part->switches);
+        free(part->first);
+        free(part->sorted);
+        free(part->drops);
+        free(part->replies);
+    }
+    pool_free(&net->pool);
+    free(net->parts);
     free(net->switches);
     free(net->links);
     free(net->port_link);
+    free(net->owner);
+    free(net->place);
+    free(net->host_owner);
     free(net);
 }
 
@@ -337,42 +346,57 @@ EXPORT int net_add_source(net_t *net, const source_t *source) {
 /* Replace what a source will send next (traceroutes are decided on while the network runs). */
 EXPORT void net_feed_source(net_t *net, uint32_t kind, const source_t *source) {
     net->sources[kind] = *source;
+    for (uint32_t p = 0; p < net->n_parts; p++) net->parts[p].next[kind] = 0;
 }
 
-/* Run every event before `until`. Returns 0, or -1 when memory ran out. */
+/* Run every event before `until`. Returns 0, -1 when memory ran out, -2 without threads. */
 EXPORT int net_run(net_t *net, uint64_t until) {
+    if (net->started + 1 < (int)net->n_parts && start(net)) return -2;
     for (;;) {
-        uint64_t best = net->heap_n ? net->heap[0].time : UINT64_MAX;
-        uint32_t from = NOWHERE;
-        for (uint32_t i = 0; i < net->n_sources; i++) {
-            const source_t *source = &net->sources[i];
-            if (source->next < source->n && source->time[source->next] <= best) {
-                best = source->time[source->next];
-                from = i;
-            }
-        }
-        if (best >= until) break;
-        if (from == NOWHERE)
-            arrive(net, pop(net));
-        else
-            send_next(net, from);
-        if (net->oom) return -1;
+        uint64_t begin = upcoming(net);
+        if (begin >= until) break;
+        net->now = run_stretch(net, begin, until);
+        for (uint32_t p = 0; p < net->n_parts; p++)
+            if (net->parts[p].oom) return -1;
     }
     net->now = until;
-    net->stats.in_flight = net->heap_n;
     return 0;
 }
 
-EXPORT const stats_t *net_stats(const net_t *net) { return &net->stats; }
-
-EXPORT uint64_t net_drops(const net_t *net, const drop_t **drops) {
-    *drops = net->drops;
-    return net->drops_n;
+static uint64_t under_way(const part_t *part) {
+    uint64_t n = part->far.n;
+    for (uint32_t i = 0; i < WHEEL; i++) n += part->wheel[i].n;
+    for (uint32_t i = 0; i < part->net->n_parts; i++) n += part->mail[0][i].n + part->mail[1][i].n;
+    return n;
 }
 
-EXPORT uint64_t net_replies(const net_t *net, const reply_t **replies) {
-    *replies = net->replies;
-    return net->replies_n;
+EXPORT const stats_t *net_stats(net_t *net) {
+    stats_t *sum = &net->stats;
+    memset(sum, 0, sizeof *sum);
+    for (uint32_t p = 0; p < net->n_parts; p++) {
+        const stats_t *one = &net->parts[p].stats;
+        sum->sent += one->sent;
+        sum->delivered += one->delivered;
+        sum->fault_drops += one->fault_drops;
+        sum->queue_drops += one->queue_drops;
+        sum->ttl_drops += one->ttl_drops;
+        sum->other_drops += one->other_drops;
+        sum->misdelivered += one->misdelivered;
+        sum->packet_hops += one->packet_hops;
+        sum->in_flight += under_way(&net->parts[p]);
+    }
+    return sum;
+}
+
+/* Of one thread: the caller puts them in order. */
+EXPORT uint64_t net_drops(const net_t *net, uint32_t part, const drop_t **drops) {
+    *drops = net->parts[part].drops;
+    return net->parts[part].drops_n;
+}
+
+EXPORT uint64_t net_replies(const net_t *net, uint32_t part, const reply_t **replies) {
+    *replies = net->parts[part].replies;
+    return net->parts[part].replies_n;
 }
 
 EXPORT void net_link_packets(const net_t *net, uint64_t *packets) {

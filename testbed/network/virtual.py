@@ -1,10 +1,11 @@
 """The fat-tree of soft switches in one process and in virtual time.
 
-The event loop is compiled C (`virtual.c`); Python sets it up, feeds it arrays and stops it where
-the controller has something to do. A run is a function of its inputs: no clock, no thread.
+The event loop is compiled C (`virtual.c`) on as many threads as are wanted; Python sets it up,
+feeds it arrays and stops it where the controller has something to do. A run is a function of its
+inputs: no clock, and the number of threads changes nothing.
 
-One packet-hop costs about as much as the switch program itself; events wait in a heap whose size is
-the number of packets under way (bandwidth x delay), not of packets to send.
+One packet-hop costs little more than the switch program itself; what waits are the packets under
+way (bandwidth x delay), not the packets to send.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ import numpy.typing as npt
 
 from testbed.dataplane import CAUSES, c_defines
 from testbed.fabric.fat_tree import FatTree
-from testbed.network.network import DROP, Statistics
-from testbed.network.sources import REPLY, FedSource, Source
+from testbed.network.network import DROP, NetworkError, Statistics
+from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Source
 from testbed.softswitch import Program, Switch
 from testbed.softswitch.compiler.build import load_library, read_c
 
@@ -42,8 +43,15 @@ _LINK = np.dtype(
         ("queue", "<u8"),
         ("busy_until", "<u8"),
         ("packets", "<u8"),
+        ("pad2", "<u8"),
     ]
 )
+
+_LONGEST_WINDOW_NS = 16_384
+"""More events of a switch than a few are not sorted as cheaply."""
+
+_FRAME_BYTES = 128
+"""FRAME_HEAD of `frames.h`: as much of a frame exists, which a program must not look beyond."""
 
 
 _STATISTICS = (
@@ -71,6 +79,10 @@ class LinkModel:
     rate_bps: int = 0
     queue_bytes: int = 256 * 1514
 
+    def __post_init__(self) -> None:
+        if self.delay_ns < 1:
+            raise ValueError("a link's delay is at least 1 ns: nothing arrives when it is sent")
+
     @property
     def transit_ns(self) -> int:
         """The longest a packet takes over a fabric link: full queue, wire, propagation."""
@@ -86,6 +98,11 @@ class VirtualNetwork:
         program: The compiled program, loaded with its verdict as the observed field.
         switches: One soft switch for each switch of the topology, in its order.
         links: Delay, rate and queue of every link.
+        threads: How many run it, at most one a switch; one does it alone while that is faster.
+        always: Nobody does it alone.
+
+    Raises:
+        ValueError: The program may read more of a packet than is kept of it.
     """
 
     def __init__(
@@ -94,26 +111,42 @@ class VirtualNetwork:
         program: Program,
         switches: list[Switch],
         links: LinkModel = LinkModel(),
+        threads: int = 1,
+        always: bool = False,
     ) -> None:
         if len(switches) != topology.n_switches:
             raise ValueError(f"{len(switches)} switches for {topology.n_switches} places")
+        head = program.head_bytes
+        if head is None or head > _FRAME_BYTES:
+            raise ValueError(f"{program.path} reads more than {_FRAME_BYTES} bytes of a packet")
         self.topology = topology
         self._switches = switches  # keeps the handles alive
         self._library = _load()
         table = _link_table(topology, links)
         handles = (ctypes.c_void_p * len(switches))(*(s.handle for s in switches))
         ports = _port_links(topology)
+        shares = _Shares.of(topology, threads)
+        self._threads = len(shares.boundary)
+        self._drops, self._replies = np.empty(0, DROP), np.empty(0, REPLY)
         self._fed: list[FedSource] = []
         self._now_ns = 0
         self._net = self._library.net_new(
             len(switches),
             handles,
-            program.process_address,
+            program.address("ss_forward"),
             len(table),
             table.ctypes.data,
             topology.n_links,
+            topology.n_hosts,
             ports.shape[1],
             ports.ctypes.data,
+            min(links.delay_ns, _LONGEST_WINDOW_NS),
+            head,
+            self._threads,
+            shares.owner.ctypes.data,
+            shares.place.ctypes.data,
+            shares.boundary.ctypes.data,
+            always,
         )
         if not self._net:
             raise MemoryError("the virtual network does not fit into memory")
@@ -124,7 +157,7 @@ class VirtualNetwork:
 
     def add_source(self, source: Source) -> int:
         """Let hosts send a source's frames; returns its number, which drops name."""
-        fed = FedSource(source, self.topology.n_hosts)
+        fed = FedSource(source, self.topology.n_hosts, JUMBO_MAX)
         number = self._library.net_add_source(self._net, ctypes.byref(fed.feeding))
         if number < 0:
             raise ValueError("the virtual network takes at most 8 sources")
@@ -158,7 +191,10 @@ class VirtualNetwork:
     def run_until(self, time_ns: int) -> None:
         """Run every event before a time."""
         self._now_ns = time_ns
-        if self._library.net_run(self._net, time_ns):
+        failed = self._library.net_run(self._net, time_ns)
+        if failed == -2:
+            raise NetworkError(f"{self._threads} threads cannot be started here: use THREADS=1")
+        if failed:
             raise MemoryError("the virtual network ran out of memory")
 
     def sent(self, number: int) -> npt.NDArray[np.uint32]:
@@ -177,13 +213,26 @@ class VirtualNetwork:
     def drops(self) -> npt.NDArray[Any]:
         """Every packet lost so far: time, flow, link, switch, cause, shim marks and source.
 
-        ``link`` is -1 where no link is at fault (TTL, no route). A copy.
+        By time, of one time by switch, of one switch as it dropped them. ``link`` is -1 where no
+        link is at fault (TTL, no route). A copy.
         """
-        return _copy(self._library.net_drops, self._net, DROP)
+        found = self._of_all_threads(self._library.net_drops, DROP)
+        if len(found) != len(self._drops):
+            self._drops = found[np.lexsort((found["switch"], found["time_ns"]))]
+        return self._drops.copy()
 
     def replies(self) -> npt.NDArray[Any]:
         """ICMP messages that hosts received: time, host, length and the first 96 bytes. A copy."""
-        return _copy(self._library.net_replies, self._net, REPLY)
+        found = self._of_all_threads(self._library.net_replies, REPLY)
+        if len(found) != len(self._replies):
+            self._replies = found[np.lexsort((found["host"], found["time_ns"]))]
+        return self._replies.copy()
+
+    def _of_all_threads(self, function: Any, dtype: np.dtype) -> npt.NDArray[Any]:
+        """Of each switch or host one thread tells, in order."""
+        return np.concatenate(
+            [_copy(function, self._net, thread, dtype) for thread in range(self._threads)]
+        )
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Packets lost to faults of each directed fabric link so far: uint64[n_links]."""
@@ -211,9 +260,47 @@ class VirtualNetwork:
         return packets[: self.topology.n_links]
 
 
-def _copy(function: Any, net: int, dtype: np.dtype) -> npt.NDArray[Any]:
+@dataclass(frozen=True)
+class _Shares:
+    """Which thread runs which switches.
+
+    Pods go to threads in turn, and core switches: few links lead from thread to thread then.
+
+    Attributes:
+        owner: Each switch's thread, uint32[n_switches].
+        place: Its number among the thread's, those with links to other threads' switches first.
+        boundary: How many those are, uint32[threads].
+    """
+
+    owner: npt.NDArray[np.uint32]
+    place: npt.NDArray[np.uint32]
+    boundary: npt.NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, topology: FatTree, threads: int) -> _Shares:
+        n = topology.n_switches
+        threads = min(threads, n)
+        cores = topology.core(0) + np.arange(topology.n_cores)
+        in_pods = np.arange(topology.core(0))  # all ToRs by pod, then all aggregation switches
+        in_pods = in_pods[np.argsort(in_pods % topology.n_tors // topology.half, kind="stable")]
+        owner = np.zeros(n, np.uint32)
+        for switches in (in_pods, cores):
+            owner[switches] = np.arange(len(switches)) * threads // len(switches)
+        apart = owner[topology.link_src] != owner[topology.link_dst]
+        inner = np.ones(n, np.bool_)
+        inner[topology.link_src[apart]] = False
+        place, boundary = np.zeros(n, np.uint32), np.zeros(threads, np.uint32)
+        for thread in range(threads):
+            mine = np.flatnonzero(owner == thread)
+            mine = mine[np.argsort(inner[mine], kind="stable")]
+            place[mine] = np.arange(len(mine))
+            boundary[thread] = np.count_nonzero(~inner[mine])
+        return cls(owner, place, boundary)
+
+
+def _copy(function: Any, net: int, thread: int, dtype: np.dtype) -> npt.NDArray[Any]:
     address = ctypes.c_void_p()
-    n = function(net, ctypes.byref(address))
+    n = function(net, thread, ctypes.byref(address))
     if not n:
         return np.empty(0, dtype)
     size = n * dtype.itemsize
@@ -253,14 +340,18 @@ def _load() -> ctypes.CDLL:
     return load_library(
         c_defines() + read_c(Path(__file__).parent / "virtual.c"),
         {
-            "net_new": (pointer, u32, pointer, pointer, u32, pointer, u32, u32, pointer),
+            "net_new": (
+                *(pointer, u32, pointer, pointer, u32, pointer, u32, u32, u32, pointer, u64, u32),
+                *(u32, pointer, pointer, pointer, ctypes.c_int),
+            ),
             "net_free": (None, pointer),
             "net_add_source": (ctypes.c_int, pointer, pointer),
             "net_feed_source": (None, pointer, u32, pointer),
             "net_run": (ctypes.c_int, pointer, u64),
             "net_stats": (ctypes.POINTER(_Stats), pointer),
-            "net_drops": (u64, pointer, pointer),
-            "net_replies": (u64, pointer, pointer),
+            "net_drops": (u64, pointer, u32, pointer),
+            "net_replies": (u64, pointer, u32, pointer),
             "net_link_packets": (None, pointer, pointer),
         },
+        ["-pthread"],
     )

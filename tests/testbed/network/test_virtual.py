@@ -172,7 +172,7 @@ def test_same_seed_same_run_and_other_seed_other_losses(traffic: Traffic) -> Non
         ({"time_ns": np.array([2, 1], np.uint64)}, "sorted"),
         ({"flow": np.array([0], np.uint32)}, "equally long"),
         ({"flow": np.array([0, 2**31], np.uint32)}, "of its flows"),
-        ({"size": np.array([64, 1601], np.uint16)}, "1600 bytes"),
+        ({"size": np.array([64, 9217], np.uint16)}, "9216 bytes"),
     ],
 )
 def test_packets_that_do_not_fit_are_refused(traffic: Traffic, changes: dict, reason: str) -> None:

@@ -18,12 +18,12 @@ typedef struct {
 
 typedef struct { /* what a lookup reads is in the first cache line */
     uint64_t *rows;     /* capacity * rw */
-    uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty */
+    uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty; behind them the filter */
     uint64_t *groups;   /* lpm: [prefix length, count, mask words], longest first */
     uint64_t *scan;     /* ternary: (value, mask) or (low, high) pairs in matching order */
     uint32_t *scan_row; /* ternary: row of each scan element */
     uint64_t *def;      /* default entry: meta, 0, 0, 0, parameters */
-    uint32_t count, slot_mask, groups_n, kind, kw, rw, pw, max_size, capacity, first_free;
+    uint32_t count, slot_mask, groups_n, kind, kw, rw, pw, max_size, capacity, first_free, gone;
     uint64_t *def0;     /* the default entry the program came with */
 } __attribute__((aligned(64))) ss_table;
 
@@ -46,10 +46,19 @@ SS_INLINE int ss_same(const uint64_t *a, const uint64_t *b, uint32_t kw) {
     return !d;
 }
 
+/* Most lookups in large tables find nothing, and the slots lie far apart: of each key that was put
+ * in, a bit is set in a filter of 16 bits a row, which stays in the cache. */
+SS_INLINE uint64_t *ss_filter(const ss_table *t, uint64_t hash) {
+    return (uint64_t *)(t->slots + t->slot_mask + 1) + (hash >> 38 & t->slot_mask >> 4);
+}
+#define SS_FILTER_BIT(hash) (UINT64_C(1) << ((hash) >> 32 & 63))
+
 /* kw and rw repeat the table's values as compile-time constants */
 SS_INLINE uint64_t *ss_find_hashed(const ss_table *t, const uint64_t *key, uint32_t kw,
                                    uint32_t rw, uint64_t seed) {
-    uint32_t i = (uint32_t)ss_hash_key(key, kw, seed);
+    uint64_t hash = ss_hash_key(key, kw, seed);
+    uint32_t i = (uint32_t)hash;
+    if (!(*ss_filter(t, hash) & SS_FILTER_BIT(hash))) return NULL;
     for (;; i++) {
         uint32_t s = t->slots[i & t->slot_mask];
         uint64_t *row;
@@ -125,9 +134,21 @@ static uint64_t *ss_row(const ss_table *t, uint64_t handle) {
 }
 static void ss_slot_insert(ss_table *t, uint32_t number) {
     const uint64_t *row = t->rows + (size_t)number * t->rw;
-    uint32_t i = (uint32_t)ss_hash_key(row + SS_KEY, t->kw, row[SS_PRIO]);
+    uint64_t hash = ss_hash_key(row + SS_KEY, t->kw, row[SS_PRIO]);
+    uint32_t i = (uint32_t)hash;
     while (t->slots[i & t->slot_mask]) i++;
     t->slots[i & t->slot_mask] = number + 1;
+    *ss_filter(t, hash) |= SS_FILTER_BIT(hash);
+}
+/* Bits of rows that are gone stay until there are many. */
+static void ss_filter_again(ss_table *t) {
+    memset(ss_filter(t, 0), 0, 8 * ((size_t)(t->slot_mask >> 4) + 1));
+    for (uint32_t i = 0; i < t->capacity; i++) {
+        const uint64_t *row = t->rows + (size_t)i * t->rw;
+        uint64_t hash = ss_hash_key(row + SS_KEY, t->kw, row[SS_PRIO]);
+        if (row[SS_META] & SS_USED) *ss_filter(t, hash) |= SS_FILTER_BIT(hash);
+    }
+    t->gone = 0;
 }
 static int ss_table_reserve(ss_table *t) {
     uint32_t cap = t->capacity ? 2 * t->capacity : 8;
@@ -144,11 +165,12 @@ static int ss_table_reserve(ss_table *t) {
         if (number) t->scan_row = number;
         if (!scan || !number) return 0;
     } else {
-        uint32_t *slots = calloc((size_t)cap * 4, 4);
+        uint32_t *slots = calloc((size_t)cap * 4 + cap / 2, 4);
         if (!slots) return 0;
         free(t->slots);
         t->slots = slots;
         t->slot_mask = cap * 4 - 1;
+        t->gone = 0;
         for (uint32_t i = 0; i < t->capacity; i++)
             if (t->rows[(size_t)i * t->rw] & SS_USED) ss_slot_insert(t, i);
     }
@@ -270,12 +292,14 @@ static int ss_table_remove(ss_table *t, uint64_t handle) {
     }
     row[SS_META] = 0;
     t->count--;
+    if (t->kind != SS_TERNARY && ++t->gone > t->capacity / 2) ss_filter_again(t);
     if (handle < t->first_free) t->first_free = (uint32_t)handle;
     return 0;
 }
 static void ss_table_empty(ss_table *t) {
     if (t->rows) memset(t->rows, 0, 8 * (size_t)t->rw * t->capacity);
     if (t->slots) memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
+    if (t->slots) ss_filter_again(t);
     t->count = t->groups_n = t->first_free = 0;
 }
 

@@ -1,0 +1,93 @@
+/* One packet-hop of the virtual network (virtual.c): a frame arrives at a switch, and goes on. */
+#ifndef CANARY_NETWORK_HOPS_H
+#define CANARY_NETWORK_HOPS_H
+#include "links.h"
+
+static void drop(part_t *part, const event_t *event) {
+    const ss_result *result = &part->result;
+    stats_t *stats = &part->stats;
+    uint8_t cause = VERDICT_CAUSE(result->observed);
+    uint32_t link = NOWHERE;
+    if (result->queue_dropped) {
+        cause = CAUSE_QUEUE;
+        link = leaving(part, result->egress_port);
+        stats->queue_drops++;
+    } else if (cause == CAUSE_FAULT) {
+        /* at its egress it was on its way out already, at its ingress not in yet */
+        link = result->egress_port == SS_NO_PORT ? event->link : leaving(part, result->egress_port);
+        stats->fault_drops++;
+    } else if (cause == CAUSE_CORRUPT) {
+        link = event->link;
+        stats->fault_drops++;
+    } else if (cause == CAUSE_TTL) {
+        stats->ttl_drops++;
+    } else {
+        stats->other_drops++;
+    }
+    log_drop(part, event, link, cause, result->observed);
+    frame_free(part, event->frame);
+}
+
+/* The bytes of a frame become those of a switch's output, which lies in them for the most part. */
+static void take_output(frame_t *frame, const ss_packet *out) {
+    uint8_t *data = out->data;
+    frame->length = out->length;
+    if (data >= frame->data && data < frame->data + sizeof frame->data) {
+        frame->begin = (uint16_t)(data - frame->data);
+        frame->stored = (uint16_t)out->stored;
+        return;
+    }
+    frame->begin = FRAME_ROOM;
+    frame->stored = (uint16_t)(out->stored < FRAME_HEAD ? out->stored : FRAME_HEAD);
+    memcpy(frame->data + FRAME_ROOM, data, frame->stored);
+}
+
+/* A program may look further than the bytes that exist: what is behind them is zero. */
+static void pad(frame_t *frame, uint32_t head) {
+    uint32_t wanted = frame->length < head ? frame->length : head;
+    if (wanted > sizeof frame->data - frame->begin) wanted = sizeof frame->data - frame->begin;
+    memset(frame->data + frame->begin + frame->stored, 0, wanted - frame->stored);
+    frame->stored = (uint16_t)wanted;
+}
+
+static void arrive(part_t *part, const event_t *event) {
+    net_t *net = part->net;
+    frame_t *frame = event->frame;
+    ss_result *result = &part->result;
+    part->now = event->time;
+    if (frame->stored < net->head && frame->stored < frame->length) pad(frame, net->head);
+    net->forward(net->switches[part->current], event->port, frame->data, frame->data + frame->begin,
+                 frame->stored, frame->length, event->time / 1000, net->rated ? admit : NULL, part,
+                 result);
+    part->stats.packet_hops++;
+    uint64_t verdict = result->observed;
+    if (VERDICT_EXPIRED(verdict) && VERDICT_CAUSE(verdict) != CAUSE_TTL) {
+        /* the packet expired here and an ICMP message goes back in its place */
+        part->stats.ttl_drops++;
+        part->stats.sent++;
+        frame->kind = KIND_REPLY;
+    }
+    if (result->n == 0) {
+        drop(part, event);
+        return;
+    }
+    for (uint32_t i = 0; i < result->n; i++) {
+        const ss_packet *out = &result->packets[i];
+        uint32_t index = leaving(part, out->port);
+        frame_t *copy = i ? frame_new(part) : frame;
+        if (!copy) return;
+        if (i) { /* a copy is one more packet in the network */
+            part->stats.sent++;
+            copy->tag = frame->tag;
+            copy->kind = frame->kind;
+        }
+        take_output(copy, out);
+        if (index == NOWHERE) {
+            part->stats.other_drops++;
+            frame_free(part, copy);
+        } else {
+            transmit(part, copy, index, part->now);
+        }
+    }
+}
+#endif

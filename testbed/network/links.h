@@ -1,0 +1,254 @@
+/* What the virtual network (virtual.c) is made of: threads and what they own, links, hosts. */
+#ifndef CANARY_NETWORK_LINKS_H
+#define CANARY_NETWORK_LINKS_H
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "abi.h"
+#include "frames.h"
+#include "sources.h"
+
+#define NOWHERE UINT32_MAX
+
+typedef int (*forward_fn)(ss_switch *, uint32_t, uint8_t *, const uint8_t *, uint32_t, uint32_t,
+                          uint64_t, ss_admit_fn, void *, ss_result *);
+
+/* VERDICT_* and the other CAUSE_* stand before this file: they are the P4 program's
+ * (testbed/dataplane). */
+enum { CAUSE_QUEUE = 100 };
+enum { KIND_REPLY = 255 };
+
+typedef struct {
+    uint64_t time;
+    uint32_t tag;
+    uint32_t link; /* NOWHERE when dropped by a switch for no link's fault */
+    uint32_t at;   /* switch */
+    uint8_t cause, counted, parity, kind;
+} drop_t;
+
+typedef struct {
+    uint32_t dst;      /* switch index, or host index where to_host */
+    uint32_t dst_port; /* of the switch */
+    uint32_t to_host;
+    uint32_t pad;
+    uint64_t delay;
+    uint64_t rate;  /* bits per second, 0 = infinite */
+    uint64_t queue; /* bytes */
+    uint64_t busy_until;
+    uint64_t packets;
+} __attribute__((aligned(64))) link_t;
+
+typedef struct {
+    uint64_t sent, delivered, fault_drops, queue_drops, ttl_drops, other_drops, misdelivered;
+    uint64_t packet_hops, in_flight;
+} stats_t;
+
+typedef struct net_t net_t;
+
+/* A thread and what it owns. */
+typedef struct {
+    _Atomic uint64_t done; /* windows of which others may have the results */
+    net_t *net __attribute__((aligned(64)));
+    uint32_t number, n_switches, n_boundary;
+    uint32_t current; /* the switch that has a packet */
+    uint64_t now, until, window;
+    uint64_t step;      /* stretches of time that have begun, of all runs */
+    uint32_t *switches; /* those with links to other threads' switches first */
+    uint32_t *first;    /* scratch, as is sorted */
+    event_t *sorted;
+    uint64_t sorted_cap;
+    events_t wheel[WHEEL];
+    events_t far;      /* due beyond the wheel */
+    events_t *mail[2]; /* of a window, to each thread */
+    stack_t_ frames;
+    stats_t stats;
+    drop_t *drops;
+    uint64_t drops_n, drops_cap;
+    reply_t *replies;
+    uint64_t replies_n, replies_cap;
+    uint64_t next[MAX_SOURCES];
+    ss_result result;
+    int oom;
+    pthread_t thread;
+} __attribute__((aligned(64))) part_t;
+
+struct net_t {
+    stats_t stats;
+    uint64_t now, window_ns;
+    uint32_t n_switches, n_links, n_hosts, max_port, n_sources, n_parts, host_link, head;
+    int rated; /* some link has a rate, so that queues fill */
+    ss_switch **switches;
+    forward_fn forward;
+    uint32_t *owner, *place; /* of each switch: its thread, its number there */
+    uint32_t *host_owner;
+    uint32_t *port_link; /* [n_switches * max_port] outgoing link */
+    link_t *links;       /* fabric, then host->ToR, then ToR->host */
+    source_t sources[MAX_SOURCES];
+    pool_t pool;
+    part_t *parts;
+    pid_t pid; /* whose threads they are */
+    int started, ending;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    uint64_t begin, end;  /* of the run that threads are to join, */
+    _Atomic uint64_t run; /* and its number */
+    _Atomic uint32_t finished;
+    int always;              /* threads are used where they are slower, too */
+    double speed[2];         /* packet-hops a ns that one thread and all have made of late */
+    uint32_t trial, between; /* stretches to the next trial of the slower, and between trials */
+};
+
+/* ---- frames and events ------------------------------------------------------------------- */
+
+static frame_t *frame_new(part_t *part) {
+    if (!part->frames.n && !refill(&part->net->pool, &part->frames)) {
+        part->oom = 1;
+        return NULL;
+    }
+    return part->frames.items[--part->frames.n];
+}
+
+static void frame_free(part_t *part, frame_t *frame) {
+    if (part->frames.n == 2 * BATCH && !give_back(&part->net->pool, &part->frames)) part->oom = 1;
+    if (part->frames.n < 2 * BATCH) part->frames.items[part->frames.n++] = frame;
+}
+
+/* Put an event of this thread where it waits. */
+static void file(part_t *part, const event_t *event) {
+    uint64_t window = event->time / part->net->window_ns;
+    events_t *to = window < part->window + WHEEL ? &part->wheel[window % WHEEL] : &part->far;
+    if (!append(to, event)) part->oom = 1;
+}
+
+/* Half a turn before they are due, events come from behind the wheel into it. */
+static void come_near(part_t *part) {
+    uint64_t n = part->far.n;
+    part->far.n = 0;
+    for (uint64_t i = 0; i < n; i++) file(part, &part->far.items[i]);
+}
+
+/* ---- links and hosts --------------------------------------------------------------------- */
+
+static void log_drop(part_t *part, const event_t *event, uint32_t link, uint8_t cause,
+                     uint64_t mark) {
+    if (part->drops_n == part->drops_cap &&
+        !more((void **)&part->drops, &part->drops_cap, sizeof(drop_t))) {
+        part->oom = 1;
+        return;
+    }
+    part->drops[part->drops_n++] =
+        (drop_t){part->now, event->frame->tag, link, part->current, cause, VERDICT_COUNTED(mark),
+                 VERDICT_PARITY(mark), event->frame->kind};
+}
+
+/* Bytes waiting on a link. */
+static uint64_t backlog(const link_t *link, uint64_t now) {
+    if (!link->rate || link->busy_until <= now) return 0;
+    return (uint64_t)((unsigned __int128)(link->busy_until - now) * link->rate / 8000000000ull);
+}
+
+/* The link that leaves the current switch at a port; NOWHERE where none does. */
+static uint32_t leaving(const part_t *part, uint32_t port) {
+    const net_t *net = part->net;
+    return port < net->max_port ? net->port_link[part->current * net->max_port + port] : NOWHERE;
+}
+
+/* The egress queue takes a packet or drops it, before the egress pipeline counts it. */
+static int admit(void *context, uint32_t port, uint32_t length) {
+    const part_t *part = context;
+    uint32_t index = leaving(part, port);
+    if (index == NOWHERE) return 1;
+    const link_t *link = &part->net->links[index];
+    return !link->rate || backlog(link, part->now) + length <= link->queue;
+}
+
+static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
+    part->stats.delivered++;
+    if (frame->kind == KIND_REPLY) {
+        if (part->replies_n == part->replies_cap &&
+            !more((void **)&part->replies, &part->replies_cap, sizeof(reply_t)))
+            part->oom = 1;
+        else
+            write_reply(&part->replies[part->replies_n++], now, host, frame->data + frame->begin,
+                        frame->stored);
+    } else {
+        source_t *source = &part->net->sources[frame->kind];
+        if (source->dst_host[frame->tag] == host)
+            source->delivered[frame->tag]++;
+        else
+            part->stats.misdelivered++;
+    }
+    frame_free(part, frame);
+}
+
+/* Put a frame on a link; it arrives after waiting, serialisation and propagation. What reaches its
+ * host within this run has no event of its own: hosts answer nothing. */
+static void transmit(part_t *part, frame_t *frame, uint32_t index, uint64_t now) {
+    net_t *net = part->net;
+    link_t *link = &net->links[index];
+    uint64_t done = now;
+    if (link->rate) {
+        if (link->busy_until > now) done = link->busy_until;
+        done += (uint64_t)frame->length * 8000000000ull / link->rate;
+        link->busy_until = done;
+    }
+    event_t event = {done + link->delay,       frame,            index,
+                     (uint32_t)link->packets++, part->n_switches, link->dst_port};
+    if (link->to_host) {
+        if (event.time < part->until)
+            deliver(part, frame, link->dst, event.time);
+        else
+            file(part, &event);
+        return;
+    }
+    event.place = net->place[link->dst];
+    uint32_t owner = net->owner[link->dst];
+    if (owner == part->number)
+        file(part, &event);
+    else if (!append(&part->mail[part->step & 1][owner], &event))
+        part->oom = 1;
+}
+
+/* Send the next frame of a source. */
+static void send_next(part_t *part, uint32_t kind) {
+    source_t *source = &part->net->sources[kind];
+    uint64_t at = part->next[kind]++;
+    uint32_t flow = source->flow[at], length = source->template_length[flow];
+    frame_t *frame = frame_new(part);
+    if (!frame) return;
+    frame->begin = FRAME_ROOM;
+    frame->stored = (uint16_t)(length < FRAME_HEAD ? length : FRAME_HEAD);
+    frame->length = write_frame(source, at, frame->data + FRAME_ROOM, FRAME_HEAD);
+    frame->tag = flow;
+    frame->kind = (uint8_t)kind;
+    source->sent[flow]++;
+    part->stats.sent++;
+    transmit(part, frame, part->net->host_link + source->src_host[flow], source->time[at]);
+}
+
+/* Send what this thread's hosts send before a time: sources of lower number first where two send
+ * at once. */
+static void send_due(part_t *part, uint64_t end) {
+    const net_t *net = part->net;
+    for (;;) {
+        uint64_t best = end;
+        uint32_t from = NOWHERE;
+        for (uint32_t i = 0; i < net->n_sources; i++) {
+            const source_t *source = &net->sources[i];
+            uint64_t at = part->next[i];
+            if (net->n_parts > 1) {
+                while (at < source->n &&
+                       net->host_owner[source->src_host[source->flow[at]]] != part->number)
+                    at++;
+                part->next[i] = at;
+            }
+            if (at < source->n && source->time[at] < best) {
+                best = source->time[at];
+                from = i;
+            }
+        }
+        if (from == NOWHERE) return;
+        send_next(part, from);
+    }
+}
+#endif

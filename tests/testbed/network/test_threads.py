@@ -1,0 +1,115 @@
+"""Any number of threads gives the same bytes, and so does stopping in between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scenarios.experiment import run_experiment
+from scenarios.scenario import load_scenario
+from scenarios.settings import Settings
+from testbed.control.forwarding import install_forwarding
+from testbed.dataplane import HASHPIPE, PROGRAM, VERDICT
+from testbed.fabric.fat_tree import FatTree
+from testbed.faults.injector import FaultInjector
+from testbed.faults.specification import parse_faults
+from testbed.network.sources import Source
+from testbed.network.virtual import LinkModel, VirtualNetwork
+from testbed.softswitch import Program, Switch
+from testbed.traffic.generator import generate
+from testbed.traffic.packets import headers
+
+SLOW = LinkModel(rate_bps=300_000_000, queue_bytes=30_000)
+
+
+def outcome(k: int, threads: int, links: LinkModel, stops: int = 1) -> list[bytes]:
+    """Everything that a network tells: drops, replies, counters, registers."""
+    topology = FatTree(k)
+    program = Program.load(PROGRAM, observe=VERDICT.field)
+    switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
+    for index, switch in enumerate(switches):
+        install_forwarding(topology, index, switch, mask=1 << index % 32, monitor=True)
+    FaultInjector(topology, list(switches), parse_faults("20pct", topology, seed=1)).start()
+    net = VirtualNetwork(topology, program, switches, links, threads, always=True)
+    traffic = generate(topology, "hadoop", 0.3, 0.004, seed=5)
+    templates, lengths = headers(traffic, topology)
+    ends = traffic.src_host, traffic.dst_host
+    columns = traffic.time_ns, traffic.flow, templates, lengths, *ends
+    data = net.add_source(Source(*columns, size=traffic.size))
+    ttl = (traffic.flow % 6 + 1).astype(np.uint8)
+    traces = net.add_source(Source(*columns, ttl=ttl))
+    for stop in range(1, stops + 1):
+        net.run_until(stop * 10**8 // stops + 777)
+    stats = net.statistics
+    gone = stats.fault_drops + stats.queue_drops + stats.ttl_drops + stats.other_drops
+    assert stats.sent == stats.delivered + gone + stats.in_flight
+    assert stats.fault_drops and stats.ttl_drops and bool(stats.queue_drops) == (links is SLOW)
+    names = [name for stage in HASHPIPE.stages for name in stage.values()]
+    return [
+        net.drops().tobytes(),
+        net.replies().tobytes(),
+        repr(stats).encode(),
+        *(
+            net.sent(source).tobytes() + net.delivered(source).tobytes()
+            for source in (data, traces)
+        ),
+        net.link_packets().tobytes(),
+        *(switch.register(name).tobytes() for switch in switches for name in names),
+    ]
+
+
+@pytest.mark.parametrize("k", [4, 6])
+@pytest.mark.parametrize("links", [LinkModel(), SLOW], ids=["fast", "slow"])
+def test_threads_change_nothing(k: int, links: LinkModel) -> None:
+    alone = outcome(k, 1, links)
+    assert all(outcome(k, threads, links) == alone for threads in (2, 3, 7))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_stopping_in_between_changes_nothing(threads: int) -> None:
+    assert outcome(4, threads, SLOW, stops=997) == outcome(4, 1, SLOW)
+
+
+def test_runs_are_equal_whatever_made_them(tmp_path: Path) -> None:
+    scenario = load_scenario("flap")
+    for threads in (1, 2, 3):
+        settings = Settings(k=4, epochs=2, epoch_ms=20, load=0.2, threads=threads)
+        path = tmp_path / str(threads)
+        run_experiment("flap", scenario, settings, path, lambda *_: None, methods=["canary"])
+    told = {"summary.json", "manifest.json"}  # how long it took
+    files = [p.relative_to(tmp_path / "1") for p in (tmp_path / "1").rglob("*") if p.is_file()]
+    assert len(files) > 10
+    for file in files:
+        if file.name not in told:
+            made = {(tmp_path / str(threads) / file).read_bytes() for threads in (1, 2, 3)}
+            assert len(made) == 1, file
+
+
+def test_jumbo_frames_go_through() -> None:
+    topology = FatTree(4)
+    program = Program.load(PROGRAM, observe=VERDICT.field)
+    switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
+    for index, switch in enumerate(switches):
+        install_forwarding(topology, index, switch, mask=1, monitor=False)
+    net = VirtualNetwork(topology, program, switches)
+    traffic = generate(topology, "hadoop", 0.1, 0.01, seed=2)
+    traffic = replace(traffic, size=np.full_like(traffic.size, 9014))
+    templates, lengths = headers(traffic, topology)
+    ends = traffic.src_host, traffic.dst_host
+    source = Source(traffic.time_ns, traffic.flow, templates, lengths, *ends, size=traffic.size)
+    number = net.add_source(source)
+    net.drain()
+    assert (net.delivered(number) == net.sent(number)).all()
+    assert net.statistics.delivered == traffic.n_packets
+
+
+def test_a_program_that_reads_all_of_a_packet_is_refused() -> None:
+    topology = FatTree(4)
+    file = Path(__file__).parent.parent / "softswitch" / "programs" / "router.json"
+    program = Program.load(file)
+    switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
+    with pytest.raises(ValueError, match="128 bytes"):
+        VirtualNetwork(topology, program, switches)
