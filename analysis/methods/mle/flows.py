@@ -30,7 +30,7 @@ class FlowParts:
     Attributes:
         kinds: Of `analysis.methods.mle.kinds.KINDS`.
         known: The flows of a known path.
-        pairs: Loss-free flows between pairs of ToRs, None if their paths are listed in ``sets``.
+        pairs: Flows between pairs of ToRs, None if their paths are listed in ``sets``.
         sets: The sets of possible paths of the other flows.
         of: The set of each of these, int64[F].
         arrived, lost: Their packets, float64[F], see `HiddenFlows`.
@@ -45,6 +45,11 @@ class FlowParts:
     arrived: FloatArray
     lost: FloatArray
     weight: float
+
+    @property
+    def lossy(self) -> bool:
+        """Whether there is more than loss-free flows, which are about arrivals alone."""
+        return bool(self.lost.any() or (self.pairs is not None and self.pairs.lost.any()))
 
     def used_sets(self) -> PathSets:
         """The sets of the flows of hidden paths, but for ``pairs``."""
@@ -73,10 +78,10 @@ def chosen_flows(
 ) -> FlowParts:
     """The flow records of some kinds, or all as they are.
 
-    With P every flow is reported, and a lossy one whose path was traced is one of a known path. One
-    that was not traced is left out, and the loss-free ones weigh as much less as lossy ones are
-    fewer for that, so that rates stay what they are. If only flows that lost packets are reported,
-    each is scored given that it did.
+    With P alone every flow may have taken any path of its ToRs. With A2, one that lost packets has
+    the path that was traced. One that was not traced is left out, and the loss-free ones weigh as
+    much less as lossy ones are fewer for that, so that rates stay what they are. If only flows that
+    lost packets are reported, each is scored given that it did.
 
     Raises:
         MissingTelemetry: The records are not of these kinds.
@@ -97,14 +102,16 @@ def chosen_flows(
         raise MissingTelemetry("A2 needs the traced paths of flows that lost packets: none is")
     if len(lost) and lossy.all() and known.all() and kinds:
         kinds = frozenset({"A2"})
-    taken = np.flatnonzero(known & (lossy | ("INT" in kinds)) & bool(kinds))
+    hides = kinds == {"P"}  # even paths that were traced
+    taken = np.flatnonzero(known & (lossy | ("INT" in kinds)) & bool(kinds) & (not hides))
     paths = sets.paths.take(sets.ptr[of[taken] - n_pairs])
     packets = [weight * count[taken].astype(np.float64) for count in (sent, lost)]
     observed = Observed(paths, *packets)
     given = kinds == {"A2"}
-    rest = taken if given else np.flatnonzero(~lossy & ("P" in kinds) & ("INT" not in kinds))
+    loss_free = ~lossy | hides
+    rest = taken if given else np.flatnonzero(loss_free & ("P" in kinds) & ("INT" not in kinds))
     traced = weight
-    if lossy.any() and not given:
+    if lossy.any() and not given and not hides:
         traced *= (known & lossy).sum() / lossy.sum()
     ecmp = _one_climb_to_each_top(flows)
     pairs = None
@@ -112,7 +119,8 @@ def chosen_flows(
         free = rest[of[rest] < n_pairs] if not given else rest[:0]
         rest = rest[of[rest] >= n_pairs]
         ends = flows.sets.src_tor, flows.sets.dst_tor
-        pairs = PairFlows(ecmp, *ends, of[free], sent[free].astype(np.float64), float(traced))
+        got, gone = ((count[free]).astype(np.float64) for count in (sent - lost, lost))
+        pairs = PairFlows(ecmp, *ends, of[free], got, gone, float(traced))
     sets, of = _by_pair(fabric, flows.sets, of[rest])
     return FlowParts(
         kinds=kinds,
@@ -120,8 +128,8 @@ def chosen_flows(
         pairs=pairs,
         sets=sets,
         of=of,
-        arrived=sent[rest].astype(np.float64),
-        lost=np.full(len(rest), GIVEN if given else 0.0),
+        arrived=(sent[rest] if given else sent[rest] - lost[rest]).astype(np.float64),
+        lost=np.full(len(rest), GIVEN) if given else lost[rest].astype(np.float64),
         weight=float(traced),
     )
 
@@ -182,7 +190,8 @@ def hidden_flows(parts: FlowParts, units: Units, may: BoolArray) -> HiddenFlows 
     times = np.full(len(of), parts.weight)
     alike = sum_up(len(sets), of.reshape(-1).astype(np.int64), parts.arrived, parts.lost, times)
     path_ptr, over = over_units(sets.paths, units)
-    listed = HiddenFlows(sets.ptr, path_ptr, over, np.ones(len(sets.paths)), *alike)
+    hops = np.bincount(sets.owner, sets.paths.length, len(sets)) / np.maximum(sets.width, 1)
+    listed = HiddenFlows(sets.ptr, path_ptr, over, np.ones(len(sets.paths)), *alike, hops)
     return HiddenFlows.join(
         [listed] + ([] if parts.pairs is None else [parts.pairs.over(units, may)])
     )

@@ -50,7 +50,7 @@ class HiddenFlows(NamedTuple):
     Set g is the paths ``set_ptr[g]:set_ptr[g + 1]``, path p the units
     ``units[path_ptr[p]:path_ptr[p + 1]]``; it stands for ``many[p]`` alike ones. The set's flows
     ``flow_ptr[g]:flow_ptr[g + 1]`` have ``arrived`` and ``lost`` packets (lost `GIVEN`: the divisor
-    of flows of ``arrived`` packets), each ``times`` times.
+    of flows of ``arrived`` packets), each ``times`` times. Its paths have ``hops[g]`` links.
     """
 
     set_ptr: LongArray
@@ -61,6 +61,7 @@ class HiddenFlows(NamedTuple):
     arrived: FloatArray
     lost: FloatArray
     times: FloatArray
+    hops: FloatArray
 
     @classmethod
     def join(cls, parts: Sequence[HiddenFlows]) -> HiddenFlows | None:
@@ -77,6 +78,7 @@ class HiddenFlows(NamedTuple):
             np.concatenate([p.arrived for p in parts]),
             np.concatenate([p.lost for p in parts]),
             np.concatenate([p.times for p in parts]),
+            np.concatenate([p.hops for p in parts]),
         )
 
 
@@ -110,8 +112,8 @@ def sum_up(
 ) -> tuple[LongArray, FloatArray, FloatArray, FloatArray]:
     """Alike flows of a set together: their ``flow_ptr``, ``arrived``, ``lost``, ``times``.
 
-    Flows of one set are alike if they lost equally many packets (beyond 16: up to a fifth more)
-    and what arrived differs by less than a half; they are taken for flows of their mean.
+    Flows of one set are alike if they lost equally many packets (beyond 4: up to 1.4 times)
+    and what arrived differs by less than a factor of two; they are taken for flows of their mean.
     """
     return _sum_up(n_sets, of, arrived, lost, times)
 
@@ -121,10 +123,10 @@ def _kind(arrived, lost):
     """The number of a flow's kind: what it lost, then what arrived of it."""
     size = 0
     if arrived > 0.0:
-        size = min(int(2.0 * np.log2(max(arrived, 1.0))) + 1, 63)
+        size = min(int(np.log2(max(arrived, 1.0))) + 1, 63)
     losses = int(lost) + 1
-    if lost > 16.0:
-        losses = min(17 + int(4.0 * np.log2(lost / 16.0)), 127)
+    if lost > 4.0:
+        losses = min(5 + int(2.0 * np.log2(lost / 4.0)), 63)
     return losses * 64 + size
 
 
@@ -138,7 +140,7 @@ def _sum_up(n_sets, of, arrived, lost, times):
     for f in range(len(of)):
         order[free[of[f]]] = f
         free[of[f]] += 1
-    sums = np.zeros((128 * 64, 3))
+    sums = np.zeros((64 * 64, 3))
     kinds = np.empty(len(of), np.int64)
     out, flow_ptr = np.empty((3, len(of))), np.zeros(n_sets + 1, np.int64)
     at = 0

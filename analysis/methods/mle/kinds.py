@@ -30,8 +30,6 @@ def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
     for kind in found:
         if kind not in KINDS:
             raise ValueError(f"no kind {kind!r}: known are {', '.join(KINDS)}, joined by +")
-    if "P" in found and "A2" not in found and "INT" not in found:
-        raise ValueError("mle reads P with A2 only: flows that lost packets need their paths")
     return frozenset(found)
 
 

@@ -31,6 +31,7 @@ from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.flows import FlowParts, hidden_flows
 from analysis.methods.mle.kinds import Parts, chosen_kinds, chosen_parts
 from analysis.methods.mle.likelihood import Problem
+from analysis.methods.mle.mixture_search import Found, explain_hidden
 from analysis.methods.mle.problem import Observed, Units, marks, observe
 from analysis.methods.mle.search import explain, penalty_of, suspects
 from analysis.telemetry.telemetry import Telemetry
@@ -92,11 +93,16 @@ class Mle(Method):
             flows.pairs.mark(same, alike)
         units = Units.of(same)
         found = self._explanation(known, flows, units)
+        in_flows = np.zeros(len(units.size), np.bool_)
+        if isinstance(found, Found):  # neither devices nor correlation are asked for there
+            none = np.zeros(0, np.int32)
+            return _verdict(
+                self, fabric, units, Units.of(alike), found, Failed(none, none), in_flows
+            )
         # Flows that are known as they lost packets say nothing of how losses are correlated.
         chosen = [
             flows is None or part is not flows.known or "INT" in flows.kinds for part in parts.known
         ]
-        in_flows = np.zeros(len(units.size), np.bool_)
         for _ in range(ROUNDS):
             which = [part for part, ok in zip(known, chosen, strict=True) if ok]
             weighed = correlated(which, units, found)
@@ -108,13 +114,16 @@ class Mle(Method):
                 [p for p, ok in zip(known, chosen, strict=True) if not ok],
             )
             found = self._explanation(weighed.parts + others, flows, units)
+            assert isinstance(found, Problem)
             if (found.blamed == before).all():
                 break
         failed = failed_devices(found, fabric, units)
         in_flows &= found.blamed
         return _verdict(self, fabric, units, Units.of(alike), found, failed, in_flows)
 
-    def _explanation(self, known: list[Observed], flows: FlowParts | None, units: Units) -> Problem:
+    def _explanation(
+        self, known: list[Observed], flows: FlowParts | None, units: Units
+    ) -> Problem | Found:
         """Rates and blamed units that explain observations over known paths, and flows."""
         rows = observe(Observed.join(known), units)
         lost, arrived = rows.lost_over(), rows.arrived
@@ -122,6 +131,7 @@ class Mle(Method):
         if flows is not None:
             more_lost, more_arrived = flows.at_most(units)
             may = suspects(lost + more_lost, arrived + more_arrived, self.fault_rate)
+            may |= flows.lossy & (flows.kinds != {"A2"})
             # One by one where it matters, to first order elsewhere.
             rows = rows._replace(arrived=arrived + np.where(may, 0.0, more_arrived))
             hidden = hidden_flows(flows, units, may)
@@ -131,11 +141,10 @@ class Mle(Method):
         if penalty is None:
             distinct = rows.distinct + (0 if hidden is None else len(hidden.times))
             penalty = penalty_of(len(units.size), distinct)
-        if hidden is not None and not hidden.lost.any():
-            return explain_loss_free(
-                rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty
-            )
-        return explain(rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty)
+        if flows is None or hidden is None:
+            return explain(rows, units.size, may, fault_rate=self.fault_rate, penalty=penalty)
+        how = explain_hidden if flows.lossy else explain_loss_free
+        return how(rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         parts = self.data(telemetry).parts
@@ -170,7 +179,7 @@ def _verdict(
     fabric: Fabric,
     units: Units,
     ties: Units,
-    found: Problem,
+    found: Problem | Found,
     failed: Failed,
     in_flows: BoolArray,
 ) -> Diagnosis:
@@ -180,7 +189,8 @@ def _verdict(
     of_link = units.of_link[seen]
     success, score = np.full(n, np.nan), np.zeros(n)
     blamed = np.zeros(n, np.bool_)
-    healthy = math.exp(-found.law[0])
+    mean = found.mean if isinstance(found, Found) else found.law[0]
+    healthy = math.exp(-mean)
     success[seen] = np.where(found.blamed, np.exp(-found.x), healthy)[of_link]
     score[seen] = found.gains[of_link]
     blamed[seen] = found.blamed[of_link]

@@ -1,4 +1,4 @@
-"""Loss-free flows between pairs of ToRs, without listing their paths.
+"""Flows between pairs of ToRs, without listing their paths.
 
 A path of a pair is a climb of its source and, backwards, one of its destination to the same top
 switch (`testbed.fabric.ecmp`). Only links that may be blamed matter one by one: the other paths of
@@ -30,13 +30,13 @@ MarkArray = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class PairFlows:
-    """Flows between two ToRs, none lost packets: the pair of each, and what arrived.
+    """Flows between two ToRs: the pair of each, what arrived and what was lost.
 
     Attributes:
         ecmp: The climbs of the fabric, of each ToR at most one to each switch.
         src, dst: The two ToRs of each pair, int32[N], never the same.
         of: The pair of each flow, int64[F].
-        arrived: float64[F].
+        arrived, lost: float64[F].
         weight: Of each flow.
     """
 
@@ -45,6 +45,7 @@ class PairFlows:
     dst: IntArray
     of: LongArray
     arrived: FloatArray
+    lost: FloatArray
     weight: float
 
     def _lists(self) -> tuple[LongArray, LongArray, LongArray]:
@@ -103,10 +104,12 @@ class PairFlows:
             len(pair),
             number[self.of[mine]],
             self.arrived[mine],
-            np.zeros(len(mine)),
+            self.lost[mine],
             np.full(len(mine), self.weight),
         )
-        return HiddenFlows(set_ptr, path_ptr, over, many, flow_ptr, arrived, lost, times)
+        tiers = self.ecmp.turn[self.src[pair], self.dst[pair]]
+        hops = 2.0 * tiers.astype(np.float64)
+        return HiddenFlows(set_ptr, path_ptr, over, many, flow_ptr, arrived, lost, times, hops)
 
 
 @njit(inline="always")

@@ -22,6 +22,7 @@ def hidden(arrived, times):
         arrived=np.array(arrived, float),
         lost=np.zeros(n),
         times=np.array(times, float),
+        hops=np.array([3.0]),
     )
 
 
@@ -62,6 +63,7 @@ def test_the_rate_is_that_of_the_mixture(rate):
         free.astype(float),
         np.zeros(len(free)),
         times.astype(float),
+        np.ones(1),
     )
     ptr = np.array([0, 1])
     rows = Rows(

@@ -26,7 +26,9 @@ def flows(seed, n=30):
 def hidden(arrived, lost):
     columns = sum_up(1, np.zeros(len(lost), np.int64), arrived, lost, np.ones(len(lost)))
     units = np.array(PATHS, np.int32).reshape(-1)
-    return HiddenFlows(np.array([0, 4]), np.arange(5) * 3, units, np.ones(4), *columns)
+    return HiddenFlows(
+        np.array([0, 4]), np.arange(5) * 3, units, np.ones(4), *columns, np.full(1, 3.0)
+    )
 
 
 def plain(h, x):

@@ -1,0 +1,292 @@
+"""The likelihood of known and hidden paths together, along one unit's rate, and moves that keep it.
+
+A path's rate is X_p = mean * hops + sum of the x of its blamed units: healthy links are taken to
+lose all alike here. A flow of a packets that arrived and k that were lost, on one of w paths, adds
+
+    ln((1/w) sum_p e^(-a X_p) (1 - e^(-X_p))^k),
+
+a lossy known path its one term. If the rate of one unit changes, only the terms of the paths over
+it do: with c the paths over it whose other units lose nothing, and d the others, the sum is
+
+    left + c e^(-a (b + x)) (1 - e^(-b - x))^k + sum over d of the same with their rates added,
+
+b the background. So a unit's likelihood at any rate takes one look at the flows of the sets it is
+on. A flow reported only because it lost packets is divided by what its pair of ToRs would lose,
+(1/w) sum_p (1 - e^(-n X_p)): the same form, subtracted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.hidden import HiddenFlows
+from analysis.methods.mle.problem import Rows
+from testbed.fabric.compiled import kernel, njit
+
+__all__ = ["Mixture", "change", "gains_at", "make_mixture", "set_mean"]
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+ClassArray = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+CLEAN = 1e-12
+"""Rates below are what rounding left of 0."""
+
+
+class Mixture(NamedTuple):
+    """Rows of known paths, sets of hidden ones, and the rates x float64[U] of blamed units, else 0.
+
+    Rows as in `Rows`, with ``row_hops`` float64[R] links each and their rates ``total``; sets as in
+    `HiddenFlows`. Unit i is on the paths ``over[over_ptr[i]:over_ptr[i + 1]]``, ascending; path p
+    is of set ``set_of[p]`` and its blamed units' rates sum up to ``rate[p]``; ``log_sum`` is the
+    logarithm of each flow's sum over paths. ``mean`` float64[1] is a healthy link's rate. ``on``
+    bool[P] and ``room`` are scratch.
+    """
+
+    ptr: LongArray
+    units: IntArray
+    unit_ptr: LongArray
+    rows: IntArray
+    lost: FloatArray
+    arrived: FloatArray
+    size: FloatArray
+    row_hops: FloatArray
+    total: FloatArray
+    hidden: HiddenFlows
+    over_ptr: LongArray
+    over: IntArray
+    set_of: IntArray
+    rate: FloatArray
+    log_sum: FloatArray
+    x: FloatArray
+    mean: FloatArray
+    on: BoolArray
+    room: ClassArray
+
+
+def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
+    """Nothing blamed yet; the mean is to be set, see `set_mean`."""
+    n_paths = len(hidden.many)
+    of_path = np.repeat(np.arange(n_paths, dtype=np.int32), np.diff(hidden.path_ptr))
+    unit = hidden.units[: len(of_path)]
+    order = np.argsort(unit, kind="stable")
+    count = np.bincount(unit, minlength=len(size))
+    row_hops = np.bincount(
+        np.repeat(np.arange(len(rows.lost)), np.diff(rows.ptr)), size[rows.units], len(rows.lost)
+    )
+    widest = int(np.diff(hidden.set_ptr).max(initial=0))
+    return Mixture(
+        ptr=rows.ptr,
+        units=rows.units,
+        unit_ptr=rows.unit_ptr,
+        rows=rows.rows,
+        lost=rows.lost,
+        arrived=rows.arrived,
+        size=size,
+        row_hops=row_hops.astype(np.float64),
+        total=np.zeros(len(rows.lost)),
+        hidden=hidden,
+        over_ptr=np.concatenate(([0], np.cumsum(count))).astype(np.int64),
+        over=of_path[order],
+        set_of=np.repeat(
+            np.arange(len(hidden.set_ptr) - 1, dtype=np.int32), np.diff(hidden.set_ptr)
+        ),
+        rate=np.zeros(n_paths),
+        log_sum=np.zeros(len(hidden.times)),
+        x=np.zeros(len(size)),
+        mean=np.zeros(1),
+        on=np.zeros(n_paths, np.bool_),
+        room=np.zeros((3 + RATES, widest + 1)),
+    )
+
+
+RATES = 12
+"""The most rates that `gains_at` takes."""
+
+
+@njit(inline="always")
+def _log_losing(rate):
+    return np.log(-np.expm1(-max(rate, 1e-300)))
+
+
+@njit(inline="always")
+def _term(arrived, lost, rate, log_losing):
+    """The logarithm of a path's term, given that of 1 - e^-rate."""
+    if lost < 0.0:
+        return np.log(-np.expm1(-arrived * rate))
+    return lost * log_losing - arrived * rate
+
+
+@kernel
+def _sum_set(g, m):
+    """Bring the sums of a set's flows up to date. Uses ``room[:2]``."""
+    h = m.hidden
+    first, n = h.set_ptr[g], h.set_ptr[g + 1] - h.set_ptr[g]
+    rates, logs = m.room[0], m.room[1]
+    base = m.mean[0] * h.hops[g]
+    for p in range(n):
+        rates[p] = base + max(m.rate[first + p], 0.0)
+        logs[p] = _log_losing(rates[p])
+    for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
+        most = -1e300
+        for p in range(n):
+            most = max(most, _term(h.arrived[f], h.lost[f], rates[p], logs[p]))
+        whole = 0.0
+        for p in range(n):
+            at = _term(h.arrived[f], h.lost[f], rates[p], logs[p]) - most
+            if at > -40.0:
+                whole += h.many[first + p] * np.exp(at)
+        m.log_sum[f] = most + np.log(whole)
+
+
+@kernel
+def set_mean(mean, m):
+    """Take ``mean`` for the rate of healthy links; returns the log-likelihood of all, less the
+    number of paths of each set."""
+    m.mean[0] = mean
+    value = 0.0
+    for i in range(len(m.x)):
+        value -= m.arrived[i] * (m.x[i] + mean * m.size[i])
+    for r in range(len(m.lost)):
+        m.total[r] = mean * m.row_hops[r]
+        for e in range(m.ptr[r], m.ptr[r + 1]):
+            m.total[r] += m.x[m.units[e]]
+        value += m.lost[r] * _log_losing(m.total[r])
+    h = m.hidden
+    for g in range(len(h.set_ptr) - 1):
+        _sum_set(g, m)
+        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
+            value += (-1.0 if h.lost[f] < 0.0 else 1.0) * h.times[f] * m.log_sum[f]
+    return value
+
+
+@kernel
+def change(i, new, m, fresh):
+    """Set x of unit i; ``fresh`` bool[U] becomes false where this is felt."""
+    by = new - m.x[i]
+    m.x[i] = new
+    for e in range(m.unit_ptr[i], m.unit_ptr[i + 1]):
+        r = m.rows[e]
+        m.total[r] = max(m.total[r] + by, 1e-300)
+        for u in range(m.ptr[r], m.ptr[r + 1]):
+            fresh[m.units[u]] = False
+    h, last = m.hidden, -1
+    for e in range(m.over_ptr[i], m.over_ptr[i + 1]):
+        m.rate[m.over[e]] += by
+    for e in range(m.over_ptr[i], m.over_ptr[i + 1]):
+        g = m.set_of[m.over[e]]
+        if g == last:
+            continue
+        last = g
+        _sum_set(g, m)
+        for u in range(h.path_ptr[h.set_ptr[g]], h.path_ptr[h.set_ptr[g + 1]]):
+            fresh[h.units[u]] = False
+    fresh[i] = False
+
+
+@kernel
+def _classes(begin, i, m):
+    """The paths over unit i of one set, from entry ``begin`` of ``over``, alike ones as one class:
+    of each the rate without unit i, in ``room[0]``, and how many, in ``room[1]``. Returns where the
+    next set's begin, and how many classes there are."""
+    rest, many = m.room[0], m.room[1]
+    g, n, e = m.set_of[m.over[begin]], 0, begin
+    while e < m.over_ptr[i + 1] and m.set_of[m.over[e]] == g:
+        p = m.over[e]
+        other = m.rate[p] - m.x[i]
+        if other < CLEAN:
+            other = 0.0
+        for c in range(n):
+            if abs(rest[c] - other) <= 1e-6 * other:
+                many[c] += m.hidden.many[p]
+                break
+        else:
+            rest[n], many[n] = other, m.hidden.many[p]
+            n += 1
+        e += 1
+    return e, n
+
+
+@kernel
+def _log_left(g, f, begin, end, m):
+    """The logarithm of the sum of flow f over the paths of set g but those of ``over[begin:end]``,
+    as a share of the whole sum."""
+    h, base = m.hidden, m.mean[0] * m.hidden.hops[g]
+    for e in range(begin, end):
+        m.on[m.over[e]] = True
+    most, whole = -1e300, 0.0
+    for p in range(h.set_ptr[g], h.set_ptr[g + 1]):
+        if not m.on[p]:
+            rate = base + max(m.rate[p], 0.0)
+            term = _term(h.arrived[f], h.lost[f], rate, _log_losing(rate)) - m.log_sum[f]
+            if term > most:
+                whole, most = whole * np.exp(most - term), term
+            whole += h.many[p] * np.exp(term - most)
+    for e in range(begin, end):
+        m.on[m.over[e]] = False
+    return most + np.log(whole) if whole > 0.0 else most
+
+
+@kernel
+def _flow_gains(f, bottom, n, n_rates, rates, base, m, gain):
+    """Add what flow f gains at each rate to ``gain``; ``bottom`` is the logarithm of its share on
+    other paths, ``room`` as `gains_at` has filled it."""
+    h = m.hidden
+    arrived, lost, times = h.arrived[f], h.lost[f], h.times[f]
+    sign = -times if lost < 0.0 else times
+    terms = m.room[2 + RATES]
+    if n == 1 and lost == 0.0 and bottom > -200.0:
+        left = np.exp(bottom)
+        for j in range(n_rates):
+            term = -arrived * (base + m.room[0, 0] + rates[j]) - m.log_sum[f]
+            if term < 30.0:
+                gain[j] += sign * np.log(left + m.room[1, 0] * np.exp(max(term, -300.0)))
+            else:
+                gain[j] += sign * (term + np.log(m.room[1, 0]))
+        return
+    for j in range(n_rates):
+        most = bottom
+        for c in range(n):
+            rate = base + m.room[0, c] + rates[j]
+            terms[c] = _term(arrived, lost, rate, m.room[2 + j, c]) - m.log_sum[f]
+            most = max(most, terms[c])
+        whole = np.exp(bottom - most)
+        for c in range(n):
+            if terms[c] - most > -40.0:
+                whole += m.room[1, c] * np.exp(terms[c] - most)
+        gain[j] += sign * (most + np.log(whole))
+
+
+@kernel
+def gains_at(i, rates, n_rates, m, gain):
+    """Log-likelihood gained, into ``gain``, if unit i had each of the first rates instead of its
+    own, with the others held."""
+    gain[:n_rates] = 0.0
+    for j in range(n_rates):
+        by = rates[j] - m.x[i]
+        gain[j] -= m.arrived[i] * by
+        for e in range(m.unit_ptr[i], m.unit_ptr[i + 1]):
+            now = m.total[m.rows[e]]
+            ratio = np.expm1(-max(now + by, 1e-300)) / np.expm1(-now)
+            gain[j] += m.lost[m.rows[e]] * np.log(ratio)
+    h, e = m.hidden, m.over_ptr[i]
+    while e < m.over_ptr[i + 1]:
+        g, begin = m.set_of[m.over[e]], e
+        base = m.mean[0] * h.hops[g]
+        e, n = _classes(begin, i, m)
+        for c in range(n):
+            for j in range(n_rates):
+                m.room[2 + j, c] = _log_losing(base + m.room[0, c] + rates[j])
+        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
+            mine = 0.0
+            for c in range(n):
+                rate = base + m.room[0, c] + m.x[i]
+                term = _term(h.arrived[f], h.lost[f], rate, _log_losing(rate)) - m.log_sum[f]
+                mine += m.room[1, c] * np.exp(min(term, 0.0))
+            bottom = np.log1p(-mine) if mine < 1.0 - 1e-6 else _log_left(g, f, begin, e, m)
+            _flow_gains(f, bottom, n, n_rates, rates, base, m, gain)

@@ -1,0 +1,365 @@
+"""The search for the links to blame where flows that lost packets may have taken several paths.
+
+Greedy, with a link and its rate as the hypothesis: that which gains most is blamed, then rates are
+fitted one by one, each along the whole of its range, as such a likelihood has several peaks. At the
+end each blamed unit is taken back for a try: if the others, fitted again, or another in its place
+make up for it but for the penalty, it stays so. Healthy links lose all alike; this mean rate begins
+at half of a fault's and falls to the likeliest as blamed links take their losses with them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.hidden import HiddenFlows
+from analysis.methods.mle.likelihood import DEAD
+from analysis.methods.mle.mixture import RATES, Mixture, change, gains_at, make_mixture, set_mean
+from analysis.methods.mle.problem import Rows
+from analysis.methods.mle.search import LENIENT, NARROWEST
+from testbed.fabric.compiled import kernel
+
+__all__ = ["Found", "explain_hidden"]
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+BETTER = 0.1
+"""Nats that a set must be better by: less is rounding."""
+
+
+RIVALS = 8
+"""Units that are tried in the place of a blamed one."""
+
+
+class Found(NamedTuple):
+    """``mean`` rate of healthy links; of each unit the rate ``x``, if it is ``blamed``, and what
+    its release would cost, or its blame gain, in nats (``gains``)."""
+
+    mean: float
+    x: FloatArray
+    blamed: BoolArray
+    gains: FloatArray
+
+
+class _Search(NamedTuple):
+    """What the compiled search works on: ``promise`` and ``at`` are what blaming each unit would
+    gain and its rate then, up to date where ``fresh``. The rest is room."""
+
+    may: BoolArray
+    fault: float
+    penalty: float
+    promise: FloatArray
+    at: FloatArray
+    fresh: BoolArray
+    share: FloatArray
+    shared: FloatArray
+    rates: FloatArray
+    gain: FloatArray
+    kept: FloatArray
+
+
+def explain_hidden(
+    rows: Rows,
+    size: FloatArray,
+    may: BoolArray,
+    hidden: HiddenFlows,
+    *,
+    fault_rate: float,
+    penalty: float,
+) -> Found:
+    """The explanation of known and hidden paths. Arguments as `search.explain`'s."""
+    n, fault = len(size), -math.log1p(-fault_rate)
+    m = make_mixture(rows, size, hidden)
+    s = _Search(
+        may=may,
+        fault=fault,
+        penalty=penalty,
+        promise=np.zeros(n),
+        at=np.zeros(n),
+        fresh=np.zeros(n, np.bool_),
+        share=np.zeros(n),
+        shared=np.zeros(n),
+        rates=np.zeros(RATES),
+        gain=np.zeros(RATES),
+        kept=np.zeros(n),
+    )
+    mean = _fit_mean(m, fault / NARROWEST, 0.5 * fault)
+    for turn in range(8):
+        s.fresh[:] = False
+        _grow(m, s)
+        before, mean = mean, _fit_mean(m, fault / NARROWEST, 0.5 * fault)
+        if abs(mean - before) < 0.05 * before:
+            if turn and not _improve(m, s):
+                break
+            _fit_all(m, s)
+    _finish(m, s)
+    return Found(mean, m.x, m.x > 0.0, s.promise)
+
+
+def _fit_mean(m: Mixture, low: float, high: float) -> float:
+    """Set the mean to the likeliest of a range, to within 2 %."""
+    left, right = math.log(low), math.log(high)
+    ratio = 0.5 * (math.sqrt(5) - 1)
+    a, b = right - ratio * (right - left), left + ratio * (right - left)
+    at_a, at_b = set_mean(math.exp(a), m), set_mean(math.exp(b), m)
+    while right - left > 0.02:
+        if at_a > at_b:
+            right, b, at_b = b, a, at_a
+            a = right - ratio * (right - left)
+            at_a = set_mean(math.exp(a), m)
+        else:
+            left, a, at_a = a, b, at_b
+            b = left + ratio * (right - left)
+            at_b = set_mean(math.exp(b), m)
+    mean = math.exp(0.5 * (left + right))
+    set_mean(mean, m)
+    return mean
+
+
+@kernel
+def _peak(i, low, high, rounds, m, s):
+    """The best rate of unit i in a range, the rest held, and its gain: a grid, then finer ones."""
+    best, most = low, -1e300
+    for _ in range(rounds):
+        step = (high / low) ** (1.0 / (RATES - 1))
+        for j in range(RATES):
+            s.rates[j] = low * step**j
+        gains_at(i, s.rates, RATES, m, s.gain)
+        pick = 0
+        for j in range(RATES):
+            if s.gain[j] > s.gain[pick]:
+                pick = j
+        if s.gain[pick] > most:
+            best, most = s.rates[pick], s.gain[pick]
+        low, high = s.rates[max(pick - 1, 0)], s.rates[min(pick + 1, RATES - 1)]
+    return best, most
+
+
+@kernel
+def _promise(i, m, s):
+    """Bring the promise of unit i up to date."""
+    s.at[i], s.promise[i] = _peak(i, s.fault, 8.0, 1, m, s)
+    if s.promise[i] > 0.0 and s.at[i] < 1.5 * s.fault:
+        here = s.promise[i]
+        lower = _peak(i, s.fault / 16, s.fault, 1, m, s)[1]
+        if lower > here + LENIENT:
+            s.promise[i] = 0.0
+    s.fresh[i] = True
+
+
+@kernel
+def _strongest(m, s):
+    """The unit whose blame gains most; -1 if none gains the penalty.
+
+    Gains mostly fall as others are blamed, so one that is out of date is only taken again when it
+    would be the strongest; before the answer is none, all are.
+    """
+    while True:
+        pick, most = -1, s.penalty
+        for i in range(len(m.x)):
+            if s.may[i] and m.x[i] == 0.0 and s.promise[i] > most:
+                pick, most = i, s.promise[i]
+        if pick >= 0:
+            if s.fresh[pick]:
+                return pick
+            _promise(pick, m, s)
+            continue
+        none = True
+        for i in range(len(m.x)):
+            if s.may[i] and m.x[i] == 0.0 and not s.fresh[i]:
+                _promise(i, m, s)
+                none = none and s.promise[i] <= s.penalty
+        if none:
+            return -1
+
+
+@kernel
+def _fit(i, m, s):
+    """Fit the rate of blamed unit i, by the parabola through three rates near its own on the scale
+    of logarithms; returns what that gained."""
+    x, step = m.x[i], 1.25
+    s.rates[0], s.rates[1] = max(x / step, s.fault), min(x * step, DEAD)
+    gains_at(i, s.rates, 2, m, s.gain)
+    low, high = s.gain[0], s.gain[1]
+    bend = low + high
+    shift = 0.0
+    if s.rates[0] < x / 1.2 and bend < 0.0:
+        shift = min(max(0.5 * (low - high) / bend, -4.0), 4.0)
+    elif high > max(low, 0.0):
+        shift = 4.0
+    elif low > 0.0:
+        shift = -4.0
+    s.rates[2] = min(max(x * step**shift, s.fault), DEAD)
+    s.rates[0], s.rates[1] = s.rates[2], max(x / step, s.fault) if low > high else x * step
+    gains_at(i, s.rates, 2, m, s.gain)
+    pick = 0 if s.gain[0] >= s.gain[1] else 1
+    if s.gain[pick] > 1e-2:
+        change(i, s.rates[pick], m, s.fresh)
+        return s.gain[pick]
+    return 0.0
+
+
+@kernel
+def _fit_all(m, s):
+    total = 0.0
+    for _ in range(20):
+        gained = 0.0
+        for i in range(len(m.x)):
+            if m.x[i] > 0.0:
+                gained += _fit(i, m, s)
+        total += gained
+        if gained < BETTER:
+            break
+    return total
+
+
+@kernel
+def _grow(m, s):
+    """Blame units until none gains the penalty."""
+    added = blamed = 0
+    for i in range(len(m.x)):
+        blamed += 1 if m.x[i] > 0.0 else 0
+    while True:
+        pick = _strongest(m, s)
+        if pick < 0:
+            if added == 0:
+                return
+            added = 0
+            if _fit_all(m, s) < BETTER:
+                return
+            continue
+        change(pick, _peak(pick, s.fault, 8.0, 4, m, s)[0], m, s.fresh)
+        added += 1
+        blamed += 1
+        if 4 * added >= blamed:
+            _fit_all(m, s)
+            added = 0
+
+
+@kernel
+def _cost(i, m, s):
+    """What the release of blamed unit i costs, the rest held."""
+    s.rates[0] = 0.0
+    gains_at(i, s.rates, 1, m, s.gain)
+    return -s.gain[0]
+
+
+@kernel
+def _share(i, m, s):
+    """The greatest share of each unit's rows, and of its paths, that are over unit i as well."""
+    s.shared[:] = 0.0
+    h = m.hidden
+    for e in range(m.over_ptr[i], m.over_ptr[i + 1]):
+        for u in range(h.path_ptr[m.over[e]], h.path_ptr[m.over[e] + 1]):
+            j = h.units[u]
+            s.shared[j] += 1.0 / (m.over_ptr[j + 1] - m.over_ptr[j])
+    for j in range(len(s.share)):
+        s.share[j], s.shared[j] = s.shared[j], 0.0
+    for e in range(m.unit_ptr[i], m.unit_ptr[i + 1]):
+        for u in range(m.ptr[m.rows[e]], m.ptr[m.rows[e] + 1]):
+            j = m.units[u]
+            s.shared[j] += 1.0 / (m.unit_ptr[j + 1] - m.unit_ptr[j])
+    for j in range(len(s.share)):
+        s.share[j] = max(s.share[j], s.shared[j])
+
+
+@kernel
+def _next(blamed, i, m, s):
+    """Of the units that share most with unit i, blamed or not, the first not yet given; -1 if there
+    is none. Uses up ``share``."""
+    pick = -1
+    for j in range(len(m.x)):
+        least = s.share[pick] if pick >= 0 else 0.0
+        if j != i and s.may[j] and (m.x[j] > 0.0) == blamed and s.share[j] > least:
+            pick = j
+    if pick >= 0:
+        s.share[pick] = 0.0
+    return pick
+
+
+@kernel
+def _rival(i, m, s):
+    """The unit that gains most in the place of unit i, which is released; -1 if none gains."""
+    _share(i, m, s)
+    pick, most = -1, 0.0
+    for _ in range(RIVALS):
+        j = _next(False, i, m, s)
+        if j < 0:
+            break
+        _promise(j, m, s)
+        if s.promise[j] > most:
+            pick, most = j, s.promise[j]
+    return pick
+
+
+@kernel
+def _fit_around(i, m, s):
+    """Fit the blamed units that share most with unit i; returns what that gained."""
+    gained = 0.0
+    for _ in range(2):
+        _share(i, m, s)
+        for _ in range(RIVALS):
+            j = _next(True, i, m, s)
+            if j < 0:
+                break
+            gained += _fit(j, m, s)
+    return gained
+
+
+@kernel
+def _try(i, m, s):
+    """Release unit i, or blame another in its place, if that is better; else it is left half done.
+    Says if it is."""
+    cost = _cost(i, m, s)
+    change(i, 0.0, m, s.fresh)
+    if cost < 4.0 * s.penalty:
+        cost -= _fit_around(i, m, s)
+    if cost < s.penalty:
+        return True
+    other = _rival(i, m, s)
+    if other < 0:
+        return False
+    best, gained = _peak(other, s.fault, 8.0, 4, m, s)
+    if gained < cost - s.penalty:
+        return False
+    change(other, best, m, s.fresh)
+    gained += _fit_around(other, m, s)
+    return gained > cost + BETTER
+
+
+@kernel
+def _improve(m, s):
+    """Try each blamed unit's release, and another in its place. Says if any was better."""
+    improved = False
+    for i in range(len(m.x)):
+        if m.x[i] == 0.0:
+            continue
+        for j in range(len(m.x)):
+            s.kept[j] = m.x[j]
+        if _try(i, m, s):
+            improved = True
+            continue
+        for j in range(len(m.x)):
+            if m.x[j] != s.kept[j]:
+                change(j, s.kept[j], m, s.fresh)
+    return improved
+
+
+@kernel
+def _finish(m, s):
+    """The evidence of all units."""
+    _fit_all(m, s)
+    s.fresh[:] = False
+    for i in range(len(m.x)):
+        if m.x[i] > 0.0:
+            s.promise[i] = _cost(i, m, s)
+        elif s.may[i]:
+            if not s.fresh[i]:
+                _promise(i, m, s)
+            s.promise[i] = max(s.promise[i], 0.0)
+        else:
+            s.promise[i] = 0.0
