@@ -8,11 +8,14 @@ never explained by faults first. Each round begins from the rates of the one bef
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.mle.background import evidence, mean_rate
+from analysis.methods.mle.components import Components
 from analysis.methods.mle.hidden import HiddenFlows, likelihood, no_entries, share_out
 from analysis.methods.mle.likelihood import (
     DEAD,
@@ -53,17 +56,16 @@ BoolArray = npt.NDArray[np.bool_]
 
 SAFETY = 2.0
 """Nats added to the penalty, so that one lost packet in an unlucky place convicts nobody."""
-
 LENIENT = 2.0
 """Nats by which a rate below the least of a fault may be more likely: a fault may be just above."""
 
 NARROWEST = 100.0
-"""The mean rate of healthy links is at least the least rate of a fault divided by this: a link that
-loses so much more than the mean stands out in any case, and stray losses convict nobody."""
+"""The mean rate of healthy links is at least a fault's least divided by this: a link that loses so
+much more stands out in any case, and stray losses convict nobody."""
 
 TURNS = 20
-
-FINE, COARSE = 1e-7, 1e-3  # nats that a move must gain
+FEW = 20_000  # units on rows, that take less time than to tell their components apart
+FINE, COARSE = 1e-5, 1e-3  # nats that a move must gain
 
 
 def penalty_of(links: float, observations: int) -> float:
@@ -104,6 +106,10 @@ def explain(
     """
     n = len(size)
     fault = -math.log1p(-fault_rate)
+    given, parts = rows, None
+    if hidden is None and len(rows.units) >= FEW:
+        parts = Components.of(rows)
+        rows, size, may = parts.rows, size[parts.unit], may[parts.unit]
     s = Problem(
         ptr=rows.ptr,
         units=rows.units,
@@ -128,10 +134,16 @@ def explain(
     if n:
         if hidden is not None:
             s = s._replace(hidden=share_out(hidden, s.x, 2 * s.law[FAULT]))
-        _begin(s)
-        s = _narrowing(_shared_out(s, hidden), hidden, -math.log1p(-fault_rate / NARROWEST))
-        finish(s)
-    return s
+        _run(parts, _begin, s)
+        least = -math.log1p(-fault_rate / NARROWEST)
+        s = _narrowing(_shared_out(s, hidden), hidden, least, parts)
+        _run(parts, finish, s)
+    return s if parts is None else parts.restored(s, given)
+
+
+def _run(parts: Components | None, function: Callable[..., Any], *arguments: Any) -> None:
+    """Call a compiled function for each part of a problem, its last argument, or for the whole."""
+    function(*arguments) if parts is None else parts.run(function, *arguments)
 
 
 def resume(s: Problem, arrived: FloatArray) -> bool:
@@ -146,34 +158,41 @@ def resume(s: Problem, arrived: FloatArray) -> bool:
     return bool((s.blamed != blamed).any() or not near.all())
 
 
-def _narrowing(s: Problem, hidden: HiddenFlows | None, least: float) -> Problem:
+def _narrowing(
+    s: Problem, hidden: HiddenFlows | None, least: float, parts: Components | None
+) -> Problem:
     """Search under ever narrower laws of healthy links; that with the most evidence holds."""
     best_s, most = s, -math.inf
     room = np.zeros((2, 0 if hidden is None else int(np.diff(hidden.set_ptr).max(initial=0))))
     while True:
-        s = _searched(s, hidden)
+        s = _searched(s, hidden, parts)
         now = evidence(s) + (0.0 if hidden is None else likelihood(hidden, s.x, room))
         if now > most:
             best_s, most = s._replace(**{name: getattr(s, name).copy() for name in STATE}), now
         if s.law[MEAN] <= least:
             break
-        _narrow(max(least, 0.5 * s.law[MEAN]), s)
+        s.law[MEAN] = max(least, 0.5 * s.law[MEAN])
+        _run(parts, _settle_all, COARSE, s)
         s = _shared_out(s, hidden)
     for _ in range(3):
-        _narrow(mean_rate(best_s, least), best_s)
-        best_s = _searched(_shared_out(best_s, hidden), hidden)
+        mean = mean_rate(best_s, least)
+        if abs(mean - best_s.law[MEAN]) < 0.02 * mean:
+            break
+        best_s.law[MEAN] = mean
+        _run(parts, _settle_all, COARSE, best_s)
+        best_s = _searched(_shared_out(best_s, hidden), hidden, parts)
     return best_s
 
 
 STATE = ("x", "total", "blamed", "gains", "fresh", "law")
 
 
-def _searched(s: Problem, hidden: HiddenFlows | None) -> Problem:
+def _searched(s: Problem, hidden: HiddenFlows | None, parts: Components | None) -> Problem:
     """Search, and share out hidden flows' paths again, until no more is blamed or released."""
     at_once = hidden is None or not (hidden.lost != 0).any()
     for _ in range(10 if at_once else 10 * len(s.x)):
         before = s.blamed.copy()
-        _search(at_once, s)
+        _run(parts, _search, at_once, s)
         s = _shared_out(s, hidden)
         if hidden is None or (before == s.blamed).all():
             break
@@ -233,13 +252,6 @@ def settle_around(i, tolerance, s):
                 s.queue[count] = j
                 count += 1
     return settle(0, count, tolerance, s)
-
-
-@kernel
-def _narrow(mean, s):
-    """A law of a lower mean: healthy units' rates fall with it."""
-    s.law[MEAN] = mean
-    _settle_all(COARSE, s)
 
 
 @kernel
