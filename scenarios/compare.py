@@ -269,14 +269,14 @@ def _finished(folder: Path, seed: int) -> dict[str, Any]:
         rows = read_columns(path)
     except TableError as error:
         raise TableError(f"{error}: {again}") from None
-    check_rows(path, rows, again)
+    check_rows(path, rows, f"seed {seed}", again)
     if set(np.asarray(rows["seed"]).tolist()) != {seed}:
         raise TableError(f"{path} is not what seed {seed} wrote: {again}")
     return rows
 
 
-def check_rows(path: Path, rows: dict[str, Any], again: str) -> dict[str, Any]:
-    """The rows, if they have the columns of a comparison.
+def check_rows(path: Path, rows: Mapping[str, Any], who: str, again: str) -> None:
+    """See that rows have the columns of a comparison.
 
     Raises:
         TableError: They have others, or none.
@@ -284,8 +284,7 @@ def check_rows(path: Path, rows: dict[str, Any], again: str) -> dict[str, Any]:
     kinds = {name: _KINDS.get(type(column), "") for name, column in rows.items()}
     known = {name: _KIND_OF.get(name, "numbers") for name in COLUMNS}
     if kinds != known or not len(rows["seed"]):
-        raise TableError(f"{path} is not what canary compare wrote: {again}")
-    return rows
+        raise TableError(f"{path} is not what {who} wrote: {again}")
 
 
 def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

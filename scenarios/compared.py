@@ -57,7 +57,8 @@ def read_comparison(folder: Path) -> Compared:
     results = folder / "results.parquet"
     if not results.is_file():
         raise RunError(f"{folder} has no results yet: let the same canary compare go on to its end")
-    rows = check_rows(results, read_columns(results), "the same canary compare writes it anew")
+    rows = read_columns(results)
+    check_rows(results, rows, "canary compare", "the same command writes it anew")
     try:
         key = json.loads((folder / SETTINGS_FILE).read_bytes())
     except (OSError, ValueError, RecursionError):

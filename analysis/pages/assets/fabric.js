@@ -101,7 +101,7 @@ class Drawing {
     this.spot = place(switches, holder.clientWidth || 800);
     this.curves = new Map(links.map((link) => [link, this.curve(link)]));
     const layer = (name) => svg('g', { class: name });
-    this.layers = { pods: layer('pods'), halos: layer('halos'), links: layer('links'), switches: layer('switches'), marks: layer('marks'), chosen: layer('chosen') };
+    this.layers = { pods: layer('pods'), halos: layer('halos'), chosen: layer('chosen'), links: layer('links'), switches: layer('switches'), marks: layer('marks') };
     const { width, height } = this.spot;
     this.svg = svg('svg', { width, height, class: links.length > 300 ? 'fabric many' : 'fabric', tabindex: 0, role: 'application', 'aria-describedby': 'keys panel', 'aria-label': `${switches.length} switches and ${links.length} directed links` }, ...Object.values(this.layers));
     this.paths = new Map();
@@ -180,7 +180,7 @@ class Drawing {
     const c = this.curves.get(link);
     const [tip, before] = [along(c, 0.88), along(c, 0.8)];
     const turn = (Math.atan2(tip[1] - before[1], tip[0] - before[0]) * 180) / Math.PI;
-    const arrow = svg('path', { class: 'arrow', d: 'M-7 -5L5 0L-7 5Z', transform: `translate(${tip[0].toFixed(1)} ${tip[1].toFixed(1)}) rotate(${turn.toFixed(1)})` });
+    const arrow = svg('path', { class: 'arrow', d: 'M-12 -10L8 0L-12 10Z', transform: `translate(${tip[0].toFixed(1)} ${tip[1].toFixed(1)}) rotate(${turn.toFixed(1)})` });
     this.layers.chosen.replaceChildren(svg('path', { class: 'line', d: pathOf(c) }), arrow);
   }
 

@@ -25,14 +25,14 @@ function rightSince(method, link) {
 function verdictRow(method, epochs, link, chosen) {
   const said = status(method, blamed(method, epochs), link);
   const since = rightSince(method, link);
-  const when = since === undefined ? '' : since === null ? 'not right' : `since epoch ${since}`;
+  const when = since === undefined ? '' : since === null ? 'never' : `${since}`;
   return el(
     'tr',
     { class: method === chosen ? 'chosen' : '' },
     el('th', { scope: 'row' }, method.name + (method.undirected ? ' *' : '')),
     el('td', {}, said ? legendMark(said) : null, ` ${WORDS[said]}`),
     el('td', { class: 'number' }, percent(figure(method.rate, link))),
-    early.size ? el('td', {}, when) : null,
+    early.size ? el('td', { class: 'number' }, when) : null,
   );
 }
 
@@ -67,13 +67,14 @@ function showErrors(panel, method, judgements) {
 }
 
 function showLink(panel, link, method, epochs) {
-  const heads = ['method', 'verdict', 'estimate', ...(early.size ? ['right'] : [])];
+  const heads = ['method', 'verdict', 'estimate', ...(early.size ? ['right since epoch'] : [])];
   const head = el('tr', {}, ...heads.map((name) => el('th', { scope: 'col' }, name)));
   const rows = methods.map((each) => verdictRow(each, epochs, link, method));
+  const hint = 'No method blames it. Of links like this one the page of a large fabric has no counts: they are in links.parquet.';
   panel.replaceChildren(
     el('h3', { class: 'name' }, linkName(link)),
     facts(link),
-    rowOf(link) === undefined ? el('p', { class: 'hint' }, 'No method blames it. Of links like this one the page of a large fabric has no counts: they are in links.parquet.') : null,
+    ...(rowOf(link) === undefined ? [el('p', { class: 'hint' }, hint)] : []),
     el('table', { class: 'verdicts' }, el('thead', {}, head), el('tbody', {}, ...rows)),
     ...linkEpochs(link, epochs),
   );

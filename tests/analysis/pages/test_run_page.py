@@ -91,6 +91,7 @@ def test_a_link_is_found_pointed_at_and_gone_to_by_keys(
         assert f"{truth['packets'][link]:,}" in panel.inner_text()
         rate = record.table("diagnoses/canary")["success"][link]
         assert f"{float(f'{100 * (1 - rate):.3g}'):g} %" in panel.inner_text()
+        assert "null" not in panel.inner_text() and "undefined" not in panel.inner_text()
         page.fill("#search", "no such link")
         assert page.locator("#hits").inner_text() == "no such link"
         page.locator(".fabric").focus()

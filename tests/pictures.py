@@ -1,0 +1,37 @@
+"""The pictures of the README: ``python -m tests.pictures RUN COMPARISON``, of their pages."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Locator
+
+from scenarios.showing import make_page
+from tests.browser import browser, opened
+
+PICTURES = Path(__file__).parent.parent / "pictures"
+
+
+def main(run: Path, comparison: Path) -> None:
+    with browser() as chromium:
+        with opened(chromium, make_page(run)) as it:
+            page = it.page
+            page.select_option("#method", label="007")
+            page.locator("#panel .link-name").first.click()
+            page.locator("h1").click()  # no focus on anything
+            _take(page.locator("#fabric"), "run.png")
+        with opened(chromium, make_page(comparison), width=1000) as it:
+            _take(it.page.locator("#means"), "comparison.png")
+
+
+def _take(part: Locator, name: str) -> None:
+    """A picture of a part of a page, in the few colours that it has."""
+    picture = Image.open(io.BytesIO(part.screenshot()))
+    picture.convert("RGB").quantize(256).save(PICTURES / name, optimize=True)
+
+
+if __name__ == "__main__":
+    main(*(Path(word) for word in sys.argv[1:3]))
