@@ -29,7 +29,7 @@ $(if $(unknown),$(error make $(goals): there is no option $(firstword $(unknown)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare reproduce analyze show net shell clean-net doctor test test-vm lint bench bench-net p4 lock clean
+.PHONY: help setup scenario compare reproduce analyze show net shell clean-net doctor test test-vm sanitize lint bench bench-net p4 lock clean
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
@@ -48,6 +48,8 @@ help:
 	@echo 'make doctor     what of all this machine can run, and what to install for the rest'
 	@echo 'make test       the test suite; COVERAGE=1 says how much of the Python code it reaches'
 	@echo 'make test-vm    the tests of netem and nft in a virtual machine whose kernel has both (root)'
+	@echo 'make sanitize   the virtual network under the sanitizers of threads, addresses and undefined'
+	@echo '                  behaviour (gcc)'
 	@echo 'make lint       ruff and the type checker'
 	@echo 'make bench      speed of the soft switch, the network and the methods'
 	@echo 'make bench-net  TCP through the soft switch and BMv2, side by side (root)'
@@ -101,6 +103,16 @@ test: $(READY)
 
 test-vm: $(READY)
 	@tests/vm/run
+
+# The compiler's flags are part of what a compiled library is kept under. Python itself leaks.
+SANITIZED = $(BIN)/pytest -q -s -p no:cacheprovider tests/testbed/network/test_threads.py \
+	tests/testbed/network/test_virtual.py tests/testbed/softswitch/test_forward.py
+sanitize: $(READY)
+	@CC='gcc -g -fsanitize=thread' LD_PRELOAD="$$(gcc -print-file-name=libtsan.so)" \
+		TSAN_OPTIONS=exitcode=66 $(SANITIZED)
+	@CC='gcc -g -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
+		LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
+		ASAN_OPTIONS=detect_leaks=0 $(SANITIZED)
 
 lint: $(READY)
 	@$(BIN)/ruff check .

@@ -33,6 +33,7 @@ from tests.bench.bench_flow import bench_flow
 from tests.bench.bench_laws import bench_laws
 from tests.bench.bench_limit import bench_limit
 from tests.bench.bench_netbouncer import bench_netbouncer
+from tests.bench.bench_packets import bench_packets
 from tests.bench.bench_probes import bench_probes
 from tests.bench.bench_tables import bench_background, bench_comparison
 from tests.bench.bench_vigil import bench_vigil
@@ -123,6 +124,7 @@ def bench_runs(console: Console) -> None:
 
 BENCHES: dict[str, Callable[[Console], None]] = {
     "switch": bench_switch,
+    "packets": bench_packets,
     "runs": bench_runs,
     "flow": bench_flow,
     "canary": bench_canary,
