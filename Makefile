@@ -29,7 +29,7 @@ $(if $(unknown),$(error make $(goals): there is no option $(firstword $(unknown)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare reproduce analyze show net shell clean-net doctor test test-vm sanitize lint bench bench-net p4 lock clean
+.PHONY: help setup scenario compare reproduce analyze show net shell clean-net doctor calibrate test test-vm sanitize lint bench bench-net p4 lock clean
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
@@ -46,6 +46,7 @@ help:
 	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
 	@echo 'make clean-net  remove what a crashed run left of its network (root)'
 	@echo 'make doctor     what of all this machine can run, and what to install for the rest'
+	@echo 'make calibrate  choose the parameters of all methods on the training list'
 	@echo 'make test       the test suite; COVERAGE=1 says how much of the Python code it reaches'
 	@echo 'make test-vm    the tests of netem and nft in a virtual machine whose kernel has both (root)'
 	@echo 'make sanitize   the virtual network under the sanitizers of threads, addresses and undefined'
@@ -82,6 +83,9 @@ reproduce: $(READY)
 analyze show: $(READY)
 	@test -n $(call quoted,$(call only,RUN)) || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
 	@$(BIN)/canary $@ $(call quoted,$(call only,RUN))$(if $(call only,TRUST), --trust)$(if $(rest), $(rest))
+
+calibrate: $(READY)
+	@$(BIN)/canary calibrate --out scenarios/calibrated.yaml
 
 net: $(READY)
 	@$(BIN)/canary net $(words)

@@ -75,7 +75,7 @@ FaultRateOption = Annotated[
     float | None,
     typer.Option(
         help="The loss rate from which on a link is faulty, for methods with a parameter for it. "
-        "[default: the parameters', for the most part 0.001; 0 to 1]",
+        "[default: 0.001; 0 to 1]",
         show_default=False,
     ),
 ]

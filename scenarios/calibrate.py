@@ -17,14 +17,13 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from analysis.evaluation.calibration import Case, choose, search
+from analysis.evaluation.calibration import RULES, Case, search
 from analysis.evaluation.grids import GRIDS
 from analysis.evaluation.parameter_sets import Calibrated, Entry, Trained, write_set
 from analysis.methods.parameters import NamedMethod, own_values, read_names
 from analysis.methods.registry import ALIASES, METHODS, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
-from scenarios.compare import code_digest
 from scenarios.experiment import Progress
 from scenarios.flow import simulate
 from scenarios.request import make_request
@@ -77,7 +76,9 @@ class TrainingRuns:
     seen: Sequence[Sequence[Case]]
 
 
-def calibrate(methods: str, train: Sequence[Path], out: Path, progress: Progress) -> Calibrated:
+def calibrate(
+    methods: str, train: Sequence[Path], out: Path, progress: Progress, rule: str = "f1"
+) -> Calibrated:
     """Choose parameters on training runs, and write them down.
 
     Args:
@@ -85,12 +86,15 @@ def calibrate(methods: str, train: Sequence[Path], out: Path, progress: Progress
             ``all`` are those of `GRIDS`.
         train: Lists, and directories of runs.
         out: The file that is written. Equal arguments and code give equal bytes.
+        rule: By which the best setting is chosen, see `analysis.evaluation.calibration`.
 
     Raises:
-        ValueError: A method has nothing to calibrate, or the training runs are wrong (one line).
+        ValueError: A method has nothing to calibrate, there is no such rule, or the training runs
+            are wrong (one line).
     """
+    if rule not in RULES:
+        raise ValueError(f"RULE={rule!r} is none: {nearest(rule, RULES)}")
     chosen = [_method(named) for named in _named(methods)]
-    digest = code_digest()
     runs = [run for path in train for run in read_training(path, progress)]
     entries = {}
     for number, (name, held) in enumerate(chosen):
@@ -98,8 +102,8 @@ def calibrate(methods: str, train: Sequence[Path], out: Path, progress: Progress
         def tell(share: float, name: str = name, number: int = number) -> None:
             progress(f"calibrating {name}", (number + share) / len(chosen))
 
-        entries[name] = _entry(name, held, runs, tell)
-    trained = Trained(runs=[dict(run.known) for run in runs], code_sha256=digest)
+        entries[name] = _entry(name, held, runs, rule, tell)
+    trained = Trained(rule=rule, runs=[dict(run.known) for run in runs])
     content = Calibrated(methods=entries, trained=trained)
     write_set(out, content)
     return content
@@ -119,16 +123,19 @@ def _method(named: NamedMethod) -> tuple[str, Mapping[str, Any]]:
     return name, own_values(named, METHODS[name])
 
 
-def _entry(name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns], tell: Any) -> Entry:
+def _entry(
+    name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns], rule: str, tell: Any
+) -> Entry:
     make = partial(METHODS[name], **held)
     cases = _readable(name, held, runs)
     grid = {p: values for p, values in GRIDS[name].items() if p not in held}
-    settings = search(make, grid, cases, tell)
-    best = choose(settings)
+    settings = search(make, grid, cases, tell, rule=RULES[rule])
+    best = RULES[rule](settings)
     return Entry(
         parameters=dict(held) | {p: _plain(value) for p, value in best.parameters.items()},
         precision=round(best.precision, 4),
         recall=round(best.recall, 4),
+        f1=round(best.mean_f1, 4),
         cases=len(cases),
         tried=len(settings),
     )

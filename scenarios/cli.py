@@ -343,10 +343,18 @@ def calibrate(
             show_default=False,
         ),
     ] = None,
+    rule: Annotated[
+        str,
+        typer.Option(
+            help="f1: highest mean F1; precision: highest recall at a precision of 98 %, then "
+            "lower (Flock, section 5.2).",
+            autocompletion=lambda: ["f1", "precision"],
+        ),
+    ] = "f1",
 ) -> None:
     """Choose parameters of methods on training runs.
 
-    All by one rule (Flock, section 5.2); what it writes is what --parameters takes.
+    All by one rule; what it writes is what --parameters takes.
     """
     with errors():
         from analysis.methods.parameters import in_words
@@ -354,15 +362,15 @@ def calibrate(
         from scenarios.calibrate import calibrate as calibrate_methods
 
         with progress_bar() as progress:
-            found = calibrate_methods(method, train or [TRAINING], out, progress)
+            found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
         at_once(plain(f"the parameters are in {out}"))
         console = wide_console()
         for name, entry in found.methods.items():
             said = f"{name}: {in_words(entry.parameters)}"
             console.print(line(said, "bold"), soft_wrap=True)
             console.print(
-                f"  precision {entry.precision:.3f}, recall {entry.recall:.3f} on {entry.cases} "
-                f"training cases; {entry.tried} settings tried",
+                f"  F1 {entry.f1:.3f}, precision {entry.precision:.3f}, recall {entry.recall:.3f} "
+                f"on {entry.cases} training cases; {entry.tried} settings tried",
                 highlight=False,
             )
         console.print(line(str(out)), soft_wrap=True)

@@ -36,6 +36,7 @@ from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.columns import read_columns, write_columns
+from testbed.record.documents import document_text
 from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
@@ -185,6 +186,7 @@ def _alone(folder: Path, key: Mapping[str, Any]) -> Iterator[None]:
     """Make the folder, or go on in one of the same key; keep other commands out of it, and leave
     nothing of ended processes in it."""
     with alone(folder, SETTINGS_FILE, "comparison") as settings:
+        document_text(settings, key)  # it is as declared
         if not is_of(settings, key):
             raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
         try:

@@ -1,9 +1,12 @@
-"""Calibration of a method's parameters on training data (Flock, section 5.2).
+"""Calibration of a method's parameters on training data, by one of two rules.
 
-Every setting of a grid is tried on telemetry whose truth is known. Among the settings whose mean
-precision is at least P the one of highest recall is chosen, with P = 98 % at first; where none
-reaches it, or recall stays below 25 %, P falls by 5 %. Nothing in it is about Flock: any method
-with parameters can be calibrated so, and in a comparison all should be.
+Settings of a grid are tried on telemetry whose truth is known. `best` looks for the highest mean
+F1, the figure that comparisons report, and leaves the grid's first values only for what is clearly
+better: by more than one standard error (Breiman and others, 1984, section 3.4.3). `choose` is the
+rule of Flock's section 5.2: among the settings whose mean precision is at least P the one of
+highest recall, with P = 98 % at first; where none reaches it, or recall stays below 25 %, P falls
+by 5 %. Nothing in either is about Flock: any method with parameters can be calibrated so, and in a
+comparison all should be, by the same rule.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from analysis.evaluation.metrics import score
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.telemetry.telemetry import Telemetry
 
-__all__ = ["Case", "Setting", "accuracy", "calibrate", "choose", "search"]
+__all__ = ["RULES", "Case", "Setting", "accuracy", "best", "calibrate", "choose", "search"]
 
 FIRST_PRECISION, STEP, LEAST_RECALL = 0.98, 0.05, 0.25
 
@@ -37,16 +41,24 @@ class Case:
 
 @dataclass(frozen=True)
 class Setting:
-    """Parameters, and their mean precision and recall over the training data."""
+    """Parameters, and their mean precision and recall over the training data, see `accuracy`.
+
+    ``f1_of`` is each case's F1 on links, on the method's own terms.
+    """
 
     parameters: Mapping[str, Any]
     precision: float
     recall: float
+    f1_of: tuple[float, ...] = ()
 
     @property
     def f1(self) -> float:
         both = self.precision + self.recall
         return 2 * self.precision * self.recall / both if both else 0.0
+
+    @property
+    def mean_f1(self) -> float:
+        return float(np.mean(self.f1_of))
 
 
 def accuracy(diagnosis: Diagnosis, case: Case) -> tuple[float, float]:
@@ -97,6 +109,7 @@ def search(
     cases: Sequence[Case],
     progress: Callable[[float], None] = lambda share: None,
     *,
+    rule: Callable[[Sequence[Setting]], Setting] | None = None,
     draws: int = 8,
     sweeps: int = 2,
     whole: int = 100,
@@ -106,12 +119,13 @@ def search(
     Of a larger one: the search begins with the best of the first values of all parameters and of
     ``draws`` random settings, in which every value of a parameter comes up about as often (a Latin
     hypercube). Then one parameter after the other takes each of its values, the others held at the
-    best found so far; that is done ``sweeps`` times, or until it changes nothing. Best is what
-    `choose` says. Equal arguments give equal settings, in equal order.
+    best found so far; that is done ``sweeps`` times, or until it changes nothing. What is best says
+    ``rule``, `best` unless given. Equal arguments give equal settings, in equal order.
 
     Raises:
         ValueError: See `calibrate`.
     """
+    rule = rule or best
     tried: dict[tuple[Any, ...], Setting | None] = {}
     small = math.prod(len(values) for values in grid.values())
     part = 1 + draws + sweeps * sum(len(values) - 1 for values in grid.values())
@@ -133,9 +147,9 @@ def search(
     for _ in range(sweeps):
         before = len(tried)
         for at, values in enumerate(grid.values()):
-            best = tuple(choose(_some(tried.values())).parameters.values())
+            held = tuple(rule(_some(tried.values())).parameters.values())
             for value in values:
-                attempt((*best[:at], value, *best[at + 1 :]))
+                attempt((*held[:at], value, *held[at + 1 :]))
         if len(tried) == before:
             break
     return _some(tried.values())
@@ -157,9 +171,13 @@ def _tried(
         method = make(**parameters)
     except ValueError:
         return None
-    each = [accuracy(method.localize(case.telemetry), case) for case in cases]
-    precision, recall = np.mean(each, axis=0)
-    return Setting(parameters, float(precision), float(recall))
+    each = [(method.localize(case.telemetry), case) for case in cases]
+    precision, recall = np.mean([accuracy(*one) for one in each], axis=0)
+    return Setting(parameters, float(precision), float(recall), tuple(_f1(*one) for one in each))
+
+
+def _f1(diagnosis: Diagnosis, case: Case) -> float:
+    return score(diagnosis.flagged, case.links, case.telemetry.topology)[diagnosis.native].f1
 
 
 def _some(settings: Iterable[Setting | None]) -> list[Setting]:
@@ -169,12 +187,37 @@ def _some(settings: Iterable[Setting | None]) -> list[Setting]:
     return found
 
 
+def best(settings: Sequence[Setting]) -> Setting:
+    """Of the settings as good as that of highest mean F1, the one most like the first of them.
+
+    As good: over the cases the difference is at most one standard error of its mean. Most like:
+    fewest parameters are others; of equals, the one of higher F1, of higher precision, the first.
+    """
+    highest = max(settings, key=lambda s: s.mean_f1)
+    start = settings[0].parameters
+    good = [setting for setting in settings if _as_good(setting, highest)]
+
+    def others(setting: Setting) -> int:
+        return sum(value != start[name] for name, value in setting.parameters.items())
+
+    return min(good, key=lambda s: (others(s), -s.mean_f1, -s.precision))
+
+
+def _as_good(setting: Setting, highest: Setting) -> bool:
+    less = np.subtract(highest.f1_of, setting.f1_of)
+    return less.mean() <= less.std() / math.sqrt(max(len(less) - 1, 1))
+
+
 def choose(settings: Sequence[Setting]) -> Setting:
     """The one setting that section 5.2 picks; of equals, the one of higher precision, the first."""
     least = FIRST_PRECISION
     while True:
         good = [setting for setting in settings if setting.precision >= least]
-        best = max(good, key=lambda s: (s.recall, s.precision), default=None)
-        if best is not None and (best.recall >= LEAST_RECALL or least <= 0):
-            return best
+        most = max(good, key=lambda s: (s.recall, s.precision), default=None)
+        if most is not None and (most.recall >= LEAST_RECALL or least <= 0):
+            return most
         least -= STEP
+
+
+RULES: Mapping[str, Callable[[Sequence[Setting]], Setting]] = {"f1": best, "precision": choose}
+"""By the name that `canary calibrate` has for it."""

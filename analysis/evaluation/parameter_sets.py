@@ -43,7 +43,7 @@ class Entry(BaseModel):
     Attributes:
         parameters: Values by parameter of its constructor.
         sources: Where each is printed.
-        precision, recall: On the training data, see `analysis.evaluation.calibration.accuracy`.
+        precision, recall, f1: On the training data, see `analysis.evaluation.calibration.Setting`.
         cases, tried: How many cases it was tried on, with how many settings.
     """
 
@@ -52,16 +52,17 @@ class Entry(BaseModel):
     sources: dict[str, str] | None = None
     precision: Share | None = None
     recall: Share | None = None
+    f1: Share | None = None
     cases: int | None = None
     tried: int | None = None
 
 
 class Trained(BaseModel):
-    """On what a calibration was trained: runs by settings or name, and by which code."""
+    """On what a calibration was trained: runs by settings or name; and by which rule."""
 
     model_config = _CLOSED
+    rule: str
     runs: list[dict[str, Any]]
-    code_sha256: str
 
 
 class Calibrated(BaseModel):

@@ -47,7 +47,7 @@ class Detector(Method):
     reads = "detector"
 
     def __init__(
-        self, *, hit_ratio: float = 0.6, noise: float = 1e-5, significance: float = 0.01
+        self, *, hit_ratio: float = 0.6, noise: float = 5e-5, significance: float = 0.01
     ) -> None:
         if not (0 <= hit_ratio <= 1 and 0 <= noise < 1 and 0 <= significance <= 1):
             raise ValueError("hit_ratio and significance are shares, noise a rate: 0 to 1")

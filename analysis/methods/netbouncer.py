@@ -45,25 +45,24 @@ Model = Literal["specialised", "l1", "convex"]
 class NetBouncer(Method):
     """Localize faulty links and devices from probes; undirected links where these bounce.
 
-    The defaults are the paper's where it has `USUAL_PATHS` over a link. A link is blamed when its
-    paths together miss more than half of ``penalty`` beyond what other links explain, so the
-    penalty counts in paths: with n on a link, ``penalty / 2n`` is the least loss that shows. It
-    should lie between what healthy links lose on a path and the least loss looked for. The
-    estimates' errors in the paper's figure 6 are those of some 24 paths a link, where 1 means 0.02;
-    all paths of its 27,648 servers are 576 a link, where 1 means 0.0009, less than its healthy
-    paths lose, and 8 is in between. With 4 paths a link 1 would mean 0.125, and a single path could
-    never convict.
+    A link is blamed when its paths together miss more than half of ``penalty`` beyond what other
+    links explain, so the penalty counts in paths: with n on a link, ``penalty / 2n`` is the least
+    loss that shows. It should lie between what healthy links lose on a path and the least loss
+    looked for. The estimates' errors in the paper's figure 6 are those of some 24 paths a link,
+    where 1 means 0.02; all paths of its 27,648 servers are 576 a link, where 1 means 0.0009, less
+    than its healthy paths lose, and 8 is in between. With 4 paths a link 1 would mean 0.125, and a
+    single path could never convict.
 
     Args:
-        penalty: lambda, the weight of the regulariser. Default: the paper's 1, or less in
+        penalty: lambda, the weight of the regulariser; the paper's is 1. None: 1, or less in
             proportion where the median link is on fewer than `USUAL_PATHS`, so that the least loss
             that shows stays 0.02.
         link_threshold: A link at or below this success probability is blamed (section 6.1: good
             above 0.999).
         device_detection: Take out devices without a good path first.
         lucky_share: A device is taken out too if no more than this share of its paths are good: of
-            the thousands of paths through a failed one in a large fabric, one may let all packets
-            through. 0 is the paper's rule, and up to 1,000 paths the default is no other.
+            the many paths through a failed one, some may let all packets through. 0 is the paper's
+            rule.
         model: The objective: the paper's, the same with an L1 regulariser, or its convex
             representation (section 6.4).
         tolerance: epsilon, the decrease of the objective at which to stop (figure 7).
@@ -76,10 +75,10 @@ class NetBouncer(Method):
     def __init__(
         self,
         *,
-        penalty: float | None = None,
+        penalty: float | None = 0.1,
         link_threshold: float = 0.999,
         device_detection: bool = True,
-        lucky_share: float = 0.001,
+        lucky_share: float = 0.2,
         model: Model = "specialised",
         tolerance: float = 1e-4,
     ) -> None:
@@ -217,14 +216,17 @@ class NetBouncerStage(NetBouncer):
     def __init__(
         self,
         *,
-        penalty: float = 1.0,
+        penalty: float | None = 8.0,
         link_threshold: float = 0.999,
         device_detection: bool = True,
         mapped: bool = True,
         mapping: Mapping = "logarithmic",
     ) -> None:
         super().__init__(
-            penalty=penalty, link_threshold=link_threshold, device_detection=device_detection
+            penalty=penalty,
+            link_threshold=link_threshold,
+            device_detection=device_detection,
+            lucky_share=0.001,
         )
         if mapping not in get_args(Mapping):
             raise ValueError(f"mapping={mapping!r} is none of {', '.join(get_args(Mapping))}")

@@ -20,20 +20,15 @@ __all__ = ["NetScope"]
 
 Inputs = Literal["probes", "segments"]
 
-CALIBRATED: dict[Inputs, tuple[float, float]] = {"probes": (1.0, 0.99), "segments": (0.03, 0.997)}
-"""omega and link threshold, calibrated on synthetic probes and segments with 10 % of the links
-losing 0.1 to 100 %, healthy ones nothing or up to 0.1 %: F1 is within 0.02 of the best of 48 pairs
-at K=8 and 16, within 0.07 at K=4."""
-
 
 class NetScope(Method):
     """Localize faulty links by L1-regularised least squares.
 
     Args:
         omega: Weight of the L1 norm. A link's estimate is drawn up by omega / 2n, n being its
-            paths. Default: see `CALIBRATED`.
-        link_threshold: A link at or below this success probability is blamed. Default: see
-            `CALIBRATED`.
+            paths.
+        link_threshold: A link at or below this success probability is blamed: one minus what the
+            user calls a fault.
         inputs: NetBouncer's probes (undirected links, if they bounce) or Canary's segments
             (directed).
     """
@@ -43,16 +38,15 @@ class NetScope(Method):
     def __init__(
         self,
         *,
-        omega: float | None = None,
-        link_threshold: float | None = None,
+        omega: float = 0.03,
+        link_threshold: float = 0.999,
         inputs: Inputs = "probes",
     ) -> None:
-        if inputs not in CALIBRATED:
-            raise ValueError(f"inputs={inputs!r} is none of {', '.join(CALIBRATED)}")
-        weight, threshold = CALIBRATED[inputs]
+        if inputs not in ("probes", "segments"):
+            raise ValueError(f"inputs={inputs!r} is none of probes, segments")
         self.reads = inputs
-        self.omega = weight if omega is None else omega
-        self.link_threshold = threshold if link_threshold is None else link_threshold
+        self.omega = omega
+        self.link_threshold = link_threshold
         if self.omega < 0:
             raise ValueError(f"omega={omega} is negative")
         if not 0 < self.link_threshold < 1:

@@ -33,6 +33,7 @@ from testbed.fabric.names import nearest
 
 __all__ = [
     "DEFAULTS",
+    "FAULT_RATE",
     "NamedMethod",
     "Parameters",
     "in_force",
@@ -41,6 +42,9 @@ __all__ = [
     "read_names",
     "values",
 ]
+
+FAULT_RATE = 1e-3
+"""What a fault is unless the user says otherwise: the least loss rate of a faulty link."""
 
 _JOINED = re.compile(r"(?<![eE])\+")  # 1e+5 is a number
 _OF_FAULT_RATE: Mapping[str, Callable[[float], float]] = {
@@ -68,7 +72,7 @@ class Parameters:
         of: By method, values by parameter. Methods that are not in it have their defaults.
         fault_rate: What the user calls a fault: the loss rate from which on a link is one. Every
             method whose constructor has a parameter for it gets it: ``fault_rate`` as it is,
-            ``link_threshold`` as 1 - fault_rate. None leaves it to the others.
+            ``link_threshold`` as 1 - fault_rate. None: `FAULT_RATE`, but what ``of`` says wins.
     """
 
     source: str = "default"
@@ -82,15 +86,9 @@ class Parameters:
     def origin(self, named: NamedMethod, constructor: Callable[..., Localizer]) -> str:
         """Where a method's parameters come from, in words."""
         said = [self.source if named.name in self.of else "default"]
-        if self._fault(constructor):
+        if self.fault_rate is not None and _of_fault(constructor, self.fault_rate):
             said.append(f"fault rate {self.fault_rate:g}")
         return ", ".join([*said, *(["as named"] if named.words else [])])
-
-    def _fault(self, constructor: Callable[..., Localizer]) -> dict[str, float]:
-        if self.fault_rate is None:
-            return {}
-        known = _declared(constructor)
-        return {n: of(self.fault_rate) for n, of in _OF_FAULT_RATE.items() if n in known}
 
 
 DEFAULTS = Parameters()
@@ -113,17 +111,24 @@ def read_names(text: str) -> list[NamedMethod]:
 def values(
     named: NamedMethod, constructor: Callable[..., Localizer], parameters: Parameters = DEFAULTS
 ) -> dict[str, Any]:
-    """What a method is constructed with: what its name says, else the fault rate, else the set.
+    """What a method is constructed with: what its name says, else the fault rate that the user
+    said, else the set, else `FAULT_RATE`.
 
     Raises:
         ValueError: There is no such parameter, or it cannot have the value (one line).
     """
-    found = {
-        parameter: _value(named.name, parameter, value, constructor)
-        for parameter, value in parameters.of.get(named.name, {}).items()
-    }
-    found |= parameters._fault(constructor)
+    found: dict[str, Any] = dict(_of_fault(constructor, FAULT_RATE))
+    for parameter, value in parameters.of.get(named.name, {}).items():
+        found[parameter] = _value(named.name, parameter, value, constructor)
+    if parameters.fault_rate is not None:
+        found |= _of_fault(constructor, parameters.fault_rate)
     return found | own_values(named, constructor)
+
+
+def _of_fault(constructor: Callable[..., Localizer], rate: float) -> dict[str, float]:
+    """The parameters that say what a fault is, of a method that has any."""
+    known = _declared(constructor)
+    return {name: of(rate) for name, of in _OF_FAULT_RATE.items() if name in known}
 
 
 def own_values(named: NamedMethod, constructor: Callable[..., Localizer]) -> dict[str, Any]:

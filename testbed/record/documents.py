@@ -25,6 +25,7 @@ __all__ = [
     "EPOCHS",
     "TELEMETRY",
     "Capture",
+    "Comparison",
     "Config",
     "Conservation",
     "DocumentError",
@@ -32,6 +33,7 @@ __all__ = [
     "Network",
     "Score",
     "Summary",
+    "document_text",
     "read_document",
     "write_document",
 ]
@@ -239,12 +241,40 @@ class Manifest(TypedDict):
     ]
 
 
+Parameters = with_config(_CLOSED)(
+    TypedDict(
+        "Parameters",
+        {
+            "values": Annotated[str, _field("all that it has, as in `METHODS`: `penalty=1.0,...`")],
+            "from": Annotated[
+                str, _field("`default`, `paper` or a file; what was said one by one")
+            ],
+        },
+    )
+)
+
+
+@with_config(_OPEN)
+class Comparison(TypedDict):
+    """Of a folder of `canary compare`: what decides its figures but for the seeds."""
+
+    scenario: Annotated[str, _field("what was run")]
+    methods: Annotated[list[str], _field("as named, in their order")]
+    parameters: Annotated[dict[str, Parameters], _field("by method")]
+    code_sha256: Annotated[str, _field("hash of all sources and tables", pattern=_SHA256)]
+    scenario_sha256: NotRequired[Annotated[str, _field("of its file, if named", pattern=_SHA256)]]
+    faults_sha256: NotRequired[Annotated[str, _field("likewise", pattern=_SHA256)]]
+    traffic_sha256: NotRequired[Annotated[str, _field("likewise", pattern=_SHA256)]]
+    plugged_in: Annotated[dict[str, str], _field("methods of packages, with their versions")]
+
+
 DOCUMENTS: Mapping[str, Any] = {
     "config.json": Config,
     "network.json": Network,
     "capture.json": Capture,
     "summary.json": Summary,
     "manifest.json": Manifest,
+    "comparison.json": Comparison,
 }
 
 
@@ -272,10 +302,20 @@ def write_document(path: Path, content: Mapping[str, Any]) -> None:
         DocumentError: The content is not as declared.
         OSError: It cannot be written.
     """
-    text = json.dumps(content, indent=2) + "\n"
-    _checked(path, text.encode())
+    text = document_text(path, content)
     with whole(path) as new:
         new.write_text(text)
+
+
+def document_text(path: Path, content: Mapping[str, Any]) -> str:
+    """One of `DOCUMENTS` as it is written.
+
+    Raises:
+        DocumentError: The content is not as declared.
+    """
+    text = json.dumps(content, indent=2) + "\n"
+    _checked(path, text.encode())
+    return text
 
 
 def _checked(path: Path, text: bytes) -> dict[str, Any]:

@@ -44,7 +44,7 @@ ALL_PATHS_PENALTY = 8.0
 ROWS = 1 << 20
 
 VARIANTS = {
-    "NetBouncer (lambda=1)": NetBouncer(),
+    "NetBouncer (lambda=1)": NetBouncer(penalty=1.0, lucky_share=0.001),
     "without device detection": NetBouncer(device_detection=False),
     "convex": NetBouncer(model="convex"),
     "L1 (lambda=0.5)": NetBouncer(model="l1", penalty=0.5),

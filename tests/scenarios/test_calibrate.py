@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from analysis.evaluation.calibration import RULES
 from analysis.evaluation.grids import GRIDS
 from analysis.evaluation.parameter_sets import read_set
 from analysis.methods.parameters import Parameters
-from analysis.methods.registry import METHODS, check_parameters
+from analysis.methods.registry import METHODS, check_parameters, make_method
 from scenarios.calibrate import TRAINING, TrainingList, calibrate, read_training
 from scenarios.settings import described
 from tests.conftest import quiet
@@ -43,12 +46,10 @@ def test_equal_training_gives_equal_bytes(
     assert list(found["methods"]) == ["netscope", "007"]
     entry = found["methods"]["netscope"]
     assert entry["cases"] == 3, "a run counts once where a method reads one part of it"
-    assert entry["tried"] == len(GRIDS["netscope"]["omega"]) * len(
-        GRIDS["netscope"]["link_threshold"]
-    )
-    assert 0 <= entry["recall"] <= 1 and f"recall {entry['recall']:.3f}" in said.out
+    assert entry["tried"] == len(GRIDS["netscope"]["omega"])
+    assert 0 <= entry["f1"] <= 1 and f"F1 {entry['f1']:.3f}, precision" in said.out
     assert [run["seeds"] for run in found["trained"]["runs"]] == [[1001, 1002], [1003]]
-    assert len(found["trained"]["code_sha256"]) == 64
+    assert found["trained"]["rule"] == "f1"
     assert read_set(str(files[0])).source == "a.yaml"
     said = canary(
         "run", "BACKEND=flow", "EPOCHS=1", f"RUN={tmp_path}/run", f"PARAMETERS={files[0]}"
@@ -121,11 +122,30 @@ def test_every_grid_is_of_the_method() -> None:
         assert all(len(set(values)) == len(values) > 1 for values in grid.values())
 
 
-def test_the_committed_calibration_is_of_the_committed_list() -> None:
+def test_the_defaults_are_what_the_committed_list_chose() -> None:
+    """By `make calibrate`, all methods by one rule."""
     file = TRAINING.with_name("calibrated.yaml")
     found = yaml.safe_load(file.read_text())
     content = TrainingList.model_validate(yaml.safe_load(TRAINING.read_text()))
     known = [dict(content.common) | entry.model_dump(exclude_none=True) for entry in content.runs]
-    assert found["trained"]["runs"] == known, "calibrate again: canary calibrate --out"
-    assert found["methods"].keys() <= GRIDS.keys()
-    assert read_set(str(file)).of.keys() == found["methods"].keys()
+    assert found["trained"] == {"rule": "f1", "runs": known}, "calibrate again: make calibrate"
+    assert found["methods"].keys() == GRIDS.keys()
+    chosen = read_set(str(file))
+    for name, grid in GRIDS.items():
+        assert chosen.of[name].keys() == grid.keys()
+        assert all(chosen.of[name][p] in _said(values) for p, values in grid.items())
+        assert vars(make_method(name, chosen)) == vars(make_method(name)), name
+
+
+def _said(values: Sequence[Any]) -> list[Any]:
+    """As YAML has them."""
+    return [list(value) if isinstance(value, tuple) else value for value in values]
+
+
+def test_each_rule_by_its_name(training: Path, tmp_path: Path) -> None:
+    chosen = {
+        rule: calibrate("netscope", [training], tmp_path / "a.yaml", quiet, rule) for rule in RULES
+    }
+    assert all(found.trained and found.trained.rule == rule for rule, found in chosen.items())
+    with pytest.raises(ValueError, match="RULE='f2' is none: "):
+        calibrate("netscope", [training], tmp_path / "a.yaml", quiet, "f2")

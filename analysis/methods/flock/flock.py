@@ -21,9 +21,10 @@ probes tell directions apart. With passive flows alone a regular fat-tree is amb
 symmetry (the uplinks of a ToR are equally likely): what is blamed is then all of the tie, as any
 choice among them would be a guess; left-out links break it.
 
-As in the paper, one pair of rates is for all telemetry; the default is that which the authors' code
-ships for INT. With hidden paths it does not suit links that lose much: then a second rate is tried,
-and the likelier of the two verdicts is given. See `analysis/DECISIONS.md`.
+The authors' code ships a pair of rates for each kind of telemetry. Here one setting is for all: a
+pair where paths are known, and another loss on bad paths for lossy flows of hidden path. That does
+not suit links that lose much: for them a third is tried, and the likelier of the two verdicts is
+given. See `analysis/DECISIONS.md`.
 """
 
 from __future__ import annotations
@@ -44,14 +45,11 @@ from testbed.fabric.clos import Fabric
 __all__ = ["Flock", "slow_flows", "verdict"]
 
 
-SEVERE = 0.05
-"""Loss on a bad path, for hidden paths of links that lose much: with a small rate two bad paths
-explain a lossy flow better than one, and flows without loss hardly object."""
-
 FLOW_RECORD_BYTES = 52
 """One IPFIX flow record (section 5.1); a probed path is a flow too."""
 
 Inputs = Literal["probes+flows", "probes", "flows"]
+Rates = tuple[float, float]
 
 
 class Flock(Method):
@@ -60,9 +58,12 @@ class Flock(Method):
     Args:
         p_bad, p_good: Packet loss on a path with and without a failed component, for probes and
             flows whose path is known.
-        passive_p_bad, passive_p_good: The same for flows with several possible paths; unless given,
-            p_good is the same, and so is p_bad where none of these flows lost packets. Where some
-            did, it is `SEVERE` instead if the hypothesis found with that is likelier.
+        passive_p_bad, passive_p_good: The same for flows with several possible paths, unless none
+            of these lost packets: then p_bad and p_good hold. A small rate lets two bad paths
+            explain a lossy flow better than one, as flows without loss hardly object, so these have
+            a larger one; it counts if it is above p_bad.
+        severe_p_bad: So for links that lose much this is tried too, and of the two verdicts the
+            likelier one is given. None: it is not.
         link_prior: Log-odds of a link's failure, the paper's rho. Default: ``fabric_prior`` less
             the logarithm of the number of links and switches.
         fabric_prior: Log-odds that anything failed, spread over all that may have: the more there
@@ -86,28 +87,31 @@ class Flock(Method):
         self,
         *,
         p_bad: float = 0.003,
-        p_good: float = 2e-4,
-        passive_p_bad: float | None = None,
-        passive_p_good: float | None = None,
+        p_good: float = 1e-4,
+        passive_p_bad: float = 0.005,
+        passive_p_good: float = 2e-4,
+        severe_p_bad: float | None = 0.05,
         link_prior: float | None = None,
-        fabric_prior: float = -2.0,
+        fabric_prior: float = 0.0,
         device_factor: float = 5.0,
         inputs: Inputs = "probes+flows",
         devices: bool = True,
         refine: bool = True,
         slow_ms: float | None = None,
     ) -> None:
-        hidden_good = p_good if passive_p_good is None else passive_p_good
-        hidden_bad = p_bad if passive_p_bad is None else passive_p_bad
-        for bad, good in ((p_bad, p_good), (hidden_bad, hidden_good)):
+        hidden = max(p_bad, passive_p_bad)
+        for bad, good in ((p_bad, p_good), (hidden, passive_p_good)):
             if not 0 < good < bad < 1:
                 raise ValueError(f"0 < p_good < p_bad < 1 is needed, not {good} and {bad}")
+        if severe_p_bad is not None and not 0 < severe_p_bad < 1:
+            raise ValueError(f"severe_p_bad={severe_p_bad} is not between 0 and 1")
         if inputs not in ("probes+flows", "probes", "flows"):
             raise ValueError(f"inputs={inputs!r} is none of probes+flows, probes, flows")
         self.p_bad = p_bad
         self.p_good = p_good
         self.passive_p_bad = passive_p_bad
-        self.passive_p_good = hidden_good
+        self.passive_p_good = passive_p_good
+        self.severe_p_bad = severe_p_bad
         self.link_prior = link_prior
         self.fabric_prior = fabric_prior
         self.device_factor = device_factor
@@ -132,22 +136,27 @@ class Flock(Method):
         return telemetry
 
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
-        search = self._search(telemetry, self.passive_p_bad)
-        flows, _ = self._parts(telemetry)
-        if self.passive_p_bad is None and flows is not None and _hidden_losses(flows):
-            severe = self._search(telemetry, max(SEVERE, self.p_bad))
-            search = max(search, severe, key=Search.posterior)
-        return verdict(self, fabric, search)
+        searches = [self._search(telemetry, rates) for rates in self._hidden(telemetry)]
+        return verdict(self, fabric, max(searches, key=Search.posterior))
 
-    def _search(self, telemetry: Telemetry, passive_p_bad: float | None) -> Search:
-        model = self.model(telemetry, passive_p_bad)
+    def _hidden(self, telemetry: Telemetry) -> list[Rates]:
+        """What to try as loss on bad and good paths, of flows whose path is hidden."""
+        flows, _ = self._parts(telemetry)
+        if flows is None or not _hidden_losses(flows):
+            return [(self.p_bad, self.p_good)]
+        bad = max(self.p_bad, self.passive_p_bad)
+        severe = [] if self.severe_p_bad is None else [max(bad, self.severe_p_bad)]
+        return [(rate, self.passive_p_good) for rate in (bad, *severe)]
+
+    def _search(self, telemetry: Telemetry, hidden: Rates) -> Search:
+        model = self.model(telemetry, hidden)
         return search_model(model, refine=self.refine, devices=self.devices)
 
     def model(
-        self, telemetry: Telemetry, passive_p_bad: float | None = None, *, listed: bool = False
+        self, telemetry: Telemetry, hidden: Rates | None = None, *, listed: bool = False
     ) -> FlockModel:
         """The model of the telemetry; see `analysis.methods.flock.model.build_model`."""
-        passive_p_bad = passive_p_bad or self.passive_p_bad or self.p_bad
+        hidden = hidden or self._hidden(telemetry)[0]
         flows, probes = self._parts(telemetry)
         if flows is not None and self.slow_ms is not None:
             flows = slow_flows(flows, self.slow_ms)
@@ -160,7 +169,7 @@ class Flock(Method):
             fabric,
             flows,
             probes,
-            loss=Loss((self.p_bad, self.p_good), (passive_p_bad, self.passive_p_good)),
+            loss=Loss((self.p_bad, self.p_good), hidden),
             link_prior=prior,
             device_prior=prior * self.device_factor,
             undirected=undirected,

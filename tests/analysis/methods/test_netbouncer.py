@@ -164,7 +164,7 @@ def test_own_setting(share):
     through = success[paths.links.reshape(-1, 6)[:, :3] >> 1].prod(axis=1)
     sent = np.full(len(paths), 100, np.int64)
     probes = Probes(paths, sent, rng.binomial(sent, 1 - through))
-    result = NetBouncer().localize(Telemetry(fabric, "none", probes=probes))
+    result = paper().localize(Telemetry(fabric, "none", probes=probes))
     found = score(result.flagged, 2 * np.flatnonzero(faulty), fabric)["undirected"]
     assert found.false_positives == 0
     assert found.false_negatives <= 0.01 * faulty.sum()
@@ -199,11 +199,20 @@ def test_parameters_are_checked():
 
 
 def unmapped():
-    return NetBouncerStage(mapped=False)
+    return NetBouncerStage(penalty=1.0, mapped=False)
+
+
+def staged():
+    return NetBouncerStage(penalty=1.0)
 
 
 def paper():
-    return NetBouncer(penalty=1.0)
+    return NetBouncer(penalty=1.0, lucky_share=0.001)
+
+
+def by_paths():
+    """lambda in proportion to the paths over a link."""
+    return NetBouncer(penalty=None, lucky_share=0.001)
 
 
 @pytest.mark.parametrize(
@@ -211,10 +220,11 @@ def paper():
     [
         (paper, 1, 14, 0.5),
         (paper, 4, 19, 0.5),
-        (NetBouncer, 1, 19, 0.5),
+        (by_paths, 1, 19, 0.5),
+        (NetBouncer, 1, 22, 4),
         (unmapped, 1, 14, 0.5),
-        (NetBouncerStage, 1, 22, 2),
-        (NetBouncerStage, 4, 24, 3),
+        (staged, 1, 22, 2),
+        (staged, 4, 24, 3),
     ],
 )
 def test_paper_setting(synthetic, method, per_tor, least, most_wrong):

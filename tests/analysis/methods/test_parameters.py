@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.methods import registry
 from analysis.methods.flock.flock import Flock
-from analysis.methods.parameters import Parameters, in_words, read_names
-from analysis.methods.registry import METHODS, find_methods, make_method, parameters_of
+from analysis.methods.parameters import FAULT_RATE, Parameters, in_words, read_names
+from analysis.methods.registry import (
+    METHODS,
+    find_methods,
+    make_method,
+    parameters_of,
+)
 
 
 class Kinds:
@@ -17,7 +24,7 @@ class Kinds:
 
     name = "kinds"
 
-    def __init__(self, *, kinds: str = "A1", fault_rate: float = 1e-3, deep: bool = False) -> None:
+    def __init__(self, *, kinds: str = "A1", fault_rate: float = 5e-3, deep: bool = False) -> None:
         self.kinds, self.fault_rate, self.deep = kinds, fault_rate, deep
 
     def localize(self, telemetry): ...
@@ -122,8 +129,10 @@ def test_a_name_wins_over_the_fault_rate_and_that_over_the_set() -> None:
     assert "link_threshold=0.5" in values and origin.endswith(", as named")
     assert parameters_of("flock", chosen)[1] == "default"
     assert parameters_of("netscope:inputs=segments")[0] == (
-        "omega=0.03,link_threshold=0.997,inputs=segments"
+        "omega=0.03,link_threshold=0.999,inputs=segments"
     )
+    silent = replace(chosen, fault_rate=None)
+    assert parameters_of("netbouncer", silent)[0].startswith("penalty=8.0,link_threshold=0.99,")
     with pytest.raises(ValueError, match="FAULT_RATE=2 is no loss rate"):
         Parameters(fault_rate=2)
 
@@ -136,6 +145,16 @@ def test_every_method_that_asks_gets_the_fault_rate() -> None:
     assert not asked & {"canary", "flock", "007", "detector"}
     assert "fault_rate=0.004" in parameters_of("kinds", chosen)[0]
     assert "link_threshold=0.996" in parameters_of("netbouncer", chosen)[0]
+
+
+@pytest.mark.usefixtures("kinds")
+def test_a_fault_is_the_same_to_all_methods_when_nothing_is_said() -> None:
+    """Also to those of packages, whatever their constructors have."""
+    said = Parameters(fault_rate=FAULT_RATE)
+    for name, constructor in METHODS.items():
+        assert parameters_of(name)[0] == parameters_of(name, said)[0]
+        if constructor is not Kinds:
+            assert vars(make_method(name)) == vars(constructor())
 
 
 def test_nothing_said_is_the_constructor() -> None:
