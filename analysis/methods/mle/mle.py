@@ -206,7 +206,7 @@ def _verdict(
         equivalent=np.where(seen, ties.of_link, alone).astype(np.int32),
     )
     both = units.of_link[::2] == units.of_link[1::2]
-    dying = np.flatnonzero(seen & in_flows[units.of_link])
+    dying = np.flatnonzero(seen)[in_flows[of_link]]
     if len(dying):
         names = ", ".join(fabric.link_names[link] for link in dying)
         remark = f"some flows die and others lose nothing, as in a black hole: {names}"

@@ -109,6 +109,14 @@ def test_a_tie_is_named_whole():
     assert np.isnan(np.delete(result.success, [3, 8])).all()
 
 
+def test_nothing_observed_blames_nothing():
+    probes = Probes(
+        Paths(np.array([0, 2]), np.array([3, 8], np.int32)), *np.zeros((2, 1), np.int64)
+    )
+    result = Mle().localize(Telemetry(K4, "tor+core", probes=probes))
+    assert result.flagged.size == 0 and np.isnan(result.success).all()
+
+
 def test_observations_may_be_split_and_come_in_any_order(synthetic):
     loss, _ = rates(K4, 3, 1e-4)
     telemetry = world_of(synthetic, loss, 3).telemetry
