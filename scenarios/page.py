@@ -26,7 +26,7 @@ def page(
     ] = False,
     trust: TrustOption = False,
 ) -> None:
-    """Make the page of a finished run or comparison: index.html in its directory."""
+    """Make the page (index.html) of a run or comparison."""
     with errors():
         from scenarios.showing import make_page
 

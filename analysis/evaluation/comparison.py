@@ -6,13 +6,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +18,9 @@ from scipy.stats import bootstrap
 from analysis.evaluation.columns import Cell, Column
 from analysis.evaluation.report import parameters_line
 from testbed.fabric.names import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "COLUMNS",
@@ -177,6 +177,9 @@ def _with_bounds(value: Interval, digits: int) -> str:
 def plot(rows: Rows, title: str, path: Path) -> None:
     """Draw F1 with intervals, and the mean precision-recall curves, into a PNG or PDF file."""
     names = method_names(rows)
+    from matplotlib import rc_context  # makes folders in the home, which a refused run should not
+    from matplotlib.figure import Figure
+
     with rc_context({"text.parse_math": False}), warnings.catch_warnings():  # a $ is a $
         warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks
         figure = Figure(figsize=(11, 1.8 + 0.45 * max(len(names), 5)), layout="constrained")
