@@ -103,11 +103,14 @@ def _draw_panel(
     _draw_paper(axes, values, styles, ticks, shift)
     if panel.limits is not None:
         axes.set_ylim(*panel.limits)
+    elif any(value.kind == "bound" for _, value in values):
+        axes.set_ylim(*axes.get_ylim())
     if not panel.numeric or len(ticks) < 8:
         axes.set_xticks(list(ticks.values()), list(ticks), fontsize=8)
         axes.minorticks_off()
     if not panel.numeric and sum(map(len, ticks)) > 60:
-        axes.tick_params(axis="x", labelrotation=25)
+        for text in axes.get_xticklabels():
+            text.set(rotation=25, ha="right")
     axes.set_xlabel(panel.x)
     axes.set_ylabel(panel.y)
     axes.grid(alpha=0.3)
@@ -133,13 +136,17 @@ def _draw_paper(
     ticks: Mapping[str, float],
     shift: Mapping[str, float],
 ) -> None:
+    low, high = axes.get_ylim()
+    names = any(shift.values()) or len(shift) == 1
     for series, value in values:
         colour = _colour(styles[series]) if series in styles else "0.3"
         if value.kind == "bound":
-            low, high = axes.get_ylim()
             edges = (value.value, high) if value.side == "above" else (low, value.value)
-            axes.axhspan(*edges, color=colour, alpha=0.08, lw=0)
-            axes.axhline(value.value, color=colour, lw=0.8, ls=":")
+            if value.x in ticks:
+                width = 0.45 if names else np.inf
+                at = np.clip(ticks[value.x] + np.array((-width, width)), *axes.get_xlim())
+                axes.fill_between(at, *edges, color=colour, alpha=0.08, lw=0)
+                axes.plot(at, [value.value] * 2, color=colour, lw=0.8, ls=":")
         else:
             face = colour if value.kind == "stated" else "white"
             at = ticks[value.x] + shift.get(series, 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scenarios.papers.canary_6 import FIGURE_6A, FIGURE_6B, TABLE_II
 from scenarios.papers.canary_8 import FIGURE_8
 from scenarios.papers.canary_9 import FIGURE_9
+from scenarios.papers.canary_11 import FIGURE_11
 from scenarios.papers.canary_tables import TABLE_III, TABLE_IV
 from scenarios.papers.canary_theorems import THEOREM_1, THEOREM_2
 from scenarios.papers.experiment import Experiment
@@ -21,6 +22,7 @@ EXPERIMENTS = {
         FIGURE_6B,
         FIGURE_8,
         FIGURE_9,
+        FIGURE_11,
         TABLE_II,
         TABLE_III,
         TABLE_IV,
