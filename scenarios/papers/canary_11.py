@@ -68,10 +68,11 @@ FIGURE_11 = Experiment(
     "canary-11",
     "Canary, figure 11",
     "F1 of the largest flows",
-    "Two switches, 300 epochs of 100 ms. The paper replays a MAWI trace that it does not name; here "
-    "150,000 flows of Pareto sizes (shape 1.1, 2 to 20,000 packets), 2 million packets, in two "
-    "kinds: flows that last and send in 6 bursts, and flows that send evenly for some seconds. α = "
-    "1000, β = δ = 20, η = 16; no HashPipe is ever cleared, and rules stay. The paper prints no F1.",
+    "Two switches, 300 epochs of 100 ms. The paper replays a MAWI trace that it does not name; "
+    "here 150,000 flows of Pareto sizes (shape 1.1, 2 to 20,000 packets), 2 million packets, two "
+    "kinds: flows that last and send in 6 bursts, and flows that send evenly for some seconds. "
+    "α = 1000, β = δ = 20, η = 16; no HashPipe is ever cleared, and rules stay. The paper has no "
+    "F1.",
     seconds=120,
     memory_mb=500,
     panels=(

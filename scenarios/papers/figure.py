@@ -39,9 +39,13 @@ def draw(experiment: Experiment, ours: Ours, printed: Sequence[Printed], paths: 
     wide = 10 if columns == 1 else 13
     with rc_context({"text.parse_math": False, "svg.hashsalt": experiment.name}):
         figure = Figure(figsize=(wide, 1.6 + 3.6 * rows), layout="constrained")
-        figure.suptitle(f"{experiment.paper}: {experiment.shows}", fontsize=12)
+        title = f"{experiment.paper}: {experiment.shows}"
+        figure.suptitle(title, fontsize=11, x=0.01, ha="left")
         every = figure.subplots(rows, columns, squeeze=False).ravel()
-        styles = {name: n for n, name in enumerate(dict.fromkeys(at[1] for at in ours))}
+        drawn = {panel.quantity for panel in experiment.panels}
+        styles = {
+            name: n for n, name in enumerate(dict.fromkeys(at[1] for at in ours if at[0] in drawn))
+        }
         for axes, panel in zip(every, experiment.panels, strict=False):
             _draw_panel(axes, panel, experiment, ours, printed, styles)
         for axes in every[len(experiment.panels) :]:
