@@ -46,9 +46,7 @@ def mean_rate(s, floor):
         before, total = mean, 0.0
         for i in range(len(rate)):
             if not s.blamed[i]:
-                lost = fallen[i] + s.hidden.fallen[i]
-                arrived = s.arrived[i] + s.hidden.arrived[i]
-                after = (lost + s.size[i]) / (arrived + 1.0 / mean)
+                after = (fallen[i] + s.size[i]) / (s.arrived[i] + 1.0 / mean)
                 rate[i] = min(after, fault * s.size[i])
                 total += rate[i]
         mean = max(floor, min(total / links, 0.5 * fault))
@@ -61,7 +59,7 @@ def mean_rate(s, floor):
 @kernel
 def evidence(s):
     """The log-likelihood of the rows with healthy units' rates integrated over their law (Laplace),
-    less the penalties: what laws are compared by. What hidden flows say is not in it."""
+    less the penalties: what laws are compared by."""
     mean, fault = s.law[MEAN], s.law[FAULT]
     fallen = s.share
     fallen[:] = 0.0
@@ -75,9 +73,8 @@ def evidence(s):
         if s.blamed[i]:
             total -= s.law[PENALTY]
             continue
-        lost, arrived = fallen[i] + s.hidden.fallen[i], s.arrived[i] + s.hidden.arrived[i]
         own = mean * s.size[i]
-        total -= s.x[i] / own + np.log1p(arrived * own)
-        total += 0.5 * np.log1p(2 * np.pi * lost) - np.log(-np.expm1(-fault / mean))
+        total -= s.x[i] / own + np.log1p(s.arrived[i] * own)
+        total += 0.5 * np.log1p(2 * np.pi * fallen[i]) - np.log(-np.expm1(-fault / mean))
     fallen[:] = 0.0
     return total

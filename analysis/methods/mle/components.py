@@ -18,7 +18,6 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from analysis.methods.mle.hidden import Entries
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Rows
 from testbed.fabric.paths import Paths
@@ -124,17 +123,13 @@ def _window(rows: Rows, units: slice, own: slice) -> _Window:
 
 
 def _view(s: Problem, window: _Window) -> Problem:
-    own, h = window.units, s.hidden
+    own = window.units
     parts = {name: getattr(s, name)[own] for name in OF_UNITS}
     parts |= {name: getattr(s, name)[window.rows] for name in OF_ROWS}
-    hidden = Entries(
-        h.ptr[own.start : own.stop + 1], h.at[own], h.arrived[own], h.fallen[own], h.table
-    )
     return s._replace(
         ptr=window.ptr,
         units=window.on,
         unit_ptr=window.unit_ptr,
         rows=window.of,
-        hidden=hidden,
         **parts,
     )

@@ -139,14 +139,13 @@ def _share(n, m):
 @kernel
 def _rate(i, s):
     """Nats by which the evidence of unit i's rate is below its likelihood."""
-    lost = s.hidden.fallen[i]
+    lost = 0.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         r = s.rows[e]
         lost += s.lost[r] * min(s.x[i] / s.total[r], 1.0)
     if s.blamed[i]:
         return max(np.log(-np.log(s.law[FAULT])) + 0.5 * np.log(max(lost, 1e-9) / (2 * np.pi)), 0.0)
-    arrived = s.arrived[i] + s.hidden.arrived[i]
-    return np.log1p(arrived * s.law[MEAN] * s.size[i]) - 0.5 * np.log1p(2 * np.pi * lost)
+    return np.log1p(s.arrived[i] * s.law[MEAN] * s.size[i]) - 0.5 * np.log1p(2 * np.pi * lost)
 
 
 @kernel
@@ -236,7 +235,7 @@ def _fail(own, side, s):
             dear = _rate(i, s)
             keep(s)
             s.blamed[i] = False
-            new = held(i, True, s)
+            new = held(i, s)
             cost = -gain(i, new, s) + new / (s.law[MEAN] * s.size[i])
             move(i, new, s)
             touch(i, s)

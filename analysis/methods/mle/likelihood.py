@@ -4,7 +4,7 @@ Unit i loses packets at the rate x_i = -ln(success) >= 0. Row r, which lost k of
 k ln(1 - exp(-X_r)), X_r the sum of its units' x, and what arrived over unit i adds -arrived_i x_i.
 Along one x_i that is concave: its slope, sum_r k_r / (e^X_r - 1) - arrived_i, falls. A healthy unit
 pays x / (mean * size) for the law of healthy links, which is as if so many more packets had
-arrived. What flows of hidden paths add is in `analysis.methods.mle.hidden`; it is not concave.
+arrived.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analysis.methods.mle.hidden import Entries, entries_gain, entries_slope
 from testbed.fabric.compiled import kernel
 
 __all__ = ["DEAD", "Problem", "best", "gain", "held", "law", "move", "settle", "touch"]
@@ -41,7 +40,7 @@ class Problem(NamedTuple):
     over the rows; ``blamed`` bool[U]; ``gains`` float64[U], see `explain`; ``may`` bool[U], the
     units whose losses are enough for a fault; ``fresh`` bool[U], those whose gain is up to date;
     ``queue`` int32[U] and ``queued`` bool[U] are room for `settle`, ``kept`` float64[U] for a copy
-    of x and ``share`` float64[U] for sums. ``hidden`` is what flows of hidden paths say.
+    of x and ``share`` float64[U] for sums.
     """
 
     ptr: LongArray
@@ -62,7 +61,6 @@ class Problem(NamedTuple):
     kept: FloatArray
     share: FloatArray
     law: FloatArray
-    hidden: Entries
 
 
 @kernel
@@ -74,15 +72,13 @@ def gain(i, new, s):
         r = s.rows[e]
         now = s.total[r]
         total += s.lost[r] * np.log(np.expm1(-now - change) / np.expm1(-now))
-    return total + entries_gain(i, s.x[i], change, s.hidden)
+    return total
 
 
 @kernel
 def _losses(i, change, s):
-    """sum_r k_r / (e^X_r - 1) after x_i moves by ``change``, with what hidden flows are expected to
-    have lost on the unit, and minus its slope."""
-    value = s.hidden.fallen[i] / (s.x[i] + change)
-    slope = value / (s.x[i] + change)
+    """sum_r k_r / (e^X_r - 1) after x_i moves by ``change``, and minus its slope."""
+    value = slope = 0.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         r = s.rows[e]
         odds = 1.0 / np.expm1(s.total[r] + change)
@@ -92,57 +88,15 @@ def _losses(i, change, s):
 
 
 @kernel
-def best(i, more, low, high, wide, s):
+def best(i, more, low, high, s):
     """The best x_i from ``low`` to ``high`` with the others held, if ``more`` packets had arrived.
-
-    Where hidden flows speak there may be several peaks: the best of all if ``wide``, else a step of
-    their EM, in which what they lost and what arrived of them stays what is expected now.
-    """
-    if wide and s.hidden.ptr[i] < s.hidden.ptr[i + 1]:
-        return _peak(i, more, low, high, s)
-    arrived = s.arrived[i] + s.hidden.arrived[i] + more
-    return _concave(i, arrived, low, high, s) if arrived > 0.0 else high
-
-
-@kernel
-def _peak(i, more, low, high, s):
-    now = s.x[i]
-    x = min(max(now, low), high)
-    top = gain(i, x, s) - more * x
-    step = (min(high, 8.0) / low) ** (1.0 / 8)
-    at = low
-    for _ in range(9):
-        value = gain(i, at, s) - more * at
-        if value > top:
-            top, x = value, at
-        at *= step
-    start = x
-    for _ in range(30):
-        value, slope = _losses(i, x - now, s)
-        value -= s.hidden.fallen[i] / x
-        slope -= s.hidden.fallen[i] / (x * x)
-        arrived, odds, fall = entries_slope(i, x, s.hidden)
-        value, slope, arrived = value + odds, slope + fall, s.arrived[i] + more + arrived
-        step = -2.0
-        if value > 0.0 and slope > 0.0:
-            step = 2.0
-            if arrived > 0.0:
-                step = min(max(np.log(value / arrived) * value / (x * slope), -2.0), 2.0)
-        after = min(max(x * np.exp(step), low), high)
-        done = abs(after - x) < 1e-4 * x
-        x = after
-        if done:
-            break
-    return x if gain(i, x, s) - more * x >= top else start
-
-
-@kernel
-def _concave(i, arrived, low, high, s):
-    """The best x_i from ``low`` to ``high`` if ``arrived`` packets did, of rows alone.
 
     In w = ln(x) the logarithm of the losses' sum is nearly a line, so Newton's steps, kept inside
     the bracket of a bisection, take a few rounds at every rate.
     """
+    arrived = s.arrived[i] + more
+    if arrived <= 0.0:
+        return high
     now = s.x[i]
     if _losses(i, low - now, s)[0] <= arrived:
         return low
@@ -171,12 +125,12 @@ def _concave(i, arrived, low, high, s):
 
 
 @kernel
-def held(i, wide, s):
-    """The best x_i of unit i as what it is, healthy or blamed, with the others held; see `best`."""
+def held(i, s):
+    """The best x_i of unit i as what it is, healthy or blamed, with the others held."""
     if s.blamed[i]:
-        return best(i, 0.0, s.law[FAULT], DEAD, wide, s)
+        return best(i, 0.0, s.law[FAULT], DEAD, s)
     mean = s.law[MEAN] * s.size[i]
-    return best(i, 1.0 / mean, LEAST * mean, s.law[FAULT] * s.size[i], wide, s)
+    return best(i, 1.0 / mean, LEAST * mean, s.law[FAULT] * s.size[i], s)
 
 
 @kernel
@@ -222,7 +176,7 @@ def settle(begin, count, tolerance, s):
             continue
         budget -= 1
         before = law(i, s)
-        new = held(i, False, s)
+        new = held(i, s)
         won = gain(i, new, s)
         old = s.x[i]
         after = before if s.blamed[i] else before * new / old

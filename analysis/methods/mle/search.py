@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from analysis.methods.mle.background import evidence, mean_rate
 from analysis.methods.mle.components import Components
-from analysis.methods.mle.hidden import HiddenFlows, likelihood, no_entries, share_out
 from analysis.methods.mle.likelihood import (
     DEAD,
     FAULT,
@@ -63,7 +62,6 @@ NARROWEST = 100.0
 """The mean rate of healthy links is at least a fault's least divided by this: a link that loses so
 much more stands out in any case, and stray losses convict nobody."""
 
-TURNS = 20
 FEW = 20_000  # units on rows, that take less time than to tell their components apart
 FINE, COARSE = 1e-5, 1e-3  # nats that a move must gain
 
@@ -86,7 +84,6 @@ def explain(
     rows: Rows,
     size: FloatArray,
     may: BoolArray,
-    hidden: HiddenFlows | None = None,
     *,
     fault_rate: float,
     penalty: float,
@@ -100,14 +97,13 @@ def explain(
         rows: What was observed over known paths.
         size: The links of each unit, float64[U].
         may: The units that may be blamed, see `suspects`.
-        hidden: Flows of hidden paths.
         fault_rate: What the user calls a fault.
         penalty: Nats a blamed unit must gain.
     """
     n = len(size)
     fault = -math.log1p(-fault_rate)
     given, parts = rows, None
-    if hidden is None and len(rows.units) >= FEW:
+    if len(rows.units) >= FEW:
         parts = Components.of(rows)
         rows, size, may = parts.rows, size[parts.unit], may[parts.unit]
     s = Problem(
@@ -129,14 +125,11 @@ def explain(
         kept=np.zeros(n),
         share=np.zeros(n),
         law=np.array([fault, fault, penalty]),
-        hidden=no_entries(n),
     )
     if n:
-        if hidden is not None:
-            s = s._replace(hidden=share_out(hidden, s.x, 2 * s.law[FAULT]))
         _run(parts, _begin, s)
         least = -math.log1p(-fault_rate / NARROWEST)
-        s = _narrowing(_shared_out(s, hidden), hidden, least, parts)
+        s = _narrowing(s, least, parts)
         _run(parts, finish, s)
     return s if parts is None else parts.restored(s, given)
 
@@ -152,64 +145,35 @@ def resume(s: Problem, arrived: FloatArray) -> bool:
     x, blamed = s.x.copy(), s.blamed.copy()
     s.arrived[:] = arrived
     _settle_all(COARSE, s)
-    _search(True, s)
+    _search(s)
     finish(s)
     near = np.abs(s.x - x)[blamed] <= 0.01 * x[blamed]
     return bool((s.blamed != blamed).any() or not near.all())
 
 
-def _narrowing(
-    s: Problem, hidden: HiddenFlows | None, least: float, parts: Components | None
-) -> Problem:
+def _narrowing(s: Problem, least: float, parts: Components | None) -> Problem:
     """Search under ever narrower laws of healthy links; that with the most evidence holds."""
     best_s, most = s, -math.inf
-    room = np.zeros((2, 0 if hidden is None else int(np.diff(hidden.set_ptr).max(initial=0))))
     while True:
-        s = _searched(s, hidden, parts)
-        now = evidence(s) + (0.0 if hidden is None else likelihood(hidden, s.x, room))
+        _run(parts, _search, s)
+        now = evidence(s)
         if now > most:
             best_s, most = s._replace(**{name: getattr(s, name).copy() for name in STATE}), now
         if s.law[MEAN] <= least:
             break
         s.law[MEAN] = max(least, 0.5 * s.law[MEAN])
         _run(parts, _settle_all, COARSE, s)
-        s = _shared_out(s, hidden)
     for _ in range(3):
         mean = mean_rate(best_s, least)
         if abs(mean - best_s.law[MEAN]) < 0.02 * mean:
             break
         best_s.law[MEAN] = mean
         _run(parts, _settle_all, COARSE, best_s)
-        best_s = _searched(_shared_out(best_s, hidden), hidden, parts)
+        _run(parts, _search, best_s)
     return best_s
 
 
 STATE = ("x", "total", "blamed", "gains", "fresh", "law")
-
-
-def _searched(s: Problem, hidden: HiddenFlows | None, parts: Components | None) -> Problem:
-    """Search, and share out hidden flows' paths again, until no more is blamed or released."""
-    at_once = hidden is None or not (hidden.lost != 0).any()
-    for _ in range(10 if at_once else 10 * len(s.x)):
-        before = s.blamed.copy()
-        _run(parts, _search, at_once, s)
-        s = _shared_out(s, hidden)
-        if hidden is None or (before == s.blamed).all():
-            break
-    return s
-
-
-def _shared_out(s: Problem, hidden: HiddenFlows | None) -> Problem:
-    """Rates settled to the shares of hidden flows' paths, and these to the rates, in turns."""
-    if hidden is None:
-        return s
-    for _ in range(TURNS):
-        before = s.x.copy()
-        s = s._replace(hidden=share_out(hidden, s.x, 2 * s.law[FAULT]))
-        _settle_all(COARSE, s)
-        if (np.abs(s.x - before)[s.blamed] <= 0.02 * before[s.blamed]).all():
-            break
-    return s._replace(hidden=share_out(hidden, s.x, 2 * s.law[FAULT]))
 
 
 @kernel
@@ -227,7 +191,7 @@ def _settle_all(tolerance, s):
     count = 0
     for i in range(len(s.x)):
         s.fresh[i] = False
-        if s.unit_ptr[i] < s.unit_ptr[i + 1] or s.hidden.ptr[i] < s.hidden.ptr[i + 1]:
+        if s.unit_ptr[i] < s.unit_ptr[i + 1]:
             s.queue[count] = i
             s.queued[i] = True
             count += 1
@@ -257,14 +221,14 @@ def settle_around(i, tolerance, s):
 @kernel
 def _shortfall(i, s):
     """Nats by which the best rate below that of a fault is more likely than the fault's least."""
-    low = best(i, 0.0, LEAST * s.law[MEAN], s.law[FAULT], True, s)
+    low = best(i, 0.0, LEAST * s.law[MEAN], s.law[FAULT], s)
     return gain(i, low, s) - gain(i, s.law[FAULT], s)
 
 
 @kernel
 def _promise(i, s):
     """What blaming unit i would gain with the others held, the penalty not counted."""
-    new = best(i, 0.0, s.law[FAULT], DEAD, True, s)
+    new = best(i, 0.0, s.law[FAULT], DEAD, s)
     gained = gain(i, new, s) + law(i, s)
     if new <= s.law[FAULT] and _shortfall(i, s) > LENIENT:
         return min(gained, 0.0)
@@ -305,7 +269,7 @@ def blame(i, s):
     """Blame unit i and refit; returns what that gained, the penalty not counted."""
     paid = law(i, s)
     s.blamed[i] = True
-    new = best(i, 0.0, s.law[FAULT], DEAD, True, s)
+    new = best(i, 0.0, s.law[FAULT], DEAD, s)
     gained = gain(i, new, s) + paid
     move(i, new, s)
     touch(i, s)
@@ -389,7 +353,7 @@ def release(i, may_change, s):
     below = s.x[i] <= s.law[FAULT] and _shortfall(i, s) > LENIENT
     keep(s)
     s.blamed[i] = False
-    new = held(i, True, s)
+    new = held(i, s)
     cost = -gain(i, new, s) + new / (s.law[MEAN] * s.size[i])
     if cost > 10.0 * penalty and not below and _shared(i, s) < 0.5:
         s.blamed[i] = True
@@ -414,28 +378,22 @@ def release(i, may_change, s):
 
 
 @kernel
-def _search(at_once, s):
-    """Blame and release units until neither gains; if not ``at_once``, until something changed."""
+def _search(s):
+    """Blame and release units until neither gains."""
     changes, limit = 0, 100 + 10 * len(s.x)  # rounding must not make it go round in circles
     while True:
         pick = _strongest(s)
         if pick >= 0:
             blame(pick, s)
-            if not at_once:
-                return
             continue
         if changes < limit and _try(s):
             changes += 1
-            if not at_once:
-                return
             continue
         released = False
         for i in range(len(s.x)):
             if s.blamed[i] and release(i, changes < limit, s):
                 changes += 1
                 released = True
-                if not at_once:
-                    return
         if not released:
             return
 
