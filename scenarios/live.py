@@ -36,6 +36,7 @@ from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultError, FaultPlan
 from testbed.network.network import Network
+from testbed.network.schedules import listed
 from testbed.network.sources import Source
 from testbed.record.run import RunDirectory, RunWriter
 
@@ -157,7 +158,9 @@ def _scratch() -> Iterator[RunWriter]:
 
 
 def _later(source: Source, start_ns: int) -> Source:
-    return replace(source, time_ns=source.time_ns + np.uint64(start_ns))
+    packets = listed(source.packets)
+    later = replace(packets, time_ns=packets.time_ns + np.uint64(start_ns))
+    return replace(source, packets=later)
 
 
 class _Since:

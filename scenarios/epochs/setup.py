@@ -155,9 +155,7 @@ def _add_sources(
 ) -> Sources:
     templates, lengths = headers(traffic, topology)
     data = Source(
-        time_ns=traffic.time_ns,
-        flow=traffic.flow,
-        size=traffic.size,
+        packets=traffic.packets,
         templates=templates,
         template_length=lengths.astype(np.uint16),
         src_host=traffic.src_host,
@@ -166,8 +164,7 @@ def _add_sources(
     probes = probe_plan(topology, settings.duration_s, packets=PROBE_PACKETS, seed=settings.seed)
     pairs = probes.frames
     probing = Source(
-        time_ns=probes.time_ns,
-        flow=probes.pair,
+        packets=probes.packets,
         templates=pairs,
         template_length=np.full(len(pairs), pairs.shape[1], np.uint16),
         src_host=probes.host,
@@ -177,13 +174,12 @@ def _add_sources(
         topology,
         standard_matrix(topology),
         settings.duration_s,
-        packets=len(probes.time_ns),  # as many as NetBouncer's
+        packets=len(probes.packets),  # as many as NetBouncer's
         seed=settings.seed,
     )
     frames = matrix.frames
     probing_matrix = Source(
-        time_ns=matrix.time_ns,
-        flow=matrix.flow,
+        packets=matrix.packets,
         templates=frames,
         template_length=np.full(len(frames), frames.shape[1], np.uint16),
         src_host=matrix.src_host,
@@ -196,5 +192,4 @@ def _add_sources(
 
 def _silent(source: Source) -> Source:
     """The same flows without a packet."""
-    size = None if source.size is None else source.size[:0]
-    return replace(source, time_ns=source.time_ns[:0], flow=source.flow[:0], size=size)
+    return replace(source, packets=next(source.packets.blocks()).cut(0))

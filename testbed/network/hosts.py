@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.network.namespaces import inside
+from testbed.network.schedules import listed
 from testbed.network.sources import REPLY, FedSource, Source
 from testbed.softswitch.compiler.build import load_library, read_c
 
@@ -69,7 +71,7 @@ class HostAgents:
 
     def add_source(self, source: Source) -> int:
         """Let hosts send a source's frames; returns its number."""
-        fed = FedSource(source, self._hosts)
+        fed = FedSource(replace(source, packets=listed(source.packets)), self._hosts)
         number = self._library.agents_add_source(self._agents, ctypes.byref(fed.feeding))
         if number < 0:
             raise ValueError("the hosts take at most 8 sources")
@@ -79,10 +81,10 @@ class HostAgents:
     def feed(self, number: int, source: Source) -> None:
         """Give a source its next frames, over the same flows, once it has sent what it had."""
         fed = self._fed[number]
-        packets = fed.packets(source)
-        while self._library.agents_feed_source(self._agents, number, ctypes.byref(packets)):
+        feed = fed.begin(listed(source.packets))
+        while self._library.agents_feed_source(self._agents, number, ctypes.byref(feed)):
             time.sleep(0.0002)
-        fed.feeding = packets
+        fed.feeding = feed
 
     def start(self) -> None:
         """Time 0: frames leave from here on."""

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FRAME_MAX", "JUMBO_MAX", "REPLY", "FedSource", "Packets", "Source"]
+from testbed.network.schedules import Packets, Schedule
+
+__all__ = ["FRAME_MAX", "JUMBO_MAX", "REPLY", "FedSource", "Feed", "Source"]
 
 FRAME_MAX = 1600
 """Bytes of the longest frame on real links."""
@@ -32,24 +34,19 @@ class Source:
     """Frames that hosts send. Flow ``f`` has a header template, a source and a destination host.
 
     Attributes:
-        time_ns: uint64[P], sorted; ``flow`` uint32[P].
-        size: Frame bytes uint16[P], or None when the template is the whole frame.
-        ttl: uint8[P] makes each frame a traceroute of its flow (TTL also in the IP ID), or None.
+        packets: When which flow sends how much.
         templates: uint8[F, stride]; ``template_length`` uint16[F].
         src_host, dst_host: int32[F].
     """
 
-    time_ns: npt.NDArray[np.uint64]
-    flow: npt.NDArray[np.uint32]
+    packets: Schedule
     templates: npt.NDArray[np.uint8]
     template_length: npt.NDArray[np.uint16]
     src_host: npt.NDArray[np.int32]
     dst_host: npt.NDArray[np.int32]
-    size: npt.NDArray[np.uint16] | None = None
-    ttl: npt.NDArray[np.uint8] | None = None
 
 
-class Packets(ctypes.Structure):
+class Feed(ctypes.Structure):
     """source_t of `sources.h`: what C sends next. It holds the arrays that C reads."""
 
     _fields_ = [
@@ -82,9 +79,11 @@ class FedSource:
     Attributes:
         sent, delivered: Packets of each flow that left, and that its destination got, uint32[F].
         feeding: What C has been given to send. Whoever gives it something else replaces this.
+        until_ns: What leaves before has been given, or is in ``feeding``.
 
     Raises:
-        ValueError: The flows' columns do not fit, or the packets'; see `packets`.
+        ValueError: The flows' columns do not fit, or the packets': they are not sorted, not of
+            these flows or too large, or their columns are not equally long.
     """
 
     def __init__(self, source: Source, hosts: int, longest: int = FRAME_MAX) -> None:
@@ -104,19 +103,25 @@ class FedSource:
             raise ValueError(f"a source's hosts are numbers below {hosts}")
         self._src = np.ascontiguousarray(source.src_host, np.uint32)
         self._dst = np.ascontiguousarray(source.dst_host, np.uint32)
-        self.feeding = self.packets(source)
+        self.until_ns = 0
+        self.feeding = self.begin(source.packets)
 
-    def packets(self, source: Source) -> Packets:
-        """The packets of a source over the same flows, for C.
+    def begin(self, packets: Schedule) -> Feed:
+        """The first block of packets of the same flows, for C; errors as of the class."""
+        self._blocks = packets.blocks()
+        return self.next_block()
 
-        Raises:
-            ValueError: They are not sorted, not of these flows or too large, or their columns are
-                not equally long.
-        """
-        time = np.ascontiguousarray(source.time_ns, np.uint64)
-        flow = np.ascontiguousarray(source.flow, np.uint32)
-        size = None if source.size is None else np.ascontiguousarray(source.size, np.uint16)
-        ttl = None if source.ttl is None else np.ascontiguousarray(source.ttl, np.uint8)
+    def next_block(self) -> Feed:
+        """What is to be sent after ``feeding``: there is something until `FOREVER`."""
+        block = next(self._blocks)
+        self.until_ns = block.until_ns
+        return self._feed(block)
+
+    def _feed(self, packets: Packets) -> Feed:
+        time = np.ascontiguousarray(packets.time_ns, np.uint64)
+        flow = np.ascontiguousarray(packets.flow, np.uint32)
+        size = None if packets.size is None else np.ascontiguousarray(packets.size, np.uint16)
+        ttl = None if packets.ttl is None else np.ascontiguousarray(packets.ttl, np.uint8)
         if any(len(a) != len(time) for a in (flow, size, ttl) if a is not None):
             raise ValueError("a source's columns must be equally long")
         if len(time) and (np.diff(time.astype(np.int64)) < 0).any():
@@ -129,7 +134,7 @@ class FedSource:
             raise ValueError("a source's templates must have an IP header to change")
         if ttl is not None and not len(ttl):
             ttl = np.zeros(1, np.uint8)  # says that this source sends traceroutes
-        packets = Packets(
+        feed = Feed(
             len(time),
             0,
             time.ctypes.data,
@@ -145,5 +150,5 @@ class FedSource:
             self.sent.ctypes.data,
             self.delivered.ctypes.data,
         )
-        packets.held = (time, flow, size, ttl)
-        return packets
+        feed.held = (time, flow, size, ttl)
+        return feed

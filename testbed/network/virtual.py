@@ -5,7 +5,7 @@ feeds it arrays and stops it where the controller has something to do. A run is 
 inputs: no clock, and the number of threads changes nothing.
 
 One packet-hop costs little more than the switch program itself; what waits are the packets under
-way (bandwidth x delay), not the packets to send.
+way (bandwidth x delay), not the packets to send: of these a block at a time is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import numpy.typing as npt
 from testbed.dataplane import CAUSES, c_defines
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.network import DROP, NetworkError, Statistics
-from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Source
+from testbed.network.schedules import FOREVER
+from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Feed, Source
 from testbed.softswitch import Program, Switch
 from testbed.softswitch.compiler.build import load_library, read_c
 
@@ -166,10 +167,11 @@ class VirtualNetwork:
 
     def feed(self, number: int, source: Source) -> None:
         """Give a source its next frames, over the same flows; what it had must have been sent."""
-        fed = self._fed[number]
-        packets = fed.packets(source)
-        self._library.net_feed_source(self._net, number, ctypes.byref(packets))
-        fed.feeding = packets
+        self._give(number, self._fed[number].begin(source.packets))
+
+    def _give(self, number: int, feed: Feed) -> None:
+        self._library.net_feed_source(self._net, number, ctypes.byref(feed))
+        self._fed[number].feeding = feed
 
     @property
     def degraded(self) -> list[str]:
@@ -181,7 +183,7 @@ class VirtualNetwork:
 
     def drain(self) -> None:
         """Send everything the sources still have and run until no packet is under way."""
-        self.run_until(2**64 - 1)
+        self.run_until(FOREVER)
 
     @property
     def now_ns(self) -> int:
@@ -191,6 +193,15 @@ class VirtualNetwork:
     def run_until(self, time_ns: int) -> None:
         """Run every event before a time."""
         self._now_ns = time_ns
+        until = 0
+        while until < time_ns:
+            until = min([time_ns, *(fed.until_ns for fed in self._fed)])
+            self._run(until)
+            for number, fed in enumerate(self._fed):
+                if fed.until_ns <= until < FOREVER:
+                    self._give(number, fed.next_block())
+
+    def _run(self, time_ns: int) -> None:
         failed = self._library.net_run(self._net, time_ns)
         if failed == -2:
             raise NetworkError(f"{self._threads} threads cannot be started here: use THREADS=1")

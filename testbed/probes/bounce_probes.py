@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.fat_tree import FatTree
+from testbed.network.schedules import Rounds
 from testbed.traffic.flows import UDP
 from testbed.traffic.packets import ETHERNET, IPV4, put_ethernet, put_ipv4, put_udp
 
@@ -36,15 +37,13 @@ class ProbePlan:
         host: int32[N].
         core: Number among the core switches, int32[N].
         frames: The frame of each pair, uint8[N, 64], checksums included.
-        time_ns: When each probe is sent, uint64[N * packets], sorted.
-        pair: The pair of each probe, uint32[N * packets].
+        packets: When each probe is sent, and of which pair.
     """
 
     host: npt.NDArray[np.int32]
     core: npt.NDArray[np.int32]
     frames: npt.NDArray[np.uint8]
-    time_ns: npt.NDArray[np.uint64]
-    pair: npt.NDArray[np.uint32]
+    packets: Rounds
 
 
 def probe_plan(
@@ -73,12 +72,10 @@ def probe_plan(
     put_udp(frames, inner + IPV4, pairs >> 16, pairs & 0xFFFF, length=8 + _PAYLOAD)
 
     phase = rng.random(len(pairs))
-    time = (np.arange(packets)[:, None] + phase) * (duration_s * 1e9 / packets)
     order = np.argsort(phase, kind="stable").astype(np.uint32)
     return ProbePlan(
         host=host.astype(np.int32),
         core=core.astype(np.int32),
         frames=frames,
-        time_ns=time[:, order].ravel().astype(np.uint64),
-        pair=np.tile(order, packets),
+        packets=Rounds(order, phase[order], packets, duration_s * 1e9 / packets),
     )

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
+from testbed.network.schedules import Rounds
 from testbed.probes.bounce_probes import PROBE_TTL
 from testbed.probes.probe_matrix import ProbeMatrix
 from testbed.traffic.flows import UDP
@@ -51,8 +52,7 @@ class MatrixProbes:
         src_host, dst_host: int32[F].
         frames: The frame of each flow, uint8[F, 64]. Its UDP checksum is wrong, so that the kernel
             of a real host drops it without an answer.
-        time_ns: When each probe is sent, uint64[N], sorted.
-        flow: The flow of each probe, uint32[N].
+        packets: When each probe is sent, and of which flow.
     """
 
     paths: Paths
@@ -60,8 +60,7 @@ class MatrixProbes:
     src_host: npt.NDArray[np.int32]
     dst_host: npt.NDArray[np.int32]
     frames: npt.NDArray[np.uint8]
-    time_ns: npt.NDArray[np.uint64]
-    flow: npt.NDArray[np.uint32]
+    packets: Rounds
 
 
 def matrix_probes(
@@ -99,7 +98,6 @@ def matrix_probes(
 
     each = max(1, packets // max(len(path), 1))
     phase = rng.random(len(path))
-    time = (np.arange(each)[:, None] + phase) * (duration_s * 1e9 / each)
     order = np.argsort(phase, kind="stable").astype(np.uint32)
     return MatrixProbes(
         paths=paths,
@@ -107,8 +105,7 @@ def matrix_probes(
         src_host=src_host.astype(np.int32),
         dst_host=dst_host.astype(np.int32),
         frames=frames,
-        time_ns=time[:, order].ravel().astype(np.uint64),
-        flow=np.tile(order, each),
+        packets=Rounds(order, phase[order], each, duration_s * 1e9 / each),
     )
 
 

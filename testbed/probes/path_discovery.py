@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.network.network import Network
+from testbed.network.schedules import Packets
 from testbed.network.sources import Source
 from testbed.probes.traceroute import MAX_HOPS, host_rate_limit, traceroute_frames
 from testbed.traffic.flows import TCP, Traffic
@@ -102,11 +103,13 @@ class PathDiscovery:
         time = now_ns + np.arange(len(ttl), dtype=np.uint64) % MAX_HOPS * 10_000
         order = np.argsort(time, kind="stable")
         return Source(
-            time_ns=time[order].astype(np.uint64),
-            flow=np.repeat(flows, MAX_HOPS).astype(np.uint32)[order],
+            packets=Packets(
+                time[order].astype(np.uint64),
+                np.repeat(flows, MAX_HOPS).astype(np.uint32)[order],
+                ttl=ttl[order],
+            ),
             templates=self._templates,
             template_length=self._template_length,
             src_host=self.traffic.src_host,
             dst_host=self.traffic.dst_host,
-            ttl=ttl[order],
         )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from testbed.network.schedules import Packets, Schedule, listed
 
 __all__ = ["MAX_FRAME", "MIN_FRAME", "TCP", "UDP", "Traffic", "make_distinct"]
 
@@ -19,15 +22,14 @@ MAX_FRAME = 1514
 
 @dataclass(frozen=True)
 class Traffic:
-    """F flows with distinct 5-tuples and P packets in the order of sending.
+    """F flows with distinct 5-tuples and P packets.
 
     Attributes:
         src_host, dst_host: Host indices, int32[F]. They differ.
         src_port, dst_port: uint16[F].
         protocol: 6 or 17, uint8[F].
-        time_ns: When the source host begins to send each packet, uint64[P], sorted.
-        flow: The flow of each packet, uint32[P].
-        size: Bytes of the frame with its Ethernet header, uint16[P], 64 to 1514.
+        packets: When the source host begins to send each packet, its flow, and the bytes of its
+            frame with the Ethernet header, 64 to 1514.
     """
 
     src_host: npt.NDArray[np.int32]
@@ -35,9 +37,7 @@ class Traffic:
     src_port: npt.NDArray[np.uint16]
     dst_port: npt.NDArray[np.uint16]
     protocol: npt.NDArray[np.uint8]
-    time_ns: npt.NDArray[np.uint64]
-    flow: npt.NDArray[np.uint32]
-    size: npt.NDArray[np.uint16]
+    packets: Schedule
 
     @property
     def n_flows(self) -> int:
@@ -45,12 +45,28 @@ class Traffic:
 
     @property
     def n_packets(self) -> int:
-        return len(self.time_ns)
+        return len(self.packets)
 
     @property
-    def duration_s(self) -> float:
-        """When the last packet leaves."""
-        return float(self.time_ns[-1]) / 1e9 if self.n_packets else 0.0
+    def time_ns(self) -> npt.NDArray[np.uint64]:
+        """Of all packets, uint64[P], sorted."""
+        return self._listed.time_ns
+
+    @property
+    def flow(self) -> npt.NDArray[np.uint32]:
+        """Of each packet, uint32[P]."""
+        return self._listed.flow
+
+    @property
+    def size(self) -> npt.NDArray[np.uint16]:
+        """Of each packet, uint16[P]."""
+        assert self._listed.size is not None
+        return self._listed.size
+
+    @cached_property
+    def _listed(self) -> Packets:
+        """All packets, which then stay: for small runs."""
+        return listed(self.packets)
 
 
 def make_distinct(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.fat_tree import FatTree
+from testbed.network.schedules import Packets
 from testbed.traffic.capture import Capture, mix, read_capture
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, Traffic, make_distinct
 
@@ -145,4 +146,4 @@ def onto_hosts(
     )
     make_distinct(rng, *flows)
     size = np.clip(capture.length, MIN_FRAME, MAX_FRAME).astype(np.uint16)
-    return Traffic(*flows, time_ns, flow.astype(np.uint32), size)
+    return Traffic(*flows, Packets(time_ns, flow.astype(np.uint32), size))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from testbed.network.schedules import Packets
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.packets import TCP_FRAME
 
@@ -92,9 +93,7 @@ def take_transfers(
         traffic,
         src_port=src_port,
         dst_port=dst_port,
-        time_ns=traffic.time_ns[kept],
-        flow=flow[kept],
-        size=traffic.size[kept],
+        packets=Packets(traffic.time_ns[kept], flow[kept], traffic.size[kept]),
     )
     return left, transfers
 

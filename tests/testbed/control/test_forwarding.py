@@ -8,6 +8,7 @@ import pytest
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
+from testbed.network.schedules import Packets
 from testbed.network.sources import Source
 from testbed.network.virtual import VirtualNetwork
 from testbed.softswitch import Program, Switch
@@ -28,9 +29,11 @@ def all_pairs(topology: FatTree, ports: int) -> Traffic:
         src_port=(10_000 + port * 7).astype(np.uint16),
         dst_port=np.full(n, 80, np.uint16),
         protocol=np.full(n, UDP, np.uint8),
-        time_ns=np.arange(n, dtype=np.uint64) * 1000,
-        flow=np.arange(n, dtype=np.uint32),
-        size=np.full(n, 64, np.uint16),
+        packets=Packets(
+            np.arange(n, dtype=np.uint64) * 1000,
+            np.arange(n, dtype=np.uint32),
+            np.full(n, 64, np.uint16),
+        ),
     )
 
 
@@ -46,13 +49,11 @@ def test_every_host_reaches_every_other_over_shortest_paths(k: int) -> None:
     templates, lengths = headers(traffic, topology)
     source = network.add_source(
         Source(
-            traffic.time_ns,
-            traffic.flow,
+            traffic.packets,
             templates,
             lengths,
             traffic.src_host,
             traffic.dst_host,
-            size=traffic.size,
         )
     )
     network.run_until(10**10)

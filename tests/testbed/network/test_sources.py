@@ -7,20 +7,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from testbed.network.schedules import Packets
 from testbed.network.sources import FRAME_MAX, FedSource, Source
 
 HOSTS = 4
 
 
 def source(**changes) -> Source:
-    made = Source(
+    packets = Packets(
         time_ns=np.array([10, 20, 20], np.uint64),
         flow=np.array([0, 1, 0], np.uint32),
+        size=np.array([60, FRAME_MAX, 0], np.uint16),
+    )
+    sent = {name: changes.pop(name) for name in list(changes) if hasattr(packets, name)}
+    made = Source(
+        packets=replace(packets, **sent),
         templates=np.zeros((2, 54), np.uint8),
         template_length=np.array([54, 42], np.uint16),
         src_host=np.array([0, 3], np.int32),
         dst_host=np.array([2, 1], np.int32),
-        size=np.array([60, FRAME_MAX, 0], np.uint16),
     )
     return replace(made, **changes)
 

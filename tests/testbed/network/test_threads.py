@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,8 @@ from testbed.dataplane import HASHPIPE, PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import parse_faults
+from testbed.network import schedules
+from testbed.network.schedules import Packets
 from testbed.network.sources import Source
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
@@ -37,10 +38,10 @@ def outcome(k: int, threads: int, links: LinkModel, stops: int = 1) -> list[byte
     traffic = generate(topology, "hadoop", 0.3, 0.004, seed=5)
     templates, lengths = headers(traffic, topology)
     ends = traffic.src_host, traffic.dst_host
-    columns = traffic.time_ns, traffic.flow, templates, lengths, *ends
-    data = net.add_source(Source(*columns, size=traffic.size))
+    data = net.add_source(Source(traffic.packets, templates, lengths, *ends))
     ttl = (traffic.flow % 6 + 1).astype(np.uint8)
-    traces = net.add_source(Source(*columns, ttl=ttl))
+    packets = Packets(traffic.time_ns, traffic.flow, ttl=ttl)
+    traces = net.add_source(Source(packets, templates, lengths, *ends))
     for stop in range(1, stops + 1):
         net.run_until(stop * 10**8 // stops + 777)
     stats = net.statistics
@@ -73,6 +74,12 @@ def test_stopping_in_between_changes_nothing(threads: int) -> None:
     assert outcome(4, threads, SLOW, stops=997) == outcome(4, 1, SLOW)
 
 
+def test_packets_made_in_small_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = outcome(4, 1, LinkModel())
+    monkeypatch.setattr(schedules, "_BLOCK", 40)
+    assert all(outcome(4, threads, LinkModel()) == whole for threads in (1, 2))
+
+
 def test_runs_are_equal_whatever_made_them(tmp_path: Path) -> None:
     scenario = load_scenario("flap")
     for threads in (1, 2, 3):
@@ -96,11 +103,10 @@ def test_jumbo_frames_go_through() -> None:
         install_forwarding(topology, index, switch, mask=1, monitor=False)
     net = VirtualNetwork(topology, program, switches)
     traffic = generate(topology, "hadoop", 0.1, 0.01, seed=2)
-    traffic = replace(traffic, size=np.full_like(traffic.size, 9014))
     templates, lengths = headers(traffic, topology)
     ends = traffic.src_host, traffic.dst_host
-    source = Source(traffic.time_ns, traffic.flow, templates, lengths, *ends, size=traffic.size)
-    number = net.add_source(source)
+    packets = Packets(traffic.time_ns, traffic.flow, np.full_like(traffic.size, 9014))
+    number = net.add_source(Source(packets, templates, lengths, *ends))
     net.drain()
     assert (net.delivered(number) == net.sent(number)).all()
     assert net.statistics.delivered == traffic.n_packets

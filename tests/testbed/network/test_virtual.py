@@ -13,6 +13,7 @@ from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import parse_faults
+from testbed.network.schedules import listed
 from testbed.network.sources import Source
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
@@ -35,16 +36,8 @@ def network(links: LinkModel = LinkModel(), faults: str = "none", noise: float =
 
 def source(traffic: Traffic, **changes) -> Source:
     templates, lengths = headers(traffic, TOPOLOGY)
-    made = Source(
-        traffic.time_ns,
-        traffic.flow,
-        templates,
-        lengths,
-        traffic.src_host,
-        traffic.dst_host,
-        size=traffic.size,
-    )
-    return replace(made, **changes)
+    packets = replace(listed(traffic.packets), **changes) if changes else traffic.packets
+    return Source(packets, templates, lengths, traffic.src_host, traffic.dst_host)
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +125,8 @@ def test_full_queues_drop_and_are_counted_apart(traffic: Traffic) -> None:
 
 def test_a_rate_delays_packets_by_their_serialisation() -> None:
     quick = generate(TOPOLOGY, "hadoop", 0.01, 0.02, seed=2)
-    one = replace(
-        quick, time_ns=quick.time_ns[:1], flow=quick.flow[:1], size=np.array([1500], np.uint16)
-    )
+    first = replace(listed(quick.packets).cut(1), size=np.array([1500], np.uint16))
+    one = replace(quick, packets=first)
     src, dst = (TOPOLOGY.host_tor[h[one.flow[0]]] for h in (one.src_host, one.dst_host))
     hops = 3 if src // 2 == dst // 2 else 5
     net = network(LinkModel(delay_ns=1000, rate_bps=10**9, queue_bytes=10**6))

@@ -3,6 +3,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from testbed.fabric.fat_tree import FatTree
+from testbed.network.schedules import listed
 from testbed.probes.bounce_probes import probe_plan
 
 K4 = FatTree(4)
@@ -12,23 +13,23 @@ def test_every_host_probes_every_core_switch():
     plan = probe_plan(K4, 0.6, packets=100, seed=1)
     assert len(set(zip(plan.host.tolist(), plan.core.tolist(), strict=True))) == 16 * 4
     assert plan.frames.shape == (64, 64)
-    assert len(plan.time_ns) == len(plan.pair) == 6400
-    assert (np.bincount(plan.pair) == 100).all()
+    assert len(plan.packets) == 6400
+    assert (np.bincount(listed(plan.packets).flow) == 100).all()
 
 
 def test_probes_are_spread_over_the_run():
-    plan = probe_plan(K4, 0.6, packets=100, seed=1)
-    assert plan.time_ns.dtype == np.uint64 and plan.pair.dtype == np.uint32
+    plan = listed(probe_plan(K4, 0.6, packets=100, seed=1).packets)
+    assert plan.time_ns.dtype == np.uint64 and plan.flow.dtype == np.uint32
     assert (np.diff(plan.time_ns.astype(np.int64)) >= 0).all()
     assert plan.time_ns[-1] < 0.6e9
     for pair in (0, 17, 63):
-        gaps = np.diff(plan.time_ns[plan.pair == pair].astype(np.int64))
+        gaps = np.diff(plan.time_ns[plan.flow == pair].astype(np.int64))
         assert (np.abs(gaps - 6_000_000) <= 1).all()
 
 
 def test_probes_are_deterministic():
-    first, second, other = (probe_plan(K4, 0.6, 10, seed) for seed in (1, 1, 2))
-    assert (first.time_ns == second.time_ns).all() and (first.pair == second.pair).all()
+    first, second, other = (listed(probe_plan(K4, 0.6, 10, s).packets) for s in (1, 1, 2))
+    assert (first.time_ns == second.time_ns).all() and (first.flow == second.flow).all()
     assert (first.time_ns != other.time_ns).any()
 
 

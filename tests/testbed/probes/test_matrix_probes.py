@@ -6,6 +6,7 @@ from scapy.layers.l2 import Ether
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
+from testbed.network.schedules import listed
 from testbed.network.sources import Source
 from testbed.network.virtual import VirtualNetwork
 from testbed.probes.matrix_probes import PAIRS, MatrixProbes, matrix_probes
@@ -25,7 +26,7 @@ def test_every_path_is_probed_equally_by_several_hosts() -> None:
     flows = PAIRS * len(plan.paths)
     assert len(plan.paths) == 2 * len(MATRIX)
     assert (np.bincount(plan.path) == PAIRS).all()
-    assert (np.bincount(plan.flow) == 6400 // flows).all()
+    assert (np.bincount(listed(plan.packets).flow) == 6400 // flows).all()
     for path in range(len(plan.paths)):
         links = plan.paths[path]
         assert (K4.host_tor[plan.src_host[plan.path == path]] == K4.link_src[links[0]]).all()
@@ -34,7 +35,7 @@ def test_every_path_is_probed_equally_by_several_hosts() -> None:
 
 
 def test_probes_are_spread_over_the_run_and_deterministic() -> None:
-    plan, again, other = probes(), probes(), probes(seed=2)
+    plan, again, other = (listed(p.packets) for p in (probes(), probes(), probes(seed=2)))
     assert (np.diff(plan.time_ns.astype(np.int64)) >= 0).all()
     assert plan.time_ns[-1] < 0.6e9
     assert (plan.time_ns == again.time_ns).all() and (plan.flow == again.flow).all()
@@ -82,8 +83,7 @@ def test_probes_take_the_planned_paths(k: int) -> None:
     frames = plan.frames
     source = network.add_source(
         Source(
-            time_ns=plan.time_ns,
-            flow=plan.flow,
+            packets=plan.packets,
             templates=frames,
             template_length=np.full(len(frames), frames.shape[1], np.uint16),
             src_host=plan.src_host,

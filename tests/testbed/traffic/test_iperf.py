@@ -15,6 +15,7 @@ import pytest
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
+from testbed.network.schedules import Packets
 from testbed.traffic import iperf
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.iperf import Iperf
@@ -67,9 +68,11 @@ def run(tmp_path: Path, instead: Spawn, seconds: float = 0.5) -> Iperf:
         src_port=np.arange(N).astype(np.uint16),
         dst_port=np.arange(N).astype(np.uint16),
         protocol=np.full(N, TCP, np.uint8),
-        time_ns=np.zeros(0, np.uint64),
-        flow=np.zeros(0, np.uint32),
-        size=np.zeros(0, np.uint16),
+        packets=Packets(
+            np.zeros(0, np.uint64),
+            np.zeros(0, np.uint32),
+            np.zeros(0, np.uint16),
+        ),
     )
     transfers = Transfers(
         flow=np.arange(N, dtype=np.int32),

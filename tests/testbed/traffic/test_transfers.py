@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.fabric.fat_tree import FatTree
+from testbed.network.schedules import Packets
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.generator import generate
 from testbed.traffic.packets import TCP_FRAME
@@ -83,9 +84,11 @@ def test_ports_that_a_capture_uses_are_left_to_it():
         src_port=np.full(n, 10_000, np.uint16),
         dst_port=np.array([20_000, 443], np.uint16),
         protocol=np.full(n, TCP, np.uint8),
-        time_ns=np.arange(packets, dtype=np.uint64),
-        flow=np.where(np.arange(packets) < 1, 0, 1).astype(np.uint32),
-        size=np.full(packets, 1514, np.uint16),
+        packets=Packets(
+            np.arange(packets, dtype=np.uint64),
+            np.where(np.arange(packets) < 1, 0, 1).astype(np.uint32),
+            np.full(packets, 1514, np.uint16),
+        ),
     )
     left, transfers = take_transfers(traffic, 1.0, 1, 1e9)
     assert transfers.flow.tolist() == [1]
@@ -101,9 +104,11 @@ def test_more_transfers_than_a_host_has_ports_for_are_refused():
         src_port=np.arange(n).astype(np.uint16),
         dst_port=np.full(n, 80, np.uint16),
         protocol=np.full(n, TCP, np.uint8),
-        time_ns=np.arange(11 * n, dtype=np.uint64),
-        flow=np.repeat(np.arange(n, dtype=np.uint32), 11),
-        size=np.full(11 * n, 1514, np.uint16),
+        packets=Packets(
+            np.arange(11 * n, dtype=np.uint64),
+            np.repeat(np.arange(n, dtype=np.uint32), 11),
+            np.full(11 * n, 1514, np.uint16),
+        ),
     )
     with pytest.raises(ValueError, match="TCP"):
         take_transfers(traffic, 1.0, 1, 1e9)

@@ -11,6 +11,7 @@ import pytest
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.hosts import HostAgents
+from testbed.network.schedules import Packets
 from testbed.network.sources import Source
 from testbed.traffic.flows import Traffic
 from testbed.traffic.packets import headers
@@ -54,14 +55,14 @@ def traffic() -> Source:
         src_port=np.array([1000], np.uint16),
         dst_port=np.array([80], np.uint16),
         protocol=np.array([17], np.uint8),
-        time_ns=time_ns,
-        flow=np.zeros(packets, np.uint32),
-        size=np.full(packets, 64, np.uint16),
+        packets=Packets(
+            time_ns,
+            np.zeros(packets, np.uint32),
+            np.full(packets, 64, np.uint16),
+        ),
     )
     templates, lengths = headers(flow, FatTree(4))
-    return Source(
-        time_ns, flow.flow, templates, lengths, flow.src_host, flow.dst_host, size=flow.size
-    )
+    return Source(flow.packets, templates, lengths, flow.src_host, flow.dst_host)
 
 
 def test_totals_are_of_one_moment(agents: HostAgents) -> None:
@@ -86,8 +87,7 @@ def test_each_frame_is_counted_by_how_late_it_was(agents: HostAgents) -> None:
     chosen = np.array([40_000_000, 45_000_000, 10**12], np.int64)  # two are late already
     agents.add_source(
         Source(
-            chosen.astype(np.uint64),
-            late.flow[:3],
+            Packets(chosen.astype(np.uint64), np.zeros(3, np.uint32)),
             late.templates,
             late.template_length,
             late.src_host,

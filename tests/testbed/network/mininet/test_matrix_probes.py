@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.network.mininet import MininetNetwork
+from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
 from testbed.probes.matrix_probes import matrix_probes
 from testbed.probes.probe_matrix import standard_matrix
@@ -16,14 +17,13 @@ pytestmark = pytest.mark.root
 
 def test_matrix_probes_take_their_paths_and_kernels_keep_silent(net: MininetNetwork) -> None:
     plan = matrix_probes(TOPOLOGY, standard_matrix(TOPOLOGY), 1.0, packets=1024)
-    frames = plan.frames
+    frames, probes = plan.frames, listed(plan.packets)
     start = np.uint64(net.now_ns + 50_000_000)
     strangers = net.host_statistics()["strangers"]
     already = net.link_packets().astype(np.int64)
     number = net.add_source(
         Source(
-            time_ns=start + plan.time_ns,
-            flow=plan.flow,
+            packets=Packets(start + probes.time_ns, probes.flow),
             templates=frames,
             template_length=np.full(len(frames), frames.shape[1], np.uint16),
             src_host=plan.src_host,
@@ -32,7 +32,7 @@ def test_matrix_probes_take_their_paths_and_kernels_keep_silent(net: MininetNetw
     )
     net.drain()
     sent = net.sent(number)
-    assert sent.sum() == len(plan.flow)
+    assert sent.sum() == len(plan.packets)
     assert (net.delivered(number) == sent).all()
     links = plan.paths.links
     planned = np.bincount(

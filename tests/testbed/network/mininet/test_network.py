@@ -27,6 +27,7 @@ from testbed.dataplane import FAULT, HEAVY_HITTER, ROUTING, USM
 from testbed.faults.injector import FaultInjector
 from testbed.faults.specification import parse_faults
 from testbed.network.mininet import MininetNetwork
+from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
 from testbed.probes.bounce_probes import probe_plan
@@ -56,13 +57,15 @@ def source(traffic: Traffic, packets: int, rate: float, start_ns: int) -> Source
     templates, lengths = headers(traffic, TOPOLOGY)
     which = np.arange(packets) % traffic.n_packets
     return Source(
-        start_ns + (np.arange(packets) * 1e9 / rate).astype(np.uint64),
-        traffic.flow[which],
+        Packets(
+            start_ns + (np.arange(packets) * 1e9 / rate).astype(np.uint64),
+            traffic.flow[which],
+            traffic.size[which],
+        ),
         templates,
         lengths.astype(np.uint16),
         traffic.src_host,
         traffic.dst_host,
-        size=traffic.size[which],
     )
 
 
@@ -148,8 +151,7 @@ def test_frames_leave_on_time(net: MininetNetwork, traffic: Traffic, sent: int) 
 def probes(net: MininetNetwork) -> tuple[int, Source, np.ndarray, np.ndarray]:
     plan = probe_plan(TOPOLOGY, 1.0, packets=1)
     made = Source(
-        plan.time_ns[:0],
-        plan.pair[:0],
+        listed(plan.packets).cut(0),
         plan.frames,
         np.full(len(plan.frames), plan.frames.shape[1], np.uint16),
         plan.host,
@@ -166,8 +168,7 @@ def send_probes(net: MininetNetwork, probes, tor: int, core: int, packets: int) 
     time_ns = net.now_ns + SOON_NS + np.arange(packets) * 10**9 // pace(net)
     flow = pairs[np.arange(packets) % len(pairs)]
     fed = Source(
-        time_ns.astype(np.uint64),
-        flow,
+        Packets(time_ns.astype(np.uint64), flow),
         made.templates,
         made.template_length,
         made.src_host,
@@ -221,13 +222,15 @@ def test_traceroutes_are_answered_by_the_switches(
     already, answered = net.delivered(sent).sum(), len(net.replies())
     net.add_source(
         Source(
-            (net.now_ns + SOON_NS + np.arange(5) * 1_000_000).astype(np.uint64),
-            np.full(5, flow, np.uint32),
+            Packets(
+                (net.now_ns + SOON_NS + np.arange(5) * 1_000_000).astype(np.uint64),
+                np.full(5, flow, np.uint32),
+                ttl=np.arange(1, 6, dtype=np.uint8),
+            ),
             templates,
             lengths.astype(np.uint16),
             traffic.src_host,
             traffic.dst_host,
-            ttl=np.arange(1, 6, dtype=np.uint8),
         )
     )
     net.drain()

@@ -24,6 +24,7 @@ from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultPlan
 from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
+from testbed.network.schedules import Packets
 from testbed.network.switches import Backend
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory, RunWriter
@@ -160,9 +161,11 @@ def mesh() -> Traffic:
         src_port=(40_000 + np.arange(n)).astype(np.uint16),
         dst_port=np.full(n, 80, np.uint16),
         protocol=np.full(n, TCP, np.uint8),
-        time_ns=(time_s.ravel()[order] * 1e9).astype(np.uint64),
-        flow=flow[order].astype(np.uint32),
-        size=np.full(len(flow), 1514, np.uint16),
+        packets=Packets(
+            (time_s.ravel()[order] * 1e9).astype(np.uint64),
+            flow[order].astype(np.uint32),
+            np.full(len(flow), 1514, np.uint16),
+        ),
     )
 
 

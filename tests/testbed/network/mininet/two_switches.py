@@ -16,6 +16,7 @@ import numpy as np
 from testbed.control.switch import batch
 from testbed.dataplane import IDENTITY, P4INFO, PROGRAM, ROUTING
 from testbed.network.mininet import MininetNetwork
+from testbed.network.schedules import Packets
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
 from testbed.network.switches import Backend
@@ -93,14 +94,14 @@ def one_flow(net: MininetNetwork, src: int = 0, packets: int = 0) -> Source:
         src_port=np.array([1000], np.uint16),
         dst_port=np.array([80], np.uint16),
         protocol=np.array([17], np.uint8),
-        time_ns=time_ns,
-        flow=np.zeros(packets, np.uint32),
-        size=np.full(packets, FRAME, np.uint16),
+        packets=Packets(
+            time_ns,
+            np.zeros(packets, np.uint32),
+            np.full(packets, FRAME, np.uint16),
+        ),
     )
     templates, lengths = headers(flow, TWO)
-    return Source(
-        time_ns, flow.flow, templates, lengths, flow.src_host, flow.dst_host, size=flow.size
-    )
+    return Source(flow.packets, templates, lengths, flow.src_host, flow.dst_host)
 
 
 def send(net: MininetNetwork, number: int, packets: int, src: int = 0) -> tuple[int, int]:

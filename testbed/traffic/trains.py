@@ -1,0 +1,98 @@
+"""Trains of back-to-back frames, as segmentation offload makes them: what a flow's host sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.network.schedules import Packets, block_ends
+from testbed.traffic.flows import MAX_FRAME
+
+__all__ = ["Trains", "expand", "frames_before", "serialise"]
+
+LongArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Trains:
+    """The packets of T trains, a schedule (`testbed.network.schedules`) of 16 bytes a train.
+
+    Attributes:
+        start_ns: When the first frame of each leaves, int64[T], sorted.
+        flow: uint32[T].
+        frames: How many, uint16[T], 1 at least.
+        last_size: Bytes of the last frame, uint16[T]; the others have `MAX_FRAME`.
+        frame_ns: From frame to frame.
+    """
+
+    start_ns: LongArray
+    flow: npt.NDArray[np.uint32]
+    frames: npt.NDArray[np.uint16]
+    last_size: npt.NDArray[np.uint16]
+    frame_ns: float
+
+    def __len__(self) -> int:
+        return int(self.frames.sum(dtype=np.int64))
+
+    def blocks(self) -> Iterator[Packets]:
+        longest = int(self.frames.max(initial=1) * self.frame_ns) + 1
+        end = int(self.start_ns.max(initial=0)) + longest
+        begin = 0
+        for until in block_ends(len(self), end):
+            first, last = np.searchsorted(self.start_ns, (begin - longest, min(until, end)))
+            yield self._block(slice(first, last), begin, min(until, end), until)
+            begin = until
+
+    def _block(self, some: slice, begin: int, end: int, until: int) -> Packets:
+        """The frames of some trains from one time to before another."""
+        start, frames = self.start_ns[some], self.frames[some]
+        gone = frames_before(begin - start, frames, self.frame_ns)
+        train, position = expand(frames_before(end - start, frames, self.frame_ns) - gone)
+        position += gone[train]
+        time = start[train] + (position * self.frame_ns).astype(np.int64)
+        final = position == frames[train] - 1
+        size = np.where(final, self.last_size[some][train], np.uint16(MAX_FRAME))
+        order = np.argsort(time, kind="stable")
+        return Packets(
+            time[order].astype(np.uint64), self.flow[some][train][order], size[order], None, until
+        )
+
+
+def frames_before(
+    passed_ns: LongArray, frames: npt.NDArray[np.integer], frame_ns: float
+) -> LongArray:
+    """How many frames of each train have left within a time from its start on: int64[T].
+
+    Frame ``p`` leaves ``int(p * frame_ns)`` after the first.
+    """
+    n = np.ceil(passed_ns / frame_ns).astype(np.int64)
+    n += (n * frame_ns).astype(np.int64) < passed_ns  # the quotient was rounded
+    n -= ((n - 1) * frame_ns).astype(np.int64) >= passed_ns
+    return np.clip(n, 0, frames)
+
+
+def expand(counts: LongArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Owner and position within the owner of each of ``counts.sum()`` items."""
+    owner = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    first = (np.cumsum(counts) - counts).astype(np.int32)
+    return owner, np.arange(len(owner), dtype=np.int32) - first[owner]
+
+
+def serialise(host: npt.NDArray[np.int32], ready_ns: LongArray, busy_ns: LongArray) -> LongArray:
+    """When each train starts, if a host sends one at a time in the order they become ready.
+
+    Lindley's recursion without a loop: a train ends at max over the trains i before it of (ready_i
+    + all work from i on). Hosts are laid one after another on one time axis, too far apart to meet.
+    """
+    order = np.lexsort((ready_ns, host))
+    apart = int(ready_ns.max(initial=0)) + int(busy_ns.sum()) + 1
+    offset = host[order].astype(np.int64) * apart
+    busy = busy_ns[order]
+    before = np.cumsum(busy) - busy
+    start = np.maximum.accumulate(ready_ns[order] + offset - before) + before - offset
+    result = np.empty_like(start)
+    result[order] = start
+    return result
