@@ -94,6 +94,9 @@ def smallest_width(
         low: A width that is too small, or just enough; doubled until enough.
 
     The share is taken to rise with the width. A width is given up at the first failure too many.
+
+    Raises:
+        ValueError: At none of a thousand times ``low`` either: the width is not what fails.
     """
     allowed = tries - math.ceil(share * tries)
 
@@ -105,11 +108,13 @@ def smallest_width(
                 return False
         return True
 
-    low = max(low, 1)
+    most = low = max(low, 1)
     if enough(low):
         return low
     high = max(low + 1, math.ceil(1.1 * low))
     while not enough(high):
+        if high > 1000 * most:
+            raise ValueError(f"no width up to {high:,} is enough")
         low, high = high, 2 * high
     while high - low > max(1, precision * high):
         middle = (low + high) // 2

@@ -130,19 +130,25 @@ def by_decoding(sketch: str, epoch: Epoch, tries: int) -> Sized:
 
 
 def _by_detection(epoch: Epoch, tries: int) -> Sized:
-    """Flows with more packets than alpha need fewer clean buckets: the least memory of a few."""
+    """Flows with more packets than alpha need fewer clean buckets: the least memory of a few.
+    Where too many tries lose nothing at all, no width helps, and more packets are needed."""
     found = []
-    for more in (1.25, 1.5, 2.0):
+    for more in (1.25, 1.5, 2.0, 3.0):
         flows = epoch.selected(more * epoch.wanted)
         sent = epoch.sent[flows]
+        lost = [
+            np.random.default_rng([number, 77]).binomial(sent, epoch.loss)
+            for number in range(tries)
+        ]
+        if sum(not each.any() for each in lost) > tries - math.ceil(SHARE * tries):
+            continue
 
-        def succeeds(width: int, number: int, flows=flows, sent=sent) -> bool:
+        def succeeds(width: int, number: int, flows=flows, sent=sent, lost=lost) -> bool:
             place = buckets(epoch.hi[flows], epoch.lo[flows], 3, width, number)
-            rng = np.random.default_rng([number, 77])
             up, down = FlowMeter(place, width), FlowMeter(place, width)
             every = np.arange(len(flows))
             up.add(every, sent)
-            down.add(every, sent - rng.binomial(sent, epoch.loss))
+            down.add(every, sent - lost[number])
             return bool(minus(up, down)[1].any())
 
         start = max(1, len(flows) // 4)

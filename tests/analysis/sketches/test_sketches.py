@@ -232,6 +232,8 @@ def test_smallest_width_is_just_above_the_threshold():
     exact = smallest_width(lambda w, number: w >= 777, 1)
     assert 777 <= exact <= 781
     assert smallest_width(lambda w, number: True, 5) == 5
+    with pytest.raises(ValueError, match="no width"):
+        smallest_width(lambda w, number: False, 5)
 
 
 def test_clean_width_is_what_it_says():
