@@ -20,7 +20,7 @@ takes_show := RUN TRUST
 takes_shell := SWITCH
 takes_test := COVERAGE
 takes_p4 := P4C
-takes_reproduce := FIG DRAWS OUT
+takes_reproduce := FIG DRAWS OUT TRACE RESULTS
 goals := $(or $(MAKECMDGOALS),help)
 ifeq (,$(filter scenario compare net,$(goals)))
 takes := $(foreach g,$(goals),$(takes_$g))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 from analysis.sketches.meters import DSM_BUCKET_BITS
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
@@ -29,10 +30,12 @@ F1, BUDGET, BYTES, GAP = "F1 of the top k", "F1 against memory", "bytes", "F1, C
 OURS, OTHER = "Canary", "HashPipe, 6 stages"
 
 
-def one_draw(draw: int, flows: int, sizes: tuple[tuple[int, int], ...]) -> list[Row]:
+def one_draw(
+    draw: int, flows: int, sizes: tuple[tuple[int, int], ...], capture: Path | None
+) -> list[Row]:
     rows = []
-    for kind, bursts in TRACES.items():
-        trace = Trace.draw(draw, flows, bursts)
+    for kind, bursts in TRACES.items() if capture is None else (("captured", 0),):
+        trace = Trace.captured(capture, draw) if capture else Trace.draw(draw, flows, bursts)
         for number, (width, entries) in enumerate(sizes):
             known = {OURS: by_canary(trace, width), OTHER: by_hashpipe(trace, entries)}
             found = {
@@ -57,7 +60,9 @@ def one_draw(draw: int, flows: int, sizes: tuple[tuple[int, int], ...]) -> list[
 
 def _tasks(effort: Effort) -> Mapping[str, Task]:
     flows, sizes = (3_000, SIZES[:1]) if effort.small else (150_000, SIZES)
-    return {f"draw-{n}": partial(one_draw, n, flows, sizes) for n in range(effort.draws)}
+    return {
+        f"draw-{n}": partial(one_draw, n, flows, sizes, effort.trace) for n in range(effort.draws)
+    }
 
 
 STEADY = (
@@ -84,4 +89,5 @@ FIGURE_11 = Experiment(
     tasks=_tasks,
     series={"Canary less HashPipe": tuple(TRACES)},
     reasons=(Reason(STEADY, GAP, "steady", ratio=(-math.inf, math.inf), paper=0.0),),
+    traffic=True,
 )

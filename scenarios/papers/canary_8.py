@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from analysis.evaluation.metrics import Score, score
 from analysis.methods.base import Localizer
 from analysis.methods.canary.multistage import Canary
-from analysis.methods.flock.flock import Flock
-from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
-from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
-from scenarios.papers.segment_level import ALPHAS, World
+from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
+from scenarios.papers.segment_level import (
+    ALPHAS,
+    FOUND,
+    FROM_PROBES,
+    SHOWN,
+    WRONG,
+    World,
+    stages,
+)
 
 __all__ = ["FIGURE_8"]
 
-STAGES = 5
-FOUND, WRONG, LAST = "links found", "links wrong", "the end"
-SHOWN = ("accuracy", "precision", "recall", "F1")
-FROM_PROBES: Mapping[str, Localizer] = {
-    "NetBouncer": NetBouncer(penalty=1.0),
-    "Flock": Flock.canary_table_iii(),
-    "NetBouncer-stage": NetBouncerStage(),
-    "NetBouncer-stage, linear": NetBouncerStage(mapping="linear"),
-    "NetBouncer-stage, removal": NetBouncerStage(mapped=False),
-}
 FROM_SEGMENTS: Mapping[str, Localizer] = {
     "Canary α={}": Canary(),
     "Canary α={}, linear": Canary(mapping="linear"),
@@ -40,31 +35,8 @@ def one_draw(draw: int, k: int, alphas: tuple[int, ...]) -> list[Row]:
         if alpha == alphas[0]:
             methods = {**FROM_PROBES, **methods}
         for name, method in methods.items():
-            rows += _scores(name, method, world, draw)
+            rows += stages(name, method, world.telemetry, world.faulty, draw)
     return rows
-
-
-def _scores(name: str, method: Localizer, world: World, draw: int) -> list[Row]:
-    verdict = method.localize(world.telemetry)
-    stages = verdict.stages or (verdict.flagged,) * STAGES
-    after = [score(links, world.faulty, world.fabric)[verdict.native] for links in stages]
-    rows = [
-        Row(quantity, name, label(stage), draw, _figure(each, quantity))
-        for stage, each in enumerate(after, 1)
-        for quantity in SHOWN
-    ]
-    rows.append(Row(FOUND, name, LAST, draw, after[-1].true_positives))
-    rows.append(Row(WRONG, name, LAST, draw, after[-1].false_positives))
-    return rows
-
-
-def _figure(of: Score, quantity: str) -> float:
-    return {
-        "accuracy": of.accuracy,
-        "precision": of.precision,
-        "recall": of.recall,
-        "F1": of.f1,
-    }[quantity]
 
 
 def _tasks(effort: Effort) -> Mapping[str, Task]:

@@ -12,7 +12,7 @@ from analysis.evaluation.metrics import score
 from analysis.methods.canary.multistage import Canary
 from analysis.solvers.stages import GROUPS
 from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label
-from scenarios.papers.segment_level import World
+from scenarios.papers.segment_level import World, even
 
 __all__ = ["FIGURE_9"]
 
@@ -24,10 +24,7 @@ EQUAL, RANGES, LINEAR = "equal numbers, eq. 4", "equal log ranges, eq. 4", "equa
 
 def edges(loss: np.ndarray, groups: int, equal_numbers: bool) -> Sequence[float]:
     """Descending loss-rate edges that divide lossy segments (their ``loss``) evenly."""
-    if not equal_numbers:
-        return np.geomspace(1.0, LEAST, groups + 1).tolist()
-    inner = np.quantile(loss, np.linspace(1, 0, groups + 1)[1:-1])
-    return [1.0, *np.clip(inner, 1.01 * LEAST, 0.999), LEAST]
+    return even(loss, groups) if equal_numbers else np.geomspace(1.0, LEAST, groups + 1).tolist()
 
 
 def one_draw(draw: int, k: int, tries: int) -> list[Row]:

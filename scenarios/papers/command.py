@@ -33,6 +33,14 @@ def reproduce(
             help="Draws of everything random. [default: 20; 2 to 1,000]", show_default=False
         ),
     ] = 20,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="A capture in place of generated traffic: canary-7 and canary-11."),
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Write what was run into this file, and run nothing more."),
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder that gets a folder for each.", show_default=True)
     ] = Path("runs/reproduce"),
@@ -46,15 +54,27 @@ def reproduce(
         from scenarios.papers.tables import listed, verdict_table
 
         console = wide_console()
+        if results is not None:
+            from scenarios.papers.results import write_results
+
+            write_results(results, out)
+            console.print(line(f"written: {results}"), soft_wrap=True)
+            return
         if fig is None:
             console.print(listed(out))
             console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
             return
         if not 2 <= draws <= 1000:
             raise ValueError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
+        experiments = chosen(fig)
+        if trace is not None:
+            if deaf := [each.name for each in experiments if not each.traffic]:
+                raise ValueError(f"TRACE is nothing to {', '.join(deaf)}")
+            if not trace.is_file():
+                raise ValueError(f"TRACE={trace}: there is no such file")
         with progress_bar() as progress:
-            for experiment in chosen(fig):
-                lines = run(experiment, progress, out, Effort(draws))
+            for experiment in experiments:
+                lines = run(experiment, progress, out, Effort(draws, trace=trace))
                 write_overview(out)
                 console.print(verdict_table(experiment, lines))
                 console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 __all__ = ["Effort", "Experiment", "Panel", "Reason", "Row", "Task", "label"]
-
-LINES, POINTS = "lines", "points"
 
 
 class Row(NamedTuple):
@@ -23,10 +22,14 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is computed: ``draws`` of everything random; ``small`` is for tests alone."""
+    """How much is computed: ``draws`` of everything random; ``small`` is for tests alone.
+
+    A ``trace`` is a capture that takes the place of generated traffic.
+    """
 
     draws: int = 20
     small: bool = False
+    trace: Path | None = None
 
 
 Task = Callable[[], Sequence[Row]]
@@ -81,6 +84,7 @@ class Experiment:
         reasons: Why figures differ.
         tried: What was tried where no reason is known, by series of ours.
         quick: Whether ``FIG=quick`` has it.
+        traffic: Whether it takes a capture.
     """
 
     name: str
@@ -96,6 +100,7 @@ class Experiment:
     reasons: tuple[Reason, ...] = ()
     tried: Mapping[str, str] = field(default_factory=dict)
     quick: bool = True
+    traffic: bool = False
 
     def ours(self, quantity: str, series: str) -> list[tuple[str, str]]:
         """Our quantities and series that are held against these of the paper."""

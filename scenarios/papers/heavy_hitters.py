@@ -1,10 +1,11 @@
 """Traffic of two switches for 30 seconds, and who knows its largest flows at the end: Canary's DSM
-with its small HashPipe, and the original HashPipe (Canary, section IV-F)."""
+with its small HashPipe, and the original HashPipe (Canary, sections IV-C and IV-F)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,12 @@ import numpy.typing as npt
 from analysis.sketches.hashing import Words, buckets, flow_ids
 from analysis.sketches.hashpipe import HashPipe
 from analysis.sketches.meters import FlowMeter
+from testbed.traffic.capture import read_capture
 
-__all__ = ["Trace", "by_canary", "by_hashpipe", "f1"]
+__all__ = ["EPOCHS", "Trace", "by_canary", "by_hashpipe", "f1"]
 
 ALPHA, BETA, DELTA, ETA = 1000, 20, 20, 16
-EPOCHS = 300
+EPOCHS, SECONDS = 300, 30
 STAGES, SMALL_STAGES, SMALL_ENTRIES, ROWS = 6, 3, 32, 3
 MOST, LARGE = 20_000, 200
 
@@ -25,11 +27,11 @@ LongArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Trace:
-    """30 seconds of packets: ``flow`` and ``epoch`` of each in order of time, int64[packets], each
-    flow's true ``size``, int64[flows], and its ID."""
+    """30 seconds of packets: the ``flow`` of each, int64[packets], and ``when`` it comes, in epochs
+    and in order, float64[packets]; each flow's true ``size``, int64[flows], and its ID."""
 
     flow: LongArray
-    epoch: LongArray
+    when: npt.NDArray[np.float64]
     size: LongArray
     hi: Words
     lo: Words
@@ -51,8 +53,24 @@ class Trace:
             within = np.minimum(start + 0.02 * within, 1.0)
         when = begin[flow] + np.minimum(last, 1 - begin)[flow] * within
         order = np.argsort(when)
-        epoch = np.minimum(when[order] * EPOCHS, EPOCHS - 1).astype(np.int64)
-        return cls(flow[order], epoch, size, *flow_ids(flows, rng))
+        when = np.minimum(when[order] * EPOCHS, EPOCHS - 1e-6).astype(np.float64)
+        return cls(flow[order], when, size, *flow_ids(flows, rng))
+
+    @classmethod
+    def captured(cls, path: Path, seed: int) -> Trace:
+        """The first 30 seconds of a capture's TCP and UDP packets; ``seed`` is of the hashes.
+
+        Raises:
+            testbed.traffic.frames.CaptureError: It cannot be read (one line).
+        """
+        capture = read_capture(path, SECONDS)
+        here = capture.time_ns < SECONDS * 10**9
+        ends = (capture.src, capture.dst, capture.src_port, capture.dst_port, capture.protocol)
+        key = np.stack([each[here].astype(np.uint64) for each in ends], axis=1)
+        _, flow, size = np.unique(key, axis=0, return_inverse=True, return_counts=True)
+        when = capture.time_ns[here].astype(np.float64) * (EPOCHS / (SECONDS * 1e9))
+        ids = flow_ids(len(size), np.random.default_rng([seed, 11]))
+        return cls(flow.reshape(-1), when, size, *ids)
 
     def pipe(self, stages: int, entries: int) -> HashPipe:
         return HashPipe(buckets(self.hi, self.lo, stages, entries, seed=3), entries)
@@ -67,7 +85,7 @@ def by_canary(trace: Trace, width: int) -> LongArray:
     """
     pipe, known = trace.pipe(SMALL_STAGES, SMALL_ENTRIES), np.zeros(len(trace.size), np.int64)
     watched = np.zeros(len(trace.size), np.bool_)
-    cuts = np.searchsorted(trace.epoch, np.arange(EPOCHS + 1))
+    cuts = np.searchsorted(trace.when, np.arange(EPOCHS + 1))
     for first, end in pairwise(cuts.tolist()):
         flow = trace.flow[first:end]
         own = watched[flow]

@@ -12,7 +12,7 @@ import numpy as np
 from scenarios.papers.experiment import Experiment
 from scenarios.papers.verdicts import Figures, Line
 
-__all__ = ["cells", "markdown", "overview", "page", "summary"]
+__all__ = ["beside", "cells", "markdown", "overview", "page", "summary"]
 
 HEAD = ("quantity", "paper", "ours (mean; 95 %; range)", "difference", "verdict", "reason")
 STYLE = (
@@ -64,13 +64,17 @@ def summary(lines: Sequence[Line]) -> str:
     return ", ".join(f"{n} {verdict}" for verdict, n in sorted(count.items())) or "nothing printed"
 
 
+def beside(lines: Sequence[Line]) -> list[str]:
+    """The paper's values beside ours, as lines of Markdown."""
+    text = [f"| {' | '.join(HEAD)} |", "| --- " * len(HEAD) + "|"]
+    return text + [f"| {' | '.join(cell.replace('|', '/') for cell in cells(n))} |" for n in lines]
+
+
 def markdown(
     experiment: Experiment, lines: Sequence[Line], ours: Mapping[tuple[str, str, str], Figures]
 ) -> str:
     """``table.md``: the paper's values beside ours, then all of ours."""
-    text = [f"# {experiment.paper}: {experiment.shows}", "", experiment.setting, ""]
-    text += [f"| {' | '.join(HEAD)} |", "| --- " * len(HEAD) + "|"]
-    text += [f"| {' | '.join(cell.replace('|', '/') for cell in cells(line))} |" for line in lines]
+    text = [f"# {experiment.paper}: {experiment.shows}", "", experiment.setting, "", *beside(lines)]
     text += ["", "All figures of ours:", "", "| quantity | series | x | mean | 95 % | draws |"]
     text += ["| --- | --- | --- | ---: | --- | ---: |"]
     for (quantity, series, x), figures in ours.items():

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from scenarios.papers.canary_6 import FIGURE_6A, FIGURE_6B, TABLE_II
+from scenarios.papers.canary_6a import FIGURE_6A
+from scenarios.papers.canary_6b import FIGURE_6B
+from scenarios.papers.canary_7 import FIGURE_7
 from scenarios.papers.canary_8 import FIGURE_8
+from scenarios.papers.canary_8_packets import FIGURE_8_PACKETS
 from scenarios.papers.canary_9 import FIGURE_9
+from scenarios.papers.canary_10 import FIGURE_10
 from scenarios.papers.canary_11 import FIGURE_11
+from scenarios.papers.canary_12 import FIGURE_12
+from scenarios.papers.canary_table_2 import TABLE_II
 from scenarios.papers.canary_tables import TABLE_III, TABLE_IV
-from scenarios.papers.canary_theorems import THEOREM_1, THEOREM_2
+from scenarios.papers.canary_theorem_1 import THEOREM_1
+from scenarios.papers.canary_theorem_2 import THEOREM_2
 from scenarios.papers.experiment import Experiment
 from testbed.fabric.names import nearest
 
@@ -20,9 +27,13 @@ EXPERIMENTS = {
         THEOREM_2,
         FIGURE_6A,
         FIGURE_6B,
+        FIGURE_7,
         FIGURE_8,
+        FIGURE_8_PACKETS,
         FIGURE_9,
+        FIGURE_10,
         FIGURE_11,
+        FIGURE_12,
         TABLE_II,
         TABLE_III,
         TABLE_IV,
@@ -31,9 +42,6 @@ EXPERIMENTS = {
 
 LEFT_OUT = {
     "Canary, figures 1 to 5": "drawings and examples; figures 4 and 5 are tests",
-    "Canary, figure 7": "not done yet: it needs a network of two switches and a trace",
-    "Canary, figure 10": "not done yet: a sweep over K, by hand with make compare",
-    "Canary, figure 12": "throughput of an ASIC: none here; table IV says what fits its stages",
     "NetBouncer, figures 11 to 13": "production data",
     "Flock, figure 7": "processor time of agents on hosts that are not here",
     "007, figures 1 and 14, section 8": "production data",

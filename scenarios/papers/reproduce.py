@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from scenarios.compare import code_digest
 from scenarios.experiment import Progress
@@ -21,11 +22,22 @@ from testbed.record.columns import read_columns, write_columns
 from testbed.record.places import whole
 from testbed.record.schema import TableError
 
-__all__ = ["OUT", "reproduce", "was_run", "write_overview"]
+__all__ = ["OUT", "Kept", "kept", "reproduce", "was_run", "write_overview"]
 
 OUT = Path("runs/reproduce")
 MARK = "setting.json"
-PARTS = "parts"
+PARTS, TOOK = "parts", "took.json"
+
+
+class Kept(NamedTuple):
+    """The paper's values beside ours, of so many draws that took so many seconds of a processor;
+    of which code, and of which capture."""
+
+    lines: list[Line]
+    draws: int
+    seconds: float
+    code: str
+    trace: str | None
 
 
 def was_run(experiment: Experiment, out: Path = OUT) -> bool:
@@ -59,6 +71,8 @@ def reproduce(
         "small": effort.small,
         "code_sha256": code_digest(),
     }
+    if effort.trace is not None:
+        key |= {"trace": effort.trace.name, "trace_bytes": effort.trace.stat().st_size}
     values = printed_values().get(experiment.name, []) if printed is None else printed
     with alone(folder, MARK, "reproduction") as settings:
         if not is_of(settings, key):
@@ -78,7 +92,7 @@ def _run(
     for number, (name, task) in enumerate(tasks.items()):
         progress(f"{experiment.name}: {name}", number / len(tasks))
         try:
-            parts.append(_part(folder / PARTS / f"{name}.parquet", task))
+            parts.append(_part(folder / PARTS / f"{name}.parquet", task, folder / PARTS / TOOK))
         except KeyboardInterrupt as stop:
             stop.add_note(
                 f"{number} of {len(tasks)} parts of {experiment.name} are kept in {folder}: the "
@@ -89,18 +103,37 @@ def _run(
     return {name: [value for part in parts for value in part[name]] for name in Row._fields}
 
 
-def _part(path: Path, task: Task) -> dict[str, list[Any]]:
-    """The rows of a task, kept or computed now."""
+def _part(path: Path, task: Task, took: Path) -> dict[str, list[Any]]:
+    """The rows of a task, kept or computed now; ``took`` gets its processor seconds."""
     if path.exists():
         try:
             kept = read_columns(path)
             return {name: list(kept[name]) for name in Row._fields}
         except (TableError, KeyError):
             path.unlink()
+    begin = time.process_time()
     rows = list(task())
     columns = {name: [row[n] for row in rows] for n, name in enumerate(Row._fields)}
     write_columns(path, columns)
+    seconds = json.loads(took.read_text()) if took.exists() else {}
+    with whole(took) as new:
+        seconds[path.stem] = round(time.process_time() - begin, 3)
+        new.write_text(json.dumps(seconds))
     return columns
+
+
+def kept(experiment: Experiment, out: Path = OUT) -> Kept | None:
+    """What `reproduce` left of an experiment, held against ``values.yaml`` as that is now."""
+    folder = out / experiment.name
+    if not was_run(experiment, out):
+        return None
+    rows = read_columns(folder / "results.parquet")
+    setting = json.loads((folder / MARK).read_text())
+    seconds = json.loads((folder / PARTS / TOOK).read_text())
+    ours = figures_of(rows)
+    lines = verdicts(experiment, ours, printed_values().get(experiment.name, []))
+    draws = int(max(rows["draw"])) + 1
+    return Kept(lines, draws, sum(seconds.values()), setting["code_sha256"], setting.get("trace"))
 
 
 def _show(

@@ -1,4 +1,4 @@
-"""Figures 8 and 9 as the Canary authors simulated them: a fat-tree as path segments, no packets.
+"""Figures 8 to 10 as the Canary authors simulated them: a fat-tree as path segments, no packets.
 
 Faults drop both ways; each segment counts alpha to 1.5 alpha packets in one epoch; NetBouncer has
 one prober a ToR, which probes each core switch. Nothing else loses packets.
@@ -6,21 +6,39 @@ one prober a ToR, which probes each core switch. Nothing else loses packets.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from analysis.evaluation.metrics import Score, score
+from analysis.methods.base import Localizer
+from analysis.methods.flock.flock import Flock
+from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
+from analysis.solvers.stages import GROUPS
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
+from scenarios.papers.experiment import Row, label
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from testbed.faults.specification import PAPER_RATES, draw_rates
 
-__all__ = ["ALPHAS", "PROBES", "World"]
+__all__ = ["ALPHAS", "FOUND", "FROM_PROBES", "PROBES", "SHOWN", "WRONG", "World", "even", "stages"]
 
 ALPHAS = (200, 500, 1000)
 PROBES = 100
+STAGES, LEAST = 5, GROUPS[-1]
+FOUND, WRONG, LAST = "links found", "links wrong", "the end"
+SHOWN = ("accuracy", "precision", "recall", "F1")
+FROM_PROBES: Mapping[str, Localizer] = {
+    "NetBouncer": NetBouncer(penalty=1.0, lucky_share=0.0),
+    "Flock": Flock.canary_table_iii(),
+    "NetBouncer-stage": NetBouncerStage(penalty=1.0),
+    "NetBouncer-stage, linear": NetBouncerStage(penalty=1.0, mapping="linear"),
+    "NetBouncer-stage, removal": NetBouncerStage(penalty=1.0, mapped=False),
+}
+"""With the parameters of Canary's table III."""
 
 
 @dataclass(frozen=True)
@@ -64,3 +82,36 @@ def _lost_share(paths: Paths, loss: npt.NDArray[np.float64]) -> npt.NDArray[np.f
     padded = paths.padded()
     through = np.where(padded >= 0, 1 - loss[padded], 1.0)
     return 1 - through.prod(axis=1)
+
+
+def even(loss: npt.NDArray[np.float64], groups: int) -> Sequence[float]:
+    """Descending edges that divide lossy segments (their ``loss``) into groups of equal numbers."""
+    inner = np.quantile(loss, np.linspace(1, 0, groups + 1)[1:-1])
+    return [1.0, *np.clip(inner, 1.01 * LEAST, 0.999), LEAST]
+
+
+def stages(
+    name: str, method: Localizer, telemetry: Telemetry, faulty: npt.NDArray[np.int64], draw: int
+) -> list[Row]:
+    """The scores of a method after each of five stages, and its links found and wrong at the end:
+    of undirected links where it reads probes, of directed ones where it reads segments."""
+    verdict = method.localize(telemetry)
+    flagged = verdict.stages or (verdict.flagged,) * STAGES
+    after = [score(links, faulty, telemetry.topology)[verdict.native] for links in flagged]
+    rows = [
+        Row(quantity, name, label(stage), draw, _figure(each, quantity))
+        for stage, each in enumerate(after, 1)
+        for quantity in SHOWN
+    ]
+    rows.append(Row(FOUND, name, LAST, draw, after[-1].true_positives))
+    rows.append(Row(WRONG, name, LAST, draw, after[-1].false_positives))
+    return rows
+
+
+def _figure(of: Score, quantity: str) -> float:
+    return {
+        "accuracy": of.accuracy,
+        "precision": of.precision,
+        "recall": of.recall,
+        "F1": of.f1,
+    }[quantity]

@@ -108,21 +108,9 @@ def read_values(path: Path = FILE) -> dict[str, list[Printed]]:
 
 def _values(figure: str, groups: list[_Group]) -> Iterator[Printed]:
     for group in groups:
+        same = group.model_dump(exclude={"values"})
         for x, value in group.values.items():
-            yield Printed(
-                figure,
-                group.quantity,
-                group.series,
-                label(x),
-                value,
-                group.kind,
-                group.side,
-                group.rounding,
-                group.mean,
-                group.quote,
-                group.section,
-                group.arithmetic,
-            )
+            yield Printed(figure=figure, x=label(x), value=value, **same)
 
 
 @cache

@@ -1,0 +1,48 @@
+"""``RESULTS.md``: all that was run, beside what the papers print."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from scenarios.papers.pages import beside, summary
+from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
+from scenarios.papers.reproduce import OUT, Kept, kept
+from testbed.record.places import whole
+
+__all__ = ["write_results"]
+
+HEAD = """# The papers' figures, reproduced
+
+Made by `make reproduce FIG=all` and `make reproduce RESULTS=scenarios/papers/RESULTS.md`. Each
+value that a paper prints is held against ours: *agrees*, *explained* (the reason beside it holds
+for that difference), *not explained*, *cannot be compared*. Verdicts are computed; draws are seeds
+0, 1, 2 and so on; seconds are of one processor; code is how the SHA-256 of the sources begins."""
+
+
+def write_results(path: Path, out: Path = OUT) -> None:
+    """Write what is kept in ``out``; experiments that were not run are named as such."""
+    there = {name: kept(each, out) for name, each in EXPERIMENTS.items()}
+    text = [HEAD, "", "| figure | shows | verdicts | draws | seconds | code |"]
+    text.append("| --- | --- | --- | ---: | ---: | --- |")
+    text += [_row(name, of) for name, of in there.items()]
+    count = Counter(line.verdict for of in there.values() if of for line in of.lines)
+    text += ["", f"In all: {', '.join(f'{n} {verdict}' for verdict, n in count.most_common())}."]
+    text += ["", "Left out:", ""]
+    text += [f"- {what}: {why}." for what, why in LEFT_OUT.items()]
+    for name, of in there.items():
+        if of is not None:
+            experiment = EXPERIMENTS[name]
+            text += ["", f"## {name}", "", f"{experiment.paper}: {experiment.shows}.", ""]
+            text += [experiment.setting, "", *beside(of.lines)]
+    with whole(path) as new:
+        new.write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+def _row(name: str, of: Kept | None) -> str:
+    experiment = EXPERIMENTS[name]
+    shows = f"{experiment.paper}: {experiment.shows}"
+    if of is None:
+        return f"| {name} | {shows} | not run | | | |"
+    said = summary(of.lines) + (f" (with {of.trace})" if of.trace else "")
+    return f"| {name} | {shows} | {said} | {of.draws} | {of.seconds:,.0f} | {of.code[:8]} |"
