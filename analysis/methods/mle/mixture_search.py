@@ -1,7 +1,8 @@
 """The search for the links to blame where flows that lost packets may have taken several paths.
 
-Greedy, with a link and its rate as the hypothesis: that which gains most is blamed, then rates are
-fitted one by one, each along the whole of its range, as such a likelihood has several peaks. At the
+It begins with what known paths alone blame (`analysis.methods.mle.start`); of links that they do
+not tell apart, hidden flows choose one. Then it is greedy, with a link and its rate as the
+hypothesis: that which gains most is blamed, then rates are fitted one by one. At the
 end each blamed unit is taken back for a try: if the others, fitted again, or another in its place
 make up for it but for the penalty, it stays so. Healthy links lose all alike; this mean rate begins
 at half of a fault's and falls to the likeliest as blamed links take their losses with them.
@@ -20,6 +21,7 @@ from analysis.methods.mle.likelihood import DEAD
 from analysis.methods.mle.mixture import RATES, Mixture, change, gains_at, make_mixture, set_mean
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import LENIENT, NARROWEST
+from analysis.methods.mle.start import Start, nothing
 from testbed.fabric.compiled import kernel
 
 __all__ = ["Found", "explain_hidden"]
@@ -30,6 +32,9 @@ FloatArray = npt.NDArray[np.float64]
 BETTER = 0.1
 """Nats that a set must be better by: less is rounding."""
 
+
+SWEEPS = 3
+"""Times at most that each class of the start is asked for its unit."""
 
 RIVALS = 8
 """Units that are tried in the place of a blamed one."""
@@ -67,11 +72,13 @@ def explain_hidden(
     size: FloatArray,
     may: BoolArray,
     hidden: HiddenFlows,
+    start: Start | None = None,
     *,
     fault_rate: float,
     penalty: float,
 ) -> Found:
-    """The explanation of known and hidden paths. Arguments as `search.explain`'s."""
+    """The explanation of known and hidden paths. Arguments as `search.explain`'s; the search
+    begins at ``start``."""
     n, fault = len(size), -math.log1p(-fault_rate)
     m = make_mixture(rows, size, hidden)
     s = _Search(
@@ -87,7 +94,9 @@ def explain_hidden(
         gain=np.zeros(RATES),
         kept=np.zeros(n),
     )
+    _place(start or nothing(), m, s)
     mean = _fit_mean(m, fault / NARROWEST, 0.5 * fault)
+    _fit_all(m, s)
     for turn in range(8):
         s.fresh[:] = False
         _grow(m, s)
@@ -98,6 +107,19 @@ def explain_hidden(
             _fit_all(m, s)
     _finish(m, s)
     return Found(mean, m.x, m.x > 0.0, s.promise)
+
+
+def _place(start: Start, m: Mixture, s: _Search) -> None:
+    """Blame the unit of each class that the hidden flows choose."""
+    set_mean(s.fault / NARROWEST, m)
+    size = np.diff(start.ptr)
+    m.x[start.units] = np.maximum(np.repeat(start.rate / np.maximum(size, 1), size), s.fault)
+    of_path = np.repeat(np.arange(len(m.rate)), np.diff(m.hidden.path_ptr))
+    m.rate[:] = np.bincount(of_path, m.x[m.hidden.units[: len(of_path)]], len(m.rate))
+    set_mean(s.fault / NARROWEST, m)
+    for _ in range(SWEEPS):
+        if not _choose(start, m, s):
+            break
 
 
 def _fit_mean(m: Mixture, low: float, high: float) -> float:
@@ -118,6 +140,43 @@ def _fit_mean(m: Mixture, low: float, high: float) -> float:
     mean = math.exp(0.5 * (left + right))
     set_mean(mean, m)
     return mean
+
+
+@kernel
+def _put(i, new, m, s):
+    """Set x of unit i; returns the log-likelihood gained."""
+    s.rates[0] = new
+    gains_at(i, s.rates, 1, m, s.gain)
+    gained = s.gain[0]
+    change(i, new, m, s.fresh)
+    return gained
+
+
+@kernel
+def _choose(start, m, s):
+    """Of each class give its rate to the one unit that this makes likeliest, the other classes as
+    they are. Says if anything changed."""
+    changed = False
+    for c in range(len(start.rate)):
+        begin, end = start.ptr[c], start.ptr[c + 1]
+        if end - begin < 2:
+            continue
+        rate = max(start.rate[c], s.fault)
+        whole, now = 0.0, -1
+        for e in range(begin, end):
+            if m.x[start.units[e]] == rate:
+                now = e
+        for e in range(begin, end):
+            whole += _put(start.units[e], 0.0, m, s)
+        pick, most = begin, -1e300
+        for e in range(begin, end):
+            gained = _put(start.units[e], rate, m, s)
+            if gained > most:
+                pick, most = e, gained
+            _put(start.units[e], 0.0, m, s)
+        change(start.units[pick], rate, m, s.fresh)
+        changed = changed or pick != now
+    return changed
 
 
 @kernel

@@ -29,11 +29,13 @@ from analysis.methods.mle.arrivals import explain_loss_free
 from analysis.methods.mle.correlation import correlated
 from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.flows import FlowParts, hidden_flows
+from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.kinds import Parts, chosen_kinds, chosen_parts
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.mixture_search import Found, explain_hidden
-from analysis.methods.mle.problem import Observed, Units, marks, observe
+from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, penalty_of, suspects
+from analysis.methods.mle.start import start_from
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
@@ -92,13 +94,14 @@ class Mle(Method):
         if flows is not None and flows.pairs is not None:
             flows.pairs.mark(same, alike)
         units = Units.of(same)
+        if flows is not None and flows.lossy:  # neither devices nor correlation are asked for there
+            probed = [part for part in parts.known if part is not flows.known]
+            found = self._mixture(known, probed, flows, units)
+            none = Failed(np.zeros(0, np.int32), np.zeros(0, np.int32))
+            in_flows = np.zeros(len(units.size), np.bool_)
+            return _verdict(self, fabric, units, Units.of(alike), found, none, in_flows)
         found = self._explanation(known, flows, units)
         in_flows = np.zeros(len(units.size), np.bool_)
-        if isinstance(found, Found):  # neither devices nor correlation are asked for there
-            none = np.zeros(0, np.int32)
-            return _verdict(
-                self, fabric, units, Units.of(alike), found, Failed(none, none), in_flows
-            )
         # Flows that are known as they lost packets say nothing of how losses are correlated.
         chosen = [
             flows is None or part is not flows.known or "INT" in flows.kinds for part in parts.known
@@ -114,37 +117,53 @@ class Mle(Method):
                 [p for p, ok in zip(known, chosen, strict=True) if not ok],
             )
             found = self._explanation(weighed.parts + others, flows, units)
-            assert isinstance(found, Problem)
             if (found.blamed == before).all():
                 break
         failed = failed_devices(found, fabric, units)
         in_flows &= found.blamed
         return _verdict(self, fabric, units, Units.of(alike), found, failed, in_flows)
 
-    def _explanation(
-        self, known: list[Observed], flows: FlowParts | None, units: Units
+    def _explanation(self, known: list[Observed], flows: FlowParts | None, units: Units) -> Problem:
+        """Rates and blamed units that explain observations over known paths, and flows of hidden
+        ones that lost nothing."""
+        rows, may, hidden, asked = self._observed(known, flows, units)
+        if hidden is None:
+            return explain(rows, units.size, may, **asked)
+        return explain_loss_free(rows, units.size, may, hidden, **asked)
+
+    def _mixture(
+        self, known: list[Observed], probed: list[Observed], flows: FlowParts, units: Units
     ) -> Problem | Found:
-        """Rates and blamed units that explain observations over known paths, and flows."""
+        """The same where flows of hidden paths lost packets; ``probed`` are what of the known paths
+        speaks for itself."""
+        rows, may, hidden, asked = self._observed(known, flows, units)
+        if hidden is None:
+            return explain(rows, units.size, may, **asked)
+        start = start_from(probed, units, fault_rate=self.fault_rate, penalty=self.penalty)
+        return explain_hidden(rows, units.size, may, hidden, start, **asked)
+
+    def _observed(
+        self, known: list[Observed], flows: FlowParts | None, units: Units
+    ) -> tuple[Rows, BoolArray, HiddenFlows | None, dict[str, float]]:
+        """The rows of known paths, the units that may be blamed, flows of hidden paths, and what a
+        fault and its penalty are."""
         rows = observe(Observed.join(known), units)
         lost, arrived = rows.lost_over(), rows.arrived
         hidden = None
-        if flows is not None:
+        if flows is None:
+            may = suspects(lost, arrived, self.fault_rate)
+        else:
             more_lost, more_arrived = flows.at_most(units)
             may = suspects(lost + more_lost, arrived + more_arrived, self.fault_rate)
             may |= flows.lossy & (flows.kinds != {"A2"})
             # One by one where it matters, to first order elsewhere.
             rows = rows._replace(arrived=arrived + np.where(may, 0.0, more_arrived))
             hidden = hidden_flows(flows, units, may)
-        else:
-            may = suspects(lost, arrived, self.fault_rate)
         penalty = self.penalty
         if penalty is None:
             distinct = rows.distinct + (0 if hidden is None else len(hidden.times))
             penalty = penalty_of(len(units.size), distinct)
-        if flows is None or hidden is None:
-            return explain(rows, units.size, may, fault_rate=self.fault_rate, penalty=penalty)
-        how = explain_hidden if flows.lossy else explain_loss_free
-        return how(rows, units.size, may, hidden, fault_rate=self.fault_rate, penalty=penalty)
+        return rows, may, hidden, {"fault_rate": self.fault_rate, "penalty": penalty}
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         parts = self.data(telemetry).parts

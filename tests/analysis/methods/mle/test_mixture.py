@@ -1,5 +1,6 @@
 """Flows that lost packets on hidden paths: against the mixture written out, and verdicts."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -11,7 +12,8 @@ from analysis.methods.mle.mixture import RATES, change, gains_at, make_mixture, 
 from analysis.methods.mle.mixture_search import explain_hidden
 from analysis.methods.mle.mle import Mle
 from analysis.methods.mle.problem import Observed, Units, observe
-from analysis.telemetry.telemetry import Flows, Telemetry
+from analysis.telemetry.telemetry import Flows, Probes, Telemetry
+from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, PathSets
 
@@ -143,6 +145,21 @@ def test_passive_flows_alone_name_the_tie():
     tie = [K4.link("tor0_0->agg0_0"), link]
     assert result.flagged.tolist() == sorted(tie)
     assert result.equivalent is not None and len(set(result.equivalent[tie])) == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_probes_say_where_and_flows_which_direction(seed):
+    """Probes go up and back, so they do not tell a link's directions apart."""
+    rng = np.random.default_rng(seed)
+    loss = np.full(K4.n_links, 5e-5)
+    faulty = rng.choice(K4.n_links, 5, replace=False)
+    loss[faulty] = 10 ** rng.uniform(-2, -0.5, 5)
+    paths = Ecmp(K4).bounces()
+    through = np.array([np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
+    sent = np.full(len(paths), 2000)
+    probes = Probes(paths, sent, rng.binomial(sent, 1 - through))
+    seen = replace(telemetry(*passive(loss, seed)), probes=probes)
+    assert Mle(kinds="A1+P").localize(seen).flagged.tolist() == sorted(faulty)
 
 
 def test_the_order_of_flows_does_not_matter():

@@ -1,0 +1,71 @@
+"""What known paths alone tell: where the search among flows of hidden paths begins.
+
+The mixture over paths has many peaks: a search from nothing blames what a flow could have met, and
+ends with the planes of a fabric exchanged. Probes know their paths, and their likelihood has one
+peak; so the links that they alone blame are where the search begins. What they cannot tell apart,
+as the two directions of a link that a probe goes up and back, is one class, of which the hidden
+flows then choose (`analysis.methods.mle.mixture_search`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.problem import Observed, Units, marks, observe
+from analysis.methods.mle.search import explain, penalty_of, suspects
+from testbed.fabric.paths import PathSets, pointers
+
+__all__ = ["Start", "nothing", "start_from"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Start(NamedTuple):
+    """The classes that known paths blame, highest rate first: class c is the units
+    ``units[ptr[c]:ptr[c + 1]]``, which lose ``rate[c]`` together."""
+
+    ptr: LongArray
+    units: IntArray
+    rate: FloatArray
+
+
+def nothing() -> Start:
+    return Start(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
+
+
+def start_from(
+    known: Sequence[Observed], units: Units, *, fault_rate: float, penalty: float | None
+) -> Start:
+    """What observations over known paths blame, in classes of the ``units`` of all that was seen.
+
+    Arguments as `analysis.methods.mle.search.explain`'s; penalty None is that of `penalty_of`.
+    """
+    observed = Observed.join(list(known))
+    if not len(observed.sent):
+        return nothing()
+    same, _ = marks([PathSets.known(observed.paths)], len(units.of_link))
+    classes = Units.of(same)
+    rows = observe(observed, classes)
+    n = len(classes.size)
+    may = suspects(rows.lost_over(), rows.arrived, fault_rate)
+    penalty = penalty_of(n, rows.distinct) if penalty is None else penalty
+    found = explain(rows, classes.size, may, fault_rate=fault_rate, penalty=penalty)
+    blamed = np.flatnonzero(found.blamed)
+    blamed = blamed[np.argsort(-found.x[blamed], kind="stable")]
+    links = np.flatnonzero(same)
+    pair = np.unique(
+        classes.of_link[links].astype(np.int64) * len(units.size) + units.of_link[links]
+    )
+    of, member = np.divmod(pair, max(len(units.size), 1))
+    parts = [member[of == which] for which in blamed]
+    return Start(
+        pointers(np.array([len(part) for part in parts], np.int64)),
+        np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32),
+        found.x[blamed],
+    )
