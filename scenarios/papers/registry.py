@@ -16,6 +16,14 @@ from scenarios.papers.canary_tables import TABLE_III, TABLE_IV
 from scenarios.papers.canary_theorem_1 import THEOREM_1
 from scenarios.papers.canary_theorem_2 import THEOREM_2
 from scenarios.papers.experiment import Experiment
+from scenarios.papers.vigil_13 import FIGURE_13
+from scenarios.papers.vigil_simulation import (
+    FIGURE_3,
+    FIGURE_5,
+    FIGURE_8_AND_9,
+    FIGURE_10_TO_12,
+    SECTION_6_7,
+)
 from testbed.fabric.names import nearest
 
 __all__ = ["EXPERIMENTS", "LEFT_OUT", "chosen"]
@@ -37,6 +45,12 @@ EXPERIMENTS = {
         TABLE_II,
         TABLE_III,
         TABLE_IV,
+        FIGURE_3,
+        FIGURE_5,
+        FIGURE_8_AND_9,
+        FIGURE_10_TO_12,
+        SECTION_6_7,
+        FIGURE_13,
     )
 }
 
@@ -44,7 +58,7 @@ LEFT_OUT = {
     "Canary, figures 1 to 5": "drawings and examples; figures 4 and 5 are tests",
     "NetBouncer, figures 11 to 13": "production data",
     "Flock, figure 7": "processor time of agents on hosts that are not here",
-    "007, figures 1 and 14, section 8": "production data",
+    "007, figures 1, 2 and 14, section 8": "production data, and a drawing",
     "deTector, from section 4.4 on": "not in the copy that these values are from",
 }
 
