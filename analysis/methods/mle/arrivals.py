@@ -37,7 +37,7 @@ def explain_loss_free(
     hidden: HiddenFlows,
     *,
     fault_rate: float,
-    penalty: float,
+    penalty: float | None,
 ) -> Problem:
     """As `analysis.methods.mle.search.explain`, where no flow of a hidden path lost packets."""
     first = rows.arrived + expected_arrivals(hidden, np.zeros(len(size)))

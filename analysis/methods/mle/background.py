@@ -2,18 +2,19 @@
 
 Empirical Bayes. If s_i of the losses fell to a healthy link over which A_i packets arrived, its
 rate is Gamma distributed with mean (s_i + 1) / (A_i + 1 / mean); the losses of a row fall to its
-links in proportion to their rates; the mean of the law is that of the links' means. The most likely
-rates in place of the means would not do: most of them are 0, so the mean would collapse.
+links in proportion to their rates; the mean of the law is that of the links' means.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from analysis.methods.mle.likelihood import FAULT, MEAN, PENALTY
+from analysis.methods.mle.likelihood import FAULT, MEAN, PENALTY, healthy
 from testbed.fabric.compiled import kernel
 
-__all__ = ["evidence", "mean_rate"]
+__all__ = ["evidence", "mean_rate", "settled"]
 
 
 @kernel
@@ -57,6 +58,13 @@ def mean_rate(s, floor):
 
 
 @kernel
+def settled(lost, size):
+    """Nats by which the evidence of a healthy unit of ``size`` links, with its rate integrated over
+    their law, is below its likelihood and law at the best rate (Laplace, in ln x)."""
+    return size - size * np.log(size) + math.lgamma(size) - 0.5 * np.log(2 * np.pi / (lost + size))
+
+
+@kernel
 def evidence(s):
     """The log-likelihood of the rows with healthy units' rates integrated over their law (Laplace),
     less the penalties: what laws are compared by."""
@@ -73,8 +81,7 @@ def evidence(s):
         if s.blamed[i]:
             total -= s.law[PENALTY]
             continue
-        own = mean * s.size[i]
-        total -= s.x[i] / own + np.log1p(s.arrived[i] * own)
-        total += 0.5 * np.log1p(2 * np.pi * fallen[i]) - np.log(-np.expm1(-fault / mean))
+        total -= healthy(i, s.x[i], s) + settled(fallen[i], s.size[i])
+        total -= np.log(-np.expm1(-fault / mean))
     fallen[:] = 0.0
     return total

@@ -69,7 +69,6 @@ class Components(NamedTuple):
             rows=row_rank[of.links],
             lost=rows.lost[row],
             arrived=rows.arrived[unit],
-            distinct=rows.distinct,
         )
         numbers = np.arange(int(label.max(initial=-1)) + 2)
         ends = (

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Observed, Units, over_units
+from testbed.fabric.compiled import njit
 
 __all__ = ["Correlated", "correlated"]
 
@@ -52,13 +53,15 @@ def correlated(parts: Sequence[Observed], units: Units, found: Problem) -> Corre
     in_flows = np.zeros(len(units.size), np.bool_)
     weighed, changed = [], False
     for part in parts:
-        ptr, over = over_units(part.paths, units)
-        owner = np.repeat(np.arange(len(part.sent)), np.diff(ptr))
-        total = np.bincount(owner, found.x[over], len(part.sent)).astype(np.float64)
-        r, varied = _estimate(part, owner, over, total, found)
+        r, varied = _estimate(part, units, found)
         in_flows |= varied > IN_FLOWS
         if r.any():
-            mixed = np.bincount(owner, found.x[over] * r[over], len(total))
+            ptr, over = over_units(part.paths, units)
+            owner = np.repeat(np.arange(len(part.sent)), np.diff(ptr))
+            total, mixed = (
+                np.bincount(owner, found.x[over] * each, len(part.sent))
+                for each in (np.ones(len(over)), r[over])
+            )
             of_row = mixed / np.maximum(total, 1e-300)
             weight = 1.0 / (1.0 + np.maximum(part.sent - 1.0, 0.0) * of_row)
             part, changed = replace(part, sent=part.sent * weight, lost=part.lost * weight), True
@@ -66,18 +69,14 @@ def correlated(parts: Sequence[Observed], units: Units, found: Problem) -> Corre
     return Correlated(weighed, in_flows, changed)
 
 
-def _estimate(
-    part: Observed,
-    owner: npt.NDArray[np.integer],
-    over: npt.NDArray[np.integer],
-    total: FloatArray,
-    found: Problem,
-) -> tuple[FloatArray, FloatArray]:
+def _estimate(part: Observed, units: Units, found: Problem) -> tuple[FloatArray, FloatArray]:
     """The correlation of each unit's losses, and by how much the rates of paths over it vary."""
     n_units = len(found.x)
-    at = np.flatnonzero(found.blamed[over] & (2 * found.x[over] >= total[owner]))
-    unit, row = over[at], owner[at]
-    sent, lost, rest = part.sent[row], part.lost[row], total[row] - found.x[unit]
+    last, most = np.full(n_units, -1, np.int64), int(np.diff(part.paths.ptr).max(initial=0))
+    room = np.zeros(most, np.int32)
+    paths = part.paths.ptr, part.paths.links, units.of_link
+    unit, row, rest = _main_faults(*paths, found.blamed, found.x, last, room)
+    sent, lost = part.sent[row], part.lost[row]
 
     def summed(values: FloatArray) -> FloatArray:
         return np.bincount(unit, values, n_units).astype(np.float64)
@@ -97,3 +96,27 @@ def _estimate(
     r = np.where(clear, np.clip(r, 0.0, 1.0), 0.0)
     mean = summed(sent * p) / np.maximum(summed(sent), 1e-300)
     return r, r * (1 - mean) / np.maximum(mean, 1e-300)
+
+
+@njit
+def _main_faults(path_ptr, links, of_link, blamed, x, last, over):
+    """The blamed units that cause half or more of what their paths lose: of each the unit, the
+    path, and the rate of the others on it. ``last`` and ``over`` are room for a path's units."""
+    units, rows, rests = [], [], []
+    for p in range(len(path_ptr) - 1):
+        total, n, any_blamed = 0.0, 0, False
+        for e in range(path_ptr[p], path_ptr[p + 1]):
+            i = of_link[links[e]]
+            if last[i] != p:
+                last[i] = p
+                over[n] = i
+                n += 1
+                total += x[i]
+                any_blamed |= blamed[i]
+        if any_blamed:
+            for i in over[:n]:
+                if blamed[i] and 2 * x[i] >= total:
+                    units.append(i)
+                    rows.append(p)
+                    rests.append(total - x[i])
+    return np.array(units, np.int32), np.array(rows, np.int64), np.array(rests)

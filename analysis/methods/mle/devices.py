@@ -1,16 +1,16 @@
 """Failed devices: one statement in place of many about a switch's links.
 
 The search blames links one by one, each at the price of having been picked among all. That a
-device failed is one such statement at that price and 2 nats. Every second failed device has no
-healthy link (ln 2 nats); of the others any number m of their n links is as likely as any other, so
-to say which costs ln 2 + ln n + ln C(n, m). So the last links are blamed on little evidence of
-their own. What the links outside are is counted alike, at ln(n + 1) + ln C(n, m): where a tenth of
-all links are faulty, three of a switch's sixteen are no news.
+device failed is one such statement at that price and as much as one more rate costs. Every second
+failed device has no healthy link (ln 2 nats); of the others any number m of their n links is as
+likely as any other, so to say which costs ln 2 + ln n + ln C(n, m). So the last links are blamed on
+little evidence of their own. What the links outside are is counted alike, at ln(n + 1) + ln C(n,
+m): where a tenth of all links are faulty, three of a switch's sixteen are no news.
 
 Each link of a failed device has a rate of its own. A rate costs what its evidence is smaller than
-its likelihood: for a faulty one, log-uniform from the least of a fault to 1, ln ln(1 / fault) +
-0.5 ln(lost / 2 pi), as the curvature of the log-likelihood in ln x is what was lost on it; for a
-healthy one the same under its law (`analysis.methods.mle.background.evidence`).
+its likelihood: for a faulty one, log-uniform from the least of a fault to 1, the logarithm of that
+range over the width of the likelihood's peak in ln x; for a healthy one the same under its law
+(`analysis.methods.mle.background.evidence`).
 
 Each path through a device has one link in and one out. What all links in lose more and all out lose
 less no such path can tell, and a search that adds links one by one ends where some of them lose
@@ -26,15 +26,26 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analysis.methods.mle.likelihood import FAULT, MEAN, PENALTY, Problem, gain, held, move, touch
+from analysis.methods.mle.background import settled
+from analysis.methods.mle.likelihood import (
+    FAULT,
+    PENALTY,
+    Problem,
+    gain,
+    healthy,
+    held,
+    move,
+    touch,
+)
 from analysis.methods.mle.problem import Units
 from analysis.methods.mle.search import (
     COARSE,
     LENIENT,
-    SAFETY,
+    RATE,
     blame,
     finish,
     keep,
+    penalty_of,
     release,
     restore,
     settle_around,
@@ -61,9 +72,11 @@ class Failed(NamedTuple):
     whole: IntArray
 
 
-def failed_devices(s: Problem, fabric: Fabric, units: Units) -> Failed:
+def failed_devices(
+    s: Problem, fabric: Fabric, units: Units, *, penalty: float | None = None
+) -> Failed:
     """Blame devices, and what of their links is likelier faulty than not, as long as that explains
-    more. Changes ``s``."""
+    more. Changes ``s``; ``penalty`` is as `analysis.methods.mle.search.explain`'s."""
     free = np.ones(len(units.size), np.bool_)  # units of no failed device
     members = _members(fabric, units)
     failed: list[int] = []
@@ -76,6 +89,10 @@ def failed_devices(s: Problem, fabric: Fabric, units: Units) -> Failed:
                 failed.append(device)
                 free[own] = False
                 changed = True
+                if penalty is None:  # a device's links do not make others likelier to be faulty
+                    blamed = int(s.blamed[free].sum())
+                    s.law[PENALTY] = penalty_of(int(free.sum()), max(blamed - 1, 0))
+                _release_around(free, s)
     if failed:
         finish(s)
     whole = [device for device in failed if s.blamed[members[device]].all()]
@@ -110,12 +127,9 @@ def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
     paid = _rates(own, s)
     gained = _fail(own, _sides(own, s), s)
     now = int(s.blamed[own].sum())
-    cost = s.law[PENALTY] + SAFETY + _share(len(own), now)
+    cost = max(s.law[PENALTY], penalty_of(total)) + RATE + _share(len(own), now)
     cost += _choice(total - len(own), faulty - mine) - _choice(total, faulty)
     if now >= FEWEST and gained - (_rates(own, s) - paid) > cost:
-        outside = free.copy()
-        outside[own] = False
-        _release_around(outside, s)
         return True
     for name, array in zip(CHANGED, before, strict=True):
         getattr(s, name)[:] = array
@@ -144,8 +158,23 @@ def _rate(i, s):
         r = s.rows[e]
         lost += s.lost[r] * min(s.x[i] / s.total[r], 1.0)
     if s.blamed[i]:
-        return max(np.log(-np.log(s.law[FAULT])) + 0.5 * np.log(max(lost, 1e-9) / (2 * np.pi)), 0.0)
-    return np.log1p(s.arrived[i] * s.law[MEAN] * s.size[i]) - 0.5 * np.log1p(2 * np.pi * lost)
+        width = _width(lost, s.arrived[i] * s.law[FAULT])
+        return max(np.log(-np.log(s.law[FAULT]) / width), 0.0)
+    return settled(lost, s.size[i])
+
+
+@kernel
+def _width(lost, least):
+    """The integral of x^lost e^(-arrived x) over ln x from a fault's least on, relative to its
+    peak, to second order around that; ``least`` are the losses expected at a fault's least."""
+    if lost > least:
+        return np.sqrt(2 * np.pi / lost) * (
+            1.0 - 0.5 * math.erfc(np.log(lost / max(least, 1e-9)) * np.sqrt(lost / 2))
+        )
+    off = (least - lost) / np.sqrt(2 * least) if least > 0.0 else 0.0
+    if off > 5.0:
+        return 1.0 / (least - lost)
+    return np.sqrt(0.5 * np.pi / max(least, 1e-9)) * np.exp(off * off) * math.erfc(off)
 
 
 @kernel
@@ -236,7 +265,7 @@ def _fail(own, side, s):
             keep(s)
             s.blamed[i] = False
             new = held(i, s)
-            cost = -gain(i, new, s) + new / (s.law[MEAN] * s.size[i])
+            cost = -gain(i, new, s) + healthy(i, new, s)
             move(i, new, s)
             touch(i, s)
             cost -= settle_around(i, COARSE, s)

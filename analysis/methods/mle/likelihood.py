@@ -2,9 +2,11 @@
 
 Unit i loses packets at the rate x_i = -ln(success) >= 0. Row r, which lost k of its packets, adds
 k ln(1 - exp(-X_r)), X_r the sum of its units' x, and what arrived over unit i adds -arrived_i x_i.
-Along one x_i that is concave: its slope, sum_r k_r / (e^X_r - 1) - arrived_i, falls. A healthy unit
-pays x / (mean * size) for the law of healthy links, which is as if so many more packets had
-arrived.
+Along one x_i that is concave: its slope, sum_r k_r / (e^X_r - 1) - arrived_i, falls. The law of
+healthy links is exponential, that of a unit of them Gamma distributed. It is taken per ln x, so
+that the likeliest rate of a link that lost nothing is not 0 but what to expect of it, and a stray
+loss is no surprise to the many links that it may have fallen on. To a healthy unit it is as if
+``size`` packets more had been lost, and 1 / mean more had arrived.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy.typing as npt
 
 from testbed.fabric.compiled import kernel
 
-__all__ = ["DEAD", "Problem", "best", "gain", "held", "law", "move", "settle", "touch"]
+__all__ = ["DEAD", "Problem", "best", "gain", "healthy", "held", "law", "move", "settle", "touch"]
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
@@ -30,7 +32,7 @@ MEAN, FAULT, PENALTY = range(3)
 """Of ``Problem.law``: the mean rate of a healthy link, the least of a blamed one, and what blaming
 one costs in nats."""
 
-LEAST = 1e-3  # of the mean rate: a healthy unit's x stays above, so that no row's sum is 0
+LEAST = 1e-3  # of the mean rate: how far down a healthy unit's x is looked for
 
 
 class Problem(NamedTuple):
@@ -76,9 +78,11 @@ def gain(i, new, s):
 
 
 @kernel
-def _losses(i, change, s):
-    """sum_r k_r / (e^X_r - 1) after x_i moves by ``change``, and minus its slope."""
-    value = slope = 0.0
+def _losses(i, own, change, s):
+    """sum_r k_r / (e^X_r - 1) after x_i moves by ``change``, and minus its slope, with ``own``
+    losses more."""
+    x = s.x[i] + change
+    value, slope = own / x, own / (x * x)
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         r = s.rows[e]
         odds = 1.0 / np.expm1(s.total[r] + change)
@@ -88,8 +92,9 @@ def _losses(i, change, s):
 
 
 @kernel
-def best(i, more, low, high, s):
-    """The best x_i from ``low`` to ``high`` with the others held, if ``more`` packets had arrived.
+def best(i, own, more, low, high, s):
+    """The best x_i from ``low`` to ``high`` with the others held, if ``own`` packets more had been
+    lost, and ``more`` had arrived.
 
     In w = ln(x) the logarithm of the losses' sum is nearly a line, so Newton's steps, kept inside
     the bracket of a bisection, take a few rounds at every rate.
@@ -98,15 +103,15 @@ def best(i, more, low, high, s):
     if arrived <= 0.0:
         return high
     now = s.x[i]
-    if _losses(i, low - now, s)[0] <= arrived:
+    if _losses(i, own, low - now, s)[0] <= arrived:
         return low
-    if _losses(i, high - now, s)[0] >= arrived:
+    if _losses(i, own, high - now, s)[0] >= arrived:
         return high
     left, right = np.log(low), np.log(high)
     w = np.log(now) if low < now < high else 0.5 * (left + right)
     for _ in range(60):
         x = np.exp(w)
-        value, slope = _losses(i, x - now, s)
+        value, slope = _losses(i, own, x - now, s)
         if value > arrived:
             left = w
         else:
@@ -128,15 +133,22 @@ def best(i, more, low, high, s):
 def held(i, s):
     """The best x_i of unit i as what it is, healthy or blamed, with the others held."""
     if s.blamed[i]:
-        return best(i, 0.0, s.law[FAULT], DEAD, s)
-    mean = s.law[MEAN] * s.size[i]
-    return best(i, 1.0 / mean, LEAST * mean, s.law[FAULT] * s.size[i], s)
+        return best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
+    mean, size = s.law[MEAN], s.size[i]
+    return best(i, size, 1.0 / mean, LEAST * mean * size, s.law[FAULT] * size, s)
+
+
+@kernel
+def healthy(i, x, s):
+    """What unit i pays in nats for the rate x if it is healthy: 0 at the mean, more elsewhere."""
+    share = x / (s.law[MEAN] * s.size[i])
+    return s.size[i] * (share - 1.0 - np.log(share))
 
 
 @kernel
 def law(i, s):
     """What unit i pays in nats for its rate: the law of healthy links, or the price of blame."""
-    return s.law[PENALTY] if s.blamed[i] else s.x[i] / (s.law[MEAN] * s.size[i])
+    return s.law[PENALTY] if s.blamed[i] else healthy(i, s.x[i], s)
 
 
 @kernel
@@ -178,9 +190,7 @@ def settle(begin, count, tolerance, s):
         before = law(i, s)
         new = held(i, s)
         won = gain(i, new, s)
-        old = s.x[i]
-        after = before if s.blamed[i] else before * new / old
-        won += before - after
+        won += 0.0 if s.blamed[i] else before - healthy(i, new, s)
         if not won > tolerance:
             continue
         gained += won

@@ -4,8 +4,8 @@ Link i loses packets at a rate x_i = -ln(success). An observation over a known p
 its packets, with success exp(-sum of x); so the log-likelihood is concave in x, and the rates of
 given links are found exactly. A healthy link's rate follows a law whose mean is estimated
 (`analysis.methods.mle.background`), cut off at what the user calls a fault; a blamed one is free
-and pays a penalty: ln(links), as it was picked among so many, half of BIC's ln(observations) for
-its rate, and 2. So a link is blamed when its rate stands out of the law and exceeds a fault.
+and pays a penalty: that it was picked among so many, the less the more are faulty, and 1.8 nats for
+its rate. So a link is blamed when its rate stands out of the law and exceeds a fault.
 
 Where the losses of a blamed link prove correlated, as in a black hole, its observations weigh less
 (`analysis.methods.mle.correlation`) and all is explained again; links of a switch may be blamed by
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,8 @@ class Mle(Method):
             `analysis.methods.mle.kinds`; default: all that was measured over known
             paths.
         fault_rate: What the user calls a fault: least loss rate a link is blamed for.
-        penalty: Nats a blamed link must gain; default ``ln(links) + 0.5 ln(observations) + 2``.
+        penalty: Nats a blamed link must gain; default
+            ``ln((links - blamed) / (blamed + 1)) + 1.8``.
 
     Raises:
         ValueError: A kind is unknown, or the rate is none.
@@ -119,7 +121,7 @@ class Mle(Method):
             found = self._explanation(weighed.parts + others, flows, units)
             if (found.blamed == before).all():
                 break
-        failed = failed_devices(found, fabric, units)
+        failed = failed_devices(found, fabric, units, penalty=self.penalty)
         in_flows &= found.blamed
         return _verdict(self, fabric, units, Units.of(alike), found, failed, in_flows)
 
@@ -139,12 +141,15 @@ class Mle(Method):
         rows, may, hidden, asked = self._observed(known, flows, units)
         if hidden is None:
             return explain(rows, units.size, may, **asked)
-        start = start_from(probed, units, fault_rate=self.fault_rate, penalty=self.penalty)
+        start = start_from(probed, units, **asked)
+        if self.penalty is None:  # which of its paths a flow took is picked, too
+            choices = 0.5 * math.log(max(len(hidden.times), 1))
+            asked["penalty"] = penalty_of(len(units.size)) + choices
         return explain_hidden(rows, units.size, may, hidden, start, **asked)
 
     def _observed(
         self, known: list[Observed], flows: FlowParts | None, units: Units
-    ) -> tuple[Rows, BoolArray, HiddenFlows | None, dict[str, float]]:
+    ) -> tuple[Rows, BoolArray, HiddenFlows | None, dict[str, Any]]:
         """The rows of known paths, the units that may be blamed, flows of hidden paths, and what a
         fault and its penalty are."""
         rows = observe(Observed.join(known), units)
@@ -159,11 +164,8 @@ class Mle(Method):
             # One by one where it matters, to first order elsewhere.
             rows = rows._replace(arrived=arrived + np.where(may, 0.0, more_arrived))
             hidden = hidden_flows(flows, units, may)
-        penalty = self.penalty
-        if penalty is None:
-            distinct = rows.distinct + (0 if hidden is None else len(hidden.times))
-            penalty = penalty_of(len(units.size), distinct)
-        return rows, may, hidden, {"fault_rate": self.fault_rate, "penalty": penalty}
+        asked = {"fault_rate": self.fault_rate, "penalty": self.penalty}
+        return rows, may, hidden, asked
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         parts = self.data(telemetry).parts

@@ -79,7 +79,7 @@ class Rows(NamedTuple):
 
     Row r lost ``lost[r]`` packets on the units ``units[ptr[r]:ptr[r + 1]]``; unit i is on the rows
     ``rows[unit_ptr[i]:unit_ptr[i + 1]]``. ``arrived`` float64[U] are the packets that arrived over
-    each unit on all paths, and ``distinct`` says how many distinct paths were observed.
+    each unit on all paths.
     """
 
     ptr: LongArray
@@ -88,7 +88,6 @@ class Rows(NamedTuple):
     rows: IntArray
     lost: FloatArray
     arrived: FloatArray
-    distinct: int
 
     def lost_over(self) -> FloatArray:
         """What was lost on all rows that each unit is on: float64[U]."""
@@ -111,7 +110,7 @@ def observe(observed: Observed, units: Units) -> Rows:
     kept = paths.take(lossy[first])
     scratch[:] = -1
     ptr, over, unit_ptr, rows = _over_units(kept.ptr, kept.links, units.of_link, scratch)
-    return Rows(ptr, over, unit_ptr, rows, lost, arrived, len(np.unique(key)))
+    return Rows(ptr, over, unit_ptr, rows, lost, arrived)
 
 
 def over_units(paths: Paths, units: Units) -> tuple[LongArray, IntArray]:

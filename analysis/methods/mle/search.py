@@ -25,6 +25,7 @@ from analysis.methods.mle.likelihood import (
     Problem,
     best,
     gain,
+    healthy,
     held,
     law,
     move,
@@ -37,7 +38,7 @@ from testbed.fabric.compiled import kernel
 __all__ = [
     "COARSE",
     "LENIENT",
-    "SAFETY",
+    "RATE",
     "blame",
     "explain",
     "finish",
@@ -53,8 +54,9 @@ __all__ = [
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-SAFETY = 2.0
-"""Nats added to the penalty, so that one lost packet in an unlucky place convicts nobody."""
+RATE = 1.8
+"""Nats that a free rate costs: the logarithm of its range, ln(1 / 0.001), over the width of the
+likelihood's peak in ln x, sqrt(2 pi / lost), at five losses (`analysis.methods.mle.devices`)."""
 LENIENT = 2.0
 """Nats by which a rate below the least of a fault may be more likely: a fault may be just above."""
 
@@ -62,14 +64,16 @@ NARROWEST = 100.0
 """The mean rate of healthy links is at least a fault's least divided by this: a link that loses so
 much more stands out in any case, and stray losses convict nobody."""
 
+ROUNDS = 5
+AS_GOOD = 1.0  # nats by which evidence may be less
 FEW = 20_000  # units on rows, that take less time than to tell their components apart
 FINE, COARSE = 1e-5, 1e-3  # nats that a move must gain
 
 
-def penalty_of(links: float, observations: int) -> float:
-    """Nats a blamed link must gain: to have been picked among so many, and half of BIC's for its
-    rate."""
-    return math.log(max(links, 1)) + 0.5 * math.log(max(observations, 1)) + SAFETY
+def penalty_of(links: float, blamed: int = 0) -> float:
+    """Nats that one more blamed link must gain than those that are ``blamed``: to have been picked
+    among so many, any number of faulty links being as likely as any other, and for its `RATE`."""
+    return max(math.log(max(links - blamed, 1) / (blamed + 1)), 0.0) + RATE
 
 
 def suspects(lost: FloatArray, arrived: FloatArray, fault_rate: float) -> BoolArray:
@@ -86,7 +90,7 @@ def explain(
     may: BoolArray,
     *,
     fault_rate: float,
-    penalty: float,
+    penalty: float | None,
 ) -> Problem:
     """The explanation: rates, blamed units, and evidence in nats, see `Problem`.
 
@@ -98,7 +102,7 @@ def explain(
         size: The links of each unit, float64[U].
         may: The units that may be blamed, see `suspects`.
         fault_rate: What the user calls a fault.
-        penalty: Nats a blamed unit must gain.
+        penalty: Nats a blamed unit must gain; None: `penalty_of` as many as are blamed.
     """
     n = len(size)
     fault = -math.log1p(-fault_rate)
@@ -124,12 +128,14 @@ def explain(
         queued=np.zeros(n, np.bool_),
         kept=np.zeros(n),
         share=np.zeros(n),
-        law=np.array([fault, fault, penalty]),
+        law=np.array([fault, fault, penalty_of(n) if penalty is None else penalty]),
     )
     if n:
         _run(parts, _begin, s)
         least = -math.log1p(-fault_rate / NARROWEST)
         s = _narrowing(s, least, parts)
+        if penalty is None:
+            _learn_penalty(s, parts)
         _run(parts, finish, s)
     return s if parts is None else parts.restored(s, given)
 
@@ -152,13 +158,15 @@ def resume(s: Problem, arrived: FloatArray) -> bool:
 
 
 def _narrowing(s: Problem, least: float, parts: Components | None) -> Problem:
-    """Search under ever narrower laws of healthy links; that with the most evidence holds."""
+    """Search under ever narrower laws of healthy links; that with the most evidence holds, or the
+    narrowest of those as good."""
     best_s, most = s, -math.inf
     while True:
         _run(parts, _search, s)
         now = evidence(s)
-        if now > most:
-            best_s, most = s._replace(**{name: getattr(s, name).copy() for name in STATE}), now
+        if now > most - AS_GOOD:
+            best_s = s._replace(**{name: getattr(s, name).copy() for name in STATE})
+            most = max(most, now)
         if s.law[MEAN] <= least:
             break
         s.law[MEAN] = max(least, 0.5 * s.law[MEAN])
@@ -171,6 +179,17 @@ def _narrowing(s: Problem, least: float, parts: Components | None) -> Problem:
         _run(parts, _settle_all, COARSE, best_s)
         _run(parts, _search, best_s)
     return best_s
+
+
+def _learn_penalty(s: Problem, parts: Components | None) -> None:
+    """Search on at the penalty that the number of blamed units makes, until both agree."""
+    for _ in range(ROUNDS):
+        penalty = penalty_of(len(s.x), int(s.blamed.sum()))
+        if penalty >= s.law[PENALTY]:
+            break
+        s.law[PENALTY] = penalty
+        s.fresh[:] = False
+        _run(parts, _search, s)
 
 
 STATE = ("x", "total", "blamed", "gains", "fresh", "law")
@@ -196,7 +215,7 @@ def _settle_all(tolerance, s):
             s.queued[i] = True
             count += 1
         elif not s.blamed[i]:
-            s.x[i] = LEAST * s.law[MEAN] * s.size[i]
+            s.x[i] = held(i, s)
     return settle(0, count, tolerance, s)
 
 
@@ -221,14 +240,14 @@ def settle_around(i, tolerance, s):
 @kernel
 def _shortfall(i, s):
     """Nats by which the best rate below that of a fault is more likely than the fault's least."""
-    low = best(i, 0.0, LEAST * s.law[MEAN], s.law[FAULT], s)
+    low = best(i, 0.0, 0.0, LEAST * s.law[MEAN], s.law[FAULT], s)
     return gain(i, low, s) - gain(i, s.law[FAULT], s)
 
 
 @kernel
 def _promise(i, s):
     """What blaming unit i would gain with the others held, the penalty not counted."""
-    new = best(i, 0.0, s.law[FAULT], DEAD, s)
+    new = best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
     gained = gain(i, new, s) + law(i, s)
     if new <= s.law[FAULT] and _shortfall(i, s) > LENIENT:
         return min(gained, 0.0)
@@ -269,7 +288,7 @@ def blame(i, s):
     """Blame unit i and refit; returns what that gained, the penalty not counted."""
     paid = law(i, s)
     s.blamed[i] = True
-    new = best(i, 0.0, s.law[FAULT], DEAD, s)
+    new = best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
     gained = gain(i, new, s) + paid
     move(i, new, s)
     touch(i, s)
@@ -354,7 +373,7 @@ def release(i, may_change, s):
     keep(s)
     s.blamed[i] = False
     new = held(i, s)
-    cost = -gain(i, new, s) + new / (s.law[MEAN] * s.size[i])
+    cost = -gain(i, new, s) + healthy(i, new, s)
     if cost > 10.0 * penalty and not below and _shared(i, s) < 0.5:
         s.blamed[i] = True
         s.gains[i] = cost

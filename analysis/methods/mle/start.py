@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.mle.problem import Observed, Units, marks, observe
-from analysis.methods.mle.search import explain, penalty_of, suspects
+from analysis.methods.mle.search import explain, suspects
 from testbed.fabric.paths import PathSets, pointers
 
 __all__ = ["Start", "nothing", "start_from"]
@@ -44,7 +44,7 @@ def start_from(
 ) -> Start:
     """What observations over known paths blame, in classes of the ``units`` of all that was seen.
 
-    Arguments as `analysis.methods.mle.search.explain`'s; penalty None is that of `penalty_of`.
+    Arguments as `analysis.methods.mle.search.explain`'s; penalty None is learned as there.
     """
     observed = Observed.join(list(known))
     if not len(observed.sent):
@@ -52,9 +52,7 @@ def start_from(
     same, _ = marks([PathSets.known(observed.paths)], len(units.of_link))
     classes = Units.of(same)
     rows = observe(observed, classes)
-    n = len(classes.size)
     may = suspects(rows.lost_over(), rows.arrived, fault_rate)
-    penalty = penalty_of(n, rows.distinct) if penalty is None else penalty
     found = explain(rows, classes.size, may, fault_rate=fault_rate, penalty=penalty)
     blamed = np.flatnonzero(found.blamed)
     blamed = blamed[np.argsort(-found.x[blamed], kind="stable")]

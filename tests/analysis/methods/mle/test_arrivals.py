@@ -73,7 +73,6 @@ def test_the_rate_is_that_of_the_mixture(rate):
         np.zeros(1, np.int32),
         np.array([lost.sum()], float),
         np.array([(sent - lost)[traced].sum(), 0.0]),
-        1,
     )
     found = explain_loss_free(
         rows, np.ones(2), np.array([True, False]), h, fault_rate=1e-3, penalty=10.0

@@ -37,7 +37,6 @@ def test_each_component_has_rows_of_its_own():
         rows=np.array([0, 1, 1, 0, 2, 2], np.int32),
         lost=np.array([1.0, 2.0, 3.0]),
         arrived=np.arange(6.0),
-        distinct=3,
     )
     parts = Components.of(rows)
     found = [

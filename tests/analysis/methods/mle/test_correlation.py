@@ -60,7 +60,7 @@ def test_the_correlation_is_estimated(together):
     rows = observe(part, units)
     may = suspects(rows.lost_over(), rows.arrived, 1e-3)
     may[1:] = False
-    penalty = penalty_of(401, 400)
+    penalty = penalty_of(401)
     found = explain(rows, units.size, may, fault_rate=1e-3, penalty=penalty)
     weighed = correlated([part], units, found)
     assert weighed.any == (together > 0)

@@ -22,7 +22,7 @@ def explain(paths, sent, lost, penalty=None, fault_rate=1e-3):
     units = Units.of(marks([PathSets.known(paths)], int(paths.links.max()) + 1)[0])
     rows = observe(observed, units)
     if penalty is None:
-        penalty = penalty_of(len(units.size), rows.distinct)
+        penalty = penalty_of(len(units.size))
     may = suspects(rows.lost_over(), rows.arrived, fault_rate)
     found = explain_rows(rows, units.size, may, fault_rate=fault_rate, penalty=penalty)
     loss = -np.expm1(-np.where(found.blamed, found.x, found.law[0]))
