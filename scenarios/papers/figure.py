@@ -80,7 +80,10 @@ def _draw_panel(
     step = 0.0 if panel.numeric else 0.6 / max(len(names), 1)
     shift = {name: step * (n - (len(names) - 1) / 2) for n, name in enumerate(names)}
     axes.set_xscale("log" if panel.log_x else "linear")
-    axes.set_yscale("log" if panel.log_y else "linear")
+    if panel.log_y and any(value <= 0 for figures in here.values() for value in figures.values):
+        axes.set_yscale("symlog", linthresh=0.1)
+    else:
+        axes.set_yscale("log" if panel.log_y else "linear")
     for axis in [axes.xaxis] * panel.log_x + [axes.yaxis] * panel.log_y:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())

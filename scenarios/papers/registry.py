@@ -16,6 +16,9 @@ from scenarios.papers.canary_tables import TABLE_III, TABLE_IV
 from scenarios.papers.canary_theorem_1 import THEOREM_1
 from scenarios.papers.canary_theorem_2 import THEOREM_2
 from scenarios.papers.experiment import Experiment
+from scenarios.papers.netbouncer_6 import FIGURE_6 as NETBOUNCER_6
+from scenarios.papers.netbouncer_6 import FIGURE_8 as NETBOUNCER_8
+from scenarios.papers.netbouncer_6 import FIGURE_9 as NETBOUNCER_9
 from scenarios.papers.vigil_13 import FIGURE_13
 from scenarios.papers.vigil_simulation import (
     FIGURE_3,
@@ -51,11 +54,16 @@ EXPERIMENTS = {
         FIGURE_10_TO_12,
         SECTION_6_7,
         FIGURE_13,
+        NETBOUNCER_6,
+        NETBOUNCER_8,
+        NETBOUNCER_9,
     )
 }
 
 LEFT_OUT = {
     "Canary, figures 1 to 5": "drawings and examples; figures 4 and 5 are tests",
+    "NetBouncer, figure 7": "SGD is not implemented; python -m tests.bench netbouncer times CD",
+    "NetBouncer, figure 9, KDD14": "the method is not implemented",
     "NetBouncer, figures 11 to 13": "production data",
     "Flock, figure 7": "processor time of agents on hosts that are not here",
     "007, figures 1, 2 and 14, section 8": "production data, and a drawing",

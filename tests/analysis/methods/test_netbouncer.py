@@ -10,10 +10,10 @@ from analysis.methods.base import both_directions
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage, bad_devices, good_paths
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes, Telemetry
+from scenarios.papers.probing_plans import probing_plan, with_servers
 from testbed.fabric.clos import leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
-from tests.bench.probing_plans import probing_plan, with_servers
 
 
 def exact_probes(topology, loss, packets=1000):

@@ -3,8 +3,8 @@
 A probe climbs from a server, or from its ToR, to a switch that bounces it, and comes back over the
 same links, so a plan is a set of climbs and sees undirected links.
 
-Runs bounce probes off the core by `testbed.fabric.ecmp.Ecmp.bounces`; these plans are for the bench
-of the paper's own setting, whose 15.9 million paths begin at servers, and for its theorem 1.
+Runs bounce probes off the core by `testbed.fabric.ecmp.Ecmp.bounces`; these plans are for the
+paper's own setting, whose 15.9 million paths begin at servers, and for its theorem 1.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.solvers.incidence import Incidence
+from scenarios.papers.probing_plans import hop_by_hop_plan, probing_plan, with_servers
 from testbed.fabric.clos import clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from tests.bench.probing_plans import hop_by_hop_plan, probing_plan, with_servers
 
 
 @st.composite
@@ -99,7 +99,7 @@ def identified(incidence, success):
     gives the last one, and so on until nothing new follows.
     """
     value = np.where(incidence.links_on(success == 1), 1.0, np.nan)
-    paths = np.split(incidence.links, incidence.path_ptr[1:-1])
+    paths = np.split(incidence.links, incidence.path_ptr[1:-1])[: incidence.n_paths]
     found = True
     while found:
         found = False

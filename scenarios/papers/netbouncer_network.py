@@ -1,0 +1,124 @@
+"""NetBouncer's simulation (its section 6.1): a Clos of 48-port switches with its servers.
+
+27,648 servers and 82,944 links; healthy links lose up to 0.1 %, faulty ones 2 to 100 %, all links
+of 10 devices fail, 100 packets go over each path. All server-core paths are 15.9 million, 576 over
+each link; here each server of a rack probes other cores, which makes 24 paths over each link: those
+that the paper's estimation errors are of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from analysis.evaluation.metrics import score
+from analysis.methods.base import Diagnosis, Localizer
+from analysis.telemetry.telemetry import Probes, Telemetry
+from scenarios.papers.experiment import Row, label
+from scenarios.papers.probing_plans import ProbingPlan, hop_by_hop_plan, probing_plan, with_servers
+from testbed.fabric.clos import Fabric
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
+
+__all__ = ["QUANTITIES", "Network", "Truth", "draw_truth", "probe", "scores"]
+
+PACKETS = 100
+DEVICES = 10
+ROWS = 1 << 20
+QUANTITIES = FN, FP, ERROR = "false negatives", "false positives", "error of the estimates"
+
+
+@dataclass(frozen=True)
+class Truth:
+    """``success`` float64[n_edges] of each undirected link, the ``faulty`` ones and ``devices``."""
+
+    success: np.ndarray
+    faulty: np.ndarray
+    devices: np.ndarray
+
+
+@dataclass(frozen=True)
+class Network:
+    """A fat-tree with its servers as the lowest tier, and the paths probed in it."""
+
+    fabric: Fabric
+    servers: int
+    paths: Paths
+    hop_by_hop: Paths
+
+    @classmethod
+    @cache
+    def make(cls, k: int) -> Network:
+        tree = FatTree(k)
+        fabric = with_servers(tree)
+        plans = (probing_plan(fabric), hop_by_hop_plan(fabric))
+        some = [_one_core_in_each(plan, fabric, tree.half) for plan in plans]
+        return cls(fabric, tree.n_hosts, *some)
+
+
+def _one_core_in_each(plan: ProbingPlan, fabric: Fabric, per_rack: int) -> Paths:
+    """The n-th server of a rack probes the n-th core of each group only."""
+    core = plan.bounce - (fabric.n_switches - per_rack**2)
+    return plan.paths.take(np.flatnonzero((core < 0) | (core % per_rack == plan.origin % per_rack)))
+
+
+def draw_truth(network: Network, share: float, seed: int) -> Truth:
+    fabric, servers = network.fabric, network.servers
+    rng = np.random.default_rng(seed)
+    faulty = np.zeros(fabric.n_edges, np.bool_)
+    faulty[rng.choice(fabric.n_edges, round(share * fabric.n_edges), replace=False)] = True
+    few = min(DEVICES, (fabric.n_switches - servers) // 20)
+    switches = servers + rng.choice(fabric.n_switches - servers, few, replace=False)
+    faulty |= (np.isin(fabric.link_src, switches) | np.isin(fabric.link_dst, switches))[::2]
+    loss = np.where(
+        faulty, rng.uniform(0.02, 1, fabric.n_edges), rng.uniform(0, 0.001, fabric.n_edges)
+    )
+    return Truth(1 - loss, np.flatnonzero(faulty), np.sort(switches))
+
+
+def probe(paths: Paths, success: np.ndarray, seed: int) -> Probes:
+    """What comes back, drawn in parts to keep the memory small."""
+    rng = np.random.default_rng([seed, 0xB0])
+    lost = np.empty(len(paths), np.int64)
+    log = np.log(success) / 2  # half for each way
+    for row in range(0, len(paths), ROWS):
+        end = min(row + ROWS, len(paths))
+        part = log[paths.links[paths.ptr[row] : paths.ptr[end]] >> 1]
+        through = np.exp(np.add.reduceat(part, paths.ptr[row:end] - paths.ptr[row]))
+        lost[row:end] = rng.binomial(PACKETS, np.clip(1 - through, 0, 1))
+    return Probes(paths, np.full(len(paths), PACKETS, np.int64), lost)
+
+
+def scores(
+    network: Network,
+    methods: Mapping[str, Localizer],
+    share: float,
+    draw: int,
+    hop_by_hop: Mapping[str, Localizer] | None = None,
+) -> list[Row]:
+    """`QUANTITIES` of methods on one draw, with so many links faulty; x is percent."""
+    rows, truth = [], draw_truth(network, share, draw)
+    for paths, group in ((network.paths, methods), (network.hop_by_hop, hop_by_hop or {})):
+        if not group:
+            continue
+        probes = probe(paths, truth.success, draw)
+        seen = Telemetry(network.fabric, "none", probes=probes, detector=probes)
+        for name, method in group.items():
+            found = tally(method.localize(seen), truth, network)
+            for quantity, value in zip(QUANTITIES, found, strict=True):
+                if np.isfinite(value):
+                    rows.append(Row(quantity, name, label(100 * share), draw, value))
+    return rows
+
+
+def tally(result: Diagnosis, truth: Truth, network: Network) -> tuple[float, float, float]:
+    """False negatives and positives of links, and the squared error of their estimates."""
+    fabric = network.fabric
+    links = score(result.flagged, 2 * truth.faulty, fabric)["undirected"]
+    fitted = ~np.isin(fabric.link_src[::2], result.devices)
+    fitted &= ~np.isin(fabric.link_dst[::2], result.devices)
+    error = float(((result.success[::2] - truth.success)[fitted] ** 2).sum())
+    return links.false_negatives, links.false_positives, error
