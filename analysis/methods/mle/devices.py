@@ -57,6 +57,7 @@ __all__ = ["Failed", "failed_devices"]
 
 IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
 
 CHANGED = ("x", "total", "blamed", "gains", "fresh")
 """Of `Problem`, what a search changes."""
@@ -73,10 +74,20 @@ class Failed(NamedTuple):
 
 
 def failed_devices(
-    s: Problem, fabric: Fabric, units: Units, *, penalty: float | None = None
+    s: Problem,
+    fabric: Fabric,
+    units: Units,
+    *,
+    penalty: float | None = None,
+    counted: FloatArray | None = None,
 ) -> Failed:
     """Blame devices, and what of their links is likelier faulty than not, as long as that explains
-    more. Changes ``s``; ``penalty`` is as `analysis.methods.mle.search.explain`'s."""
+    more. Changes ``s``; ``penalty`` is as `analysis.methods.mle.search.explain`'s.
+
+    Where packets are only expected to have arrived, ``counted`` float64[U] are those that were
+    counted, and a link of a failed device is acquitted by these alone: a trace that dies, or that
+    switches are too busy to answer, is no sign of health.
+    """
     free = np.ones(len(units.size), np.bool_)  # units of no failed device
     members = _members(fabric, units)
     failed: list[int] = []
@@ -93,6 +104,10 @@ def failed_devices(
                     blamed = int(s.blamed[free].sum())
                     s.law[PENALTY] = penalty_of(int(free.sum()), max(blamed - 1, 0))
                 _release_around(free, s)
+    if counted is not None:
+        for own in (members[device] for device in failed):
+            s.arrived[own] = counted[own]
+            _fail(own, _sides(own, s), s)
     if failed:
         finish(s)
     whole = [device for device in failed if s.blamed[members[device]].all()]

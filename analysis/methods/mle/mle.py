@@ -37,6 +37,7 @@ from analysis.methods.mle.mixture_search import Found, explain_hidden
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, penalty_of, suspects
 from analysis.methods.mle.start import start_from
+from analysis.methods.mle.traced import explain_traced
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
@@ -96,7 +97,9 @@ class Mle(Method):
         if flows is not None and flows.pairs is not None:
             flows.pairs.mark(same, alike)
         units = Units.of(same)
-        if flows is not None and flows.lossy:  # neither devices nor correlation are asked for there
+        if (
+            flows is not None and flows.lossy and flows.kinds != {"A2"}
+        ):  # neither devices nor correlation are asked for there
             probed = [part for part in parts.known if part is not flows.known]
             found = self._mixture(known, probed, flows, units)
             none = Failed(np.zeros(0, np.int32), np.zeros(0, np.int32))
@@ -121,7 +124,10 @@ class Mle(Method):
             found = self._explanation(weighed.parts + others, flows, units)
             if (found.blamed == before).all():
                 break
-        failed = failed_devices(found, fabric, units, penalty=self.penalty)
+        counted = None
+        if flows is not None and flows.kinds == {"A2"}:
+            counted = observe(Observed.join(known), units).arrived
+        failed = failed_devices(found, fabric, units, penalty=self.penalty, counted=counted)
         in_flows &= found.blamed
         return _verdict(self, fabric, units, Units.of(alike), found, failed, in_flows)
 
@@ -131,6 +137,9 @@ class Mle(Method):
         rows, may, hidden, asked = self._observed(known, flows, units)
         if hidden is None:
             return explain(rows, units.size, may, **asked)
+        if flows is not None and flows.kinds == {"A2"}:
+            back = units.other_direction()
+            return explain_traced(rows, units.size, may, hidden, back, **asked)
         return explain_loss_free(rows, units.size, may, hidden, **asked)
 
     def _mixture(

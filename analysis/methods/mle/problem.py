@@ -73,6 +73,13 @@ class Units(NamedTuple):
         of_link[seen] = rank[number.reshape(-1)]
         return cls(of_link, np.bincount(of_link[seen], minlength=len(first)).astype(np.float64))
 
+    def other_direction(self) -> IntArray:
+        """A unit over the other direction of each unit's links, -1 if there is none: int32[U]."""
+        other = np.full(len(self.size), -1, np.int32)
+        seen = np.flatnonzero(self.of_link >= 0)
+        other[self.of_link[seen]] = self.of_link[seen ^ 1]
+        return other
+
 
 class Rows(NamedTuple):
     """Distinct paths that lost packets, over units, in both directions of look-up.

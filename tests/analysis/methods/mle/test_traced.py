@@ -1,0 +1,84 @@
+"""Flows that are known as they lost packets: the others are put back, and rates are right."""
+
+import numpy as np
+import pytest
+
+from analysis.methods.mle.hidden import GIVEN, HiddenFlows
+from analysis.methods.mle.mle import Mle
+from analysis.methods.mle.traced import unreported
+from analysis.telemetry.telemetry import Flows, Telemetry
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import PathSets
+
+PATHS = [[4, a, b] for a in (0, 1) for b in (2, 3)]
+K4 = FatTree(4)
+
+
+def test_the_flows_that_are_missing_are_put_back():
+    """With the true rates, reports give back the packets of the flows that lost none."""
+    hidden = HiddenFlows(
+        set_ptr=np.array([0, 4]),
+        path_ptr=np.arange(5) * 3,
+        units=np.array(PATHS, np.int32).reshape(-1),
+        many=np.ones(4),
+        flow_ptr=np.array([0, 1]),
+        arrived=np.array([50.0]),
+        lost=np.array([GIVEN]),
+        times=np.array([7.0]),
+        hops=np.array([3.0]),
+    )
+    x, mean = np.array([0.02, 0, 0, 0.01, 0]), 1e-3
+    arrived, value = unreported(hidden, np.full(5, -1, np.int32), x, mean)
+    rate = np.array([x[path].sum() for path in PATHS]) + 3 * mean
+    traced = np.exp([-x[path[:2]].sum() for path in PATHS])
+    whole = (traced * -np.expm1(-50 * rate)).sum()
+    want = np.zeros(5)
+    for path, share in zip(PATHS, traced * np.exp(-50 * rate) / whole, strict=True):
+        want[path] += 7 * 50 * share
+    assert arrived == pytest.approx(want)
+    assert value == pytest.approx(7 * np.log(whole))
+
+
+def reports(loss, seed, n=60_000):
+    """Flows between ToRs of K=4 that lost packets, with the path of each."""
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, K4.n_tors, (2, n)).astype(np.int32)
+    dst = np.where(src == dst, (dst + 1) % K4.n_tors, dst).astype(np.int32)
+    every = K4.path_sets(src, dst)
+    taken = every.paths.take(every.ptr[:-1] + rng.integers(0, every.width))
+    sent = rng.integers(5, 400, n)
+    through = np.array([np.prod(1 - loss[taken[p]]) for p in range(n)])
+    lost = rng.binomial(sent, 1 - through)
+    row = np.flatnonzero(lost)
+    flows = Flows.of(
+        K4,
+        src[row],
+        dst[row],
+        np.ones(len(row), np.bool_),
+        PathSets.known(taken.take(row)),
+        sent[row],
+        lost[row],
+    )
+    return Mle(kinds="A2").localize(Telemetry(K4, "tor+core", flows=flows))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_links_are_found_with_their_rates(seed):
+    rng = np.random.default_rng(seed)
+    loss = rng.uniform(0, 1e-4, K4.n_links)
+    faulty = np.sort(rng.choice(K4.n_links, 4, replace=False))
+    loss[faulty] = 10 ** rng.uniform(-2.3, -1, 4)
+    found = reports(loss, seed)
+    assert found.flagged.tolist() == faulty.tolist()
+    assert found.success is not None
+    assert 1 - found.success[faulty] == pytest.approx(loss[faulty], rel=0.3)
+
+
+def test_a_device_is_named():
+    loss = np.full(K4.n_links, 5e-5)
+    device = K4.switch_names.index("core0")
+    own = np.flatnonzero((K4.link_src == device) | (K4.link_dst == device))
+    loss[own] = np.geomspace(0.005, 0.3, len(own))
+    found = reports(loss, 3)
+    assert found.flagged.tolist() == own.tolist()
+    assert found.devices.tolist() == [device]
