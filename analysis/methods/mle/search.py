@@ -66,6 +66,7 @@ much more stands out in any case, and stray losses convict nobody."""
 
 ROUNDS = 5
 AS_GOOD = 1.0  # nats by which evidence may be less
+HOPELESS = 100.0  # nats by which it is so much less that a yet narrower law is not looked at
 FEW = 20_000  # units on rows, that take less time than to tell their components apart
 FINE, COARSE = 1e-5, 1e-3  # nats that a move must gain
 
@@ -167,7 +168,7 @@ def _narrowing(s: Problem, least: float, parts: Components | None) -> Problem:
         if now > most - AS_GOOD:
             best_s = s._replace(**{name: getattr(s, name).copy() for name in STATE})
             most = max(most, now)
-        if s.law[MEAN] <= least:
+        if s.law[MEAN] <= least or now < most - HOPELESS:
             break
         s.law[MEAN] = max(least, 0.5 * s.law[MEAN])
         _run(parts, _settle_all, COARSE, s)
