@@ -43,13 +43,14 @@ ROOT = Path(__file__).parents[2]
 PLACE = Path("runs/bench-tables")
 READERS: Mapping[str, tuple[str, ...]] = {
     "segments": ("canary", "canary-mle"),
-    "matrix": ("detector",),
+    "matrix": ("detector", "mle:detector"),
     "A1": ("netbouncer", "netbouncer-stage", "netscope", "flock", "mle:A1"),
     "A2": ("007", "flock", "mle:A2"),
     "P": ("flock", "mle:P"),
     "A1+P": ("flock", "mle:A1+P"),
     "A1+A2+P": ("flock", "mle:A1+A2+P"),
     "INT": ("flock", "mle:INT"),
+    "segments, A1, matrix": ("mle",),
 }
 """Who reads what; the exact programs of 007 and Sherlock take up to a minute a run and stay out."""
 
@@ -150,7 +151,7 @@ def bench_background(console: Console) -> None:
         "Columns: the loss of healthy links. Twenty seeds at flow level; on packets, which take\n"
         f"half a minute a run at K=8, {on_packets}. Parameters: `default`.\n\n{PAPERS_SAY}"
     )
-    kinds = ["segments", "matrix", "A1", "A2", "A1+A2+P", "INT"]
+    kinds = [kind for kind in READERS if kind not in ("P", "A1+P")]
     _make(Table("background", says, cells, ("default",), kinds), console)
 
 
@@ -230,7 +231,8 @@ def _telemetry(cell: Cell, kinds: Sequence[str]) -> Iterator[tuple[str, Telemetr
     """Kind, telemetry and the faulty links of a run."""
     scenario = load_scenario(cell.scenario)
     settings = make_settings({**scenario.defaults, **cell.settings})
-    asked = {kind: "A1" if kind in ("segments", "matrix") else kind for kind in kinds}
+    probing = ("segments", "matrix", "segments, A1, matrix")
+    asked = {kind: "A1" if kind in probing else kind for kind in kinds}
     if settings.backend == "flow":
         fabric = make_fabric(settings.topology, settings.k, settings.seed)
         plan = scenario.faults(fabric, settings)
