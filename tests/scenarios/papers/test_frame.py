@@ -131,7 +131,8 @@ def test_values_that_do_not_hold_are_refused(changed: str, said: str, tmp_path: 
 
 
 def test_every_experiment_has_values_and_every_value_an_experiment() -> None:
-    assert set(printed_values()) == set(EXPERIMENTS)
+    assert set(EXPERIMENTS) - set(printed_values()) == {"flock-3"}  # prints no number
+    assert set(printed_values()) <= set(EXPERIMENTS)
     for name, values in printed_values().items():
         experiment = EXPERIMENTS[name]
         drawn = {panel.quantity for panel in experiment.panels}
@@ -151,7 +152,7 @@ def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     assert {*there, "index.html", "parts"} == {path.name for path in folder.iterdir()}
     assert (folder / "figure.png").stat().st_size > 5000
     assert "<svg" in (folder / "figure.svg").read_text()
-    assert len(lines) >= len(printed_values()[name])
+    assert len(lines) >= len(printed_values().get(name, []))
     table = (folder / "table.md").read_text()
     assert all(f"{line.series}, {line.quantity} at {line.paper.x}" in table for line in lines)
     rows = read_columns(folder / "results.parquet")
@@ -160,7 +161,7 @@ def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     assert panels <= set(rows["quantity"])
     # a value of no paper is told
     seen = [line for line in lines if line.ours is not None]
-    assert seen
+    assert seen or not lines
     for line in seen:
         wrong = replace(line.paper, value=1e6 + 1e3 * abs(line.ours.mean.mean), kind="stated")
         wrong = replace(wrong, side=None, rounding=0.0)

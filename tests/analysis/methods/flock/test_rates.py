@@ -4,9 +4,9 @@ import numpy as np
 
 from analysis.evaluation.metrics import score
 from analysis.methods.flock.flock import Flock
+from scenarios.papers.flock_world import World, lossy_links
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
-from tests.bench.bench_flock import World, lossy_links
 
 
 def test_flows_of_hidden_path_do_not_acquit_a_small_fault():
