@@ -17,14 +17,26 @@ from testbed.fabric.paths import Paths, PathSets
 from testbed.network.flow import send
 
 __all__ = [
+    "FLOWS",
     "PARAMETERS",
+    "SETTING",
     "World",
     "device_failures",
     "flock",
     "lossy_links",
+    "network",
     "silent_drops",
     "soft_failure",
 ]
+
+FLOWS = 400_000
+SETTING = (
+    "At flow level, where the paper has NS3: no TCP and no queues. A three-tier Clos of 2,500 "
+    "directed links with those of the hosts, three times oversubscribed; healthy links lose up to "
+    "0.01 %, failed ones 0.1 to 1 %; half of the traces skewed. Flock with the parameters of its "
+    "authors' code, NetBouncer and 007 calibrated on 8 other traces. "
+)
+
 
 FloatArray = npt.NDArray[np.float64]
 
