@@ -2,13 +2,13 @@
 processor seconds and memory by fitted formulas.
 
 The counts follow from the settings and are good to some percent; the formulas were fitted to runs
-with K=4 to 48, load 0.01 to 0.6, 4 to 100 epochs and 1 and 10 % of the links failed, on a 2-core
-machine of 2024, and are within a factor of two of all of them. With P packets of hosts, of which D
-are data, H packet-hops (arrivals at switches), S switches, R flow records, F flows that start,
-B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
+with K=4 to 48 (with packets 4 to 16), load 0.01 to 0.6, 1 to 100 epochs and 1 and 10 % of the links
+failed, on a 2-core machine of 2024, and are within a factor of two of all of them. With D data
+packets of hosts, H packet-hops (arrivals at switches), S switches, R flow records, F flows that
+start, B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
 
-    packets        time    2.5 s + 1.2 us H + Flock
-                   memory  max(200 MB + 55 B D,  290 MB + 25 B P + 300 kB S)
+    packets        time    2.5 s + 0.4 us H + Flock
+                   memory  330 MB + 900 kB S + 3 kB B + 10 B D
     no packets     time    2.5 s + 0.5 us R + 16 ns F + 0.5 us G E + 2 us B + Flock
                    memory  290 MB + 190 B R + 2.5 kB Q + 60 B B
     real packets   time    the run's own, and 10 s + 0.5 s S for its beginning and end
@@ -94,9 +94,8 @@ def estimate(settings: Settings, fabric: Fabric, failures: int, *, flock: bool =
         seconds = settings.duration_s + 10 + 0.5 * fabric.n_switches
         memory = 300e6 + 50e6 * fabric.n_switches
     else:
-        seconds = 2.5 + 1.2e-6 * hops
-        data_peak = 200e6 + 55 * counted.data
-        memory = max(data_peak, 290e6 + 25 * packets + 300e3 * fabric.n_switches)
+        seconds = 2.5 + 0.4e-6 * hops
+        memory = 330e6 + 900e3 * fabric.n_switches + 3000 * counted.probed + 10 * counted.data
     return Estimate(
         packets=round(packets),
         packet_hops=round(hops),

@@ -22,8 +22,8 @@
 typedef struct {
     uint32_t length, tag; /* on the wire; index of its flow in its source */
     uint16_t begin, stored;
-    uint8_t kind; /* number of its source, or KIND_REPLY */
-    uint8_t pad[3];
+    uint32_t kind : 8; /* number of its source, or KIND_REPLY */
+    uint32_t to : 24;  /* the host that it is for */
     uint8_t data[FRAME_ROOM + FRAME_HEAD];
 } __attribute__((aligned(64))) frame_t;
 

@@ -80,6 +80,7 @@ static void arrive(part_t *part, const event_t *event) {
             part->stats.sent++;
             copy->tag = frame->tag;
             copy->kind = frame->kind;
+            copy->to = frame->to;
         }
         take_output(copy, out);
         if (index == NOWHERE) {

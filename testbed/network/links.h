@@ -13,6 +13,8 @@
 typedef int (*forward_fn)(ss_switch *, uint32_t, uint8_t *, const uint8_t *, uint32_t, uint32_t,
                           uint64_t, ss_admit_fn, void *, ss_result *);
 
+typedef void (*prefetch_fn)(const ss_switch *, int);
+
 /* VERDICT_* and the other CAUSE_* stand before this file: they are the P4 program's
  * (testbed/dataplane). */
 enum { CAUSE_QUEUE = 100 };
@@ -79,6 +81,7 @@ struct net_t {
     int rated; /* some link has a rate, so that queues fill */
     ss_switch **switches;
     forward_fn forward;
+    prefetch_fn prefetch; /* NULL: the switches stay in the cache */
     uint32_t *owner, *place; /* of each switch: its thread, its number there */
     uint32_t *host_owner;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
@@ -138,7 +141,7 @@ static void log_drop(part_t *part, const event_t *event, uint32_t link, uint8_t 
     }
     part->drops[part->drops_n++] =
         (drop_t){part->now, event->frame->tag, link, part->current, cause, VERDICT_COUNTED(mark),
-                 VERDICT_PARITY(mark), event->frame->kind};
+                 VERDICT_PARITY(mark), (uint8_t)event->frame->kind};
 }
 
 /* Bytes waiting on a link. */
@@ -172,9 +175,8 @@ static void deliver(part_t *part, frame_t *frame, uint32_t host, uint64_t now) {
             write_reply(&part->replies[part->replies_n++], now, host, frame->data + frame->begin,
                         frame->stored);
     } else {
-        source_t *source = &part->net->sources[frame->kind];
-        if (source->dst_host[frame->tag] == host)
-            source->delivered[frame->tag]++;
+        if (frame->to == host)
+            part->net->sources[frame->kind].delivered[frame->tag]++;
         else
             part->stats.misdelivered++;
     }
@@ -220,7 +222,8 @@ static void send_next(part_t *part, uint32_t kind) {
     frame->stored = (uint16_t)(length < FRAME_HEAD ? length : FRAME_HEAD);
     frame->length = write_frame(source, at, frame->data + FRAME_ROOM, FRAME_HEAD);
     frame->tag = flow;
-    frame->kind = (uint8_t)kind;
+    frame->kind = kind & 0xff;
+    frame->to = source->dst_host[flow] & 0xffffff;
     source->sent[flow]++;
     part->stats.sent++;
     transmit(part, frame, part->net->host_link + source->src_host[flow], source->time[at]);

@@ -17,6 +17,9 @@
 
 #include "hops.h"
 
+#define NEAR 3     /* events ahead of which what they need is fetched into the cache */
+#define FAR 8      /* and where that lies */
+#define MANY 100   /* switches of a thread that do not stay in the cache */
 #define SPINS 256  /* looks at what another thread does before giving up the core */
 #define STRETCH 64 /* windows between two looks at what is under way and whether threads pay */
 #define TRIAL 16   /* windows in which the slower of one thread and all is tried again */
@@ -49,15 +52,34 @@ static uint64_t sort_due(part_t *part, uint64_t end) {
     return due;
 }
 
+/* A window has few packets for each of many switches: what these need is on its way to the cache
+ * while the packets before are processed. */
+static void look_ahead(const part_t *part, uint64_t i, uint64_t n) {
+    const net_t *net = part->net;
+    const event_t *sorted = part->sorted;
+    for (int what = 0; what < 2; what++) {
+        uint64_t at = i + (what ? NEAR : FAR);
+        if (at >= n || sorted[at].place == sorted[at - 1].place) continue;
+        if (sorted[at].place == part->n_switches) return;
+        uint32_t index = part->switches[sorted[at].place];
+        net->prefetch(net->switches[index], what);
+        if (!what) continue;
+        const uint32_t *leaving = net->port_link + (uint64_t)index * net->max_port;
+        for (uint32_t port = 0; port < net->max_port; port++)
+            if (leaving[port] != NOWHERE) __builtin_prefetch(&net->links[leaving[port]], 1);
+    }
+}
+
 /* Run the sorted events from one on, up to a place; returns the first that was not run. */
 static uint64_t run_places(part_t *part, uint64_t from, uint64_t n, uint32_t until_place) {
     uint64_t i = from;
     for (; i < n && part->sorted[i].place < until_place; i++) {
         const event_t *event = &part->sorted[i];
-        if (i + 2 < n) {
-            __builtin_prefetch(part->sorted[i + 2].frame);
-            __builtin_prefetch((uint8_t *)part->sorted[i + 2].frame + 64);
+        if (i + NEAR < n) {
+            __builtin_prefetch(part->sorted[i + NEAR].frame);
+            __builtin_prefetch((uint8_t *)part->sorted[i + NEAR].frame + 64);
         }
+        if (part->net->prefetch) look_ahead(part, i, n);
         if (event->place == part->n_switches) {
             deliver(part, event->frame, part->net->links[event->link].dst, event->time);
             continue;
@@ -262,7 +284,7 @@ static void *copied(const void *from, size_t size) {
 /* owner, place: of each switch, its thread and its number there; boundary: of each thread, how many
  * of its first switches have links to other threads' switches. */
 EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, uint32_t n_links,
-                      const link_t *links, uint32_t host_link, uint32_t n_hosts, uint32_t max_port,
+                      prefetch_fn prefetch, const link_t *links, uint32_t host_link, uint32_t n_hosts, uint32_t max_port,
                       const uint32_t *port_link, uint64_t window_ns, uint32_t head,
                       uint32_t n_parts, const uint32_t *owner, const uint32_t *place,
                       const uint32_t *boundary, int always) {
@@ -281,6 +303,7 @@ EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, 
     net->always = always;
     net->between = 1;
     net->forward = (forward_fn)forward;
+    net->prefetch = n_switches / n_parts > MANY ? prefetch : NULL;
     net->switches = copied(switches, n_switches * sizeof(ss_switch *));
     net->links = copied(links, n_links * sizeof(link_t));
     net->port_link = copied(port_link, (size_t)n_switches * max_port * sizeof(uint32_t));

@@ -136,6 +136,7 @@ class VirtualNetwork:
             handles,
             program.address("ss_forward"),
             len(table),
+            program.address("ss_prefetch"),
             table.ctypes.data,
             topology.n_links,
             topology.n_hosts,
@@ -352,8 +353,8 @@ def _load() -> ctypes.CDLL:
         c_defines() + read_c(Path(__file__).parent / "virtual.c"),
         {
             "net_new": (
-                *(pointer, u32, pointer, pointer, u32, pointer, u32, u32, u32, pointer, u64, u32),
-                *(u32, pointer, pointer, pointer, ctypes.c_int),
+                *(pointer, u32, pointer, pointer, u32, pointer, pointer, u32, u32, u32, pointer),
+                *(u64, u32, u32, pointer, pointer, pointer, ctypes.c_int),
             ),
             "net_free": (None, pointer),
             "net_add_source": (ctypes.c_int, pointer, pointer),

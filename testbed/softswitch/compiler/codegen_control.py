@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Pipeline, TableDef
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import field_words, function
+from testbed.softswitch.compiler.codegen_registers import record_bytes
 from testbed.softswitch.compiler.expressions import Expressions, literal
 from testbed.softswitch.compiler.layout import Layout, comment
 from testbed.softswitch.errors import UnsupportedProgram
@@ -32,9 +33,19 @@ class TableLayout:
     places: tuple[KeyPlace, ...]
 
     @property
+    def mask_words(self) -> int:
+        """64-bit words of a row's masks."""
+        return 0 if self.kind == "exact" else self.words
+
+    @property
+    def params(self) -> int:
+        """Where a row's parameters begin."""
+        return 4 + self.words + self.mask_words
+
+    @property
     def row_words(self) -> int:
-        """64-bit words of one row."""
-        return 4 + 2 * self.words + self.param_words
+        """64-bit words from row to row: rows that fit lie within one cache line."""
+        return record_bytes(8 * (self.params + self.param_words)) // 8
 
 
 def action_words(program: Bmv2Program, ids: tuple[int, ...]) -> int:
@@ -115,8 +126,8 @@ class ControlWriter:
                     out.append(f"static const uint64_t default_{t.index}[] = {{{values}}};")
                     params = f"default_{t.index}"
             rows.append(
-                f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.param_words}, {t.max_size}, "
-                f"{meta}, {params}}}, /* {comment(t.name)} */"
+                f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.mask_words}, {lay.param_words}, "
+                f"{lay.row_words}, {t.max_size}, {meta}, {params}}}, /* {comment(t.name)} */"
             )
         for name, n in (
             ("TABLES", len(rows)),
@@ -128,7 +139,7 @@ class ControlWriter:
         out += [
             "static const ss_table_info ss_table_infos[] = {",
             *rows,
-            "    {0, 0, 0, 0, 0, NULL}\n};",
+            "    {0, 0, 0, 0, 0, 0, 0, NULL}\n};",
         ]
         learn = [
             max(sum(field_words(p.field_type(*f).width) for f in fl.elements), 1)
@@ -141,6 +152,15 @@ class ControlWriter:
         ):
             text = ", ".join(str(v) for v in [*values, 0])
             out.append(f"static const uint32_t ss_{name}[] = {{{text}}};")
+        # a table without key and parameters is an action call: nothing of it is read
+        read = [
+            t
+            for t in p.tables
+            if self.tables[t.name].kind != "keyless" or action_words(p, _action_ids(t))
+        ]
+        out.append(f"#define SS_READ {len(read)}")
+        numbers = ", ".join(str(t.index) for t in read)
+        out.append(f"static const uint32_t ss_read_tables[] = {{{numbers or 0}}};")
         return "\n".join(out) + "\n"
 
     def selectors(self) -> str:
@@ -259,7 +279,7 @@ class ControlWriter:
                 )
         if t.kind == "simple":
             out += [
-                f"    const uint64_t *a = row ? row + SS_KEY + {2 * lay.words} : t->def + SS_KEY;",
+                f"    const uint64_t *a = row ? row + {lay.params} : t->def + SS_KEY;",
                 "    uint64_t meta = row ? row[SS_META] : t->def[SS_META];",
             ]
         else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Register
 
-__all__ = ["RegisterPlace", "element_bytes", "places", "register_tables"]
+__all__ = ["RegisterPlace", "element_bytes", "places", "record_bytes", "register_tables"]
 
 LINE = 64
 
@@ -37,7 +37,7 @@ def _blocks(program: Bmv2Program) -> list[list[Register]]:
     return list(found.values())
 
 
-def _stride(used: int) -> int:
+def record_bytes(used: int) -> int:
     """Bytes of a record: no record lies on two cache lines that fits into one."""
     if used <= LINE:
         return 1 << (used - 1).bit_length() if used > 1 else 1
@@ -49,7 +49,7 @@ def places(program: Bmv2Program) -> dict[str, RegisterPlace]:
     out = {}
     for number, block in enumerate(_blocks(program)):
         widest_first = sorted(block, key=lambda r: -element_bytes(r.width))
-        stride = _stride(sum(element_bytes(r.width) for r in block))
+        stride = record_bytes(sum(element_bytes(r.width) for r in block))
         offset = 0
         for register in widest_first:
             out[register.name] = RegisterPlace(number, offset, stride)

@@ -222,7 +222,7 @@ class Table:
 
     def _entry(self, handle: int, row: list[int]) -> Entry:
         n = self.layout.words
-        match = self._keys.decode(row[4 : 4 + n], row[4 + n : 4 + 2 * n])
+        match = self._keys.decode(row[4 : 4 + n], row[4 + n : self.layout.params])
         priority = MAX_PRIORITY - row[1] if self.layout.kind == "ternary" else None
         ref = row[0] & 0xFFFFFFFF
         if self.definition.kind != "simple":
@@ -237,7 +237,8 @@ class Table:
                 ref if group else None,
             )
         action = self._program.actions[ref]
-        return Entry(handle, match, action.name, read_params(action, row[4 + 2 * n :]), priority)
+        params = read_params(action, row[self.layout.params :])
+        return Entry(handle, match, action.name, params, priority)
 
     # ---- action profiles ----
 

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
 
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
@@ -69,6 +72,13 @@ def test_threads_change_nothing(k: int, links: LinkModel) -> None:
     assert all(outcome(k, threads, links) == alone for threads in (2, 3, 7))
 
 
+@pytest.mark.parametrize("k", [8, 10])
+def test_threads_change_nothing_in_a_large_fabric(k: int) -> None:
+    """At K=10 one thread has more switches than stay in the cache, two have not."""
+    alone = outcome(k, 1, LinkModel())
+    assert all(outcome(k, threads, LinkModel()) == alone for threads in (2, 7))
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_stopping_in_between_changes_nothing(threads: int) -> None:
     assert outcome(4, threads, SLOW, stops=997) == outcome(4, 1, SLOW)
@@ -80,10 +90,21 @@ def test_packets_made_in_small_blocks_are_the_same(monkeypatch: pytest.MonkeyPat
     assert all(outcome(4, threads, LinkModel()) == whole for threads in (1, 2))
 
 
-def test_runs_are_equal_whatever_made_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("capture", [False, True], ids=["generated", "capture"])
+def test_runs_are_equal_whatever_made_them(tmp_path: Path, capture: bool) -> None:
     scenario = load_scenario("flap")
+    traffic = "hadoop"
+    if capture:
+        traffic = str(tmp_path / "some.pcap")
+        ends = [(f"10.9.0.{n % 7 + 1}", f"10.9.1.{n % 11 + 1}") for n in range(400)]
+        packets = [
+            Ether() / IP(src=s, dst=d) / UDP(sport=99, dport=7) / bytes(300) for s, d in ends
+        ]
+        for n, packet in enumerate(packets):
+            packet.time = n // 3 * 1e-4  # some at once
+        wrpcap(traffic, packets)
     for threads in (1, 2, 3):
-        settings = Settings(k=4, epochs=2, epoch_ms=20, load=0.2, threads=threads)
+        settings = Settings(k=4, epochs=2, epoch_ms=20, load=0.2, threads=threads, traffic=traffic)
         path = tmp_path / str(threads)
         run_experiment("flap", scenario, settings, path, lambda *_: None, methods=["canary"])
     told = {"summary.json", "manifest.json"}  # how long it took

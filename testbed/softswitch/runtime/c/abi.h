@@ -53,6 +53,10 @@ int ss_forward(ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data,
                uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx,
                ss_result *out);
 
+/* Bring what every packet reads of a switch into the cache, in two steps: what = 0, and some time
+ * later 1. Nothing changes but the speed. */
+void ss_prefetch(const ss_switch *sw, int what);
+
 /* Number of digest samples not yet acknowledged. */
 uint32_t ss_digests_pending(ss_switch *sw);
 #endif

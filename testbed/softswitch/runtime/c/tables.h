@@ -1,9 +1,10 @@
 /* Match tables and action profiles: the packet side (lookup) and the control side.
  *
  * A row is [meta, priority or prefix length, packets, bytes, key words, mask words,
- * parameters]. meta: bits 0-31 action id (member or group of an indirect table),
- * bit 32 row in use, bit 33 the reference is a group. The row number is the handle;
- * like BMv2 the lowest free handle is given out first. */
+ * parameters]; a table of exact matches has no masks. meta: bits 0-31 action id (member or
+ * group of an indirect table), bit 32 row in use, bit 33 the reference is a group. The row
+ * number is the handle; like BMv2 the lowest free handle is given out first. No row lies on
+ * two cache lines that fits into one. */
 
 enum { SS_KEYLESS, SS_EXACT, SS_LPM, SS_TERNARY };
 enum { SS_META, SS_PRIO, SS_PACKETS, SS_BYTES, SS_KEY };
@@ -11,7 +12,7 @@ enum { SS_META, SS_PRIO, SS_PACKETS, SS_BYTES, SS_KEY };
 #define SS_GROUP (UINT64_C(1) << 33)
 
 typedef struct {
-    uint32_t kind, kw, pw, max_size; /* key and parameter words; entries */
+    uint32_t kind, kw, mw, pw, rw, max_size; /* words: key, mask, parameters, row; entries */
     uint64_t default_meta;           /* 0: no default action */
     const uint64_t *default_params;
 } ss_table_info;
@@ -23,7 +24,7 @@ typedef struct { /* what a lookup reads is in the first cache line */
     uint64_t *scan;     /* ternary: (value, mask) or (low, high) pairs in matching order */
     uint32_t *scan_row; /* ternary: row of each scan element */
     uint64_t *def;      /* default entry: meta, 0, 0, 0, parameters */
-    uint32_t count, slot_mask, groups_n, kind, kw, rw, pw, max_size, capacity, first_free, gone;
+    uint32_t count, slot_mask, groups_n, kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
     uint64_t *def0;     /* the default entry the program came with */
 } __attribute__((aligned(64))) ss_table;
 
@@ -111,7 +112,8 @@ static void ss_table_init(ss_table *t, const ss_table_info *info, uint64_t *defa
     t->kind = info->kind;
     t->kw = info->kw;
     t->pw = info->pw;
-    t->rw = SS_KEY + 2 * info->kw + info->pw;
+    t->mw = info->mw;
+    t->rw = info->rw;
     t->max_size = info->max_size;
     t->def = defaults;
     t->def0 = defaults + ss_default_words(info);
@@ -126,6 +128,7 @@ static void ss_table_free(ss_table *t) {
     free(t->scan);
     free(t->scan_row);
 }
+static uint64_t *ss_params(const ss_table *t, uint64_t *row) { return row + SS_KEY + t->kw + t->mw; }
 static uint64_t *ss_row(const ss_table *t, uint64_t handle) {
     uint64_t *row;
     if (handle >= t->capacity) return NULL;
@@ -152,11 +155,14 @@ static void ss_filter_again(ss_table *t) {
 }
 static int ss_table_reserve(ss_table *t) {
     uint32_t cap = t->capacity ? 2 * t->capacity : 8;
+    size_t old = 8 * (size_t)t->rw * t->capacity, size = 8 * (size_t)t->rw * cap;
     uint64_t *rows;
     if (t->count < t->capacity) return 1;
-    if (!(rows = ss_grow(t->rows, cap, 8 * (size_t)t->rw))) return 0;
+    if (!(rows = aligned_alloc(64, (size + 63) & ~(size_t)63))) return 0;
+    if (old) memcpy(rows, t->rows, old);
+    memset((uint8_t *)rows + old, 0, size - old);
+    free(t->rows);
     t->rows = rows;
-    memset(rows + (size_t)t->capacity * t->rw, 0, 8 * (size_t)t->rw * (cap - t->capacity));
     if (t->kind == SS_TERNARY) {
         uint64_t *scan = ss_grow(t->scan, cap, 16 * (size_t)t->kw);
         uint32_t *number;
@@ -260,8 +266,8 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     row[SS_META] = meta | SS_USED;
     row[SS_PRIO] = prio;
     memcpy(row + SS_KEY, key, 8 * (size_t)t->kw);
-    memcpy(row + SS_KEY + t->kw, mask, 8 * (size_t)t->kw);
-    if (t->pw) memcpy(row + SS_KEY + 2 * t->kw, params, 8 * (size_t)t->pw);
+    if (t->mw) memcpy(row + SS_KEY + t->kw, mask, 8 * (size_t)t->mw);
+    if (t->pw) memcpy(ss_params(t, row), params, 8 * (size_t)t->pw);
     if (t->kind == SS_TERNARY) ss_scan_insert(t, h);
     else ss_slot_insert(t, h);
     t->count++;
