@@ -1,4 +1,5 @@
-"""The pictures of the README: ``python -m tests.pictures RUN COMPARISON``, of their pages."""
+"""The pictures of the README: ``python -m tests.pictures RUN COMPARISON``, of their pages, and
+``python -m tests.pictures runs/reproduce/canary-8``, of a figure."""
 
 from __future__ import annotations
 
@@ -27,6 +28,12 @@ def main(run: Path, comparison: Path) -> None:
             _take(it.page.locator("#means"), "comparison.png")
 
 
+def figure(of: Path) -> None:
+    picture = Image.open(of / "figure.png").convert("RGB")
+    picture.thumbnail((1200, 1200))
+    picture.quantize(64).save(PICTURES / "reproduced.png", optimize=True)
+
+
 def _take(part: Locator, name: str) -> None:
     """A picture of a part of a page, in the few colours that it has."""
     picture = Image.open(io.BytesIO(part.screenshot()))
@@ -34,4 +41,5 @@ def _take(part: Locator, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*(Path(word) for word in sys.argv[1:3]))
+    words = [Path(word) for word in sys.argv[1:]]
+    main(*words) if len(words) == 2 else figure(*words)

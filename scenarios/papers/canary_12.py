@@ -58,8 +58,8 @@ FIGURE_12 = Experiment(
     "Two soft switches with a link between them, 4,096 flows, packets of 46 bytes, one core: the "
     "program with its meters and so many flows monitored, and the same program where the switches "
     "are no monitors. The paper has two Tofinos, 40 GbE and 4 TCP flows.",
-    seconds=15,
-    memory_mb=300,
+    seconds=25,
+    memory_mb=500,
     panels=(
         Panel(RATE, "flows monitored", RATE),
         Panel(SHARE, "flows monitored", SHARE, limits=(0, 1.1)),

@@ -89,7 +89,7 @@ FIGURE_6A = Experiment(
     "Canary, figure 6 (a)",
     "memory at one switch against the link's loss rate",
     SETTING,
-    seconds=300,
+    seconds=140,
     memory_mb=400,
     panels=PANELS,
     tasks=_tasks,

@@ -44,8 +44,8 @@ FIGURE_6B = Experiment(
     "Canary, figure 6 (b)",
     "decoding time against the link's loss rate",
     f"{SETTING} Processor seconds on one core, compiled; the paper prints no time.",
-    seconds=300,
-    memory_mb=400,
+    seconds=120,
+    memory_mb=380,
     panels=(
         Panel(SECONDS, "loss rate of the link", "seconds to decode", log_x=True, log_y=True),
         Panel(GROWTH, "", "time at the highest / at the lowest rate", numeric=False, log_y=True),

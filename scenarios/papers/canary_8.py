@@ -64,7 +64,7 @@ FIGURE_8 = Experiment(
     "a path, no noise. Probes are scored on 256 undirected links, Canary on 512 directed ones. "
     "Canary with equation 4 and with the authors' linear map.",
     seconds=40,
-    memory_mb=350,
+    memory_mb=560,
     panels=(
         *(Panel(each, "stage", each) for each in SHOWN),
         Panel(FOUND, "", "links found, of 26 or of 52", numeric=False),

@@ -40,6 +40,6 @@ TABLE_II = replace(
     shows="memory of all switches of a K=8 fat-tree",
     setting=f"{SETTING} One switch's memory, times 80 switches, or Canary's 32 ToRs, or 48 with "
     "the cores.",
-    seconds=200,
+    seconds=95,
     tasks=_tasks,
 )

@@ -75,8 +75,8 @@ TABLE_III = Experiment(
     "Canary, table III",
     "parameters of the methods in figures 8 and 9",
     "What canary-8 and canary-9 run with, read from the code that runs.",
-    seconds=2,
-    memory_mb=200,
+    seconds=3,
+    memory_mb=300,
     panels=(Panel(PARAMETER, "", "value", numeric=False, log_y=True),),
     tasks=partial(_once, parameters, "parameters"),
     reasons=(
@@ -101,8 +101,8 @@ TABLE_IV = Experiment(
     "The monitor profile of p4/tofino, compiled by p4c's open Tofino backend, from the committed "
     "p4/tofino/REPORT.md (make -C p4 tofino-report writes it). It has not run on a chip. Line rate,"
     " figure 12's question, is answered by what fits the chip's 12 stages: all of it does.",
-    seconds=1,
-    memory_mb=200,
+    seconds=3,
+    memory_mb=300,
     panels=(
         Panel(UNITS, "", "units", numeric=False, log_y=True),
         Panel(SHARE, "", "% of the chip", numeric=False),

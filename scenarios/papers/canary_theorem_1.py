@@ -58,8 +58,8 @@ THEOREM_1 = Experiment(
     "Formula (1) with b = 32 and m = 3, and random 48-bit switch IDs under the testbed's own hash: "
     "the share of random other segments between the same ends that pass the Bloom test. The "
     "testbed draws IDs with which none does.",
-    seconds=60,
-    memory_mb=400,
+    seconds=7,
+    memory_mb=350,
     panels=(Panel(FAIL, "switches h on the segment", "P_fail", log_y=True),),
     tasks=_tasks,
     series={"theorem 1": ("formula (1)", "random switch IDs")},

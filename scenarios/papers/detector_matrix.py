@@ -95,8 +95,8 @@ ACCURACY = Experiment(
     "Fat-trees, plans of 3-coverage and 1-identifiability, 100 probes a path each way; failed are "
     "directed links, drawn, all of one loss rate; nothing else loses packets. Our copy of the "
     "paper ends in section 4.4: its tables are missing, what its first pages say of them is not.",
-    seconds=30,
-    memory_mb=600,
+    seconds=12,
+    memory_mb=410,
     panels=tuple(Panel(q, "% of the links failed", q, log_x=True) for q in (FOUND, WRONG)),
     tasks=_draws,
     series={"deTector": SERIES},
@@ -120,8 +120,8 @@ PLANS = Experiment(
     "paths of its plans beside the fewest that could be",
     "Plans for fat-trees by the PMC algorithm, in shares of α · links / 4, below which no plan "
     "covers every link α times; and the paths among ToRs that it selects from.",
-    seconds=20,
-    memory_mb=600,
+    seconds=5,
+    memory_mb=360,
     panels=(
         Panel(PATHS, "K", "paths, in shares of the least"),
         Panel(CANDIDATES, "K", "paths among ToRs", log_y=True),

@@ -76,7 +76,7 @@ class Experiment:
         name: As in ``FIG=name``; also of its figure in ``values.yaml``.
         paper, shows: Whose it is, and what it shows, in a line.
         setting: What is done, and in what that differs from the paper.
-        seconds, memory_mb: What it takes on two idle cores.
+        seconds, memory_mb: What it takes, of one processor.
         panels: How it is drawn.
         tasks: The pieces of work, by name; each is kept when it is done.
         series, quantities: Which of our series and quantities are held against one of the paper,

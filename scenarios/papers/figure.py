@@ -145,15 +145,19 @@ def _draw_paper(
 ) -> None:
     low, high = axes.get_ylim()
     names = any(shift.values()) or len(shift) == 1
+    shaded: set[tuple[str, tuple[float, float]]] = set()
     for series, value in values:
         colour = _colour(styles[series]) if series in styles else "0.3"
         if value.kind == "bound":
             edges = (value.value, high) if value.side == "above" else (low, value.value)
-            if value.x in ticks:
-                width = 0.45 if names else np.inf
-                at = np.clip(ticks[value.x] + np.array((-width, width)), *axes.get_xlim())
+            if value.x in ticks and names:
+                at = np.clip(ticks[value.x] + np.array((-0.45, 0.45)), *axes.get_xlim())
                 axes.fill_between(at, *edges, color=colour, alpha=0.08, lw=0)
                 axes.plot(at, [value.value] * 2, color=colour, lw=0.8, ls=":")
+            elif value.x in ticks and (colour, edges) not in shaded:
+                shaded.add((colour, edges))
+                axes.axhspan(*edges, color=colour, alpha=0.08, lw=0)
+                axes.axhline(value.value, color=colour, lw=0.8, ls=":")
         else:
             face = colour if value.kind == "stated" else "white"
             at = ticks[value.x] + shift.get(series, 0.0)

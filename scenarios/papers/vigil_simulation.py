@@ -120,16 +120,28 @@ def experiment(
     )
 
 
-FIGURE_3 = experiment("3", "figures 3 and 4", "accuracy where theorem 2 holds", OPTIMAL, seconds=60)
+FIGURE_3 = experiment(
+    "3", "figures 3 and 4", "accuracy where theorem 2 holds", OPTIMAL, seconds=105
+)
 FIGURE_5 = experiment(
-    "5", "figures 5 to 7", "accuracy by loss rate, noise and connections", ROBUST, seconds=200
+    "5",
+    "figures 5 to 7",
+    "accuracy by loss rate, noise and connections",
+    ROBUST,
+    seconds=500,
+    quick=False,
 )
 FIGURE_8_AND_9 = experiment(
-    "8", "figures 8 and 9", "accuracy with skewed traffic", SKEWED, seconds=200
+    "8", "figures 8 and 9", "accuracy with skewed traffic", SKEWED, seconds=500, quick=False
 )
 FIGURE_10_TO_12 = experiment(
-    "10", "figures 10 to 12", "links found, by rate, place and number", LINKS, seconds=150
+    "10",
+    "figures 10 to 12",
+    "links found, by rate, place and number",
+    LINKS,
+    seconds=250,
+    quick=False,
 )
 SECTION_6_7 = experiment(
-    "6.7", "section 6.7", "larger networks, and 30 failed links", PODS, seconds=300
+    "6.7", "section 6.7", "larger networks, and 30 failed links", PODS, seconds=500, quick=False
 )
