@@ -35,6 +35,7 @@ from tests.bench.bench_limit import bench_limit
 from tests.bench.bench_netbouncer import bench_netbouncer
 from tests.bench.bench_packets import bench_packets
 from tests.bench.bench_probes import bench_probes
+from tests.bench.bench_scale import bench_scale
 from tests.bench.bench_tables import bench_background, bench_comparison
 from tests.bench.bench_vigil import bench_vigil
 
@@ -125,6 +126,7 @@ def bench_runs(console: Console) -> None:
 BENCHES: dict[str, Callable[[Console], None]] = {
     "switch": bench_switch,
     "packets": bench_packets,
+    "scale": bench_scale,
     "runs": bench_runs,
     "flow": bench_flow,
     "canary": bench_canary,
