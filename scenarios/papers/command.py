@@ -35,11 +35,11 @@ def reproduce(
     ] = 20,
     trace: Annotated[
         Path | None,
-        typer.Option(help="A capture in place of generated traffic: canary-7 and canary-11."),
+        typer.Option(help="A capture for canary-7 and canary-11. [default: traffic is generated]"),
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(help="Write what was run into this file, and run nothing more."),
+        typer.Option(help="Write what was run into this file, run nothing. [default: none]"),
     ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder that gets a folder for each.", show_default=True)
