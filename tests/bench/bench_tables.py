@@ -275,7 +275,8 @@ def _text(table: Table, found: Mapping[str, Mapping[str, Row]]) -> str:
     for part in dict.fromkeys(cell.part for cell in table.cells):
         cells = [cell for cell in table.cells if cell.part == part]
         columns = list(dict.fromkeys(cell.column for cell in cells))
-        head = ["telemetry", "method", "parameters", *(_head(cells, c, found) for c in columns)]
+        runs = [sum(cell.column == name for cell in cells) for name in columns]
+        head = ["telemetry", "method", "parameters", *columns]
         text += ["", f"## {part}", "", _line(head), _line(["---"] * len(head))]
         seen: set[str] = set()
         for kind, method, chosen in table.asked():
@@ -291,22 +292,17 @@ def _text(table: Table, found: Mapping[str, Mapping[str, Row]]) -> str:
             if key not in seen and any(by_column):
                 seen.add(key)
                 name = method.partition(":")[0]
-                text.append(_line([kind, name, chosen, *map(_cell, by_column)]))
+                text.append(_line([kind, name, chosen, *map(_cell, by_column, runs)]))
     return "\n".join(text) + "\n"
 
 
-def _head(cells: Sequence[Cell], column: str, found: Mapping[str, Mapping[str, Row]]) -> str:
-    """A column, and how many of its runs there are if not all."""
-    keys = [cell.key for cell in cells if cell.column == column]
-    there = sum(key in found for key in keys)
-    return column if there == len(keys) else f"{column} ({there} of {len(keys)} runs)"
-
-
-def _cell(figures: Sequence[Row]) -> str:
+def _cell(figures: Sequence[Row], runs: int) -> str:
+    """The means, and of how many runs if not of all."""
     if not figures:
         return ""
     f1, wrong, seconds = np.mean(figures, axis=0)
-    return f"{f1:.3f}, {wrong:.1f}, {seconds:.2f} s"
+    some = f" ({len(figures)} of {runs} runs)" if len(figures) < runs else ""
+    return f"{f1:.3f}, {wrong:.1f}, {seconds:.2f} s{some}"
 
 
 def _line(cells: Sequence[str]) -> str:
