@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS_FILE", "Comparison", "check_rows", "code_digest", "compare", "default_folder"]
 
 SETTINGS_FILE = "comparison.json"
+_PAGES = {Path("analysis/pages"), Path("scenarios/watch")}
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
 _TEXTS = ("method", "native", "parameters", "parameters_from")
 _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others are numbers
@@ -172,11 +173,13 @@ def _key(
 
 @cache
 def code_digest() -> str:
-    """Of all sources and tables: figures of other code are not mixed in silently."""
+    """Of all sources and tables but those of pages, which show figures and make none: figures of
+    other code are not mixed in silently."""
     root, digest = Path(__file__).parent.parent, hashlib.sha256()
     for package in ("analysis", "scenarios", "testbed"):
         for path in sorted((root / package).rglob("*")):
-            if path.suffix in (".py", ".c", ".h", ".txt"):
+            shows = _PAGES & set(path.relative_to(root).parents)
+            if path.suffix in (".py", ".c", ".h", ".txt") and not shows:
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from analysis.telemetry.minus_meters import MeterDump, Rules
 from scenarios.epochs.setup import Emulation
 from testbed.control.collection import upload_bytes
+from testbed.dataplane import CAUSES
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
 from testbed.fabric.paths import PathSets
@@ -130,6 +131,8 @@ def _drops_of_packets(
 
 def _links(emulation: Emulation, by_faults: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
     network, n = emulation.network, emulation.topology.n_links
+    # What a fault took where the link begins was not put on it; what one corrupted was.
+    taken = network.fault_drops() + emulation.injector.dropped() - _corrupted(emulation)
     rate = np.zeros(n)
     for fault in emulation.plan.faults:
         rate[fault.link] = max(rate[fault.link], fault.rate)
@@ -137,10 +140,18 @@ def _links(emulation: Emulation, by_faults: npt.NDArray[np.uint64]) -> Mapping[s
         "name": emulation.topology.link_names,
         "faulty": np.isin(np.arange(n), emulation.plan.links),
         "rate": rate,
-        "packets": network.link_packets(),
+        "packets": network.link_packets() + taken,
         "fault_drops": by_faults,
         "queue_drops": network.queue_drops(),
     }
+
+
+def _corrupted(emulation: Emulation) -> npt.NDArray[np.uint64]:
+    """Of the packets in `Network.fault_drops` those that crossed their link, and were thrown away
+    behind it."""
+    drops, n = emulation.network.drops(), emulation.topology.n_links
+    links = drops["link"][drops["cause"] == CAUSES["corrupt"]]
+    return np.bincount(links, minlength=n)[:n].astype(np.uint64)
 
 
 def _rules(seen: Seen) -> Mapping[str, Any]:

@@ -50,7 +50,7 @@ LINKS = Schema(
             low=0,
             high=1,
         ),
-        _packets("packets", "packets that began to cross it"),
+        _packets("packets", "packets that began to cross it: with those in `fault_drops`"),
         _packets("fault_drops", "lost by faults and noise"),
         _packets("queue_drops", "lost by full queues"),
     ),

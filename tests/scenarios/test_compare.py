@@ -188,6 +188,21 @@ def test_a_changed_traffic_table_is_another_comparison(
     assert folders[0] != folders[1]
 
 
+def test_a_changed_page_is_the_same_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    monkeypatch.setattr("scenarios.compare.__file__", str(tmp_path / "scenarios" / "x.py"))
+    for name in ("pages/run_page.py", "pages/assets/old.txt", "methods/canary.py"):
+        path = tmp_path / "analysis" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1")
+        code_digest.cache_clear()
+        found.append(code_digest())
+    code_digest.cache_clear()
+    assert found[0] == found[1] != found[2]
+
+
 def test_another_version_of_a_plugged_in_method_is_another_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,9 @@ def test_corrupted_packets_are_lost_on_the_link_that_corrupts(tmp_path: Path) ->
     run_experiment("faulty_links", load_scenario("faulty_links"), settings, tmp_path / "run", quiet)
     run = RunDirectory(tmp_path / "run")
     assert set(run.table("drops")["cause"]) == {"corrupt"}
+    links, link = run.table("links"), run.fabric.link("agg0_0->core0")
+    packets, lost = int(links["packets"][link]), int(links["fault_drops"][link])
+    assert abs(lost - 0.2 * packets) < 4 * np.sqrt(packets * 0.2 * 0.8)
     assert assert_lost_is_exact(run) > 20
     flagged = run.summary["methods"]["canary-mle"]["directed"]
     assert (flagged["true_positives"], flagged["false_positives"]) == (1, 0)
@@ -120,6 +123,11 @@ def test_packets_are_conserved(finished_run: RunDirectory) -> None:
     links = finished_run.table("links")
     assert not links["fault_drops"][~np.asarray(links["faulty"], bool)].any()
     assert links["fault_drops"].sum() == parts["fault_drops"]
+    # Every arrival at a switch is from a host or over a link, but for what a fault took before.
+    from_hosts = flows["sent"].sum() + every["sent"].sum() + network["traceroute_packets"]
+    arrived = network["packet_hops"] - from_hosts
+    assert links["packets"].sum() == arrived + links["fault_drops"].sum()
+    assert (links["packets"] >= links["fault_drops"]).all()
     assert probes["sent"].min() == probes["sent"].max() == 100
     assert matrix["sent"].min() == matrix["sent"].max() > 0
     assert 0 <= probes["sent"].sum() - matrix["sent"].sum() < len(matrix["sent"])
