@@ -48,6 +48,7 @@ GROUP = "canary.methods"
 METHODS: dict[str, Callable[..., Localizer]] = {
     "canary": Canary,
     "canary-mle": CanaryMle,
+    "mle": Mle,
     "netbouncer": NetBouncer,
     "netbouncer-stage": NetBouncerStage,
     "flock": Flock,
@@ -58,7 +59,6 @@ METHODS: dict[str, Callable[..., Localizer]] = {
 """Name to constructor, in the order of the comparison tables; every scenario runs these."""
 
 ON_REQUEST: dict[str, Callable[..., Localizer]] = {
-    "mle": Mle,
     "007-binary": BinaryProgram,
     "007-integer": IntegerProgram,
     "max-coverage": MaxCoverage,

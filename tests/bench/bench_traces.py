@@ -137,7 +137,7 @@ def _text(found: Mapping[str, Mapping[Line, list[Scores]]]) -> str:
         "the paper has NS3: a Clos of 2,500 directed links with those of the hosts, three times",
         "oversubscribed; healthy links lose up to 1e-4, failed ones 0.1 to 1 %; half of the traces",
         "skewed. Failed devices have 25 to 100 % of their links failed. `default` is one setting",
-        "for all fabrics and kinds, `paper` what the authors print, or for Flock ship for the kind.",
+        "for all fabrics and kinds, `paper` what the authors print, or for Flock what they ship.",
         "",
         "A cell has F1 of the mean precision and recall as Flock's appendix A.1 defines them, the",
         "two, and the median processor seconds of the diagnosis; `healthy` in how many traces a",
