@@ -235,6 +235,7 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
     assert list(summary["methods"]) == [
         "canary",
         "canary-mle",
+        "mle",
         "netbouncer",
         "netbouncer-stage",
         "flock",
