@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label
-from scenarios.papers.flock_2 import scored
+from scenarios.papers.flock_schemes import schemes, scored
 from scenarios.papers.flock_world import FLOWS, SETTING, network, soft_failure
 
 __all__ = ["FIGURE_3"]
@@ -20,7 +20,7 @@ def soft(draw: int, rate: float, skewed: bool, small: bool) -> list[Row]:
     flows, seeds = FLOWS // (100 if small else 1), (2 * draw, 2 * draw + 1)
     cases = [soft_failure(network(small), seed, flows, rate, skewed) for seed in seeds]
     name = "skewed" if skewed else "uniform"
-    rows = scored(name, cases, draw, small)
+    rows = scored(name, schemes(small), cases, draw)
     return [row._replace(series=f"{row.series} ({row.x})", x=label(rate)) for row in rows]
 
 
