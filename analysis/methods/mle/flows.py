@@ -35,6 +35,7 @@ class FlowParts:
         of: The set of each of these, int64[F].
         arrived, lost: Their packets, float64[F], see `HiddenFlows`.
         weight: Of each flow.
+        trials: Whether each flow is read as one packet (`analysis.methods.mle.trials`).
     """
 
     kinds: frozenset[str]
@@ -45,11 +46,12 @@ class FlowParts:
     arrived: FloatArray
     lost: FloatArray
     weight: float
+    trials: bool
 
     @property
     def lossy(self) -> bool:
-        """Whether there is more than loss-free flows, which are about arrivals alone."""
-        return bool(self.lost.any() or (self.pairs is not None and self.pairs.lost.any()))
+        """Whether flows of hidden paths lost packets."""
+        return bool((self.lost > 0).any() or (self.pairs is not None and self.pairs.lost.any()))
 
     def used_sets(self) -> PathSets:
         """The sets of the flows of hidden paths, but for ``pairs``."""
@@ -74,7 +76,12 @@ class FlowParts:
 
 
 def chosen_flows(
-    fabric: Fabric, flows: Flows, kinds: frozenset[str] | None, weight: float
+    fabric: Fabric,
+    flows: Flows,
+    kinds: frozenset[str] | None,
+    weight: float,
+    *,
+    trials: bool = False,
 ) -> FlowParts:
     """The flow records of some kinds, or all as they are.
 
@@ -82,6 +89,9 @@ def chosen_flows(
     the path that was traced. One that was not traced is left out, and the loss-free ones weigh as
     much less as lossy ones are fewer for that, so that rates stay what they are. If only flows that
     lost packets are reported, each is scored given that it did.
+
+    Of ``trials`` (see `analysis.methods.mle.trials`) none is left out: where flows die whole so do
+    their traces.
 
     Raises:
         MissingTelemetry: The records are not of these kinds.
@@ -98,20 +108,22 @@ def chosen_flows(
     kinds = _kinds(known, lossy) if kinds is None else kinds & {"A2", "P", "INT"}
     if "INT" in kinds and not known.all():
         raise MissingTelemetry("INT needs the path of each flow: some have none")
-    if "A2" in kinds and lossy.any() and not (known & lossy).any():
+    if "A2" in kinds and lossy.any() and not (known & lossy).any() and not trials:
         raise MissingTelemetry("A2 needs the traced paths of flows that lost packets: none is")
     if len(lost) and lossy.all() and known.all() and kinds:
         kinds = frozenset({"A2"})
     hides = kinds == {"P"}  # even paths that were traced
+    untraced = lossy & ~known & trials
     taken = np.flatnonzero(known & (lossy | ("INT" in kinds)) & bool(kinds) & (not hides))
     paths = sets.paths.take(sets.ptr[of[taken] - n_pairs])
     packets = [weight * count[taken].astype(np.float64) for count in (sent, lost)]
     observed = Observed(paths, *packets)
     given = kinds == {"A2"}
-    loss_free = ~lossy | hides
-    rest = taken if given else np.flatnonzero(loss_free & ("P" in kinds) & ("INT" not in kinds))
+    hidden = ~lossy | hides | untraced
+    hidden &= "P" in kinds and "INT" not in kinds
+    rest = np.flatnonzero(lossy & (known | trials) if given else hidden)
     traced = weight
-    if lossy.any() and not given and not hides:
+    if lossy.any() and not given and not hides and not trials:
         traced *= (known & lossy).sum() / lossy.sum()
     ecmp = _one_climb_to_each_top(flows)
     pairs = None
@@ -121,17 +133,16 @@ def chosen_flows(
         ends = flows.sets.src_tor, flows.sets.dst_tor
         got, gone = ((count[free]).astype(np.float64) for count in (sent - lost, lost))
         pairs = PairFlows(ecmp, *ends, of[free], got, gone, float(traced))
-    sets, of = _by_pair(fabric, flows.sets, of[rest])
-    return FlowParts(
-        kinds=kinds,
-        known=observed,
-        pairs=pairs,
-        sets=sets,
-        of=of,
-        arrived=(sent[rest] if given else sent[rest] - lost[rest]).astype(np.float64),
-        lost=np.full(len(rest), GIVEN) if given else lost[rest].astype(np.float64),
-        weight=float(traced),
-    )
+    counts = (sent - lost)[rest].astype(np.float64), lost[rest].astype(np.float64)
+    sets, at = _by_pair(fabric, flows.sets, of[rest], given)
+    if given:
+        counts = sent[rest].astype(np.float64), np.full(len(rest), GIVEN)
+        broken = np.flatnonzero(untraced)
+        at = np.concatenate((at, len(sets) + np.arange(len(broken))))
+        sets = PathSets.join([sets, flows.listed.take(of[broken] - n_pairs)])
+        both = (np.zeros(len(broken)), lost[broken].astype(np.float64))
+        counts = np.concatenate((counts[0], both[0])), np.concatenate((counts[1], both[1]))
+    return FlowParts(kinds, observed, pairs, sets, at, *counts, float(traced), trials)
 
 
 def _one_climb_to_each_top(flows: Flows) -> Ecmp | None:
@@ -151,10 +162,10 @@ def _kinds(known: BoolArray, lossy: BoolArray) -> frozenset[str]:
 
 
 def _by_pair(
-    fabric: Fabric, sets: PathSets | PairSets, of: LongArray
+    fabric: Fabric, sets: PathSets | PairSets, of: LongArray, every_set: bool
 ) -> tuple[PathSets, LongArray]:
-    """The sets ``of`` flows, in use only; one of a single path is that of all equal-cost paths of
-    its two ends, where these are ToRs that it could be between."""
+    """The sets ``of`` flows, in use only; one of a single path, or ``every_set``, is that of all
+    equal-cost paths of its two ends, where these are ToRs that it could be between."""
     number, of = np.unique(of, return_inverse=True)
     of = of.reshape(-1).astype(np.int64)
     if isinstance(sets, PairSets):
@@ -164,7 +175,7 @@ def _by_pair(
         sets = PathSets.join([pairs, sets.listed.take(listed)])
     else:
         sets = sets.take(number)
-    single = np.flatnonzero(sets.width == 1)
+    single = np.flatnonzero((sets.width == 1) | (every_set & (sets.n_entries > 0)))
     path = sets.ptr[single]
     ptr, links = sets.paths.ptr, sets.paths.links
     src, dst = fabric.link_src[links[ptr[path]]], fabric.link_dst[links[ptr[path + 1] - 1]]

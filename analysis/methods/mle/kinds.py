@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from analysis.methods.mle.flows import FlowParts, chosen_flows
 from analysis.methods.mle.problem import Observed
+from analysis.methods.mle.trials import as_trials, connections_as_trials, die_whole
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 
 __all__ = ["KINDS", "Parts", "chosen_kinds", "chosen_parts"]
@@ -70,16 +73,17 @@ def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str
         return kind in kinds
 
     used, known, parts = set(), [], {}
+    reads_flows = any(wanted(kind, "flows") for kind in ("A2", "P", "INT"))
+    records, trials = _records(telemetry, kinds, method) if reads_flows else (None, False)
     for kind, name in (("A1", "probes"), ("detector", "detector")):
         if wanted(kind, name):
             parts[name] = part = getattr(telemetry, name)
             used.add(kind)
-            known.append(Observed(part.paths, part.sent * 1.0, part.lost * 1.0))
+            known.append(_observed(part, trials))
     metered, flows = wanted("segments", "segments"), None
-    if any(wanted(kind, "flows") for kind in ("A2", "P", "INT")):
-        records = telemetry.need("flows", method)
+    if records is not None:
         weight = 0.5 if metered and len(records) else 1.0
-        found = chosen_flows(telemetry.topology, records, kinds, weight)
+        found = chosen_flows(telemetry.topology, records, kinds, weight, trials=trials)
         if found.kinds:
             flows, parts["flows"] = found, records
             used |= flows.kinds
@@ -96,3 +100,27 @@ def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str
             "and 'detector': all are missing"
         )
     return Parts(frozenset(used), known, flows, parts)
+
+
+def _records(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> tuple[Flows, bool]:
+    """The flow records, and whether they are given as trials, as they die whole."""
+    records = telemetry.need("flows", method)
+    chosen = (kinds or frozenset()) & {"A2", "P", "INT"}
+    traced = telemetry.connections if "A2" in chosen else None
+    if not chosen or "INT" in chosen or not die_whole(records, traced):
+        return records, False
+    if "P" in chosen:
+        return as_trials(records, traced), True
+    if traced is None:
+        return records, False
+    return connections_as_trials(telemetry.topology, traced), True
+
+
+def _observed(probes: Probes, trials: bool) -> Observed:
+    """Probes of a path packet by packet, or as one trial, which fails if most of them are lost."""
+    if not trials:
+        return Observed(
+            probes.paths, probes.sent.astype(np.float64), probes.lost.astype(np.float64)
+        )
+    sent, failed = np.minimum(probes.sent, 1), 2 * probes.lost > probes.sent
+    return Observed(probes.paths, sent.astype(np.float64), failed.astype(np.float64))

@@ -8,8 +8,9 @@ and pays a penalty: that it was picked among so many, the less the more are faul
 its rate. So a link is blamed when its rate stands out of the law and exceeds a fault.
 
 Where the losses of a blamed link prove correlated, as in a black hole, its observations weigh less
-(`analysis.methods.mle.correlation`) and all is explained again; links of a switch may be blamed by
-one statement about it (`analysis.methods.mle.devices`).
+(`analysis.methods.mle.correlation`) and all is explained again; flows of hidden paths that die
+whole are one trial each (`analysis.methods.mle.trials`). Links of a switch may be blamed by one
+statement about it (`analysis.methods.mle.devices`).
 
 Nothing is filtered and no loss range is named. Links that no observation tells apart are explained
 as one and blamed as one: `Diagnosis.equivalent` numbers them. Where all blamed classes are the two
@@ -50,6 +51,9 @@ BoolArray = npt.NDArray[np.bool_]
 
 ROUNDS = 4
 """Explanations at most, each with the weights that the last one gave the observations."""
+
+SOME_LIVE = 2.0
+"""The rate at which whole flows die below which others over the same link clearly do not."""
 
 RECORD_BYTES = {"probes": 16, "detector": 12, "flows": 52}
 """Of a probed path, of one of deTector's plan, and of an IPFIX record (Flock, section 5.1)."""
@@ -97,13 +101,11 @@ class Mle(Method):
         if flows is not None and flows.pairs is not None:
             flows.pairs.mark(same, alike)
         units = Units.of(same)
-        if (
-            flows is not None and flows.lossy and flows.kinds != {"A2"}
-        ):  # neither devices nor correlation are asked for there
+        if flows is not None and flows.lossy:  # no device or correlation is asked for there
             probed = [part for part in parts.known if part is not flows.known]
             found = self._mixture(known, probed, flows, units)
             none = Failed(np.zeros(0, np.int32), np.zeros(0, np.int32))
-            in_flows = np.zeros(len(units.size), np.bool_)
+            in_flows = found.blamed & (found.x < SOME_LIVE) & flows.trials
             return _verdict(self, fabric, units, Units.of(alike), found, none, in_flows)
         found = self._explanation(known, flows, units)
         in_flows = np.zeros(len(units.size), np.bool_)
@@ -169,7 +171,7 @@ class Mle(Method):
         else:
             more_lost, more_arrived = flows.at_most(units)
             may = suspects(lost + more_lost, arrived + more_arrived, self.fault_rate)
-            may |= flows.lossy & (flows.kinds != {"A2"})
+            may |= flows.lossy
             # One by one where it matters, to first order elsewhere.
             rows = rows._replace(arrived=arrived + np.where(may, 0.0, more_arrived))
             hidden = hidden_flows(flows, units, may)

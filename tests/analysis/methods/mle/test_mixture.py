@@ -14,12 +14,11 @@ from analysis.methods.mle.mle import Mle
 from analysis.methods.mle.problem import Observed, Units, observe
 from analysis.telemetry.telemetry import Flows, Probes, Telemetry
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, PathSets
+from tests.analysis.methods.mle.drawn import K4, drawn_flows
 
 SETS = [[[4, a, b] for a in (0, 1) for b in (2, 3)], [[4, 0], [5, 1]], [[5, 3]]]
 KNOWN = [[0, 2], [0, 2], [1, 5], [4]]
-K4 = FatTree(4)
 
 
 def hidden(flows):
@@ -118,14 +117,7 @@ def test_reaches_the_best_set(seed):
 
 def passive(loss, seed, n=20_000):
     """Flows between ToRs of K=4, paths hidden."""
-    rng = np.random.default_rng(seed)
-    src, dst = rng.integers(0, K4.n_tors, (2, n)).astype(np.int32)
-    dst = np.where(src == dst, (dst + 1) % K4.n_tors, dst).astype(np.int32)
-    every = K4.path_sets(src, dst)
-    taken = every.paths.take(every.ptr[:-1] + rng.integers(0, every.width))
-    sent = rng.integers(5, 400, n)
-    through = np.array([np.prod(1 - loss[taken[p]]) for p in range(n)])
-    lost = rng.binomial(sent, 1 - through)
+    src, dst, _, sent, lost = drawn_flows(loss, seed, n)
     return src, dst, sent, lost
 
 

@@ -7,11 +7,10 @@ from analysis.methods.mle.hidden import GIVEN, HiddenFlows
 from analysis.methods.mle.mle import Mle
 from analysis.methods.mle.traced import unreported
 from analysis.telemetry.telemetry import Flows, Telemetry
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import PathSets
+from tests.analysis.methods.mle.drawn import K4, drawn_flows
 
 PATHS = [[4, a, b] for a in (0, 1) for b in (2, 3)]
-K4 = FatTree(4)
 
 
 def test_the_flows_that_are_missing_are_put_back():
@@ -41,14 +40,7 @@ def test_the_flows_that_are_missing_are_put_back():
 
 def reports(loss, seed, n=60_000):
     """Flows between ToRs of K=4 that lost packets, with the path of each."""
-    rng = np.random.default_rng(seed)
-    src, dst = rng.integers(0, K4.n_tors, (2, n)).astype(np.int32)
-    dst = np.where(src == dst, (dst + 1) % K4.n_tors, dst).astype(np.int32)
-    every = K4.path_sets(src, dst)
-    taken = every.paths.take(every.ptr[:-1] + rng.integers(0, every.width))
-    sent = rng.integers(5, 400, n)
-    through = np.array([np.prod(1 - loss[taken[p]]) for p in range(n)])
-    lost = rng.binomial(sent, 1 - through)
+    src, dst, taken, sent, lost = drawn_flows(loss, seed, n)
     row = np.flatnonzero(lost)
     flows = Flows.of(
         K4,

@@ -1,0 +1,104 @@
+"""Flows that die whole: each is one trial; a broken trace says where they may have gone."""
+
+import numpy as np
+import pytest
+
+from analysis.methods.mle.mle import Mle
+from analysis.methods.mle.trials import as_trials, die_whole, possible_paths
+from analysis.telemetry.telemetry import Connections, Flows, Probes, Telemetry
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.paths import Paths, PathSets
+from tests.analysis.methods.mle.drawn import K4, drawn_flows
+
+HOLES = [K4.link("agg3_1->core3"), K4.link("agg1_0->tor1_0")]
+NONE = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
+
+
+def observed(seed, share=0.25, n=6000):
+    """Flows of hidden paths, probes that saw no hole, and traces that end where flows died."""
+    rng = np.random.default_rng(seed)
+    src, dst, paths, sent, _ = drawn_flows(np.zeros(K4.n_links), seed, n)
+    over = [paths.owner[paths.links == hole] for hole in HOLES]
+    died = np.zeros(n, np.bool_)
+    died[np.concatenate(over)] = True
+    died &= rng.random(n) < share
+    row = np.flatnonzero(died)
+    ends = np.array([np.flatnonzero(np.isin(paths[f], HOLES))[0] for f in row])
+    seen = [paths[f][:end] for f, end in zip(row, ends, strict=True)]
+    links = np.concatenate([np.zeros(0, np.int32), *seen])
+    traced = Paths(np.cumsum([0, *ends]), links.astype(np.int32))
+    lost = sent * died
+    connections = Connections(
+        src[row], dst[row], lost[row], traced, np.zeros(len(row), np.bool_), traceroute_packets=0
+    )
+    own = np.zeros(n, np.bool_)
+    flows = Flows.of(K4, src, dst, own, PathSets.known(NONE), sent, lost)
+    bounces = Ecmp(K4).bounces()
+    many = np.full(len(bounces), 100)
+    probes = Probes(bounces, many, np.zeros(len(bounces), np.int64))
+    return Telemetry(K4, "tor+core", flows=flows, probes=probes, connections=connections)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_holes_are_found_by_where_traces_broke_off(seed):
+    """No trace got through, and no probe was lost: without the broken traces, the plane of the
+    first hole is anyone's guess."""
+    result = Mle(kinds="A1+A2+P").localize(observed(seed))
+    tie = [K4.link("agg3_1->core2"), K4.link("agg3_1->core3")]  # the same to every trace
+    assert HOLES[1] in result.flagged
+    assert len(result.flagged) == 2 and np.isin(result.flagged, tie).sum() == 1
+    assert result.remarks and "some flows die" in result.remarks[0]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_flows_alone_blame_ties_and_nothing_else(seed):
+    result = Mle(kinds="P").localize(observed(seed))
+    assert np.isin(HOLES, result.flagged).all()
+    names = {K4.link_names[link].split("->")[0] for link in result.flagged}
+    assert names == {"agg3_0", "agg3_1", "agg1_0", "agg1_1"} and len(result.flagged) == 6
+
+
+def test_traces_alone_find_what_they_tell_apart():
+    result = Mle(kinds="A2").localize(a2_of(observed(1)))
+    assert HOLES[0] in result.flagged
+    assert set(result.flagged) <= {K4.link("agg3_1->core2"), *HOLES}
+
+
+def a2_of(seen):
+    """Of flow records only those whose trace is complete: here none."""
+    none = np.zeros(0, np.int64)
+    end = np.zeros(0, np.int32)
+    flows = Flows.of(K4, end, end, none > 0, PathSets.known(NONE), none, none)
+    return Telemetry(K4, "tor+core", flows=flows, connections=seen.connections)
+
+
+def test_lone_packets_are_no_dead_flows():
+    """A lossy link: flows lose some of their packets, and are read packet by packet."""
+    loss = np.zeros(K4.n_links)
+    loss[HOLES] = 0.05
+    src, dst, _, sent, lost = drawn_flows(loss, 1, 4000)
+    own = np.zeros(len(sent), np.bool_)
+    flows = Flows.of(K4, src, dst, own, PathSets.known(NONE), sent, lost)
+    assert not die_whole(flows, None)
+    assert die_whole(observed(1).flows, None)
+
+
+def test_a_trial_is_lost_if_most_of_its_packets_are():
+    src, dst = np.zeros(4, np.int32), np.full(4, 5, np.int32)
+    sent, lost = np.array([10, 10, 3, 0]), np.array([10, 5, 2, 0])
+    flows = Flows.of(K4, src, dst, np.zeros(4, np.bool_), PathSets.known(NONE), sent, lost)
+    trials = as_trials(flows, None)
+    assert trials.sent.tolist() == [1, 1, 1, 0] and trials.lost.tolist() == [1, 0, 1, 0]
+
+
+def test_the_paths_that_begin_with_a_trace():
+    up = [K4.link("tor0_0->agg0_1"), K4.link("agg0_1->core2")]
+    cases = [[], up[:1], up, [K4.link("tor3_0->agg3_0")]]  # the last is no beginning of any
+    ptr = np.cumsum([0, *map(len, cases)])
+    links = np.array([link for case in cases for link in case], np.int32)
+    ends = np.zeros(4, np.int32), np.full(4, 5, np.int32)
+    lost = np.ones(4, np.int64)
+    traced = Connections(*ends, lost, Paths(ptr, links), np.zeros(4, np.bool_), 0)
+    sets = possible_paths(K4, traced)
+    assert sets.width.tolist() == [4, 2, 1, 4]
+    assert sets[2][0][:2].tolist() == up
