@@ -34,6 +34,7 @@ endif
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
 	@sed 's/^/                /' scenarios/options.txt
+	@echo '                  WATCH=1            shows it in a browser of this machine while it goes on'
 	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
 	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
 	@echo '                  METHODS=flock:p_bad=0.01,007  some methods, with parameters (analysis/README.md)'
@@ -42,7 +43,7 @@ help:
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'
 	@echo 'make show RUN=DIR      print the comparison of a finished run'
 	@echo '                  TRUST=1 reads a run that was changed on purpose, too'
-	@echo 'make net K=4 [BACKEND=bmv2]   the network under Mininet, with its prompt (root)'
+	@echo 'make net K=4 [BACKEND=bmv2] [WATCH=1]   the network under Mininet, with its prompt (root)'
 	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
 	@echo 'make clean-net  remove what a crashed run left of its network (root)'
 	@echo 'make doctor     what of all this machine can run, and what to install for the rest'

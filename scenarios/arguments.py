@@ -17,6 +17,7 @@ __all__ = [
     "RunArgument",
     "ScenarioOption",
     "TrustOption",
+    "WatchOption",
 ]
 
 
@@ -35,6 +36,11 @@ def _methods() -> list[str]:
 RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Read what was changed after the run, too.")
+]
+
+WatchOption = Annotated[
+    bool,
+    typer.Option("--watch", help="Show it in a browser of this machine while it goes on."),
 ]
 
 ScenarioOption = Annotated[

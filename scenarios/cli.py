@@ -28,6 +28,7 @@ from scenarios.arguments import (
     RunArgument,
     ScenarioOption,
     TrustOption,
+    WatchOption,
 )
 from scenarios.mistakes import errors, stopped
 from scenarios.options import SettingsCommand, WordsCommand
@@ -36,6 +37,7 @@ from scenarios.papers.command import reproduce
 from scenarios.sudo import new_run, pick_backend
 from scenarios.terminal import line, progress_bar, wide_console
 from scenarios.upkeep import clean_net, doctor, net, shell, warm_up
+from scenarios.watch.command import watching
 from testbed.fabric.names import nearest, plain
 
 __all__ = ["app", "main"]
@@ -96,6 +98,7 @@ def run(
     methods: OwnMethodsOption = None,
     parameters: ParametersOption = "default",
     fault_rate: FaultRateOption = None,
+    watch: WatchOption = False,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
     with errors():
@@ -115,7 +118,11 @@ def run(
             backend = pick_backend(request.settings("virtual").k, ctx.obj)
         settings = at_this_pace(request.settings(backend), request.named)
         path = run_dir or default_directory(request.name)
-        with progress_bar() as progress, new_run(path, numbered=run_dir is None) as writer:
+        with (
+            progress_bar() as progress,
+            watching(watch, settings) as watched,
+            new_run(path, numbered=run_dir is None) as writer,
+        ):
             summary = run_experiment(
                 request.name,
                 request.scenario,
@@ -125,6 +132,7 @@ def run(
                 names,
                 announce,
                 chosen,
+                watched,
             )
             at_once(plain(f"the run is in {writer.path}"))
         console = Console()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -36,6 +36,9 @@ from testbed.record.documents import Summary
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 
+if TYPE_CHECKING:
+    from scenarios.watch.run import WatchedRun
+
 __all__ = ["Progress", "analyze", "default_directory", "run_config", "run_experiment"]
 
 
@@ -59,6 +62,7 @@ def run_experiment(
     methods: Sequence[str] = tuple(METHODS),
     expect: Callable[[Estimate], None] = lambda expected: None,
     parameters: Parameters = DEFAULTS,
+    watched: WatchedRun | None = None,
 ) -> Summary:
     """Emulate, diagnose with each method; the run directory appears when all is done.
 
@@ -70,6 +74,7 @@ def run_experiment(
         methods: In the grammar of `analysis.methods.parameters`.
         expect: Hears what the run will take, before it begins.
         parameters: What the methods are made with where their names leave it open.
+        watched: Whom to tell of it while it goes on.
 
     Returns:
         The content of ``summary.json``.
@@ -98,7 +103,11 @@ def run_experiment(
         if settings.backend == "flow":
             write_run(simulate(settings, plan, topology, progress=progress), writer)
         else:
-            _emulate(scenario, settings, plan, writer, progress)
+            if watched is not None:
+                watched.begin(name, settings, FatTree(settings.k), plan)
+                tell = watched.beside(progress)
+                progress = lambda what, share: tell(what, share)  # noqa: E731
+            _emulate(scenario, settings, plan, writer, progress, watched)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, progress, methods, parameters)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
@@ -120,7 +129,12 @@ def run_experiment(
 
 
 def _emulate(
-    scenario: Scenario, settings: Settings, plan: FaultPlan, writer: RunWriter, progress: Progress
+    scenario: Scenario,
+    settings: Settings,
+    plan: FaultPlan,
+    writer: RunWriter,
+    progress: Progress,
+    watched: WatchedRun | None,
 ) -> None:
     progress("traffic", 0.0)
     traffic, account = make_traffic(settings, FatTree(settings.k))
@@ -129,7 +143,17 @@ def _emulate(
     progress("switch program", 0.0)  # compiled once
     with open_backend(settings, scenario.links, writer.partial / "logs") as backend:
         emulation = set_up(settings, plan, traffic, backend, progress=progress)
-        run_epochs(emulation, writer, lambda share: progress("emulation", share))
+        if watched is None:
+            run_epochs(emulation, writer, lambda share: progress("emulation", share))
+            return
+        watched.up(emulation)
+
+        def reached(share: float) -> None:
+            progress("emulation", share)
+            watched.look()
+
+        run_epochs(emulation, writer, reached, watched.epoch_ended)
+        watched.network_ended()
 
 
 def analyze(

@@ -7,6 +7,7 @@ time, always of the even parity, with the same traffic and the same steps at its
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -61,10 +62,14 @@ class Live:
     Args:
         settings: Of one epoch's run.
         backend: The network, up and idle.
+
+    Attributes:
+        using: Held while the switches are asked or told something: one thread at a time may.
     """
 
     def __init__(self, settings: Settings, backend: Backend) -> None:
         self.topology = backend.network.topology
+        self.using = threading.RLock()
         self._settings = settings
         self._controls = backend.controls
         traffic, _ = make_traffic(settings, self.topology)
@@ -87,22 +92,24 @@ class Live:
         """
         if not 0 < rate <= 1:
             raise FaultError(f"{rate:g} is no loss rate: give a number above 0, at most 1")
-        self.heal(link)
         fault = Fault(link, rate)
         injector = FaultInjector(self.topology, self._controls, FaultPlan((fault,)))
-        injector.start()
-        self._faults[link] = fault, injector
+        with self.using:
+            self.heal(link)
+            injector.start()
+            self._faults[link] = fault, injector
 
     def heal(self, link: int) -> bool:
         """Let a link lose nothing any more; whether it did."""
-        _, injector = self._faults.pop(link, (None, None))
-        if injector is not None:
-            injector.stop()
-        return injector is not None
+        with self.using:
+            _, injector = self._faults.pop(link, (None, None))
+            if injector is not None:
+                injector.stop()
+            return injector is not None
 
     def meters(self) -> Measured:
         """Send an epoch's traffic and read Canary's meters."""
-        with _scratch() as writer:
+        with self.using, _scratch() as writer:
             epoch = self._measure(writer)
         counts = segment_counts(epoch.meter, len(self._emulation.segments))
         return Measured(self._emulation.segments, *counts)
@@ -111,7 +118,8 @@ class Live:
         """Send an epoch's traffic, and let every method that can say which links are to blame."""
         found: dict[str, Diagnosis] = {}
         with _scratch() as writer:
-            self._measure(writer)
+            with self.using:
+                self._measure(writer)
             telemetry = read_telemetry(RunDirectory(writer.partial, finished=False))
             for name in METHODS:
                 try:

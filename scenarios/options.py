@@ -36,9 +36,11 @@ OF_COMMANDS = (
     "OUT",
     "PARAMETERS",
     "FAULT_RATE",
+    "WATCH",
 )
 """Options of `run` and `compare` that are no settings."""
 
+_SWITCHED = {"1": True, "0": False}
 _CHOSEN = {"backend": "auto"}  # what the command line takes for the default: it finds out
 _WORD = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
@@ -117,7 +119,10 @@ def _spelled_out(args: list[str], known: Mapping[str, Any]) -> Iterable[str]:
         elif word[1] not in known:
             raise TyperException(f"there is no option {arg}: {nearest(word[1], known)}")
         elif known[word[1]].is_flag:
-            raise TyperException(f"{word[1]} takes no value: use {_long(known[word[1]])}")
+            if word[2] not in _SWITCHED:
+                raise TyperException(f"{arg}: {word[1]} is 1 or 0")
+            if _SWITCHED[word[2]]:
+                yield _long(known[word[1]])
         else:
             yield f"{_long(known[word[1]])}={word[2]}"
 

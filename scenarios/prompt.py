@@ -21,6 +21,7 @@ from mininet.cli import CLI
 from scenarios.backends import open_backend
 from scenarios.live import Live
 from scenarios.settings import make_settings
+from scenarios.watch.net import WatchedNet, watched_net
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.mininet import MininetNetwork
 from testbed.network.packet_dump import PacketDump
@@ -38,8 +39,11 @@ class UsageError(ValueError):
     """A command that was not understood. One line."""
 
 
-def open_prompt(k: int, backend: str, logs: Path) -> None:
+def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
     """A network under Mininet's prompt until the user leaves it.
+
+    Args:
+        watch: Whether to show it in a browser meanwhile.
 
     Raises:
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
@@ -49,7 +53,8 @@ def open_prompt(k: int, backend: str, logs: Path) -> None:
     with open_backend(settings, LinkModel(), logs) as made:
         assert isinstance(made.network, MininetNetwork)
         live = Live(settings, made)
-        made.network.prompt(partial(Prompt, network=made.network, live=live))
+        with watched_net(watch, made.network, live) as watched:
+            made.network.prompt(partial(Prompt, network=made.network, live=live, watched=watched))
 
 
 class Prompt(CLI):
@@ -59,11 +64,19 @@ class Prompt(CLI):
         mininet: Mininet's network.
         network: The same.
         live: What breaks and measures it.
+        watched: Whom to tell what methods say.
     """
 
-    def __init__(self, mininet: Any, network: MininetNetwork, live: Live) -> None:
+    def __init__(
+        self,
+        mininet: Any,
+        network: MininetNetwork,
+        live: Live,
+        watched: WatchedNet | None = None,
+    ) -> None:
         self._network = network
         self._live = live
+        self._watched = watched
         self._dumps: dict[int, PacketDump] = {}
         print(_greeting(live.topology), flush=True)
         try:
@@ -134,6 +147,8 @@ class Prompt(CLI):
         blames. Those with a * cannot tell directions."""
         _nothing(line, "diagnose")
         verdicts = self._busy(self._live.diagnose)
+        if self._watched is not None:
+            self._watched.verdicts(verdicts)
         names = self._live.topology.link_names
         for method, verdict in verdicts.items():
             both = verdict.native == "undirected"

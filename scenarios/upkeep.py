@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from scenarios.arguments import KOption
+from scenarios.arguments import KOption, WatchOption
 from scenarios.mistakes import errors
 from scenarios.stopping import tidily
 from scenarios.terminal import progress_bar, wide_console
@@ -24,6 +24,7 @@ def net(
         str,
         typer.Option(help="softswitch or bmv2.", autocompletion=lambda: ["softswitch", "bmv2"]),
     ] = "softswitch",
+    watch: WatchOption = False,
 ) -> None:
     """Bring the network up, with Mininet's prompt (root)."""
     with errors():
@@ -34,7 +35,7 @@ def net(
             raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
         tidily()
         with tempfile.TemporaryDirectory() as logs:
-            open_prompt(k, backend, Path(logs))
+            open_prompt(k, backend, Path(logs), watch)
 
 
 def doctor() -> None:

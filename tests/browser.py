@@ -31,6 +31,7 @@ class Opened:
     """A page, and what should stay empty: what it complained of, and what it asked for."""
 
     page: Page
+    own: str = "file:"
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
@@ -40,7 +41,7 @@ class Opened:
         return True
 
     def _asked(self, request: Request) -> None:
-        if not request.url.startswith(("file:", "data:", "blob:")):
+        if not request.url.startswith((self.own, "data:", "blob:")):
             self.requests.append(request.url)
 
 
@@ -61,16 +62,17 @@ def browser() -> Iterator[Browser]:
 
 @contextmanager
 def opened(
-    chromium: Browser, file: Path, width: int = 1280, dark: bool = False
+    chromium: Browser, where: Path | str, width: int = 1280, dark: bool = False
 ) -> Iterator[Opened]:
-    """A page from disk."""
+    """A page from disk, or from a server that it alone may ask."""
     context = chromium.new_context(
-        viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
+        viewport={"width": width, "height": 844 if width < 500 else 800},
+        color_scheme="dark" if dark else "light",
     )
-    found = Opened(context.new_page())
+    found = Opened(context.new_page(), where if isinstance(where, str) else "file:")
     found.page.on("console", lambda said: found.complaints.append(said.text))
     found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
     found.page.on("request", found._asked)
-    found.page.goto(file.absolute().as_uri())
+    found.page.goto(where if isinstance(where, str) else where.absolute().as_uri())
     yield found
     context.close()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
 from testbed.record.run import RunDirectory
+from tests.browser import browser
 
 SMALL = Settings(k=4, epochs=4, load=0.3, seed=3)
 
@@ -28,3 +31,9 @@ def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def finished_run(run_path: Path) -> RunDirectory:
     return RunDirectory(run_path)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with browser() as made:
+        yield made

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from analysis.solvers.stages import GROUPS
 
-__all__ = ["RANGES", "Share", "by_range"]
+__all__ = ["RANGES", "Share", "by_range", "in_words"]
 
 RANGES = (*zip(GROUPS[1:], GROUPS[:-1], strict=True), (0.0, GROUPS[-1]))
 """Loss rates from low to high: those of Canary's stages (section III-F), and what is below."""
@@ -24,6 +24,11 @@ class Share:
 
     right: int
     all: int
+
+
+def in_words(low: float, high: float) -> str:
+    """A range for its reader: ``1–5 %``."""
+    return f"{100 * low:g}–{100 * high:g} %" if low else f"below {100 * high:g} %"
 
 
 def by_range(

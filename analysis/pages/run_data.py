@@ -17,7 +17,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 from testbed.record.run import RunDirectory
 
-__all__ = ["DRAWN_WHOLE", "link_data", "numbers", "range_rows", "verdicts"]
+__all__ = ["DRAWN_WHOLE", "fabric_data", "link_data", "numbers", "range_rows", "verdicts"]
 
 DRAWN_WHOLE = 5000
 """The most directed links that are drawn at once (a fat-tree of K=16 has 4,096)."""
@@ -62,7 +62,7 @@ def link_data(
         np.add.at(emulator, drops["link"][known], drops["packets"][known])
     data = {
         "whole": fabric.n_links <= DRAWN_WHOLE,
-        "fabric": _fabric(fabric),
+        "fabric": fabric_data(fabric),
         "links": {
             "id": [] if told.all() else links.tolist(),
             "faulty": np.flatnonzero(truth["faulty"]).tolist(),
@@ -79,7 +79,8 @@ def link_data(
     return data, links
 
 
-def _fabric(fabric: Fabric) -> dict[str, Any]:
+def fabric_data(fabric: Fabric) -> dict[str, Any]:
+    """Switches and the ends of links, for the drawing."""
     return {
         "names": [plain(name) for name in fabric.switch_names],
         "tier": fabric.tier.tolist(),

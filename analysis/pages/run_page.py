@@ -10,7 +10,7 @@ from urllib.parse import quote
 from analysis.evaluation.columns import cells, columns, in_bytes
 from analysis.evaluation.report import capture_line, headline
 from analysis.pages.packet import example_flows
-from analysis.pages.ranges import RANGES
+from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts
 from analysis.pages.template import render_page
 from analysis.pages.timeline import epochs, over_time
@@ -72,7 +72,7 @@ def run_page(
         capture=capture_line(summary["capture"]) if "capture" in summary else "",
         columns=columns(summary),
         rows=cells(summary),
-        ranges=[_in_words(*bounds) for bounds in RANGES],
+        ranges=[in_words(*bounds) for bounds in RANGES],
         range_rows=range_rows(methods, run.table("links")),
         costs=_costs(summary),
         setup=settings_in_words(run.config),
@@ -82,12 +82,6 @@ def run_page(
         packets=bool(data["packets"]),
         summary_epochs=run.epochs,
     )
-
-
-def _in_words(low: float, high: float) -> str:
-    if not low:
-        return f"below {100 * high:g} %"
-    return f"{100 * low:g}–{100 * high:g} %"
 
 
 def _costs(summary: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -45,13 +45,19 @@ class Epoch:
     meter: MinusMeter = field(init=False)
 
 
-def run(emulation: Emulation, writer: RunWriter, progress: Callable[[float], None]) -> None:
+def run(
+    emulation: Emulation,
+    writer: RunWriter,
+    progress: Callable[[float], None],
+    ended: Callable[[Epoch], None] = lambda epoch: None,
+) -> None:
     """Run all epochs and write what was seen.
 
     Args:
         writer: Gets the registers after every epoch and everything else at the end; in real time
             everything after every epoch, for an interruption loses only what follows.
         progress: Called with the share of the network's time that has passed.
+        ended: Hears of each epoch when its steps are taken.
     """
     seen, tcp = Seen(), emulation.tcp
     with batch(emulation.backend.controls):
@@ -62,6 +68,7 @@ def run(emulation: Emulation, writer: RunWriter, progress: Callable[[float], Non
         epoch = Epoch(number, emulation, seen, writer)
         for step in STEPS:
             step(epoch)
+        ended(epoch)
 
     agenda = make_agenda(emulation, end_epoch)
     if tcp is not None:

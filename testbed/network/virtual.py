@@ -248,7 +248,7 @@ class VirtualNetwork:
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Packets lost to faults of each directed fabric link so far: uint64[n_links]."""
-        drops = self.drops()
+        drops = self._of_all_threads(self._library.net_drops, DROP)
         faulty = np.isin(drops["cause"], [CAUSES["fault"], CAUSES["corrupt"]])
         return self._per_link(drops["link"][faulty])
 

@@ -36,9 +36,14 @@ LEAF_SPINE = ("--backend", "flow", "--topology", "leaf-spine:8:4")
         (["epoch_m=8"], ["did you mean EPOCH_MS?"]),
         (
             ["COLOUR=red"],
-            ["COLOUR=red", "choose of SCENARIO, CONFIG, RUN, METHODS, PARAMETERS, FAULT_RATE, K"],
+            [
+                "COLOUR=red",
+                "choose of SCENARIO, CONFIG, RUN, METHODS, PARAMETERS, FAULT_RATE, WATCH",
+            ],
         ),
         (["SEEDS=1-3"], ["SEEDS=1-3", "did you mean SEED?"]),
+        (["WATCH=2"], ["WATCH=2", "1 or 0"]),
+        (["WATCH=1", "BACKEND=flow"], ["WATCH=1 needs packets"]),
         (["K=five"], ["--k", "integer"]),
         (["--K", "8"], ["--K", "--k"]),
         (["K"], ["unexpected extra argument"]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser
 
 from analysis.evaluation.report import diagnosis_columns, figures
 from analysis.methods.base import Diagnosis
@@ -20,7 +19,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunDirectory, RunWriter
-from tests.browser import browser
 from tests.conftest import quiet
 
 METHODS = ("canary", "netbouncer", "007")
@@ -32,12 +30,6 @@ FLOW_RUNS = {
     "K=8": {"k": 8, "faults": "10pct", "noise": "0..0.0001", "epochs": 3},
     "leaf-spine": {"topology": "leaf-spine:8:4:3:irregular=5pct", "faults": "devices:1@50pct"},
 }
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    with browser() as made:
-        yield made
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,233 @@
+// What comes while the network runs, and everything that follows from it.
+
+const MOST_ROWS = 64;
+const MOST_SAMPLES = 300;
+
+const live = { samples: [], epochs: [], method: 0, when: '', link: null, pinned: false, drawing: null, rows: new Map() };
+const every = Array.from({ length: nLinks }, (_, link) => link);
+const chosenMethod = () => methods[live.method] || methods[0];
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+// ---- figures -----------------------------------------------------------------------------------
+
+const latest = () => live.samples.at(-1);
+const counted = (kind, link) => (latest() ? latest()[kind][link] : 0);
+// Drops are read more seldom than packets: their share is of the packets of that time.
+const lossOf = (link) => (live.read && live.read.drops[link] ? live.read.drops[link] / (live.read.packets[link] + live.read.drops[link]) : 0);
+
+function perSecond(kind, link, at = live.samples.length - 1) {
+  const [now, before] = [live.samples[at], live.samples[at - 1]];
+  return before ? (now[kind][link] - before[kind][link]) / Math.max(now.at - before.at, 1e-3) : 0;
+}
+
+function trace(kind, of) {
+  const samples = kind === 'drops' ? live.samples.filter(({ fresh }) => fresh) : live.samples;
+  return samples.slice(1).map((sample, i) => {
+    const before = samples[i];
+    return [sample.at, (of(sample[kind]) - of(before[kind])) / Math.max(sample.at - before.at, 1e-3)];
+  });
+}
+
+// ---- the drawing -------------------------------------------------------------------------------
+
+function draw() {
+  if (!data.whole) return;
+  live.drawing = new Drawing(byId('drawing'), every, fabric.names.map((_, s) => s));
+  const { svg: picture } = live.drawing;
+  picture.addEventListener('pointermove', (event) => event.pointerType !== 'touch' && point(live.drawing.nearest(event, () => true, 8)));
+  picture.addEventListener('pointerleave', () => point(null));
+  picture.addEventListener('click', (event) => pin(live.drawing.nearest(event, () => true, 12), false));
+  picture.addEventListener('keydown', steer);
+  showFaults();
+}
+
+function showFaults() {
+  if (!live.drawing) return;
+  for (const [link, path] of live.drawing.paths) {
+    path.setAttribute('class', faulty.has(link) ? `link faulty r${rangeOf(data.links.rate[link])}` : 'link healthy');
+  }
+  if (live.when) live.drawing.judge(chosenMethod(), chosenMethod().flagged, () => true);
+}
+
+function showTraffic() {
+  if (!live.drawing || live.samples.length < 2) return;
+  const busy = every.map((link) => perSecond('packets', link));
+  const most = Math.max(...busy, 1);
+  for (const [link, path] of live.drawing.paths) {
+    path.style.strokeWidth = faulty.has(link) ? '' : `${(0.6 + 3 * Math.sqrt(Math.max(busy[link], 0) / most)).toFixed(2)}px`;
+  }
+}
+
+function point(link) {
+  live.link = link === null ? live.pinned : link;
+  if (live.drawing) live.drawing.choose(live.link === false ? null : live.link);
+  showPanel();
+}
+
+function pin(link, scroll) {
+  live.pinned = link === null ? false : link;
+  point(null);
+  if (scroll) byId('fabric').scrollIntoView({ block: 'start' });
+}
+
+function steer(event) {
+  const own = [...judged(chosenMethod(), chosenMethod().flagged).keys()];
+  const order = event.key.endsWith('Left') || event.key.endsWith('Right') ? (own.length ? own : every) : every;
+  const step = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+  if (event.key === 'Escape') pin(null);
+  else if (step) pin(order.at((order.indexOf(live.pinned) + step + order.length) % order.length));
+  else return;
+  event.preventDefault();
+}
+
+// ---- what is said ------------------------------------------------------------------------------
+
+function showPanel() {
+  const panel = byId('panel');
+  const link = live.link;
+  if (link === false || link === null) {
+    const broken = [...faulty].sort((a, b) => data.links.rate[b] - data.links.rate[a]).slice(0, 24);
+    const items = broken.map((each) => el('li', {}, linkButton(each), ` ${percent(data.links.rate[each])}`));
+    panel.replaceChildren(el('h3', {}, broken.length ? 'Broken now' : 'Nothing is broken now'), el('ul', { class: 'broken' }, ...items), el('p', { class: 'hint' }, 'Point at a link, tap it, or focus the drawing and use the arrow keys: here is then what is counted of it.'));
+    return;
+  }
+  const [packets, drops] = [counted('packets', link), counted('drops', link)];
+  const said = status(chosenMethod(), chosenMethod().flagged, link);
+  const pairs = [['truth', truthOf(link)], ['packets', count(packets)], ['dropped by faults', count(drops)], ['share dropped', percent(lossOf(link))]];
+  if (live.when) pairs.push([`${chosenMethod().name}, ${live.when}`, WORDS[said]]);
+  panel.replaceChildren(el('h3', { class: 'name' }, linkName(link)), facts(pairs), el('h4', {}, 'packets a second'), timeChart(trace('packets', (values) => values[link]), count, '', 230), el('h4', {}, 'dropped a second'), timeChart(trace('drops', (values) => values[link]), count, 'lost', 230));
+}
+
+function showVerdict() {
+  const method = chosenMethod();
+  const sums = tally(method, method.flagged);
+  byId('methods').hidden = methods.length < 2;
+  byId('verdict').textContent = live.when ? `${method.name}, ${live.when}: ${sums.right} found, ${sums.missed} missed, ${sums.wrong} blamed wrongly${method.undirected ? ', of undirected links' : ''}.` : '';
+  showFaults();
+  showPanel();
+}
+
+function rowOfLink(link) {
+  if (!live.rows.has(link)) {
+    const cells = ['td', 'td', 'td', 'td', 'td', 'td'].map((tag, i) => el(tag, { class: i === 1 ? '' : 'number' }));
+    live.rows.set(link, el('tr', {}, el('th', { scope: 'row' }, linkButton(link)), ...cells));
+  }
+  const row = live.rows.get(link);
+  const [packets, drops] = [counted('packets', link), counted('drops', link)];
+  const said = live.when ? status(chosenMethod(), chosenMethod().flagged, link) : '';
+  const set = (i, value, ...shown) => {
+    row.cells[i].dataset.value = value;
+    row.cells[i].replaceChildren(...shown);
+  };
+  set(1, faulty.has(link) ? data.links.rate[link] : '', faulty.has(link) ? percent(data.links.rate[link]) : 'healthy');
+  set(2, WORDS[said], ...(live.when ? [...(said ? [legendMark(said)] : []), ` ${WORDS[said]}`] : ['–']));
+  set(3, packets, count(packets));
+  set(4, perSecond('packets', link), count(perSecond('packets', link)));
+  set(5, drops, count(drops));
+  set(6, lossOf(link), percent(lossOf(link)));
+  return row;
+}
+
+function listLinks() {
+  const rank = (link) => (faulty.has(link) || status(chosenMethod(), chosenMethod().flagged, link) ? 1e15 : 0) + counted('drops', link);
+  const order = [...every].sort((a, b) => rank(b) - rank(a) || a - b).slice(0, MOST_ROWS);
+  const table = byId('links');
+  const focused = document.activeElement;
+  const rows = order.map(rowOfLink);
+  const body = table.tBodies[0];
+  const kept = new Set(rows);
+  for (const row of [...body.rows]) if (!kept.has(row)) row.remove();
+  rows.forEach((row, i) => body.rows[i] !== row && body.insertBefore(row, body.rows[i] || null));
+  const column = [...table.tHead.rows[0].cells].findIndex((head) => head.hasAttribute('aria-sort'));
+  if (column >= 0) sortBy(table, column, table.tHead.rows[0].cells[column].getAttribute('aria-sort') === 'descending');
+  if (table.contains(focused)) focused.focus({ preventScroll: true });
+}
+
+function showTime() {
+  byId('crossing').replaceChildren(timeChart(trace('packets', sum), count, ''));
+  byId('losing').replaceChildren(timeChart(trace('drops', sum), count, 'lost'));
+  if (!live.epochs.length) return;
+  const figure_ = (title, values, text) => el('figure', {}, el('figcaption', {}, title), barChart(values, text, live.epochs.length));
+  const shown = [figure_('packets that the upstream meters counted, by epoch', live.epochs.map((e) => e.sent), count), figure_('of them lost before the downstream meters', live.epochs.map((e) => (e.sent ? e.lost / e.sent : null)), percent)];
+  byId('epochs').replaceChildren(...shown);
+}
+
+// ---- what comes --------------------------------------------------------------------------------
+
+function setFaults(faults) {
+  const now = faults.map(([link, rate]) => `${link}:${rate}`).join();
+  if (live.faults === now) return;
+  live.faults = now;
+  faulty.clear();
+  for (const [link, rate] of faults) {
+    data.links.rate[link] = faulty.has(link) ? Math.max(rate, data.links.rate[link]) : rate;
+    faulty.add(link);
+  }
+  showVerdict();
+}
+
+const HEARD = {
+  doing({ what, share: part }) {
+    byId('status').textContent = part === undefined ? what : `${what}, ${Math.floor(100 * part)} %`;
+    byId('share').hidden = part === undefined;
+    byId('share').value = part || 0;
+  },
+  counters(sample) {
+    live.samples.push(sample);
+    if (sample.fresh) live.read = sample;
+    if (live.samples.length > MOST_SAMPLES) live.samples.splice(1, 1);
+    setFaults(sample.faults);
+    byId('sums').textContent = `${count(sum(sample.packets))} packets over links, ${count(sum(sample.drops))} dropped by faults, ${Math.round(sample.at)} s`;
+    showTraffic();
+    listLinks();
+    showTime();
+    showPanel();
+  },
+  epoch(said) {
+    live.epochs.push(said);
+    if (said.flagged) {
+      methods[0].flagged = new Set(said.flagged);
+      live.when = `after ${said.number} of ${data.epochs.n} epochs`;
+      showVerdict();
+      listLinks();
+    }
+    showTime();
+  },
+  verdict({ when, methods: found }) {
+    methods.length = 0;
+    methods.push(...found.map((method) => ({ ...method, flagged: new Set(method.flagged) })));
+    live.when = when;
+    live.method = Math.min(live.method, methods.length - 1);
+    byId('method').replaceChildren(...methods.map((method, i) => el('option', { value: i, selected: i === live.method }, method.name + (method.undirected ? ' *' : ''))));
+    showVerdict();
+    listLinks();
+  },
+  end({ what }) {
+    heard.close();
+    byId('status').textContent = what;
+    byId('share').value = 1;
+  },
+};
+
+draw();
+showVerdict();
+showTime();
+byId('method').addEventListener('change', (event) => {
+  live.method = Number(event.target.value);
+  showVerdict();
+  listLinks();
+});
+const heard = new EventSource('events');
+for (const [name, hear] of Object.entries(HEARD)) heard.addEventListener(name, (event) => hear(JSON.parse(event.data)));
+heard.addEventListener('error', () => {
+  heard.close();
+  byId('status').textContent = 'over: what was watched cannot be reached any more';
+});
+
+let room = byId('drawing').clientWidth;
+addEventListener('resize', () => {
+  if (Math.abs(byId('drawing').clientWidth - room) < 8) return;
+  room = byId('drawing').clientWidth;
+  draw();
+  showTraffic();
+});

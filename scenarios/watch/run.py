@@ -1,0 +1,129 @@
+"""A run that is watched: what it does, its links' counters, and after each epoch Canary's verdict.
+
+Nothing of this is in the run's record, and the record is the same without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.registry import make_method
+from analysis.pages.live_page import live_page
+from analysis.telemetry.minus_meters import segment_counts
+from analysis.telemetry.telemetry import SegmentCounts, Telemetry
+from scenarios.epochs.loop import Epoch
+from scenarios.epochs.setup import Emulation
+from scenarios.settings import Settings, SettingsError
+from scenarios.watch.publisher import Counters, Publisher
+from testbed.fabric.fat_tree import FatTree
+from testbed.faults.plan import FaultPlan
+
+__all__ = ["WATCHED_METHOD", "WatchedRun", "can_be_watched"]
+
+WATCHED_METHOD = "canary"
+"""It reads nothing but the meters, which are read after every epoch, and takes milliseconds."""
+
+
+def can_be_watched(settings: Settings) -> None:
+    """Raises SettingsError where there is nothing to see (one line)."""
+    if settings.backend == "flow":
+        raise SettingsError("WATCH=1 needs packets to count: leave it out, or another BACKEND")
+
+
+_OFTEN_S = 0.25
+
+
+class WatchedRun:
+    """Tells browsers of a run, from its beginning on."""
+
+    def __init__(self) -> None:
+        self._end = ExitStack()
+        self.publisher = Publisher()
+        self._end.callback(self.publisher.close)
+        self.address = self.publisher.address
+        self._counters: Counters | None = None
+        self._diagnosing: ThreadPoolExecutor | None = None
+        self._sent: list[npt.NDArray[np.int64]] = []
+        self._lost: list[npt.NDArray[np.int64]] = []
+
+    def begin(self, name: str, settings: Settings, topology: FatTree, plan: FaultPlan) -> None:
+        """It is known what will be run."""
+        title = f"{Path(name).stem}: {topology.title} on {settings.backend}, seed {settings.seed}"
+        faults = [(fault.link, fault.rate) for fault in plan.faults]
+        page = live_page(topology, title, faults, settings.epochs, WATCHED_METHOD)
+        self.publisher.tell("page", page)
+
+    def beside(self, progress: Callable[[str, float], None]) -> Callable[[str, float], None]:
+        """What tells ``progress`` and the browsers what the run does, the latter now and then."""
+        told, again = "", 0.0
+
+        def tell(what: str, share: float) -> None:
+            nonlocal told, again
+            progress(what, share)
+            if what != told or time.perf_counter() >= again:
+                told, again = what, time.perf_counter() + _OFTEN_S
+                self.publisher.tell("doing", {"what": what, "share": round(share, 4)})
+
+        return tell
+
+    def up(self, emulation: Emulation) -> None:
+        """The network is up, and traffic is about to begin."""
+        network, faults = emulation.network, emulation.plan.faults
+
+        def active() -> list[tuple[int, float]]:
+            now = network.now_ns / 1e9
+            return [
+                (fault.link, fault.rate)
+                for fault in faults
+                if not fault.schedule or any(begin <= now < end for begin, end in fault.schedule)
+            ]
+
+        # In real time the controller waits most of the time, in virtual time nobody does.
+        real = emulation.settings.real_time
+        self._counters = Counters(self.publisher, network, active, 0.02 if real else 0.01)
+        if real:
+            self._diagnosing = self._end.enter_context(ThreadPoolExecutor(1, "verdicts"))
+
+    def look(self) -> None:
+        """Something was done in the network; all counters may be read."""
+        if self._counters is not None:
+            self._counters.look()
+
+    def epoch_ended(self, epoch: Epoch) -> None:
+        """The meters of an epoch were read."""
+        sent, lost = segment_counts(epoch.meter, len(epoch.emulation.segments))
+        self._sent.append(sent)
+        self._lost.append(lost)
+        said = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
+        if self._diagnosing is None:
+            self.publisher.tell("epoch", said | {"flagged": None})
+            return
+        counts = SegmentCounts(epoch.emulation.segments, np.stack(self._sent), np.stack(self._lost))
+        settings = epoch.emulation.settings
+        telemetry = Telemetry(epoch.emulation.topology, settings.monitors, counts)
+
+        def diagnose() -> None:
+            flagged = make_method(WATCHED_METHOD).localize(telemetry).flagged
+            self.publisher.tell("epoch", said | {"flagged": flagged.tolist()})
+
+        self._diagnosing.submit(diagnose)
+
+    def network_ended(self) -> None:
+        """Every packet has arrived or is lost: the last counters."""
+        if self._counters is not None:
+            self._counters.look(anyway=True)
+            self._counters = None
+
+    def end(self, what: str) -> None:
+        """Nothing comes any more; ``what`` there is to say of it."""
+        if self._diagnosing is not None:
+            self._diagnosing.shutdown(cancel_futures=True)
+        self.publisher.tell("end", {"what": what})
+        self._end.close()

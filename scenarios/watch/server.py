@@ -1,0 +1,136 @@
+"""The server of what is watched, a process of its own: a page and its events, on loopback alone.
+
+On its standard input come lines ``NAME JSON``: ``page`` once, then what happens. Every browser gets
+all ``epoch`` lines and the last line of every other name, then what comes. The server ends when its
+input does: with the run, however that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator
+from ipaddress import ip_address
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["Told", "app_of"]
+
+HOSTS = ["127.0.0.1", "localhost"]
+"""A page of elsewhere whose name is made to lead here has another ``Host``."""
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+}
+_LONGEST = 1 << 27
+_PATIENCE = 1
+
+
+class Told:
+    """What was told so far, and the browsers that hear what comes."""
+
+    def __init__(self) -> None:
+        self.page: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._epochs: list[str] = []
+        self._last: dict[str, str] = {}
+        self._listeners: set[asyncio.Queue[str | None]] = set()
+
+    def hear(self, line: str) -> None:
+        """A line of the input."""
+        name, _, text = line.rstrip("\n").partition(" ")
+        if name == "page":
+            self.page.set_result(json.loads(text))
+            return
+        event = f"event: {name}\ndata: {text}\n\n"
+        if name == "epoch":
+            self._epochs.append(event)
+        else:
+            self._last[name] = event
+        for listener in self._listeners:
+            listener.put_nowait(event)
+
+    def end(self) -> None:
+        """Nothing comes any more."""
+        for listener in self._listeners:
+            listener.put_nowait(None)
+
+    async def events(self) -> AsyncIterator[str]:
+        """All so far, then all that comes."""
+        coming: asyncio.Queue[str | None] = asyncio.Queue()
+        for event in [*self._epochs, *self._last.values()]:
+            coming.put_nowait(event)
+        self._listeners.add(coming)
+        try:
+            while (event := await coming.get()) is not None:
+                yield event
+        finally:
+            self._listeners.discard(coming)
+
+
+class _OnlyLoopback:
+    """Who is not on this machine gets nothing, whatever the server listens on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        if client is None or not ip_address(client[0]).is_loopback:
+            refuse = PlainTextResponse("this is for its own machine alone", 403)
+            await refuse(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def app_of(told: Told) -> Starlette:
+    """The application: ``/``, the page, and ``/events``."""
+
+    async def page(_: Request) -> Response:
+        return HTMLResponse(await asyncio.shield(told.page), headers=_HEADERS)
+
+    async def events(_: Request) -> Response:
+        return StreamingResponse(told.events(), media_type="text/event-stream", headers=_HEADERS)
+
+    return Starlette(
+        routes=[Route("/", page), Route("/events", events)],
+        middleware=[
+            Middleware(_OnlyLoopback),
+            Middleware(TrustedHostMiddleware, allowed_hosts=HOSTS, www_redirect=False),
+        ],
+    )
+
+
+async def _serve(listening: socket.socket) -> None:
+    told, loop = Told(), asyncio.get_running_loop()
+    config = uvicorn.Config(
+        app_of(told), log_config=None, lifespan="off", timeout_graceful_shutdown=_PATIENCE
+    )
+    server = uvicorn.Server(config)
+    lines = asyncio.StreamReader(limit=_LONGEST)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+
+    async def follow() -> None:
+        while line := await lines.readline():
+            told.hear(line.decode())
+        told.end()
+        server.should_exit = True
+
+    following = asyncio.create_task(follow())
+    await server.serve([listening])
+    following.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(socket.socket(fileno=int(sys.argv[1]))))
