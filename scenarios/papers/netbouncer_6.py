@@ -140,7 +140,7 @@ FIGURE_9 = Experiment(
     "netbouncer-9",
     "NetBouncer, figure 9",
     "false negatives and positives of NetBouncer, deTector and NetScope",
-    SETTING + "deTector's PLL and NetScope read the same paths. KDD14 is not implemented.",
+    SETTING + "deTector's PLL and NetScope read the same paths. KDD14 is left out.",
     seconds=280,
     memory_mb=1900,
     panels=PANELS[:2],
