@@ -50,12 +50,16 @@ static void pad(frame_t *frame, uint32_t head) {
     frame->stored = (uint16_t)wanted;
 }
 
+static void complete(const net_t *net, frame_t *frame) {
+    if (frame->stored < net->head && frame->stored < frame->length) pad(frame, net->head);
+}
+
 static void arrive(part_t *part, const event_t *event) {
     net_t *net = part->net;
     frame_t *frame = event->frame;
     ss_result *result = &part->result;
     part->now = event->time;
-    if (frame->stored < net->head && frame->stored < frame->length) pad(frame, net->head);
+    complete(net, frame);
     net->forward(net->switches[part->current], event->port, frame->data, frame->data + frame->begin,
                  frame->stored, frame->length, event->time / 1000, net->rated ? admit : NULL, part,
                  result);

@@ -9,11 +9,15 @@
 #include "sources.h"
 
 #define NOWHERE UINT32_MAX
+#define SOON 8     /* packets of a source ahead of which their flow is fetched into the cache */
+#define GUESSED 16 /* events whose rows are fetched ahead, at most */
 
 typedef int (*forward_fn)(ss_switch *, uint32_t, uint8_t *, const uint8_t *, uint32_t, uint32_t,
                           uint64_t, ss_admit_fn, void *, ss_result *);
 
 typedef void (*prefetch_fn)(const ss_switch *, int);
+typedef void (*guess_fn)(ss_switch *, const uint8_t *, uint32_t, uint32_t, uint64_t *);
+typedef void (*guess_rows_fn)(const ss_switch *, const uint64_t *);
 
 /* VERDICT_* and the other CAUSE_* stand before this file: they are the P4 program's
  * (testbed/dataplane). */
@@ -70,6 +74,7 @@ typedef struct {
     uint64_t replies_n, replies_cap;
     uint64_t next[MAX_SOURCES];
     ss_result result;
+    uint64_t guesses[GUESSED][SS_GUESSES];
     int oom;
     pthread_t thread;
 } __attribute__((aligned(64))) part_t;
@@ -82,6 +87,8 @@ struct net_t {
     ss_switch **switches;
     forward_fn forward;
     prefetch_fn prefetch; /* NULL: the switches stay in the cache */
+    guess_fn guess;       /* this and the next with `prefetch` alone */
+    guess_rows_fn guess_rows;
     uint32_t *owner, *place; /* of each switch: its thread, its number there */
     uint32_t *host_owner;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
@@ -211,10 +218,22 @@ static void transmit(part_t *part, frame_t *frame, uint32_t index, uint64_t now)
         part->oom = 1;
 }
 
+/* Bring what a packet of a flow is made of into the cache: many flows take turns. */
+static void fetch_flow(const source_t *source, uint32_t flow) {
+    const uint8_t *frame = source->templates + (uint64_t)flow * source->stride;
+    __builtin_prefetch(frame);
+    __builtin_prefetch(frame + source->stride - 1);
+    __builtin_prefetch(&source->template_length[flow]);
+    __builtin_prefetch(&source->src_host[flow]);
+    __builtin_prefetch(&source->dst_host[flow]);
+    __builtin_prefetch(&source->sent[flow], 1);
+}
+
 /* Send the next frame of a source. */
 static void send_next(part_t *part, uint32_t kind) {
     source_t *source = &part->net->sources[kind];
     uint64_t at = part->next[kind]++;
+    if (at + SOON < source->n) fetch_flow(source, source->flow[at + SOON]);
     uint32_t flow = source->flow[at], length = source->template_length[flow];
     frame_t *frame = frame_new(part);
     if (!frame) return;

@@ -17,13 +17,16 @@
 
 #include "hops.h"
 
-#define NEAR 3     /* events ahead of which what they need is fetched into the cache */
-#define FAR 8      /* and where that lies */
-#define MANY 100   /* switches of a thread that do not stay in the cache */
-#define SPINS 256  /* looks at what another thread does before giving up the core */
-#define STRETCH 64 /* windows between two looks at what is under way and whether threads pay */
-#define TRIAL 16   /* windows in which the slower of one thread and all is tried again */
-#define SELDOM 256 /* stretches between two trials, at most */
+#define NEAR 3          /* events ahead of which frames are fetched into the cache; */
+#define MANY 100        /* of more switches a thread, which do not stay in the cache: */
+#define SWITCH_AHEAD 14 /* frames and switches, */
+#define TABLES_AHEAD 10 /* their tables, */
+#define SLOTS_AHEAD 6   /* where the packet's rows lie, */
+#define ROWS_AHEAD 3    /* and these */
+#define SPINS 256       /* looks at what another thread does before giving up the core */
+#define STRETCH 64      /* windows between two looks at what is under way and whether threads pay */
+#define TRIAL 16        /* windows in which the slower of one thread and all is tried again */
+#define SELDOM 256      /* stretches between two trials, at most */
 
 /* ---- windows ----------------------------------------------------------------------------- */
 
@@ -53,20 +56,33 @@ static uint64_t sort_due(part_t *part, uint64_t end) {
 }
 
 /* A window has few packets for each of many switches: what these need is on its way to the cache
- * while the packets before are processed. */
-static void look_ahead(const part_t *part, uint64_t i, uint64_t n) {
+ * while the packets before are processed, step by step, as each says where the next lies. */
+static void look_ahead(part_t *part, int64_t i, int64_t n) {
+    static const int64_t ahead[] = {SWITCH_AHEAD, TABLES_AHEAD, SLOTS_AHEAD, ROWS_AHEAD};
     const net_t *net = part->net;
-    const event_t *sorted = part->sorted;
-    for (int what = 0; what < 2; what++) {
-        uint64_t at = i + (what ? NEAR : FAR);
-        if (at >= n || sorted[at].place == sorted[at - 1].place) continue;
-        if (sorted[at].place == part->n_switches) return;
-        uint32_t index = part->switches[sorted[at].place];
-        net->prefetch(net->switches[index], what);
-        if (!what) continue;
-        const uint32_t *leaving = net->port_link + (uint64_t)index * net->max_port;
-        for (uint32_t port = 0; port < net->max_port; port++)
-            if (leaving[port] != NOWHERE) __builtin_prefetch(&net->links[leaving[port]], 1);
+    for (int step = 0; step < 4; step++) {
+        int64_t at = i + ahead[step];
+        if (at < 0 || at >= n || part->sorted[at].place == part->n_switches) continue;
+        const event_t *event = &part->sorted[at];
+        uint32_t index = part->switches[event->place];
+        frame_t *frame = event->frame;
+        int first = !at || event->place != event[-1].place;
+        if (step == 0) {
+            __builtin_prefetch(frame);
+            __builtin_prefetch((uint8_t *)frame + 64);
+            if (first) net->prefetch(net->switches[index], 0);
+        } else if (step == 1 && first) {
+            net->prefetch(net->switches[index], 1);
+            const uint32_t *leaving = net->port_link + (uint64_t)index * net->max_port;
+            for (uint32_t port = 0; port < net->max_port; port++)
+                if (leaving[port] != NOWHERE) __builtin_prefetch(&net->links[leaving[port]], 1);
+        } else if (step == 2) {
+            complete(net, frame);
+            net->guess(net->switches[index], frame->data + frame->begin, frame->stored,
+                       frame->length, part->guesses[at % GUESSED]);
+        } else if (step == 3) {
+            net->guess_rows(net->switches[index], part->guesses[at % GUESSED]);
+        }
     }
 }
 
@@ -75,11 +91,12 @@ static uint64_t run_places(part_t *part, uint64_t from, uint64_t n, uint32_t unt
     uint64_t i = from;
     for (; i < n && part->sorted[i].place < until_place; i++) {
         const event_t *event = &part->sorted[i];
-        if (i + NEAR < n) {
+        if (part->net->prefetch) {
+            look_ahead(part, (int64_t)i, (int64_t)n);
+        } else if (i + NEAR < n) {
             __builtin_prefetch(part->sorted[i + NEAR].frame);
             __builtin_prefetch((uint8_t *)part->sorted[i + NEAR].frame + 64);
         }
-        if (part->net->prefetch) look_ahead(part, i, n);
         if (event->place == part->n_switches) {
             deliver(part, event->frame, part->net->links[event->link].dst, event->time);
             continue;
@@ -121,6 +138,8 @@ static void run_step(part_t *part, uint64_t begin, uint64_t end) {
     if (part->far.n && part->window % (WHEEL / 2) == 0) come_near(part);
     take_mail(part);
     uint64_t n = sort_due(part, end);
+    for (int64_t i = -SWITCH_AHEAD; part->net->prefetch && i < 0; i++)
+        look_ahead(part, i, (int64_t)n);
     uint64_t boundary = run_places(part, 0, n, part->n_boundary);
     atomic_store_explicit(&part->done, part->step + 1, memory_order_release);
     run_places(part, boundary, n, UINT32_MAX);
@@ -284,7 +303,7 @@ static void *copied(const void *from, size_t size) {
 /* owner, place: of each switch, its thread and its number there; boundary: of each thread, how many
  * of its first switches have links to other threads' switches. */
 EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, uint32_t n_links,
-                      prefetch_fn prefetch, const link_t *links, uint32_t host_link, uint32_t n_hosts, uint32_t max_port,
+                      prefetch_fn prefetch, guess_fn guess, guess_rows_fn guess_rows, const link_t *links, uint32_t host_link, uint32_t n_hosts, uint32_t max_port,
                       const uint32_t *port_link, uint64_t window_ns, uint32_t head,
                       uint32_t n_parts, const uint32_t *owner, const uint32_t *place,
                       const uint32_t *boundary, int always) {
@@ -304,6 +323,8 @@ EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, 
     net->between = 1;
     net->forward = (forward_fn)forward;
     net->prefetch = n_switches / n_parts > MANY ? prefetch : NULL;
+    net->guess = guess;
+    net->guess_rows = guess_rows;
     net->switches = copied(switches, n_switches * sizeof(ss_switch *));
     net->links = copied(links, n_links * sizeof(link_t));
     net->port_link = copied(port_link, (size_t)n_switches * max_port * sizeof(uint32_t));

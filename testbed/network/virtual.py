@@ -137,6 +137,8 @@ class VirtualNetwork:
             program.address("ss_forward"),
             len(table),
             program.address("ss_prefetch"),
+            program.address("ss_guess"),
+            program.address("ss_guess_rows"),
             table.ctypes.data,
             topology.n_links,
             topology.n_hosts,
@@ -353,8 +355,8 @@ def _load() -> ctypes.CDLL:
         c_defines() + read_c(Path(__file__).parent / "virtual.c"),
         {
             "net_new": (
-                *(pointer, u32, pointer, pointer, u32, pointer, pointer, u32, u32, u32, pointer),
-                *(u64, u32, u32, pointer, pointer, pointer, ctypes.c_int),
+                *(pointer, u32, pointer, pointer, u32, pointer, pointer, pointer, pointer),
+                *(u32, u32, u32, pointer, u64, u32, u32, pointer, pointer, pointer, ctypes.c_int),
             ),
             "net_free": (None, pointer),
             "net_add_source": (ctypes.c_int, pointer, pointer),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Bmv2Program, Json
 from testbed.softswitch.compiler.build import C_SOURCES, read_c
 from testbed.softswitch.compiler.codegen_action import ActionWriter
+from testbed.softswitch.compiler.codegen_ahead import AheadWriter
 from testbed.softswitch.compiler.codegen_calculation import calculations, checksums, learning
 from testbed.softswitch.compiler.codegen_control import ControlWriter, TableLayout
 from testbed.softswitch.compiler.codegen_headers import deparser, field_lists, intrinsics
@@ -98,6 +99,7 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
         control.selectors(),
         *(control.pipeline(p) for p in program.pipelines.values()),
         deparser(layout),
+        AheadWriter(layout, actions, control).write(),
         read_c(C_SOURCES / "pass.h"),
         read_c(C_SOURCES / ("copies.h" if makes_copies(program) else "straight.h")),
         read_c(C_SOURCES / "control.h"),

@@ -33,8 +33,8 @@ class ActionWriter:
         """Whether the action may end the control block."""
         return any(p["op"] == "exit" for p in action.primitives)
 
-    def action(self, action: Action) -> str:
-        """C function ``action_<id>`` with its parameters as 64-bit words in ``a``."""
+    def params(self, action: Action) -> list[tuple[str, int]]:
+        """(C expression, width) of an action's parameters, which are 64-bit words in ``a``."""
         params, word = [], 0
         for name, width in action.params:
             if width > 128:
@@ -46,6 +46,11 @@ class ActionWriter:
                 code = f"((u128)a[{word + 1}] << 64 | a[{word}])"
             params.append((code, width))
             word += field_words(width)
+        return params
+
+    def action(self, action: Action) -> str:
+        """C function ``action_<id>`` with its parameters as 64-bit words in ``a``."""
+        params = self.params(action)
         targets = self._jump_targets(action)
         out = [
             f"SS_INLINE void action_{action.id}(ss_switch *sw, ss_item *it, "

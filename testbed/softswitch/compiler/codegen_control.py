@@ -219,7 +219,8 @@ class ControlWriter:
         )
         return f"{code} if (it->exit) goto end;" if stops else code
 
-    def _key(self, t: TableDef, lay: TableLayout) -> list[str]:
+    def key(self, t: TableDef, lay: TableLayout) -> list[str]:
+        """C statements that make the words of a table's key."""
         parts: list[list[str]] = [[] for _ in range(lay.words)]
         before: list[str] = []
         for k, place in zip(t.key, lay.places, strict=True):
@@ -265,7 +266,7 @@ class ControlWriter:
             "    uint64_t *row = NULL;",
         ]
         if lay.kind != "keyless":
-            out += [f"    {x}" for x in self._key(t, lay)]
+            out += [f"    {x}" for x in self.key(t, lay)]
             ranges = sum(
                 1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
             )

@@ -68,6 +68,8 @@ _SIGNATURES = {
     "ss_destroy": (None, _P),
     "ss_process": (c_int, _P, _U32, _P, _U32, _U64, _P, _P, POINTER(Result)),
     "ss_prefetch": (None, _P, c_int),
+    "ss_guess": (None, _P, _P, _U32, _U32, _P),
+    "ss_guess_rows": (None, _P, _P),
     "ss_forward": (c_int, _P, _U32, _P, _P, _U32, _U32, _U64, _P, _P, POINTER(Result)),
     "ss_digests_pending": (_U32, _P),
     "ss_table_add": (c_int64, _P, _U32, _P, _P, _U64, _U64, _P),

@@ -57,6 +57,13 @@ int ss_forward(ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data,
  * later 1. Nothing changes but the speed. */
 void ss_prefetch(const ss_switch *sw, int what);
 
+/* As ss_prefetch, of what one packet will look up, which is guessed from its headers: first where it
+ * lies, some time later with the same guess what lies there. Arguments as of ss_forward. */
+#define SS_GUESSES 16
+void ss_guess(ss_switch *sw, const uint8_t *data, uint32_t stored, uint32_t length,
+              uint64_t *guess);
+void ss_guess_rows(const ss_switch *sw, const uint64_t *guess);
+
 /* Number of digest samples not yet acknowledged. */
 uint32_t ss_digests_pending(ss_switch *sw);
 #endif

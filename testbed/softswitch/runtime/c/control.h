@@ -85,7 +85,7 @@ void ss_prefetch(const ss_switch *sw, int what) {
         __builtin_prefetch(t->def);
         if (t->kind != SS_EXACT && t->kind != SS_LPM) continue;
         __builtin_prefetch(t->groups);
-        if (!t->count || t->slot_mask >= SS_SMALL) continue;
+        if (ss_guessed[ss_read_tables[i]] || !t->count || t->slot_mask >= SS_SMALL) continue;
         rows = (const uint8_t *)t->rows, slots = (const uint8_t *)t->slots;
         for (size_t at = 0; at < 8 * (size_t)t->rw * t->count; at += 64)
             __builtin_prefetch(rows + at);

@@ -1,0 +1,213 @@
+"""C that guesses what a packet will look up, from its headers alone, to fetch it early.
+
+A guess may be wrong, as other actions and tables have a say: it changes the speed and nothing else.
+So the rules are simple. A field of a packet has the value that the parser finds. A metadata field
+that one place in the program assigns has the value it would get there. What else a key is made of
+is not known, and the table is left out. Of a control block whose table knows the packet the
+registers are read, too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from testbed.softswitch.compiler.bmv2_program import Action, Json, TableDef, source_of
+from testbed.softswitch.compiler.codegen_action import ActionWriter
+from testbed.softswitch.compiler.codegen_control import ControlWriter
+from testbed.softswitch.compiler.expressions import Expressions
+from testbed.softswitch.compiler.layout import Layout
+
+__all__ = ["AheadWriter"]
+
+Field = tuple[str, str]
+GROUPS = 4
+"""Prefix lengths of a table that are guessed."""
+MOST = 16
+"""SS_GUESSES of `abi.h`."""
+
+_ASSIGNS = ("assign", "modify_field", "modify_field_with_hash_based_offset")
+
+
+class AheadWriter:
+    """Writes ``ss_guess`` and ``ss_guess_rows``."""
+
+    def __init__(self, layout: Layout, actions: ActionWriter, control: ControlWriter) -> None:
+        self._layout = layout
+        self._program = layout.program
+        self._actions = actions
+        self._control = control
+        self._assigned = self._assignments()
+        self._params = self._sure_params()
+        self._code: list[str] = []
+        self._done: set[Field] = set()
+        self._at = 0
+
+    def write(self) -> str:
+        """The C functions, and for each table whether it is guessed."""
+        rows: list[str] = []
+        guessed: set[int] = set()
+        for table in self._program.tables:
+            layout = self._control.tables[table.name]
+            takes = GROUPS if layout.kind == "lpm" else 1
+            if layout.kind not in ("exact", "lpm") or self._at + takes > MOST:
+                continue
+            if not self._know(key.target for key in table.key):
+                continue
+            size = f"{layout.words}, {layout.row_words}"
+            key = self._control.key(table, layout)
+            where = f"sw->tables + {table.index}, "
+            slot = f"ss_guess_{layout.kind}({where}key, {size}, guess + {self._at});"
+            self._code += ["{", *key, slot, "}"]
+            row = f"ss_guess_{layout.kind}_row({where}guess + {self._at}, {size})"
+            self._at += takes
+            guessed.add(table.index)
+            registers = self._registers(table)
+            rows += [f"if ({row}) {{", *registers, "}"] if registers else [f"{row};"]
+        marks = ", ".join(str(int(t.index in guessed)) for t in self._program.tables)
+        return _FUNCTIONS.format(
+            marks=marks or 0,
+            code="\n".join(f"    {line}" for line in self._code),
+            rows="\n".join(f"    {line}" for line in rows),
+        )
+
+    def _registers(self, table: TableDef) -> list[str]:
+        """C that fetches what is read of registers in the control block of a table, and in those
+        within it: as a rule for packets that the table knows."""
+        control = table.name.rpartition(".")[0] + "."
+        rows: list[str] = []
+        blocks: set[int] = set()  # a packet reads one record of each, as a rule
+        for action in self._program.actions.values():
+            for operation in action.primitives:
+                if operation["op"] != "register_read" or self._at == MOST:
+                    continue
+                _, register, index = operation["parameters"]
+                place = self._actions.registers[register["value"]]
+                if place.block in blocks or not register["value"].startswith(control):
+                    continue
+                sources = list(self._sources([index]))
+                if any(kind != "field" for kind, _ in sources):
+                    continue
+                if not self._know(tuple(value) for _, value in sources):
+                    continue
+                blocks.add(place.block)
+                e = Expressions(self._layout, [], source_of(operation))
+                size = self._program.registers[register["value"]].size
+                self._code.append(f"guess[{self._at}] = {e.index(e.read(index))};")
+                rows.append(
+                    f"ss_guess_register(sw, {place.block}, guess[{self._at}], {size}, "
+                    f"{place.stride});"
+                )
+                self._at += 1
+        return rows
+
+    def _assignments(self) -> dict[Field, list[tuple[Action | None, Json]]]:
+        """What assigns each metadata field, and in which action; an empty operation where something
+        else writes it."""
+        found: dict[Field, list[tuple[Action | None, Json]]] = defaultdict(list)
+        for action in self._program.actions.values():
+            for operation in action.primitives:
+                self._note(found, action, operation)
+        for state in self._program.parser["parse_states"]:
+            for operation in state["parser_ops"]:
+                self._note(found, None, {**operation, "op": ""})
+        return found
+
+    @staticmethod
+    def _note(found: dict[Field, list], action: Action | None, operation: Json) -> None:
+        for argument in operation["parameters"][:1]:
+            if isinstance(argument, dict) and argument.get("type") == "field":
+                known = operation["op"] in _ASSIGNS
+                found[tuple(argument["value"])].append((action, operation if known else {}))
+
+    def _sure_params(self) -> dict[int, str]:
+        """Where actions find their parameters that only one table calls, which has no key: its
+        default entry."""
+        users: dict[int, list[TableDef]] = defaultdict(list)
+        for table in self._program.tables:
+            default = (table.default.action_id,) if table.default else ()
+            for action in {*table.action_ids, *default}:
+                users[action].append(table)
+        return {
+            action: f"sw->tables[{tables[0].index}].def + SS_KEY"
+            for action, tables in users.items()
+            if len(tables) == 1 and not tables[0].key and tables[0].kind == "simple"
+        }
+
+    def _know(self, targets: Iterable[Field]) -> bool:
+        """Whether all of some fields are known; the code then assigns them."""
+        order: list[Field] = []
+        if not all(self._find(target, order, ()) for target in targets):
+            return False
+        for target in order:
+            self._code += self._statements(target)
+        self._done.update(order)
+        return True
+
+    def _find(self, target: Field, order: list[Field], above: tuple[Field, ...]) -> bool:
+        """Whether a field is known; what must be assigned for it is put in order."""
+        header = self._program.headers[target[0]]
+        if not header.metadata:
+            return not header.stack
+        if target in self._done or target in order:
+            return True
+        ways = self._assigned.get(target, [])
+        if len(ways) != 1 or not ways[0][1] or target in above:
+            return False
+        action, operation = ways[0]
+        for kind, value in self._sources(operation["parameters"][1:]):
+            if kind == "runtime_data" and action and action.id in self._params:
+                continue
+            if kind != "field" or not self._find(tuple(value), order, (*above, target)):
+                return False
+        order.append(target)
+        return True
+
+    def _sources(self, parameters: list[Json]) -> Iterator[tuple[str, Any]]:
+        """What an operation reads: kind and value, constants left out."""
+        waiting: list[Any] = list(parameters)
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, list):
+                waiting += one
+            elif isinstance(one, dict) and one.get("type") == "calculation":
+                waiting.append(self._program.calculations[one["value"]]["input"])
+            elif isinstance(one, dict) and one.get("type") == "expression":
+                waiting.append(one["value"])
+            elif isinstance(one, dict) and "type" in one:
+                if one["type"] not in ("hexstr", "bool"):
+                    yield one["type"], one.get("value")
+            elif isinstance(one, dict):
+                waiting += one.values()
+
+    def _statements(self, target: Field) -> list[str]:
+        action, operation = self._assigned[target][0]
+        params = self._actions.params(action) if action else []
+        e = Expressions(self._layout, params, source_of(operation))
+        found = "NULL" if action is None else self._params.get(action.id, "NULL")
+        code = self._actions.primitive(operation, e)
+        return [f"{{ const uint64_t *a = {found}; (void)a;", *code, "}"]
+
+
+_FUNCTIONS = """
+static SS_UNUSED const uint8_t ss_guessed[] = {{{marks}}};
+
+void ss_guess(ss_switch *sw, const uint8_t *data, uint32_t stored, uint32_t length,
+              uint64_t *guess) {{
+    ss_item item, *it = &item;
+    struct phv *p = &item.p;
+    ss_clear(p);
+    item.data = data;
+    item.stored = stored;
+    item.length = item.reg_length = length;
+    ss_parser(sw, it);
+    (void)guess;
+{code}
+}}
+
+void ss_guess_rows(const ss_switch *sw, const uint64_t *guess) {{
+    (void)sw; (void)guess;
+{rows}
+}}
+"""
