@@ -75,8 +75,9 @@ class Flock(Method):
         inputs: What to use. The default takes whichever of probes and flows were measured.
         devices: Consider devices as components.
         refine: Take blamed components back where that raises the posterior, and try each one's
-            release with what follows from it; the latter without the flows of ToR pairs where
-            these are more than 100,000 (a fat-tree's from K=26), as it would take minutes there.
+            release with what follows from it; where ToR pairs are more than 100,000 (a fat-tree's
+            from K=26) the latter without their flows, as it would take minutes there, but these
+            are then asked for the direction of each link.
         slow_ms: Look for latency instead of loss, with ``inputs="flows"``: a flow is one
             observation, bad if its round-trip time is above this (per-flow analysis).
     """
@@ -136,8 +137,14 @@ class Flock(Method):
         return telemetry
 
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
-        searches = [self._search(telemetry, rates) for rates in self._hidden(telemetry)]
-        return verdict(self, fabric, max(searches, key=Search.posterior))
+        best, most = None, -math.inf
+        for rates in reversed(self._hidden(telemetry)):  # the first is seldom outdone
+            search = self._search(telemetry, rates, most)
+            if search.posterior() >= most:
+                best, most = verdict(self, fabric, search), search.posterior()
+            del search  # a model takes as much memory as the telemetry
+        assert best is not None
+        return best
 
     def _hidden(self, telemetry: Telemetry) -> list[Rates]:
         """What to try as loss on bad and good paths, of flows whose path is hidden."""
@@ -148,9 +155,9 @@ class Flock(Method):
         severe = [] if self.severe_p_bad is None else [max(bad, self.severe_p_bad)]
         return [(rate, self.passive_p_good) for rate in (bad, *severe)]
 
-    def _search(self, telemetry: Telemetry, hidden: Rates) -> Search:
+    def _search(self, telemetry: Telemetry, hidden: Rates, least: float) -> Search:
         model = self.model(telemetry, hidden)
-        return search_model(model, refine=self.refine, devices=self.devices)
+        return search_model(model, refine=self.refine, devices=self.devices, least=least)
 
     def model(
         self, telemetry: Telemetry, hidden: Rates | None = None, *, listed: bool = False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
+from analysis.methods.flock.directions import turn
 from analysis.methods.flock.likelihood import State, accumulate, flip, likelihood, place
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
@@ -146,16 +149,31 @@ class Search:
         tried[component] = self._delta[component]
         return _attempt(component, allowed, self._gain, self.state)
 
+    def turn(self) -> None:
+        """Give each failed directed link the likeliest of its directions, see `directions`."""
+        state = self.state
+        most = int(np.diff(state.pairs.list_ptr).max(initial=0))
+        links = np.flatnonzero(self.failed[: self.model.n_links])
+        turn(links, np.zeros(most, np.int64), state)
+        self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
+
+    def hope(self) -> float:
+        """The log posterior if all that now gains could be had together."""
+        return self.posterior() + float(np.maximum(self.posterior_gain(), 0).sum())
+
     def evidence(self) -> FloatArray:
         """Nats in favour of each component's failure, given the rest of the hypothesis."""
         return np.where(self.failed, -self.posterior_gain(), self.posterior_gain())
 
 
-def search_model(model: FlockModel, *, refine: bool, devices: bool) -> Search:
+def search_model(
+    model: FlockModel, *, refine: bool, devices: bool, least: float = -math.inf
+) -> Search:
     """A search that is at the best hypothesis it found; see `Search.run`.
 
-    With many pairs the refined search is of the listed groups alone; from what it finds, all groups
-    together add components and take them back.
+    With many pairs the refined search is of the listed groups alone. From what it finds all groups
+    together choose the directions of links, then add components and take them back; unless there is
+    no hope of a log posterior of ``least``.
     """
     if not refine or len(model.pairs.bad) <= MANY_PAIRS:
         search = Search(model)
@@ -163,11 +181,15 @@ def search_model(model: FlockModel, *, refine: bool, devices: bool) -> Search:
         return search
     listed = Search(model.without_pairs())
     search = Search(model, listed.run(refine=True, devices=devices))
-    search.greedy((np.arange(model.n_components) < model.n_links) | devices, remove=True)
     search.remarks = (
         f"{len(model.pairs.bad):,} pairs of ToRs are more than {MANY_PAIRS:,}: the search was "
         "refined on flows of known path and probes alone",
     )
+    if search.hope() < least:
+        return search
+    if not model.undirected:
+        search.turn()
+    search.greedy((np.arange(model.n_components) < model.n_links) | devices, remove=True)
     return search
 
 
