@@ -200,6 +200,10 @@ def compare(
         str | None,
         typer.Option(help="A Dask scheduler's address or file. [default: this machine]"),
     ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(help="Once for each value of a setting: K=4,8,16. [default: none]"),
+    ] = None,
 ) -> None:
     """Compare the methods on many seeds, run in parallel.
 
@@ -207,39 +211,12 @@ def compare(
     command goes on.
     """
     with errors():
-        from analysis.evaluation.parameter_sets import choose_methods
-        from analysis.evaluation.report import capture_line
-        from scenarios.compare import compare as compare_runs
-        from scenarios.compare import default_folder
-        from scenarios.compared import tell
-        from scenarios.request import make_request
-        from scenarios.seeds import parse_seeds
-        from scenarios.settings import SettingsError
-        from scenarios.showing import offer_page
+        from scenarios.comparing import compare_seeds
 
-        if "seed" in ctx.obj.settings:
-            raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
-        every = parse_seeds(seeds)
-        names, chosen = choose_methods(methods, parameters, fault_rate)
-        request = make_request(scenario, ctx.obj.settings, config)
-        auto = request.backend == "auto"
-        settings = request.settings("virtual" if auto else None)  # seeds in parallel
-        ctx.obj.tell()
-        folder = out or default_folder(request.name, settings, names, chosen)
-        with progress_bar() as progress:
-            result = compare_runs(
-                request.name, settings, every, names, folder, progress, chosen, cluster
-            )
-        at_once(plain(f"the figures are in {folder}"))
-        console = wide_console()
-        if result.capture is not None:
-            console.print(line(capture_line(result.capture)), soft_wrap=True)
-        tell(result.rows, console)
-        for seed, reason in result.failures.items():
-            console.print(line(f"seed {seed} failed: {reason}", "red"))
-        console.print(line(f"{folder}/results.parquet, {folder}/f1.png"), soft_wrap=True)
-        console.print(line(offer_page(folder)), soft_wrap=True)
-    if result.failures:
+        failed = compare_seeds(
+            ctx.obj, scenario, config, seeds, methods, out, parameters, fault_rate, cluster, sweep
+        )
+    if failed:
         raise typer.Exit(1)
 
 

@@ -37,6 +37,7 @@ OF_COMMANDS = (
     "PARAMETERS",
     "FAULT_RATE",
     "WATCH",
+    "SWEEP",
 )
 """Options of `run` and `compare` that are no settings."""
 

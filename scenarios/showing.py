@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from analysis.evaluation.report import render
 from analysis.methods.registry import METHODS
 from analysis.pages.comparison_page import comparison_page
 from analysis.pages.run_page import run_page
+from analysis.pages.sweep_page import sweep_page
 from analysis.pages.template import write_page
 from scenarios.compared import Compared, as_json, is_comparison, read_comparison, tell
 from scenarios.experiment import Progress
 from scenarios.scenario import load_scenario, scenario_names
 from scenarios.seeds import in_ranges
 from scenarios.settings import Settings, described
+from scenarios.sweep import Sweep, is_sweep, read_sweep, sweep_as_json, tell_sweep
 from scenarios.terminal import wide_console
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
@@ -42,6 +44,9 @@ def make_page(
         ValueError: There is no such run or comparison, or it is damaged (one line).
         OSError: The page cannot be written.
     """
+    if is_sweep(directory):
+        write_page(directory / PAGE, _page_of_sweep(read_sweep(directory)))
+        return directory / PAGE
     if is_comparison(directory):
         found = read_comparison(directory)
         text = comparison_page(found.rows, found.key, again_all(found), directory)
@@ -59,6 +64,8 @@ def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
     Raises:
         ValueError: There is no such run or comparison, or it is damaged (one line).
     """
+    if is_sweep(directory):
+        return sweep_as_json(read_sweep(directory))
     if is_comparison(directory):
         return as_json(read_comparison(directory))
     return RunDirectory(directory, trust=trust).summary
@@ -66,7 +73,9 @@ def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
 
 def show_figures(directory: Path, trust: bool = False) -> None:
     """Print the table of a run or a comparison. Raises as `figures_of`."""
-    if is_comparison(directory):
+    if is_sweep(directory):
+        tell_sweep(read_sweep(directory), wide_console())
+    elif is_comparison(directory):
         tell(read_comparison(directory).rows, wide_console())
     else:
         render(figures_of(directory, trust), Console())
@@ -94,10 +103,25 @@ def again(config: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
     return "make scenario " + " ".join(shlex.quote(word) for word in words)
 
 
-def again_all(found: Compared) -> str:
-    """The same for a comparison, with its seeds."""
+def _page_of_sweep(sweep: Sweep) -> str:
+    """Its parts have pages, too, to which it leads."""
+    for part in sweep.parts:
+        make_page(part.folder)
+    parts = [(part.rows, part.key, part.folder.name) for part in sweep.parts]
+    command = again_all(sweep.parts[0], (sweep.setting, sweep.values))
+    return sweep_page(sweep.setting.upper(), sweep.values, parts, command, sweep.folder)
+
+
+def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> str:
+    """The same for a comparison, with its seeds; of a sweep with the setting and its values."""
     had = {name: (e["values"], e["from"]) for name, e in found.key["parameters"].items()}
-    words = [*_settings(found.key), f"SEEDS={in_ranges(found.seeds)}", *_methods(had)]
+    setting, values = swept
+    own = f"{setting.upper()}="
+    words = [word for word in _settings(found.key) if not setting or not word.startswith(own)]
+    if setting:
+        between = ";" if any("," in value for value in values) else ","
+        words.append(f"SWEEP={own}{between.join(values)}")
+    words += [f"SEEDS={in_ranges(found.seeds)}", *_methods(had)]
     return "make compare " + " ".join(shlex.quote(word) for word in words)
 
 

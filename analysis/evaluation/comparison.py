@@ -162,9 +162,9 @@ def comparison_table(rows: Rows) -> Table:
     return table
 
 
-def in_short(rows: Rows) -> str:
+def in_short(rows: Rows, runs: str = "") -> str:
     """What the table is of, and what its columns are."""
-    runs = len(set(np.asarray(rows["seed"]).tolist()))
+    runs = runs or f"{len(set(np.asarray(rows['seed']).tolist()))}"
     legend = "; ".join(f"{column.title}: {column.meaning}" for column in MEANS[4:])
     return f"means of {runs} runs with 95 % bootstrap intervals; {MEANS[0].meaning}\n{legend}"
 

@@ -1,0 +1,99 @@
+"""The page of a sweep: comparisons that differ in one setting, every method over its values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from analysis.evaluation.comparison import (
+    MEANS,
+    RECALLS,
+    chosen,
+    comparison_cells,
+    interval,
+    label,
+    method_names,
+    origins,
+    precision_at,
+)
+from analysis.evaluation.report import parameters_line
+from analysis.pages.run_data import numbers
+from analysis.pages.run_page import files, settings_in_words
+from analysis.pages.template import render_page
+from testbed.fabric.names import plain
+
+__all__ = ["sweep_page"]
+
+_FIGURES = ("f1", "precision", "recall")
+
+
+def sweep_page(
+    setting: str,
+    values: Sequence[str],
+    parts: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]],
+    command: str,
+    folder: Path,
+) -> str:
+    """The page.
+
+    Args:
+        setting: As it is said: ``K``.
+        values: Its values, ascending if they are numbers.
+        parts: Of each value the rows of its comparison (`comparison.COLUMNS`), the content of its
+            ``comparison.json``, and the name of its folder.
+        command: What makes it all again.
+    """
+    names = dict.fromkeys(name for rows, _, _ in parts for name in method_names(rows))
+    labels = [next(label(r, n) for r, _, _ in parts if n in r["method"]) for n in names]
+    points = [[_point(rows, name) for name in names] for rows, _, _ in parts]
+    address = [f"./{quote(name)}/index.html" for _, _, name in parts]
+    runs = [len(set(np.asarray(rows["seed"]).tolist())) for rows, _, _ in parts]
+    first = parts[0]
+    return render_page(
+        "sweep.html",
+        ("page.css", "comparison.css"),
+        ("page.js", "curves.js", "sweep.js"),
+        {
+            "setting": plain(setting),
+            "values": [plain(value) for value in values],
+            "labels": labels,
+            "points": points,
+            "address": address,
+            "recalls": numbers(RECALLS),
+        },
+        title=f"{plain(first[1]['scenario'])} over {plain(setting)}",
+        scenario=plain(first[1]["scenario"]),
+        setting=plain(setting),
+        values=[plain(value) for value in values],
+        runs=runs,
+        parameters=plain(parameters_line(origins(first[0]))),
+        columns=MEANS[1:],
+        rows=[
+            (plain(value), where, row)
+            for value, where, (rows, _, _) in zip(values, address, parts, strict=True)
+            for row in comparison_cells(rows)
+        ],
+        setup=[
+            pair
+            for pair in settings_in_words(first[1])
+            if pair[0] not in ("seed", "methods", setting.lower().replace("_", " "))
+        ],
+        command=command,
+        files=files(folder),
+    )
+
+
+def _point(rows: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """A method's figures at a value, each mean with its interval, and its mean curve."""
+    if name not in rows["method"]:
+        return None
+    own = chosen(rows, name)
+    found = [f for f in own["found_at"] if len(f)]
+    curve = np.mean([precision_at(f) for f in found], axis=0) if found else np.zeros(0)
+    figures = {figure: numbers(np.array(astuple(interval(own[figure]))), 4) for figure in _FIGURES}
+    return figures | {"curve": numbers(curve, 3)}
