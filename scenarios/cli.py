@@ -7,6 +7,7 @@ from scenarios.stopping import at_once, tidily
 if __name__ == "__main__":
     at_once()  # during the imports below, too
 
+import gc
 import json
 import sys
 from io import TextIOWrapper
@@ -373,6 +374,7 @@ app.command("clean-net")(clean_net)
 def main() -> None:
     """Run the command line; whatever is wrong with it is one line, too."""
     at_once()
+    gc.set_threshold(100_000, 20, 100)  # a run has many objects, and they live long
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a letter that the terminal lacks is no error
             stream.reconfigure(errors="backslashreplace")

@@ -46,7 +46,7 @@ class LocalSwitch:
 
     def digests(self) -> dict[str, npt.NDArray[Any]]:
         """Digests since the last call, by name: their fields, ``now_us`` and ``sequence``."""
-        return self.switch.digests(ack=True)
+        return self.switch.digests(ack=True) if self.switch.digests_pending else {}
 
     def hold(self) -> None:
         """Nothing: a write in process takes no time."""

@@ -82,6 +82,11 @@ class FlowSelector:
     _late: list[tuple[int, FlowKey, int]] = field(default_factory=list)
     _leaving: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
     _load: dict[int, int] = field(default_factory=dict)
+    _ends: list[tuple[int, int, int]] = field(init=False)  # upstream, downstream, pathBF
+
+    def __post_init__(self) -> None:
+        columns = self.segments.upstream, self.segments.downstream, self.decoder.path_bf
+        self._ends = list(zip(*(column.tolist() for column in columns), strict=True))
 
     def plan(self, sent: npt.NDArray[np.int64], flows: npt.NDArray[np.int64]) -> None:
         """Open and close HH rules from an epoch's counts: packets and flows, int64[S] each."""
@@ -93,15 +98,14 @@ class FlowSelector:
                 self._open(int(segment))
 
     def _hh(self, segment: int):
-        downstream = int(self.segments.downstream[segment])
-        return self.controls[downstream].table(HEAVY_HITTER.segments)
+        return self.controls[self._ends[segment][1]].table(HEAVY_HITTER.segments)
 
     def _open(self, segment: int) -> None:
         request = self._requests.get(segment)
         if request is not None:
             request.remaining = self.parameters.delta
             return
-        match = [int(self.decoder.path_bf[segment]), (self.parameters.eta, _U32_MAX)]
+        match = [self._ends[segment][2], (self.parameters.eta, _U32_MAX)]
         handle = self._hh(segment).add(match, HEAVY_HITTER.report, priority=1)
         self._requests[segment] = _Request(handle, self.parameters.delta)
 
@@ -112,21 +116,28 @@ class FlowSelector:
 
     def poll(self, now_ns: int) -> None:
         """Read digests, and act on those that have been under way for the latency."""
-        for switch, control in self.controls.items():
-            for digest in control.digests().values():
-                if len(digest):
-                    self._receive(switch, digest)
+        found = [
+            (switch, digest)
+            for switch, control in self.controls.items()
+            for digest in control.digests().values()
+            if len(digest)
+        ]
+        if found:
+            self._receive(found)
         due = [late for late in self._late if late[0] <= now_ns]
         if due:
             self._late = [late for late in self._late if late[0] > now_ns]
             self._select([(flow, segment) for _, flow, segment in sorted(due)])
 
-    def _receive(self, switch: int, digest: npt.NDArray[Any]) -> None:
+    def _receive(self, found: list[tuple[int, npt.NDArray[Any]]]) -> None:
+        """Take note of digests, and of the switches that they are from."""
         # A digest's fields are positional: those of the flow ID, then the segment's pathBF.
-        path_bf = digest[list(digest.dtype.fields or {})[_PATH_BF]]
-        segment = self.decoder.decode(np.full(len(digest), switch, np.int32), path_bf)
-        at = digest["now_us"].astype(np.int64) * 1000 + self.parameters.latency_ns
-        for row, s, t in zip(digest.tolist(), segment.tolist(), at.tolist(), strict=True):
+        digests = np.concatenate([digest for _, digest in found])
+        switch = np.repeat([switch for switch, _ in found], [len(digest) for _, digest in found])
+        path_bf = digests[list(digests.dtype.fields or {})[_PATH_BF]]
+        segment = self.decoder.decode(switch, path_bf)
+        at = digests["now_us"].astype(np.int64) * 1000 + self.parameters.latency_ns
+        for row, s, t in zip(digests.tolist(), segment.tolist(), at.tolist(), strict=True):
             if s >= 0:
                 self._late.append((t, FLOW_ID.of(*row[:_PATH_BF]), s))
 
@@ -141,7 +152,7 @@ class FlowSelector:
             chosen = [rule for flow, segment in reported if (rule := self._admit(flow, segment))]
         with batch(every):
             for rule in chosen:
-                upstream = self.controls[int(self.segments.upstream[rule.segment])]
+                upstream = self.controls[self._ends[rule.segment][0]]
                 rule.usm_handle = upstream.table(USM.rules).add([rule.flow], USM.monitor)
 
     def _admit(self, flow: FlowKey, segment: int) -> Rule | None:
@@ -150,13 +161,12 @@ class FlowSelector:
         key = (flow, segment)
         if request is None or key in self.rules or key in self._leaving:
             return None
-        upstream = int(self.segments.upstream[segment])
-        downstream = int(self.segments.downstream[segment])
+        upstream, downstream, path_bf = self._ends[segment]
         load = self._load
         if max(load.get(upstream, 0), load.get(downstream, 0)) >= self.max_rules:
             self.refused += 1
             return None
-        match = [flow, int(self.decoder.path_bf[segment])]
+        match = [flow, path_bf]
         handle = self.controls[downstream].table(DSM.rules).add(match, DSM.monitor)
         self.rules[key] = rule = Rule(flow, segment, handle)
         load[upstream] = load.get(upstream, 0) + 1
@@ -181,7 +191,7 @@ class FlowSelector:
                     rule.packets = packets
                     continue
                 del self.rules[key]
-                upstream = int(self.segments.upstream[rule.segment])
+                upstream = self._ends[rule.segment][0]
                 self.controls[upstream].table(USM.rules).delete(rule.usm_handle)
                 self._load[upstream] -= 1
                 self._leaving[key] = rule
@@ -191,7 +201,7 @@ class FlowSelector:
         """Packets that each rule's USM entry has counted; every switch is asked at once."""
         by_switch: dict[int, list[tuple[FlowKey, int]]] = {}
         for key, rule in self.rules.items():
-            by_switch.setdefault(int(self.segments.upstream[rule.segment]), []).append(key)
+            by_switch.setdefault(self._ends[rule.segment][0], []).append(key)
         keys = {id(self.controls[switch]): keys for switch, keys in by_switch.items()}
 
         def ask(control: SwitchControl) -> list[int]:
@@ -209,7 +219,7 @@ class FlowSelector:
         """Remove the DSM rules of retired flows, once their packets have left the network."""
         with batch(self.controls.values()):
             for rule in self._leaving.values():
-                downstream = int(self.segments.downstream[rule.segment])
+                downstream = self._ends[rule.segment][1]
                 self.controls[downstream].table(DSM.rules).delete(rule.dsm_handle)
                 self._load[downstream] -= 1
         self._leaving.clear()

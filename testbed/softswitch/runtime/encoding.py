@@ -11,12 +11,13 @@ from testbed.softswitch.compiler.codegen_calculation import field_words
 from testbed.softswitch.compiler.codegen_control import TableLayout, pack_params
 from testbed.softswitch.errors import SoftSwitchError
 
-MASK64 = (1 << 64) - 1
 Match = Sequence[Any]
 
 
 def number(value: Any, width: int, what: str) -> int:
     """``value`` (int or big-endian bytes) checked to fit in ``width`` bits."""
+    if type(value) is int and 0 <= value < 1 << width:  # the usual case
+        return value
     if isinstance(value, (bytes, bytearray)):
         value = int.from_bytes(value, "big")
     elif hasattr(value, "__index__"):
@@ -33,9 +34,16 @@ def words(values: list[int]) -> Any:
     return (ctypes.c_uint64 * max(len(values), 1))(*values)
 
 
+def is_sequence(value: Any) -> bool:
+    """Whether a value is a sequence, of something else than characters."""
+    return type(value) in (list, tuple) or (
+        isinstance(value, Sequence) and not isinstance(value, (bytes, str))
+    )
+
+
 def checked_params(action: Action, params: Sequence[Any]) -> tuple[int, ...]:
     """Checked values of an action's parameters."""
-    if isinstance(params, (bytes, str)) or not isinstance(params, Sequence):
+    if not is_sequence(params):
         raise SoftSwitchError(f"action {action.name!r}: params must be a sequence")
     if len(params) != len(action.params):
         names = ", ".join(f"{n}: {w} bits" for n, w in action.params) or "none"
@@ -72,15 +80,14 @@ class KeyEncoding:
         self.table = table
         self.key = key
         self.layout = layout
+        self._shifts = [64 * place.word + place.shift for place in layout.places]
 
-    def _place(self, i: int, value: int) -> int:
-        p = self.layout.places[i]
-        return value << 64 * p.word + p.shift
-
-    def _element(self, i: int, k: KeyField, m: Any) -> tuple[int, int, int]:
+    def _element(self, k: KeyField, m: Any) -> tuple[int, int, int]:
         """(value, mask, prefix length) of one match element; a range is (low, high, 0)."""
-        what = f"table {self.table!r} key {k.name!r}"
         full = (1 << k.width) - 1
+        if k.match == "exact" and type(m) is int and 0 <= m <= full:
+            return m, full, 0
+        what = f"table {self.table!r} key {k.name!r}"
         if k.match == "exact":
             return number(m, k.width, what), full, 0
         single = m is None or isinstance(m, (int, bytes, bytearray)) or hasattr(m, "__index__")
@@ -106,10 +113,10 @@ class KeyEncoding:
         mask = number(m[1], k.width, what)
         return value & mask, mask, 0
 
-    def encode(self, match: Match) -> tuple[list[int], list[int], int]:
+    def encode(self, match: Match) -> tuple[bytes, bytes, int]:
         """Words of the value and of the mask, and the prefix length of the lpm field if any."""
         key = self.key
-        if isinstance(match, (bytes, str)) or not isinstance(match, Sequence):
+        if not is_sequence(match):
             raise SoftSwitchError(f"table {self.table!r}: match must be a sequence")
         if len(match) != len(key):
             names = ", ".join(f"{k.name} ({k.match}, {k.width} bits)" for k in key) or "none"
@@ -121,19 +128,15 @@ class KeyEncoding:
                 f"table {self.table!r} has no key: only its default action can be set"
             )
         value = mask = prefix = 0
-        for i, (k, m) in enumerate(zip(key, match, strict=True)):
-            v, x, plen = self._element(i, k, m)
+        for k, m, shift in zip(key, match, self._shifts, strict=True):
+            v, x, plen = self._element(k, m)
             if k.mask is not None and k.match != "range":
                 v, x = v & k.mask, x & k.mask if self.layout.kind != "exact" else x
-            value |= self._place(i, v)
-            mask |= self._place(i, x)
+            value |= v << shift
+            mask |= x << shift
             prefix += plen
-        n = self.layout.words
-        return (
-            [value >> 64 * w & MASK64 for w in range(n)],
-            [mask >> 64 * w & MASK64 for w in range(n)],
-            prefix,
-        )
+        size = 8 * self.layout.words
+        return value.to_bytes(size, "little"), mask.to_bytes(size, "little"), prefix
 
     def decode(self, value: Sequence[int], mask: Sequence[int]) -> tuple[Any, ...]:
         """The match elements of an entry out of its key words."""

@@ -6,6 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class BatchResult:
     observed: NDArray[np.uint64]
 
 
+@cache
 def element_dtype(width: int) -> np.dtype[Any]:
     """numpy type of a register element or digest field of ``width`` bits."""
     for bits in (8, 16, 32, 64):
@@ -52,6 +54,7 @@ def element_dtype(width: int) -> np.dtype[Any]:
     return WIDE
 
 
+@cache
 def digest_dtype(digest: DigestInfo) -> np.dtype[Any]:
     """numpy type of a digest's samples: its fields, ``now_us`` and ``sequence``."""
     names, formats, offsets, at = [], [], [], 0
@@ -87,6 +90,7 @@ class Switch:
         self.handle: int = instance.handle
         self._result = Result()
         self._queue_dropped = 0
+        self._registers: dict[str, NDArray[Any]] = {}
         self._profiles = {
             p.name: ActionProfile(instance, p) for p in program.definition.profiles.values()
         }
@@ -227,6 +231,8 @@ class Switch:
 
         Values written must fit the register's width.
         """
+        if name in self._registers:
+            return self._registers[name]
         if name not in self.program.registers:
             raise unknown_name("register", name, self.program.registers)
         r = self.program.definition.registers[name]
@@ -237,7 +243,9 @@ class Switch:
         memory = self._memory(
             address, (r.size - 1) * place.stride + element_dtype(r.width).itemsize
         )
-        return np.ndarray(r.size, element_dtype(r.width), memory, strides=(place.stride,))
+        array = np.ndarray(r.size, element_dtype(r.width), memory, strides=(place.stride,))
+        self._registers[name] = array
+        return array
 
     @property
     def register_bytes(self) -> int:

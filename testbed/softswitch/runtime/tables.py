@@ -77,6 +77,8 @@ class Table:
             self._program.actions[i].name: self._program.actions[i] for i in definition.action_ids
         }
         self._default: tuple[str, int] | None = None
+        self._plain: dict[str, tuple[int, Any]] = {}  # references without parameters
+        self._words = ctypes.c_uint64 * layout.row_words
         self._profile = profile
         if profile is not None:
             profile.attach(self.references)
@@ -108,6 +110,8 @@ class Table:
         raise unknown_name(f"action of table {self.name!r}", name, self._actions)
 
     def _reference(self, action: str, params: Sequence[Any]) -> tuple[int, Any]:
+        if params == () and action in self._plain:
+            return self._plain[action]
         if self.definition.kind != "simple":
             raise SoftSwitchError(
                 f"table {self.name!r} uses action profile "
@@ -115,7 +119,10 @@ class Table:
             )
         a = self._action(action)
         values = checked_params(a, params)
-        return a.id, packed_params(self._program, a, values, self.layout.param_words)
+        packed = packed_params(self._program, a, values, self.layout.param_words)
+        if params == ():
+            self._plain[action] = a.id, packed
+        return a.id, packed
 
     def _mutable(self) -> None:
         if self._const:
@@ -129,10 +136,8 @@ class Table:
             value, mask, prefix if self.layout.kind == "lpm" else prio, meta, params
         )
 
-    def _raw_insert(
-        self, value: list[int], mask: list[int], prio: int, meta: int, params: Any
-    ) -> int:
-        h = self._lib.ss_table_add(self._sw, self._i, words(value), words(mask), prio, meta, params)
+    def _raw_insert(self, value: bytes, mask: bytes, prio: int, meta: int, params: Any) -> int:
+        h = self._lib.ss_table_add(self._sw, self._i, value, mask, prio, meta, params)
         if h < 0:
             full = f" ({self.definition.max_size} entries)" if h == -2 else ""
             raise SoftSwitchError(f"table {self.name!r}: {ERRORS[h]}{full}")
@@ -204,7 +209,7 @@ class Table:
     def _row(self, handle: int) -> Any:
         """The 64-bit words of an entry's row in C, or None."""
         address = self._lib.ss_table_row(self._sw, self._i, handle)
-        return (ctypes.c_uint64 * self.layout.row_words).from_address(address) if address else None
+        return self._words.from_address(address) if address else None
 
     def _live_row(self, handle: int) -> Any:
         row = self._row(self._handle(handle))
