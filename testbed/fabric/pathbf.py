@@ -31,6 +31,7 @@ HASHES = 3
 IntArray = npt.NDArray[np.int32]
 Ids = npt.NDArray[np.uint64]
 Masks = npt.NDArray[np.uint32]
+Indices = npt.NDArray[np.intp]
 
 # h(x) = (a x + c mod 2^64) >> 59 is pairwise independent for 48-bit x (Dietzfelbinger 1996, as
 # 64 >= 48 + 5 - 1). The constants are part of the encoding: random, drawn once.
@@ -105,7 +106,7 @@ def switch_ids(topology: FatTree, segments: Segments, seed: int) -> Ids:
     event of Theorem 1), and no two segments that end at a switch carry the same pathBF, because
     table rules match pathBF exactly. The switch that causes most failures gets the best of a few
     new IDs until none is left. With monitors at ToR and core switches that takes 0.1 s for K=16 and
-    1.4 s for K=24; with ToR monitors alone 0.2 s for K=8 and 2 minutes for K=12.
+    1.4 s for K=24; with ToR monitors alone 1 s for K=10 and half a minute for K=12.
 
     Args:
         topology: The fat-tree.
@@ -122,9 +123,11 @@ def switch_ids(topology: FatTree, segments: Segments, seed: int) -> Ids:
     ids = _draw(rng, topology.n_switches)
     masks = bloom_mask(ids)
     this, other = _same_ends(segments)
+    path_bf = _path_bf(segments.switches, masks)
+    passes = path_bf[other] & ~path_bf[this] == 0  # what was found of each pair
     fewest, patience = None, _PATIENCE
     while patience:
-        culprits = _culprits(segments, masks, this, other)
+        culprits = _culprits(segments, path_bf, this[passes], other[passes])
         if not len(culprits):
             return ids
         if fewest is None or len(culprits) < fewest:
@@ -133,11 +136,16 @@ def switch_ids(topology: FatTree, segments: Segments, seed: int) -> Ids:
         switch = rng.choice(culprits)
         candidates = _draw(rng, _CANDIDATES)
         candidates[0] = ids[switch]
-        failures = _failures(segments, masks, switch, bloom_mask(candidates), this, other)
+        through = (segments.switches == switch).any(axis=1)
+        near = np.flatnonzero(through.take(this) | through.take(other))
+        pairs = this[near], other[near]
+        failures = _failures(segments, masks, switch, bloom_mask(candidates), through, pairs)
         # the old ID goes last, so that a tie moves on instead of staying in a dead end
         best = _CANDIDATES - 1 - int(np.argmin(failures[::-1]))
         ids[switch] = candidates[best]
         masks[switch] = bloom_mask(candidates[best : best + 1])[0]
+        path_bf[through] = _path_bf(segments.switches[through], masks)
+        passes[near] = path_bf[pairs[1]] & ~path_bf[pairs[0]] == 0
     raise PathBfError(
         f"no switch IDs make all {len(segments)} segments of K={topology.k} decodable from "
         f"{BITS} bits: use MONITORS=tor+core or a smaller K"
@@ -164,14 +172,14 @@ def _keys(
     return downstream.astype(np.uint64) << np.uint64(32) | path_bf.astype(np.uint64)
 
 
-def _same_ends(segments: Segments) -> tuple[IntArray, IntArray]:
+def _same_ends(segments: Segments) -> tuple[Indices, Indices]:
     """All ordered pairs of different segments with the same upstream and downstream switch."""
     ends = segments.upstream.astype(np.int64) << 32 | segments.downstream
-    order = np.argsort(ends, kind="stable").astype(np.int32)
+    order = np.argsort(ends, kind="stable")
     _, start, size = np.unique(ends[order], return_index=True, return_counts=True)
     position = np.arange(len(order)) - np.repeat(start, size)
     start, size = np.repeat(start, size), np.repeat(size, size)
-    this, other = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+    this, other = [np.empty(0, np.intp)], [np.empty(0, np.intp)]
     for shift in range(1, int(size.max(initial=1))):
         some = np.flatnonzero(size > shift)
         this.append(order[some])
@@ -184,45 +192,59 @@ def _failures(
     masks: Masks,
     switch: int,
     candidates: Masks,
-    this: IntArray,
-    other: IntArray,
+    through: npt.NDArray[np.bool_],
+    pairs: tuple[Indices, Indices],
 ) -> list[int]:
     """With each of some masks for a switch: segments that fail for it, but for a constant.
 
-    Only what leads through the switch changes: its keys among all others', its pairs.
+    Only what leads ``through`` the switch changes: its keys among all others', its ``pairs``.
     """
-    through = (segments.switches == switch).any(axis=1)
-    near = through[this] | through[other]
-    this, other = this[near], other[near]
     others = masks.copy()
     others[switch] = 0
     path_bf = _path_bf(segments.switches, others)  # without the switch's bits
     ends = np.zeros(len(masks), np.bool_)
     ends[segments.downstream[through]] = True
     met = ends[segments.downstream] & ~through  # those that a key may be equal to
-    rest = np.unique(_keys(segments.downstream[met], path_bf[met]))
+    rest = _distinct(_keys(segments.downstream[met], path_bf[met]))
     moving, bits = segments.downstream[through], path_bf[through]
-    first, second = path_bf[this], path_bf[other]
-    add_first, add_second = through[this].astype(np.uint32), through[other].astype(np.uint32)
+    this, other = pairs
+    lacks = path_bf[other] & ~path_bf[this]  # bits that keep the other from passing
+    # A mask that this segment gets, too, may make up for as many bits as it has; one that the
+    # other gets alone must be in this segment's bits, where none is lacking already.
+    gains = lacks[through[this] & (np.bitwise_count(lacks) <= HASHES)]
+    free = ~path_bf[this[~through[this] & (lacks == 0)]]
     failures = []
     for mask in candidates:
-        keys = np.unique(_keys(moving, bits | mask))
-        taken = np.searchsorted(rest, keys, "right") > np.searchsorted(rest, keys)
-        equal = len(moving) - len(keys) + np.count_nonzero(taken)
-        passes = (second | add_second * mask) & ~(first | add_first * mask) == 0
-        failures.append(int(equal + np.count_nonzero(passes)))
+        keys = _distinct(_keys(moving, bits | mask))
+        equal = len(moving) - len(keys) + np.count_nonzero(_among(keys, rest))
+        passing = np.count_nonzero(gains & ~mask == 0) + np.count_nonzero(free & mask == 0)
+        failures.append(int(equal + passing))
     return failures
 
 
-def _culprits(segments: Segments, masks: Masks, this: IntArray, other: IntArray) -> IntArray:
-    """For each failure, the switches that are on only one of the two segments, with repeats."""
-    path_bf = _path_bf(segments.switches, masks)
-    passes = path_bf[other] & ~path_bf[this] == 0
+def _distinct(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Sorted, each once: `np.unique` is slower by far."""
+    keys.sort()
+    new = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=new[1:])
+    return keys[new]
+
+
+def _among(keys: npt.NDArray[np.uint64], rest: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which keys are among others, which are sorted."""
+    if not len(rest):
+        return np.zeros(len(keys), np.bool_)
+    return rest[np.minimum(np.searchsorted(rest, keys), len(rest) - 1)] == keys
+
+
+def _culprits(segments: Segments, path_bf: Masks, first: Indices, second: Indices) -> IntArray:
+    """For each failure, the switches that are on only one of the two segments, with repeats: of
+    pairs of which the second passes the first's test, and of equal keys."""
     keys = _keys(segments.downstream, path_bf)
     order = np.argsort(keys, kind="stable").astype(np.int32)
     equal = keys[order][1:] == keys[order][:-1]
-    a = segments.switches[np.concatenate((this[passes], order[:-1][equal]))]
-    b = segments.switches[np.concatenate((other[passes], order[1:][equal]))]
+    a = segments.switches[np.concatenate((first, order[:-1][equal]))]
+    b = segments.switches[np.concatenate((second, order[1:][equal]))]
     shared = a[:, :, None] == b[:, None, :]
     culprits = np.concatenate((a[~shared.any(axis=2)], b[~shared.any(axis=1)]))
     return culprits[culprits >= 0]
