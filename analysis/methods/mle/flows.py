@@ -125,7 +125,7 @@ def chosen_flows(
     traced = weight
     if lossy.any() and not given and not hides and not trials:
         traced *= (known & lossy).sum() / lossy.sum()
-    ecmp = _one_climb_to_each_top(flows)
+    ecmp = _climbs(flows)
     pairs = None
     if ecmp is not None and isinstance(flows.sets, PairSets):
         free = rest[of[rest] < n_pairs] if not given else rest[:0]
@@ -145,15 +145,14 @@ def chosen_flows(
     return FlowParts(kinds, observed, pairs, sets, at, *counts, float(traced), trials)
 
 
-def _one_climb_to_each_top(flows: Flows) -> Ecmp | None:
-    """The climbs of the flows' fabric, if they are what `PairFlows` is made for."""
+def _climbs(flows: Flows) -> Ecmp | None:
+    """The climbs of the flows' fabric, if its paths are made of them."""
     if not isinstance(flows.sets, PairSets):
         return None
     try:
-        ecmp = Ecmp(flows.sets.fabric)
+        return Ecmp(flows.sets.fabric)
     except TopologyError:  # a link skips a tier, or there are ToRs that no path joins
         return None
-    return ecmp if ecmp.count.max(initial=0) <= 1 else None
 
 
 def _kinds(known: BoolArray, lossy: BoolArray) -> frozenset[str]:

@@ -1,9 +1,10 @@
 """Flows between pairs of ToRs, without listing their paths.
 
 A path of a pair is a climb of its source and, backwards, one of its destination to the same top
-switch (`testbed.fabric.ecmp`). Only links that may be blamed matter one by one: the other paths of
-a pair are alike, and what arrived over the other links is, to first order, an equal share of each
-pair's packets. So a pair has one path for each top that such a link leads to, and one for the rest.
+switch (`testbed.fabric.ecmp`). Only links that may be blamed matter one by one: climbs without any
+to one top are alike, and what arrived over the other links is, to first order, an equal share of
+each pair's packets. So for each top that such links lead to a pair has a path for each two climbs
+over them, and for each such climb one for all alike others that it may meet; and one for the rest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from analysis.methods.mle.hidden import HiddenFlows, sum_up
 from analysis.methods.mle.problem import Units
+from analysis.telemetry.telemetry import MissingTelemetry
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import pointers
@@ -27,13 +29,16 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 MarkArray = npt.NDArray[np.uint64]
 
+MOST_BYTES = 8_000_000_000
+"""Of the paths of all pairs; where many climbs share a core and many links may be faulty."""
+
 
 @dataclass(frozen=True)
 class PairFlows:
     """Flows between two ToRs: the pair of each, what arrived and what was lost.
 
     Attributes:
-        ecmp: The climbs of the fabric, of each ToR at most one to each switch.
+        ecmp: The climbs of the fabric.
         src, dst: The two ToRs of each pair, int32[N], never the same.
         of: The pair of each flow, int64[F].
         arrived, lost: float64[F].
@@ -65,33 +70,38 @@ class PairFlows:
             _mark(way, self.ecmp.ptr, self.ecmp.climbs.ptr, self.ecmp.climbs.links, on, same, alike)
 
     def arrivals(self) -> FloatArray:
-        """Packets that arrived over each link if every path was taken alike: float64[n_links]."""
-        up, down, width = self._lists()
-        each = (
-            self.weight * np.bincount(self.of, self.arrived, len(self.src)) / np.maximum(width, 1)
-        )
+        """Packets that arrived over each link if every climb was taken alike: float64[n_links]."""
+        up, down, _ = self._lists()
+        packets = self.weight * np.bincount(self.of, self.arrived, len(self.src))
         arrived = np.zeros(self.ecmp.fabric.n_links)
-        size = self.ecmp.fabric.n_tors * (self.ecmp.top + 1)
-        # A path of the pair is over each climb of the list once, as each top is reached once (where
-        # links are left out not quite all are).
+        climbs, n_climbs = self.ecmp.climbs, np.diff(self.ecmp.ptr).reshape(-1)
         for way, lists in ((0, up), (1, down)):
-            total = np.bincount(lists, each, size)
-            climbs = self.ecmp.climbs
+            total = np.bincount(lists, packets, len(n_climbs)) / np.maximum(n_climbs, 1)
             _arrive(way, self.ecmp.ptr, climbs.ptr, climbs.links, total, arrived)
         return arrived
 
     def over(self, units: Units, may: BoolArray) -> HiddenFlows:
-        """The flows of pairs that a unit which may be blamed (bool[U]) is on the paths of."""
+        """The flows of pairs that a unit which may be blamed (bool[U]) is on the paths of.
+
+        Raises:
+            MissingTelemetry: The paths would take more than `MOST_BYTES`.
+        """
         e = self.ecmp
         up, down, width = self._lists()
         sides = [
             _lossy_climbs(way, e.ptr, e.end, e.climbs.ptr, e.climbs.links, units.of_link, may)
             for way in (0, 1)
         ]
-        count, entries = np.zeros(len(up), np.int64), np.zeros(len(up), np.int64)
-        _count(up, down, e.count, *sides, count, entries)
+        count, entries, covered = np.zeros((3, len(up)), np.int64)
+        _count(up, down, e.count, *sides, count, entries, covered)
         pair = np.flatnonzero((count > 0) & (np.bincount(self.of, minlength=len(up)) > 0))
-        rest = width[pair] - count[pair]
+        rest = width[pair] - covered[pair]
+        takes = 4 * int(entries[pair].sum()) + 16 * int(count[pair].sum())
+        if takes > MOST_BYTES:
+            raise MissingTelemetry(
+                f"mle would take {takes / 1e9:.0f} GB for the {count[pair].sum():,} paths that "
+                "flows may have taken: name kinds of known path (A1, A2, INT, segments)"
+            )
         set_ptr = pointers(count[pair] + (rest > 0))
         path_ptr = np.zeros(set_ptr[-1] + 1, np.int64)
         over = np.empty(int(entries[pair].sum()) + 1, np.int32)
@@ -171,24 +181,48 @@ def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, may):
     return lists, tops[:n].copy(), unit_ptr[: n + 1].copy(), units[:at].copy()
 
 
+@njit(inline="always")
+def _run(tops, i, last, top):
+    """The end of the run of climbs from ``i`` that lead to a top."""
+    while i < last and tops[i] == top:
+        i += 1
+    return i
+
+
 @kernel
-def _count(up, down, reach, a, b, count, entries):
-    """Of each pair the tops that a lossy climb leads to, and the units on the climbs to these."""
+def _count(up, down, reach, a, b, count, entries, covered):
+    """Of each pair its paths over units, alike ones counted once, the units on these, and how many
+    paths they stand for."""
     tiers = (len(a[0]) - 1) // len(reach)
     for p in range(len(up)):
         src, dst = up[p] // tiers, down[p] // tiers
         i, last_i = a[0][up[p]], a[0][up[p] + 1]
         j, last_j = b[0][down[p]], b[0][down[p] + 1]
-        entries[p] = a[2][last_i] - a[2][i] + b[2][last_j] - b[2][j]
         while i < last_i or j < last_j:
             top = 1 << 30
             if i < last_i:
                 top = a[1][i]
             if j < last_j:
                 top = min(top, b[1][j])
-            i += 1 if i < last_i and a[1][i] == top else 0
-            j += 1 if j < last_j and b[1][j] == top else 0
-            count[p] += 1 if reach[src, top] > 0 and reach[dst, top] > 0 else 0
+            end_i, end_j = _run(a[1], i, last_i, top), _run(b[1], j, last_j, top)
+            n, m = end_i - i, end_j - j
+            ups, downs = np.int64(reach[src, top]), np.int64(reach[dst, top])
+            if ups > 0 and downs > 0:
+                more_n, more_m = np.int64(ups > n), np.int64(downs > m)
+                count[p] += n * m + n * more_m + m * more_n
+                entries[p] += (a[2][end_i] - a[2][i]) * (m + more_m)
+                entries[p] += (b[2][end_j] - b[2][j]) * (n + more_n)
+                covered[p] += ups * downs - (ups - n) * (downs - m)
+            i, j = end_i, end_j
+
+
+@njit(inline="always")
+def _write(side, climb, over, at):
+    """The units of a climb: where the next ones go."""
+    for e in range(side[2][climb], side[2][climb + 1]):
+        over[at] = side[3][e]
+        at += 1
+    return at
 
 
 @kernel
@@ -206,20 +240,27 @@ def _fill(up, down, reach, rest, a, b, set_ptr, path_ptr, over, many):
                 top = a[1][i]
             if j < last_j:
                 top = min(top, b[1][j])
-            there = reach[src, top] > 0 and reach[dst, top] > 0
-            if i < last_i and a[1][i] == top:
-                for e in range(a[2][i], a[2][i + 1]):
-                    over[at] = a[3][e]
-                    at += 1 if there else 0
-                i += 1
-            if j < last_j and b[1][j] == top:
-                for e in range(b[2][j], b[2][j + 1]):
-                    over[at] = b[3][e]
-                    at += 1 if there else 0
-                j += 1
-            if there:
-                path += 1
-                path_ptr[path] = at
+            end_i, end_j = _run(a[1], i, last_i, top), _run(b[1], j, last_j, top)
+            ups = np.int64(reach[src, top]) - (end_i - i)
+            downs = np.int64(reach[dst, top]) - (end_j - j)
+            if ups + end_i > i and downs + end_j > j:
+                for climb in range(i, end_i):
+                    for other in range(j, end_j):
+                        at = _write(b, other, over, _write(a, climb, over, at))
+                        path += 1
+                        path_ptr[path] = at
+                    if downs > 0:
+                        at = _write(a, climb, over, at)
+                        many[path] = downs
+                        path += 1
+                        path_ptr[path] = at
+                if ups > 0:
+                    for other in range(j, end_j):
+                        at = _write(b, other, over, at)
+                        many[path] = ups
+                        path += 1
+                        path_ptr[path] = at
+            i, j = end_i, end_j
         if rest[p] > 0:
             many[path] = rest[p]
             path += 1
