@@ -34,6 +34,12 @@ LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 ClassArray = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
+NOTHING = 30.0
+"""Nats by which a term is less than a sum that it does not change."""
+
+MOST = 30.0
+"""Packets times rate up to which a unit's rate is one factor of a loss-free flow's terms."""
+
 CLEAN = 1e-12
 """Rates below are what rounding left of 0."""
 
@@ -44,8 +50,9 @@ class Mixture(NamedTuple):
     Rows as in `Rows`, with ``row_hops`` float64[R] links each and their rates ``total``; sets as in
     `HiddenFlows`. Unit i is on the paths ``over[over_ptr[i]:over_ptr[i + 1]]``, ascending; path p
     is of set ``set_of[p]`` and its blamed units' rates sum up to ``rate[p]``; ``log_sum`` is the
-    logarithm of each flow's sum over paths. ``mean`` float64[1] is a healthy link's rate. ``on``
-    bool[P] and ``room`` are scratch.
+    logarithm of each flow's sum over paths. ``mean`` float64[1] is a healthy link's rate.
+    ``size_of`` int32[F] numbers loss-free flows by size, those of a number being equally large; it
+    is -1 of others. ``on`` bool[P], ``room`` and ``alike`` are scratch.
     """
 
     ptr: LongArray
@@ -65,8 +72,10 @@ class Mixture(NamedTuple):
     log_sum: FloatArray
     x: FloatArray
     mean: FloatArray
+    size_of: IntArray
     on: BoolArray
     room: ClassArray
+    alike: ClassArray
 
 
 def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
@@ -80,6 +89,7 @@ def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
         np.repeat(np.arange(len(rows.lost)), np.diff(rows.ptr)), size[rows.units], len(rows.lost)
     )
     widest = int(np.diff(hidden.set_ptr).max(initial=0))
+    hidden, size_of = _by_size(hidden)
     return Mixture(
         ptr=rows.ptr,
         units=rows.units,
@@ -100,13 +110,30 @@ def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
         log_sum=np.zeros(len(hidden.times)),
         x=np.zeros(len(size)),
         mean=np.zeros(1),
+        size_of=size_of,
         on=np.zeros(n_paths, np.bool_),
         room=np.zeros((3 + RATES, widest + 1)),
+        alike=np.zeros((SIZES * SHARES, 3)),
     )
+
+
+def _by_size(hidden: HiddenFlows) -> tuple[HiddenFlows, IntArray]:
+    """Loss-free flows of all sets with sizes within a factor of two taken for flows of their mean,
+    and the number of each size, -1 of other flows."""
+    free = (hidden.lost == 0.0) & (hidden.arrived >= 1.0)
+    size = np.minimum(np.log2(np.maximum(hidden.arrived, 1.0)).astype(np.int32), SIZES - 1)
+    packets = np.bincount(size[free], (hidden.times * hidden.arrived)[free], SIZES)
+    flows = np.bincount(size[free], hidden.times[free], SIZES)
+    mean = packets / np.maximum(flows, 1e-300)
+    arrived = np.where(free, mean[size], hidden.arrived)
+    return hidden._replace(arrived=arrived), np.where(free, size, -1).astype(np.int32)
 
 
 RATES = 12
 """The most rates that `gains_at` takes."""
+
+SIZES, SHARES = 64, 4
+"""Sizes of loss-free flows, and the shares of their paths over a unit that are told apart."""
 
 
 @njit(inline="always")
@@ -240,15 +267,6 @@ def _flow_gains(f, bottom, n, n_rates, rates, base, m, gain):
     arrived, lost, times = h.arrived[f], h.lost[f], h.times[f]
     sign = -times if lost < 0.0 else times
     terms = m.room[2 + RATES]
-    if n == 1 and lost == 0.0 and bottom > -200.0:
-        left = np.exp(bottom)
-        for j in range(n_rates):
-            term = -arrived * (base + m.room[0, 0] + rates[j]) - m.log_sum[f]
-            if term < 30.0:
-                gain[j] += sign * np.log(left + m.room[1, 0] * np.exp(max(term, -300.0)))
-            else:
-                gain[j] += sign * (term + np.log(m.room[1, 0]))
-        return
     for j in range(n_rates):
         most = bottom
         for c in range(n):
@@ -263,6 +281,36 @@ def _flow_gains(f, bottom, n, n_rates, rates, base, m, gain):
 
 
 @kernel
+def _put_off(f, mine, m):
+    """Count loss-free flow f with those of its size of which the same share ``mine`` is on paths
+    over a unit; says if there was a place."""
+    if m.size_of[f] < 0:
+        return False
+    for at in range(SHARES * m.size_of[f], SHARES * m.size_of[f] + SHARES):
+        flows = m.alike[at, 0]
+        if flows == 0.0 or abs(m.alike[at, 1] - mine) <= 1e-9:
+            m.alike[at, 0] = flows + m.hidden.times[f]
+            m.alike[at, 1], m.alike[at, 2] = mine, m.hidden.arrived[f]
+            return True
+    return False
+
+
+@kernel
+def _free_gains(flows, mine, arrived, x, rates, n_rates, gain):
+    """Add what loss-free flows gain of which the share ``mine`` is on paths over a unit of rate x:
+    all its terms change by one factor, however many paths they are of."""
+    if mine < 1e-14:
+        return
+    other = np.log1p(-mine)
+    for j in range(n_rates):
+        change = arrived * (x - rates[j])
+        if change < -NOTHING and mine < 0.5:
+            gain[j] += flows * other
+        else:
+            gain[j] += flows * np.log1p(mine * np.expm1(change))
+
+
+@kernel
 def gains_at(i, rates, n_rates, m, gain):
     """Log-likelihood gained, into ``gain``, if unit i had each of the first rates instead of its
     own, with the others held."""
@@ -274,19 +322,32 @@ def gains_at(i, rates, n_rates, m, gain):
             now = m.total[m.rows[e]]
             ratio = np.expm1(-max(now + by, 1e-300)) / np.expm1(-now)
             gain[j] += m.lost[m.rows[e]] * np.log(ratio)
-    h, e = m.hidden, m.over_ptr[i]
+    h, e, x = m.hidden, m.over_ptr[i], m.x[i]
+    m.alike[:, 0] = 0.0
     while e < m.over_ptr[i + 1]:
         g, begin = m.set_of[m.over[e]], e
         base = m.mean[0] * h.hops[g]
         e, n = _classes(begin, i, m)
-        for c in range(n):
-            for j in range(n_rates):
-                m.room[2 + j, c] = _log_losing(base + m.room[0, c] + rates[j])
+        ready = False
         for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
             mine = 0.0
             for c in range(n):
-                rate = base + m.room[0, c] + m.x[i]
-                term = _term(h.arrived[f], h.lost[f], rate, _log_losing(rate)) - m.log_sum[f]
+                rate = base + m.room[0, c] + x
+                losing = _log_losing(rate) if h.lost[f] > 0.0 else 0.0
+                term = _term(h.arrived[f], h.lost[f], rate, losing) - m.log_sum[f]
                 mine += m.room[1, c] * np.exp(min(term, 0.0))
+            if h.lost[f] == 0.0 and mine < 1.0 - 1e-6 and h.arrived[f] * x < MOST:
+                if not _put_off(f, mine, m):
+                    _free_gains(h.times[f], mine, h.arrived[f], x, rates, n_rates, gain)
+                continue
+            if not ready and h.lost[f] > 0.0:
+                ready = True
+                for c in range(n):
+                    for j in range(n_rates):
+                        m.room[2 + j, c] = _log_losing(base + m.room[0, c] + rates[j])
             bottom = np.log1p(-mine) if mine < 1.0 - 1e-6 else _log_left(g, f, begin, e, m)
             _flow_gains(f, bottom, n, n_rates, rates, base, m, gain)
+    for at in range(len(m.alike)):
+        if m.alike[at, 0] > 0.0:
+            flows, mine, arrived = m.alike[at, 0], m.alike[at, 1], m.alike[at, 2]
+            _free_gains(flows, mine, arrived, x, rates, n_rates, gain)

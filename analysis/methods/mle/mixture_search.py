@@ -11,10 +11,11 @@ at half of a fault's and falls to the likeliest as blamed links take their losse
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize_scalar
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import DEAD
@@ -28,6 +29,7 @@ __all__ = ["Found", "explain_hidden"]
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
+PairArray = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 BETTER = 0.1
 """Nats that a set must be better by: less is rounding."""
@@ -65,6 +67,8 @@ class _Search(NamedTuple):
     rates: FloatArray
     gain: FloatArray
     kept: FloatArray
+    before: PairArray
+    known: BoolArray
 
 
 def explain_hidden(
@@ -93,18 +97,22 @@ def explain_hidden(
         rates=np.zeros(RATES),
         gain=np.zeros(RATES),
         kept=np.zeros(n),
+        before=np.zeros((2, n)),
+        known=np.zeros(n, np.bool_),
     )
     _place(start or nothing(), m, s)
     mean = _fit_mean(m, fault / NARROWEST, 0.5 * fault)
     _fit_all(m, s)
-    for turn in range(8):
-        s.fresh[:] = False
+    s.fresh[:] = False
+    for _ in range(8):
         _grow(m, s)
         before, mean = mean, _fit_mean(m, fault / NARROWEST, 0.5 * fault)
-        if abs(mean - before) < 0.05 * before:
-            if turn and not _improve(m, s):
-                break
-            _fit_all(m, s)
+        if abs(mean - before) >= 0.05 * before:
+            s.fresh[:] = False
+            continue
+        if not _improve(m, s):
+            break
+        _fit_all(m, s)
     _finish(m, s)
     return Found(mean, m.x, m.x > 0.0, s.promise)
 
@@ -123,21 +131,14 @@ def _place(start: Start, m: Mixture, s: _Search) -> None:
 
 
 def _fit_mean(m: Mixture, low: float, high: float) -> float:
-    """Set the mean to the likeliest of a range, to within 2 %."""
-    left, right = math.log(low), math.log(high)
-    ratio = 0.5 * (math.sqrt(5) - 1)
-    a, b = right - ratio * (right - left), left + ratio * (right - left)
-    at_a, at_b = set_mean(math.exp(a), m), set_mean(math.exp(b), m)
-    while right - left > 0.02:
-        if at_a > at_b:
-            right, b, at_b = b, a, at_a
-            a = right - ratio * (right - left)
-            at_a = set_mean(math.exp(a), m)
-        else:
-            left, a, at_a = a, b, at_b
-            b = left + ratio * (right - left)
-            at_b = set_mean(math.exp(b), m)
-    mean = math.exp(0.5 * (left + right))
+    """Set the mean to the likeliest of a range, to within 1 %."""
+    found: Any = minimize_scalar(
+        lambda at: -set_mean(math.exp(at), m),
+        bounds=(math.log(low), math.log(high)),
+        method="bounded",
+        options={"xatol": 0.01},
+    )
+    mean = math.exp(found.x)
     set_mean(mean, m)
     return mean
 
@@ -398,27 +399,26 @@ def _improve(m, s):
         if m.x[i] == 0.0:
             continue
         for j in range(len(m.x)):
-            s.kept[j] = m.x[j]
+            s.kept[j], s.known[j] = m.x[j], s.fresh[j]
+            s.before[0, j], s.before[1, j] = s.promise[j], s.at[j]
         if _try(i, m, s):
             improved = True
             continue
         for j in range(len(m.x)):
             if m.x[j] != s.kept[j]:
                 change(j, s.kept[j], m, s.fresh)
+        for j in range(len(m.x)):
+            s.fresh[j] = s.known[j]
+            s.promise[j], s.at[j] = s.before[0, j], s.before[1, j]
     return improved
 
 
 @kernel
 def _finish(m, s):
-    """The evidence of all units."""
+    """The evidence of all units: what blaming another gains is from the last search."""
     _fit_all(m, s)
-    s.fresh[:] = False
     for i in range(len(m.x)):
         if m.x[i] > 0.0:
             s.promise[i] = _cost(i, m, s)
-        elif s.may[i]:
-            if not s.fresh[i]:
-                _promise(i, m, s)
-            s.promise[i] = max(s.promise[i], 0.0)
         else:
-            s.promise[i] = 0.0
+            s.promise[i] = max(s.promise[i], 0.0) if s.may[i] else 0.0

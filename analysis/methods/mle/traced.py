@@ -18,9 +18,11 @@ begins as if no link were faulty, and falls as blamed links take their losses wi
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import minimize_scalar
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import MEAN, Problem
@@ -80,28 +82,17 @@ def _mean(
     least: float,
     most: float,
 ) -> float:
-    """The likeliest mean rate of healthy links in a range, by golden section to within 4 %."""
+    """The likeliest mean rate of healthy links in a range, to within 2 %."""
     blamed = np.bincount(of_row, x[rows.units], len(rows.lost))
 
     def value(log_mean: float) -> float:
         mean = math.exp(log_mean)
         total = float(rows.lost @ np.log(-np.expm1(-blamed - mean * hops)))
-        return total - mean * float(rows.arrived @ size) - unreported(hidden, back, x, mean)[1]
+        return mean * float(rows.arrived @ size) + unreported(hidden, back, x, mean)[1] - total
 
-    left, right = math.log(least), math.log(most)
-    ratio = 0.5 * (math.sqrt(5) - 1)
-    a, b = right - ratio * (right - left), left + ratio * (right - left)
-    at_a, at_b = value(a), value(b)
-    while right - left > 0.04:
-        if at_a > at_b:
-            right, b, at_b = b, a, at_a
-            a = right - ratio * (right - left)
-            at_a = value(a)
-        else:
-            left, a, at_a = a, b, at_b
-            b = left + ratio * (right - left)
-            at_b = value(b)
-    return math.exp(0.5 * (left + right))
+    bounds = math.log(least), math.log(most)
+    found: Any = minimize_scalar(value, bounds=bounds, method="bounded", options={"xatol": 0.02})
+    return math.exp(found.x)
 
 
 def unreported(

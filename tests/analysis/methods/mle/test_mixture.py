@@ -59,6 +59,7 @@ def plain(sent, lost, h, x, mean):
 
 SENT, LOST = np.array([100.0, 50.0, 300.0, 80.0]), np.array([3.0, 0.0, 1.0, 0.0])
 FLOWS = [(0, 100, 0), (0, 90, 2), (0, 7, 1), (1, 40, 0), (1, 0, 5), (2, 60, 1), (2, 500, 0)]
+FLOWS += [(0, 40, 0), (2, 40, 0)]  # as large as one of another set
 
 
 @pytest.mark.parametrize("given", [False, True])
