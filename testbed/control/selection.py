@@ -132,14 +132,15 @@ class FlowSelector:
     def _receive(self, found: list[tuple[int, npt.NDArray[Any]]]) -> None:
         """Take note of digests, and of the switches that they are from."""
         # A digest's fields are positional: those of the flow ID, then the segment's pathBF.
-        digests = np.concatenate([digest for _, digest in found])
+        rows = [row for _, digest in found for row in digest.tolist()]
+        now_us = [at for _, digest in found for at in digest["now_us"].tolist()]
         switch = np.repeat([switch for switch, _ in found], [len(digest) for _, digest in found])
-        path_bf = digests[list(digests.dtype.fields or {})[_PATH_BF]]
+        path_bf = np.array([row[_PATH_BF] for row in rows], np.uint32)
         segment = self.decoder.decode(switch, path_bf)
-        at = digests["now_us"].astype(np.int64) * 1000 + self.parameters.latency_ns
-        for row, s, t in zip(digests.tolist(), segment.tolist(), at.tolist(), strict=True):
+        for row, s, at in zip(rows, segment.tolist(), now_us, strict=True):
             if s >= 0:
-                self._late.append((t, FLOW_ID.of(*row[:_PATH_BF]), s))
+                due = at * 1000 + self.parameters.latency_ns
+                self._late.append((due, FLOW_ID.of(*row[:_PATH_BF]), s))
 
     def _select(self, reported: list[tuple[FlowKey, int]]) -> None:
         """Install the rules of those flows that are still asked for.

@@ -41,7 +41,7 @@ class PathDiscovery:
     _templates: npt.NDArray[np.uint8] = field(init=False)
     _template_length: npt.NDArray[np.uint16] = field(init=False)
     _known: npt.NDArray[np.int64] = field(init=False)
-    _sent_before: npt.NDArray[np.int64] = field(init=False)
+    _sent_before: npt.NDArray[np.integer] = field(init=False)
     _traced_epoch: npt.NDArray[np.int64] = field(init=False)
     _spent: npt.NDArray[np.int64] = field(init=False)
 
@@ -66,15 +66,16 @@ class PathDiscovery:
             now_ns: The time.
             retransmitted: Flows whose hosts' kernels have retransmitted since the last poll.
         """
-        sent = self._sent_before
-        lost = sent - np.minimum(self.network.delivered(self.traffic_source), sent)
-        self._sent_before = self.network.sent(self.traffic_source).astype(np.int64)
-        fresh = (lost > self._known) & (self.traffic.protocol == TCP)
-        self._known = np.maximum(self._known, lost)
+        sent, delivered = self._sent_before, self.network.delivered(self.traffic_source)
+        behind = np.flatnonzero(delivered < sent)
+        lost = sent[behind].astype(np.int64) - delivered[behind]
+        self._sent_before = self.network.sent(self.traffic_source).copy()
+        fresh = behind[(lost > self._known[behind]) & (self.traffic.protocol[behind] == TCP)]
+        self._known[behind] = np.maximum(self._known[behind], lost)
         if retransmitted is not None:
-            fresh[retransmitted] = True
-        fresh &= self._traced_epoch < now_ns // self.epoch_ns
-        chosen = self._within_budget(np.flatnonzero(fresh), now_ns)
+            fresh = np.union1d(fresh, retransmitted)
+        fresh = fresh[self._traced_epoch[fresh] < now_ns // self.epoch_ns]
+        chosen = self._within_budget(fresh, now_ns)
         if len(chosen):
             self._traced_epoch[chosen] = now_ns // self.epoch_ns
             self.packets += len(chosen) * MAX_HOPS
