@@ -224,7 +224,9 @@ def compare(
 @app.command()
 def localize(
     topology: Annotated[Path, typer.Option(help="The fabric: .parquet or .csv.")],
-    telemetry: Annotated[Path, typer.Option(help="The observations: .parquet or .csv.")],
+    telemetry: Annotated[
+        Path, typer.Option(help="The observations: .parquet or .csv, or a folder of parts.")
+    ],
     method: MethodsOption = "all",
     out: Annotated[
         Path | None,
@@ -232,6 +234,13 @@ def localize(
     ] = None,
     parameters: ParametersOption = "default",
     fault_rate: FaultRateOption = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Of parts: an existing Dask cluster, its scheduler's address or file. "
+            "[default: this machine]"
+        ),
+    ] = None,
 ) -> None:
     """Localize faulty links from files of telemetry.
 
@@ -246,7 +255,7 @@ def localize(
 
         names, chosen = choose_methods(method, parameters, fault_rate)
         with progress_bar() as progress:
-            verdicts = localize_files(topology, telemetry, names, progress, chosen)
+            verdicts = localize_files(topology, telemetry, names, progress, chosen, cluster)
         if out is not None:
             verdicts.write(out)
         console = wide_console()
@@ -267,14 +276,21 @@ def export(
     run_dir: RunArgument,
     out: Annotated[Path, typer.Option(help="Folder for the two files.")],
     csv: Annotated[bool, typer.Option("--csv", help="CSV instead of Parquet.")] = False,
+    parts: Annotated[
+        bool,
+        typer.Option("--parts", help="Canary's segments alone, a Parquet file a sub-problem."),
+    ] = False,
     trust: TrustOption = False,
 ) -> None:
     """Write a run as files that `localize` reads."""
     with errors():
         from scenarios.localize import export as export_run
 
+        if csv and parts:
+            raise ValueError("--csv and --parts exclude each other: parts are Parquet")
         tidily()
-        for path in export_run(run_dir, out, ".csv" if csv else ".parquet", trust):
+        suffix = ".csv" if csv else ".parquet"
+        for path in export_run(run_dir, out, suffix, trust, parts=parts):
             print(plain(str(path)))
 
 

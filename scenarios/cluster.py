@@ -8,7 +8,7 @@ compared before any begins.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -21,9 +21,18 @@ dask.config.set(
     {"logging": {"distributed": "critical"}, "distributed.scheduler.allowed-failures": 1}
 )
 
-from distributed import Client, LocalCluster, Scheduler, as_completed, get_worker  # noqa: E402
+from distributed import (  # noqa: E402
+    Client,
+    Future,
+    KilledWorker,
+    LocalCluster,
+    Scheduler,
+    as_completed,
+    get_worker,
+)
+from distributed.client import FutureCancelledError  # noqa: E402
 
-__all__ = ["Cluster", "cluster_of", "own_folder"]
+__all__ = ["Cluster", "Held", "cluster_of", "own_folder"]
 
 Result = TypeVar("Result")
 WAIT = 10
@@ -67,6 +76,10 @@ class Cluster:
                     "its packages and the files of the run to what they are here"
                 )
 
+    def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Held:
+        """What ``load`` makes of each file, spread over the workers, who must all see the files."""
+        return Held(self._client, [self._client.submit(load, file) for file in files])
+
     def outcomes(
         self, jobs: Mapping[int, Callable[[], Result]]
     ) -> Iterator[tuple[int, Result | str]]:
@@ -84,6 +97,36 @@ class Cluster:
             else:
                 yield futures[future], f"{type(error).__name__}: {' '.join(str(error).split())}"
             future.release()
+
+
+class Held:
+    """Parts of something, each on the worker that made it: a lost worker's are made again.
+
+    Args:
+        client: Connected to the scheduler.
+        parts: Of each part.
+    """
+
+    def __init__(self, client: Client, parts: Sequence[Future]) -> None:
+        self._client, self._parts = client, parts
+
+    def each(self, function: Callable[..., Result], *shared: Any) -> list[Result]:
+        """``function(part, *shared)`` of each part, in order.
+
+        Raises:
+            RunError: The workers of a part were lost twice.
+        """
+        sent: list[Any] = [
+            cast("list[Future]", self._client.scatter([each], broadcast=True, hash=False))[0]
+            for each in shared
+        ]
+        asked = [self._client.submit(function, part, *sent, pure=False) for part in self._parts]
+        try:
+            return cast("list[Result]", self._client.gather(asked))
+        except (KilledWorker, FutureCancelledError):
+            raise RunError(
+                "a worker was lost, and so was the next one: are they short of memory?"
+            ) from None
 
 
 @contextmanager

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from analysis.evaluation.ranking import ranking_columns
-from analysis.methods.base import Diagnosis
+from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.canary.multistage import Canary
+from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.parameters import DEFAULTS, Parameters
+from analysis.methods.partitions import diagnose_canary, diagnose_mle, load_part, observed_segments
 from analysis.methods.registry import make_method
 from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.parts import part_files, write_parts
 from analysis.telemetry.reading import read_observations
-from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment import Progress
 from testbed.record.columns import write_columns
@@ -28,24 +38,17 @@ class Verdicts:
     """What each method says, and why some say nothing."""
 
     numbered: NumberedFabric
-    telemetry: Telemetry
+    observations: Mapping[str, int]
     diagnoses: Mapping[str, Diagnosis]
     silent: Sequence[str]
 
     def heading(self) -> str:
         """What was read, in a line."""
-        t, fabric = self.telemetry, self.numbered.fabric
-        parts = {
-            "active": t.probes,
-            "passive": t.flows,
-            "connection": t.connections,
-        }
-        counts = [f"{len(part):,} {kind}" for kind, part in parts.items() if part is not None]
-        if t.segments is not None:
-            counts.append(f"{int((t.segments.sent > 0).sum()):,} segment")
+        fabric = self.numbered.fabric
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in self.observations.items())
         return (
             f"{fabric.n_links:,} directed links, {fabric.n_switches:,} switches "
-            f"({fabric.n_tors:,} of tier 0); observations: {', '.join(counts)}"
+            f"({fabric.n_tors:,} of tier 0); observations: {counts}"
         )
 
     def write(self, path: Path) -> None:
@@ -63,8 +66,12 @@ def localize(
     methods: Sequence[str],
     progress: Progress,
     parameters: Parameters = DEFAULTS,
+    cluster: str | None = None,
 ) -> Verdicts:
     """Diagnose telemetry from files with each method.
+
+    ``observations`` may be a folder of parts (`analysis.telemetry.parts`): each is then read and
+    held by one worker of this machine, or of ``cluster`` (`scenarios.cluster`).
 
     Methods are named in the grammar of `analysis.methods.parameters`; ``parameters`` are what they
     are made with where that leaves it open.
@@ -72,11 +79,15 @@ def localize(
     Raises:
         testbed.record.schema.TableError: A file is wrong (one line).
         analysis.telemetry.telemetry.MissingTelemetry: No method finds in the files what it needs.
-        ValueError: A method does not load.
+        ValueError: A method does not load, or the cluster is not there.
     """
     progress("reading", 0.0)
     makers = {name: make_method(name, parameters) for name in methods}
     numbered = read_fabric(fabric)
+    if observations.is_dir():
+        return _in_parts(numbered, observations, makers, progress, cluster)
+    if cluster is not None:
+        raise RunError("CLUSTER= is for telemetry in parts: canary export --parts makes them")
     telemetry = read_observations(observations, numbered)
     diagnoses: dict[str, Diagnosis] = {}
     silent = []
@@ -88,14 +99,62 @@ def localize(
             silent.append(str(error))
     if not diagnoses:
         raise MissingTelemetry("; ".join(silent))
-    return Verdicts(numbered, telemetry, diagnoses, silent)
+    parts = {
+        "active": telemetry.probes,
+        "passive": telemetry.flows,
+        "connection": telemetry.connections,
+    }
+    counts = {kind: len(part) for kind, part in parts.items() if part is not None}
+    if telemetry.segments is not None:
+        counts["segment"] = int((telemetry.segments.sent > 0).sum())
+    return Verdicts(numbered, counts, diagnoses, silent)
 
 
-def export(run: Path, folder: Path, suffix: str, trust: bool = False) -> tuple[Path, Path]:
+def _in_parts(
+    numbered: NumberedFabric,
+    folder: Path,
+    makers: Mapping[str, Localizer],
+    progress: Progress,
+    cluster: str | None,
+) -> Verdicts:
+    from scenarios.cluster import cluster_of  # takes a second
+
+    fabric = numbered.fabric
+    if (numbered.link_ids != np.arange(fabric.n_links)).any():
+        raise RunError("parts are of a fabric file whose links are numbered 0, 1, 2 in its order")
+    silent = [
+        f"{name} needs telemetry in one file: canary and canary-mle read parts"
+        for name, method in makers.items()
+        if not isinstance(method, Canary | CanaryMle)
+    ]
+    if len(silent) == len(makers):
+        raise MissingTelemetry("; ".join(silent))
+    files = [file.absolute() for file in part_files(folder)]
+    diagnoses: dict[str, Diagnosis] = {}
+    with cluster_of(cluster, os.cpu_count() or 1) as workers:
+        parts = workers.held(partial(load_part, n_links=fabric.n_links), files)
+        segments = sum(parts.each(observed_segments))
+        for done, (name, method) in enumerate(makers.items()):
+            progress(f"{name} ({workers.dashboard})", done / len(makers))
+            begin = time.perf_counter()
+            if isinstance(method, Canary):
+                diagnosis = diagnose_canary(parts, method, fabric)
+            elif isinstance(method, CanaryMle):
+                diagnosis = diagnose_mle(parts, method, fabric)
+            else:
+                continue
+            diagnoses[name] = replace(diagnosis, seconds=time.perf_counter() - begin)
+    return Verdicts(numbered, {"segment": segments}, diagnoses, silent)
+
+
+def export(
+    run: Path, folder: Path, suffix: str, trust: bool = False, *, parts: bool = False
+) -> tuple[Path, Path]:
     """Write a run's fabric and telemetry as files of the exchange format.
 
     Args:
         suffix: ``.parquet`` or ``.csv``.
+        parts: Write Canary's segments alone, in a folder of parts (`analysis.telemetry.parts`).
         trust: Whether to go on if the run was changed after it was finished.
 
     Raises:
@@ -108,16 +167,19 @@ def export(run: Path, folder: Path, suffix: str, trust: bool = False) -> tuple[P
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error.strerror}") from None
-    paths = folder / f"fabric{suffix}", folder / f"observations{suffix}"
+    paths = folder / f"fabric{suffix}", folder / ("parts" if parts else f"observations{suffix}")
     with held(folder, folder):
         for path in paths:
             if path.exists():
                 raise RunError(f"{path} exists already: choose another folder or remove it")
         try:
             write_fabric(paths[0], telemetry.topology)
-            write_observations(paths[1], telemetry)
+            if parts:
+                write_parts(paths[1], telemetry.need("segments", "canary export --parts"))
+            else:
+                write_observations(paths[1], telemetry)
         except BaseException:  # one without the other is no export
-            for path in paths:
-                path.unlink(missing_ok=True)
+            paths[0].unlink(missing_ok=True)
+            shutil.rmtree(paths[1]) if paths[1].is_dir() else paths[1].unlink(missing_ok=True)
             raise
     return paths

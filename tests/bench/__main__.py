@@ -34,6 +34,7 @@ from tests.bench.bench_laws import bench_laws
 from tests.bench.bench_limit import bench_limit
 from tests.bench.bench_netbouncer import bench_netbouncer
 from tests.bench.bench_packets import bench_packets
+from tests.bench.bench_parts import bench_parts
 from tests.bench.bench_probes import bench_probes
 from tests.bench.bench_scale import bench_scale
 from tests.bench.bench_tables import bench_background, bench_comparison
@@ -143,6 +144,7 @@ HOURS: dict[str, Callable[[Console], None]] = {
     "background": bench_background,
     "traces": bench_traces,
     "probes": bench_probes,
+    "parts": bench_parts,
 }
 """These only by name."""
 

@@ -57,6 +57,30 @@ def test_a_run_is_exported_and_localized(run_path: Path, tmp_path: Path) -> None
         )
 
 
+def test_a_run_in_parts_is_diagnosed_on_workers(run_path: Path, tmp_path: Path) -> None:
+    fabric, parts = export(run_path, tmp_path / "files", ".parquet", parts=True)
+    assert len(list(parts.iterdir())) == 4  # pods
+    names = ["canary", "canary-mle", "netbouncer"]
+    found = localize(fabric, parts, names, quiet)
+    assert found.silent == [
+        "netbouncer needs telemetry in one file: canary and canary-mle read parts"
+    ]
+    run = RunDirectory(run_path)
+    assert f"observations: {len(run.table('segments')['sent']):,} segment" in found.heading()
+    for method, diagnosis in found.diagnoses.items():
+        whole = run.table(f"diagnoses/{method}")
+        np.testing.assert_array_equal(diagnosis.score, whole["score"])
+        np.testing.assert_array_equal(diagnosis.success, whole["success"])
+        assert diagnosis.flagged.tolist() == np.flatnonzero(whole["flagged"]).tolist()
+    with pytest.raises(MissingTelemetry, match="needs telemetry in one file"):
+        localize(fabric, parts, ["flock"], quiet)
+    with pytest.raises(RunError, match="is for telemetry in parts"):
+        localize(fabric, fabric, ["canary"], quiet, cluster="tcp://127.0.0.1:1")
+    (parts / "part-001.parquet").write_bytes(b"damaged")
+    with pytest.raises(TableError, match=r"part-001\.parquet is not readable Parquet"):
+        localize(fabric, parts, ["canary"], quiet)
+
+
 def test_a_wrong_file_is_one_line(files: Files, tmp_path: Path) -> None:
     names = ["--topology", "fabric.csv", "--telemetry", "observations.csv"]
     files.observations.write_text(files.observations.read_text().replace("900,0", "900,901"))

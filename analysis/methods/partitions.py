@@ -1,0 +1,186 @@
+"""Canary's and canary-mle's diagnosis of counts in parts (`analysis.telemetry.parts`).
+
+Each part stays where it was read; what comes and goes is as large as the links of the fabric, and
+for `canary-mle` as the lossy segments. The verdicts are those of the whole, to the last bit.
+
+Canary's sub-problems know nothing of each other. Those of canary-mle have the law of healthy links
+and the penalty in common. So the parts add up what they observed, over classes of links numbered
+for all, the explanation is sought of these sums together, and the parts say then whether losses
+are correlated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.base import Diagnosis
+from analysis.methods.canary.multistage import Canary
+from analysis.methods.mle.correlation import correlated
+from analysis.methods.mle.devices import failed_devices
+from analysis.methods.mle.likelihood import Problem
+from analysis.methods.mle.mle import ROUNDS, CanaryMle, _verdict
+from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
+from analysis.methods.mle.search import explain, suspects
+from analysis.telemetry.parts import read_part
+from analysis.telemetry.telemetry import SegmentCounts
+from testbed.fabric.clos import Fabric
+from testbed.fabric.paths import Paths, PathSets
+from testbed.record.schema import TableError
+
+__all__ = ["Part", "Parts", "diagnose_canary", "diagnose_mle", "load_part", "observed_segments"]
+
+FloatArray = npt.NDArray[np.float64]
+LongArray = npt.NDArray[np.int64]
+Result = TypeVar("Result")
+
+
+class Part(NamedTuple):
+    """What a worker holds of a part: its counts, their sums, and what weighs these sums."""
+
+    counts: SegmentCounts
+    observed: Observed
+
+
+class Parts(Protocol):
+    """Parts wherever they are."""
+
+    def each(self, function: Callable[..., Result], *shared: Any) -> Sequence[Result]:
+        """``function(part, *shared)`` of each part, in order."""
+        ...
+
+
+def load_part(path: Path, n_links: int) -> Part:
+    """Read a part.
+
+    Raises:
+        TableError: It is unreadable, or makes no sense (one line).
+    """
+    counts = read_part(path, n_links)
+    sums = (count.sum(axis=0) * 1.0 for count in (counts.sent, counts.lost))
+    return Part(counts, Observed.join([Observed(counts.segments.paths, *sums)]))
+
+
+def observed_segments(part: Part) -> int:
+    """Segments and epochs in which packets were counted."""
+    return int((part.counts.sent > 0).sum())
+
+
+# ---- Canary ----------------------------------------------------------------------------------
+
+
+def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
+    """Canary's verdict, each part solved where it is."""
+    success = np.full(fabric.n_links, np.nan)
+    stages: list[list[npt.NDArray[np.int32]]] = [[] for _ in method.groups[1:]]
+    for links, through, blamed in parts.each(_solve, method, fabric.n_links):
+        success[links] = through
+        for stage, found in zip(stages, blamed, strict=True):
+            stage.append(found)
+    every = [np.concatenate([np.zeros(0, np.int32), *stage]) for stage in stages]
+    return method.diagnosis(fabric, every[-1], success=success, stages=every)
+
+
+def _solve(
+    part: Part, method: Canary, n_links: int
+) -> tuple[LongArray, FloatArray, tuple[npt.NDArray[np.int32], ...]]:
+    found = method.infer(part.counts, cast(Fabric, SimpleNamespace(n_links=n_links)))
+    links = np.flatnonzero(~np.isnan(found.success))
+    return links, found.success[links], found.stages
+
+
+# ---- canary-mle ------------------------------------------------------------------------------
+
+
+def diagnose_mle(parts: Parts, method: CanaryMle, fabric: Fabric) -> Diagnosis:
+    """canary-mle's verdict, see `analysis.methods.mle.mle.Mle.infer`.
+
+    Raises:
+        TableError: Two parts have a link in common.
+    """
+    units = _units(parts.each(_classes, fabric.n_links), fabric.n_links)
+    found = _explanation(parts.each(_add_up, units), units, method)
+    in_flows = np.zeros(len(units.size), np.bool_)
+    for _ in range(ROUNDS):
+        weighed = parts.each(_weigh, units, found)
+        in_flows = np.any([part.in_flows for part in weighed], axis=0) & found.blamed
+        if not any(part.changed for part in weighed):
+            break
+        before = found.blamed
+        found = _explanation([part.sums for part in weighed], units, method)
+        if (found.blamed == before).all():
+            break
+    failed = failed_devices(found, fabric, units, penalty=method.penalty)
+    in_flows &= found.blamed
+    return _verdict(method, fabric, units, units, found, failed, in_flows)
+
+
+class _Sums(NamedTuple):
+    """A part's `Rows`: its lossy paths and what they lost, and what arrived over its units."""
+
+    paths: Paths
+    lost: FloatArray
+    unit: LongArray
+    arrived: FloatArray
+
+
+class _Weighed(NamedTuple):
+    sums: _Sums
+    in_flows: npt.NDArray[np.bool_]
+    changed: bool
+
+
+def _classes(part: Part, n_links: int) -> tuple[LongArray, LongArray]:
+    """The links of a part that were observed, and the class of each."""
+    same, _ = marks([PathSets.known(part.observed.paths)], n_links)
+    links = np.flatnonzero(same)
+    return links, np.unique(same[links], return_inverse=True)[1].reshape(-1)
+
+
+def _units(classes: Sequence[tuple[LongArray, LongArray]], n_links: int) -> Units:
+    mark, first = np.zeros(n_links, np.uint64), 1
+    for links, number in classes:
+        if mark[links].any():
+            raise TableError("two parts have a link in common: give these in one file")
+        mark[links] = number + first
+        first += int(number.max(initial=-1)) + 1
+    return Units.of(mark)
+
+
+def _add_up(part: Part, units: Units) -> _Sums:
+    return _sums(observe(part.observed, units))
+
+
+def _sums(rows: Rows) -> _Sums:
+    unit = np.flatnonzero(rows.arrived)
+    return _Sums(Paths(rows.ptr, rows.units), rows.lost, unit, rows.arrived[unit])
+
+
+def _weigh(part: Part, units: Units, found: Problem) -> _Weighed:
+    weighed = correlated([part.observed], units, found)
+    return _Weighed(_sums(observe(weighed.parts[0], units)), weighed.in_flows, weighed.any)
+
+
+def _explanation(sums: Sequence[_Sums], units: Units, method: CanaryMle) -> Problem:
+    rows = _rows(sums, len(units.size))
+    may = suspects(rows.lost_over(), rows.arrived, method.fault_rate)
+    return explain(rows, units.size, may, fault_rate=method.fault_rate, penalty=method.penalty)
+
+
+def _rows(sums: Sequence[_Sums], n_units: int) -> Rows:
+    """The rows of all parts, as `observe` would have them of all observations."""
+    arrived = np.zeros(n_units)
+    for part in sums:
+        arrived[part.unit] = part.arrived
+    length = np.concatenate([np.zeros(0, np.int64), *(part.paths.length for part in sums)])
+    over = np.concatenate([np.zeros(0, np.int32), *(part.paths.links for part in sums)])
+    lost = np.concatenate([np.zeros(0), *(part.lost for part in sums)])
+    paths = Paths(np.concatenate((np.zeros(1, np.int64), np.cumsum(length))), over)
+    # Of units alone each is its own link: so their rows come in the order that the paths have.
+    alone = Units(np.arange(n_units, dtype=np.int32), np.ones(n_units))
+    return observe(Observed(paths, lost, lost), alone)._replace(arrived=arrived)
