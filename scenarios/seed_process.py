@@ -111,9 +111,10 @@ def _processes() -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["scenarios.seed_process"])
-    resource_tracker.ensure_running()  # it unblocks signals itself
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
+        resource_tracker.ensure_running()  # outlives a hangup, too; unblocks the other signals here
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
