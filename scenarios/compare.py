@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS_FILE", "Comparison", "check_rows", "code_digest", "compare", "default_folder"]
 
 SETTINGS_FILE = "comparison.json"
-_PAGES = {Path("analysis/pages"), Path("scenarios/watch")}
+_PAGES = {Path(p) for p in ("analysis/pages", "scenarios/watch", "scenarios/papers/html.py")}
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
 _TEXTS = ("method", "native", "parameters", "parameters_from")
 _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others are numbers
@@ -178,7 +178,8 @@ def code_digest() -> str:
     root, digest = Path(__file__).parent.parent, hashlib.sha256()
     for package in ("analysis", "scenarios", "testbed"):
         for path in sorted((root / package).rglob("*")):
-            shows = _PAGES & set(path.relative_to(root).parents)
+            own = path.relative_to(root)
+            shows = _PAGES & {own, *own.parents}
             if path.suffix in (".py", ".c", ".h", ".txt") and not shows:
                 digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -25,6 +25,9 @@ from scenarios.terminal import wide_console
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
 
+REPRODUCED = "setting.json"
+"""Of the folder of an experiment, see `scenarios.papers.reproduce`."""
+
 __all__ = ["again", "again_all", "figures_of", "make_page", "offer_page", "show_figures"]
 
 
@@ -44,6 +47,10 @@ def make_page(
         ValueError: There is no such run or comparison, or it is damaged (one line).
         OSError: The page cannot be written.
     """
+    if (directory / REPRODUCED).is_file():
+        from scenarios.papers.reproduce import page_again  # a second, for others nothing
+
+        return page_again(directory)
     if is_sweep(directory):
         write_page(directory / PAGE, _page_of_sweep(read_sweep(directory)))
         return directory / PAGE

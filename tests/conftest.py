@@ -21,6 +21,11 @@ def quiet(what: str, share: float) -> None:
     """No progress bar."""
 
 
+def without_progress(errors: str) -> list[str]:
+    """The lines of standard error but those that say how far something is."""
+    return [said for said in errors.splitlines() if not said.startswith("... ")]
+
+
 @pytest.fixture(scope="session")
 def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "small"

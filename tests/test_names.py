@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import warnings
 from pathlib import Path
 
@@ -150,13 +151,19 @@ def test_names_in_errors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         assert "\\x1b[31m[red]\\u202e" in error
 
 
-def test_names_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
+@pytest.mark.parametrize("terminal", [False, True])
+def test_names_in_progress(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("scenarios.terminal.SOON_S", 0.0)
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "300")
     with progress_bar() as bar:
         bar(HOSTILE, 0.5)
-        task = bar._progress.tasks[0]
-        column = bar._progress.columns[0]
-        assert SHOWN in str(column.render(task))  # type: ignore[attr-defined]
+    said = capsys.readouterr().err
+    assert SHOWN in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said)
+    assert "\u202e" not in said and ("\x1b" in said) == terminal
 
 
 def test_names_in_what_doctor_finds_and_in_the_environment(

@@ -1,35 +1,29 @@
-"""What a reader gets beside the figure: the table as Markdown, and plain pages."""
+"""What a reader gets beside the figure: the table as Markdown."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from html import escape
-from pathlib import Path
 
 import numpy as np
 
 from scenarios.papers.experiment import Experiment
 from scenarios.papers.verdicts import Figures, Line
 
-__all__ = ["beside", "cells", "markdown", "overview", "page", "summary"]
+__all__ = ["HEAD", "beside", "cells", "markdown", "number", "summary"]
 
 HEAD = ("quantity", "paper", "ours (mean; 95 %; range)", "difference", "verdict", "reason")
-STYLE = (
-    "body{font:16px/1.5 sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem}"
-    "img{max-width:100%}table{border-collapse:collapse;font-size:.9rem}"
-    "td,th{border:1px solid #ccc;padding:.2rem .5rem;text-align:left;vertical-align:top}"
-)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Four digits, or all of a count."""
     return f"{value:,.0f}" if abs(value) >= 1e4 and value == round(value) else f"{value:.4g}"
 
 
 def _paper(line: Line) -> str:
     value = line.paper
     sign = {"above": "> ", "below": "< ", None: ""}[value.side]
-    return f"{sign}{_number(value.value)} ({value.kind}, {value.section})"
+    return f"{sign}{number(value.value)} ({value.kind}, {value.section})"
 
 
 def _ours(figures: Figures | None) -> str:
@@ -38,10 +32,10 @@ def _ours(figures: Figures | None) -> str:
     mean, values = figures.mean, figures.values
     if len(set(values)) == 1:
         return (
-            f"{_number(mean.mean)} ({len(values)} equal)" if len(values) > 1 else _number(mean.mean)
+            f"{number(mean.mean)} ({len(values)} equal)" if len(values) > 1 else number(mean.mean)
         )
-    inside = f"{_number(mean.low)}–{_number(mean.high)}"
-    return f"{_number(mean.mean)}; {inside}; {_number(min(values))}–{_number(max(values))}"
+    inside = f"{number(mean.low)}–{number(mean.high)}"
+    return f"{number(mean.mean)}; {inside}; {number(min(values))}–{number(max(values))}"
 
 
 def _difference(line: Line) -> str:
@@ -79,43 +73,7 @@ def markdown(
     text += ["| --- | --- | --- | ---: | --- | ---: |"]
     for (quantity, series, x), figures in ours.items():
         mean = figures.mean
-        spread = "–" if np.isnan(mean.low) else f"{_number(mean.low)}–{_number(mean.high)}"
-        shown = (quantity, series, x, _number(mean.mean), spread, str(len(figures.values)))
+        spread = "–" if np.isnan(mean.low) else f"{number(mean.low)}–{number(mean.high)}"
+        shown = (quantity, series, x, number(mean.mean), spread, str(len(figures.values)))
         text.append(f"| {' | '.join(shown)} |")
     return "\n".join(text) + "\n"
-
-
-def page(experiment: Experiment, lines: Sequence[Line]) -> str:
-    """``index.html`` of an experiment."""
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(line))}</tr>" for line in lines
-    )
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in HEAD)
-    quotes = "".join(
-        f"<li>{escape(line.paper.series)} at {escape(line.paper.x)}: “{escape(line.paper.quote)}” "
-        f"({escape(line.paper.section)}){escape(' ' + line.paper.arithmetic).rstrip()}</li>"
-        for line in lines
-    )
-    title = escape(f"{experiment.paper}: {experiment.shows}")
-    return (
-        f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"
-        f"<p><a href='../index.html'>all</a></p><h1>{title}</h1><p>{escape(experiment.setting)}</p>"
-        f"<img src=figure.svg alt='{title}'><table><tr>{head}</tr>{rows}</table>"
-        "<p><a href=table.md>table.md</a>, <a href=results.parquet>results.parquet</a>, "
-        "<a href=setting.json>setting.json</a>, <a href=figure.png>figure.png</a></p>"
-        f"<h2>What the paper says</h2><ul>{quotes}</ul>\n"
-    )
-
-
-def overview(folders: Sequence[tuple[Path, Experiment]]) -> str:
-    """``index.html`` of all that was run."""
-    parts = "".join(
-        f"<h2><a href='{folder.name}/index.html'>{escape(each.name)}</a></h2>"
-        f"<p>{escape(f'{each.paper}: {each.shows}')}</p>"
-        f"<a href='{folder.name}/index.html'><img src='{folder.name}/figure.svg' alt=''></a>"
-        for folder, each in folders
-    )
-    return (
-        "<!doctype html><meta charset=utf-8><title>Reproduction</title>"
-        f"<style>{STYLE}</style><h1>The papers' figures, reproduced</h1>{parts}\n"
-    )

@@ -6,23 +6,28 @@ import json
 import shutil
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from analysis.pages.template import write_page
 from scenarios.compare import code_digest
 from scenarios.experiment import Progress
 from scenarios.kept import alone, is_of
 from scenarios.papers.experiment import Effort, Experiment, Row, Task
 from scenarios.papers.figure import draw
-from scenarios.papers.pages import markdown, overview, page
+from scenarios.papers.html import Of, Ours, experiment_page, overview_page
+from scenarios.papers.pages import markdown
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.values import Printed, printed_values
 from scenarios.papers.verdicts import Line, figures_of, verdicts
 from testbed.record.columns import read_columns, write_columns
+from testbed.record.manifest import PAGE
 from testbed.record.places import whole
+from testbed.record.run import RunError
 from testbed.record.schema import TableError
 
-__all__ = ["OUT", "Kept", "kept", "reproduce", "was_run", "write_overview"]
+__all__ = ["OUT", "Kept", "kept", "page_again", "reproduce", "was_run", "write_overview"]
 
 OUT = Path("runs/reproduce")
 MARK = "setting.json"
@@ -143,15 +148,46 @@ def _show(
     lines = verdicts(experiment, ours, values)
     with whole(folder / "figure.png") as png, whole(folder / "figure.svg") as svg:
         draw(experiment, ours, values, (png, svg))
-    texts = {"table.md": markdown(experiment, lines, ours), "index.html": page(experiment, lines)}
-    for name, text in texts.items():
-        with whole(folder / name) as path:
-            path.write_text(text, encoding="utf-8")
+    with whole(folder / "table.md") as path:
+        path.write_text(markdown(experiment, lines, ours), encoding="utf-8")
+    write_page(folder / PAGE, experiment_page(_of(experiment, lines, ours, folder), folder))
     return lines
 
 
+def _of(experiment: Experiment, lines: list[Line], ours: Ours, folder: Path) -> Of:
+    setting = json.loads((folder / MARK).read_text())
+    seconds = json.loads((folder / PARTS / TOOK).read_text())
+    draws = max((len(figures.values) for figures in ours.values()), default=0)
+    return Of(experiment, lines, ours, draws, sum(seconds.values()), setting)
+
+
+def page_again(folder: Path) -> Path:
+    """The page of an experiment that was run, and that of all beside it, as they are drawn now.
+
+    Raises:
+        RunError: What it left is damaged (one line).
+    """
+    try:
+        experiment = EXPERIMENTS[json.loads((folder / MARK).read_text())["experiment"]]
+        ours = figures_of(read_columns(folder / "results.parquet"))
+        lines = verdicts(experiment, ours, printed_values().get(experiment.name, []))
+        of = _of(experiment, lines, ours, folder)
+    except (KeyError, TypeError, OSError, ValueError):
+        raise RunError(f"{folder} is damaged, or was not run to its end: run it again") from None
+    write_page(folder / PAGE, experiment_page(of, folder))
+    write_overview(folder.parent)
+    return folder / PAGE
+
+
 def write_overview(out: Path = OUT) -> None:
-    """``index.html`` of all that was run in ``out``."""
-    there = [(out / each.name, each) for each in EXPERIMENTS.values() if was_run(each, out)]
-    with whole(out / "index.html") as path:
-        path.write_text(overview(there), encoding="utf-8")
+    """``index.html`` of all that was run in ``out``; what is damaged there is left out."""
+    there: list[Of] = []
+    for experiment in EXPERIMENTS.values():
+        if not was_run(experiment, out):
+            continue
+        folder = out / experiment.name
+        with suppress(ValueError, KeyError, OSError):
+            ours = figures_of(read_columns(folder / "results.parquet"))
+            lines = verdicts(experiment, ours, printed_values().get(experiment.name, []))
+            there.append(_of(experiment, lines, ours, folder))
+    write_page(out / PAGE, overview_page(there, list(EXPERIMENTS), out))

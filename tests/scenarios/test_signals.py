@@ -15,6 +15,7 @@ import pytest
 import scenarios
 from scenarios import stopping
 from testbed.record.run import RunDirectory
+from tests.conftest import without_progress
 
 COMMAND = Path(scenarios.__file__).parent / "canary"
 RUN = ["run", "--backend", "virtual", "--epochs", "1", "--load", "0.05", "--run", "here"]
@@ -47,13 +48,13 @@ def ended_at(command: Path, place: Path, seconds: float, kind: signal.Signals) -
     if process.poll() is None:
         os.killpg(process.pid, kind)
     _, errors = process.communicate(timeout=60)
-    code = process.returncode
+    code, said = process.returncode, without_progress(errors)
     whole = (place / "here").exists()
     if code == -kind:  # the shell says 130: nothing of ours had begun, or all was done
-        assert (seconds < 0.5 or whole) and errors == ""
+        assert (seconds < 0.5 or whole) and not said, errors
     elif code:
         assert code == stopping.exit_code(kind), errors
-        assert len(errors.splitlines()) == 1 and errors.startswith("canary: "), errors
+        assert len(said) == 1 and said[0].startswith("canary: "), errors
     assert nothing_runs_on(process.pid)
     assert [path.name for path in place.iterdir()] == (["here"] if whole else [])
     assert whole or code < 0 or "nothing was kept" in errors

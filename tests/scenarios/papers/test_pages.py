@@ -1,0 +1,109 @@
+"""The pages of reproductions in a real browser."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from scenarios.papers import reproduce as module
+from scenarios.papers.experiment import Effort, Experiment, Panel, Row
+from scenarios.papers.reproduce import reproduce, write_overview
+from scenarios.papers.values import Printed
+from scenarios.showing import make_page
+from tests.browser import opened
+from tests.conftest import quiet
+
+HOSTILE = "</script><b>'\"</b>"
+PANELS = (
+    Panel("F1", "x", "y"),
+    Panel("loss", "rate", "loss", log_x=True, log_y=True),
+    Panel("kind", "what", "how many", numeric=False, limits=(0, 2)),
+)
+PAPER = [
+    Printed("toy", "F1", HOSTILE, "2", 0.5, "stated", None, 0.0, False, "0.5", "1", ""),
+    Printed("toy", "F1", "b", "1", 0.9, "derived", None, 0.0, False, "0.5", "1", "0.5 + 0.4"),
+    Printed("toy", "loss", "b", "0.1", 0.4, "bound", "below", 0.0, False, "less", "2", ""),
+    Printed("toy", "kind", "b", "wörter", 7.0, "stated", None, 0.0, False, "7", "2", ""),
+]
+
+
+def draw(number: int) -> list[Row]:
+    near = 0.01 * (number % 5 - 2)
+    rows = [Row("F1", series, x, number, 0.5 + near) for series in (HOSTILE, "b") for x in "12"]
+    rows += [Row("loss", "b", x, number, value + near / 10) for x, value in LOSS.items()]
+    return rows + [Row("kind", "b", x, number, 1.0) for x in ("wörter", "<i>")]
+
+
+LOSS = {"0.001": 0.01, "0.1": 0.2, "1": 0.0}
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    tasks = lambda effort: {f"draw-{n}": partial(draw, n) for n in range(effort.draws)}  # noqa: E731
+    toy = Experiment("toy", "a figure", HOSTILE, "A toy.", 1, 1, PANELS, tasks)
+    monkeypatch.setattr(module, "EXPERIMENTS", {"toy": toy, "other": replace(toy, name="other")})
+    monkeypatch.setattr(module, "printed_values", lambda: {"toy": PAPER})
+    reproduce(toy, quiet, tmp_path, Effort(5))
+    write_overview(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_figure_table_and_words(width: int, dark: bool, out: Path, chromium: Browser) -> None:
+    with opened(chromium, out / "toy" / "index.html", width, dark) as it:
+        page = it.page
+        assert page.locator("h1").inner_text() == f"a figure: {HOSTILE}"
+        assert page.locator("b, i").count() == 0
+        assert page.locator("#panels svg").count() == 3
+        assert page.locator("#panels .point").count() == 9
+        assert page.locator("#panels .printed").count() == 3
+        assert page.locator("#panels .bounded").count() == 1
+        said = page.locator("#panels .point").first.get_attribute("aria-label") or ""
+        assert said.startswith(f"{HOSTILE} at 1: 0.5, 0.4") and said.endswith("(5 draws)")
+        verdicts = [text.split()[1] for text in page.locator(".verdict").all_inner_texts()]
+        assert verdicts == ["agrees", "not", "agrees", "not"]
+        page.locator("#values thead .sort").nth(1).click()
+        assert page.locator("#values tbody tr").first.inner_text().startswith("b, kind at w")
+        page.locator("#names button").last.focus()
+        assert page.locator("#panels .alone").count() == 6  # ours and the paper's
+        assert "0.5 + 0.4" in page.inner_text("#quotes")
+        assert page.inner_text("#command").startswith("make reproduce FIG=toy DRAWS=5 OUT=")
+        assert page.locator(".files a", has_text="figure.svg").count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.locator("header a").first.click()
+        assert page.locator("h1").inner_text() == "The papers' figures, reproduced"
+        assert it.clean()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
+def test_the_list_of_all(width: int, dark: bool, out: Path, chromium: Browser) -> None:
+    with opened(chromium, out / "index.html", width, dark) as it:
+        page = it.page
+        cells = page.locator("#experiments tbody td").all_inner_texts()
+        assert cells[1:6] == ["2", "0", "2", "0", "5"]
+        assert "Not run here: other." in page.inner_text("header")
+        assert page.locator(".gallery svg").count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        page.locator(".gallery a").first.press("Enter")
+        assert page.locator("#panels svg").count() == 3
+        assert it.clean()
+
+
+def test_a_page_is_made_again_and_damage_is_one_line(out: Path) -> None:
+    before = (out / "toy" / "index.html").read_text()
+    (out / "toy" / "index.html").unlink()
+    assert make_page(out / "toy") == out / "toy" / "index.html"
+    assert (out / "toy" / "index.html").read_text() == before
+    setting = json.loads((out / "toy" / "setting.json").read_text())
+    for spoilt in ("{", "[]", json.dumps(setting | {"experiment": "no such"})):
+        (out / "toy" / "setting.json").write_text(spoilt)
+        with pytest.raises(ValueError, match="toy is damaged, or was not run to its end"):
+            make_page(out / "toy")
+    (out / "toy" / "results.parquet").write_bytes(b"PAR1")
+    write_overview(out)
+    assert "toy" not in (out / "index.html").read_text().partition("<h2>What was run")[2][:900]
