@@ -1,10 +1,15 @@
 """The pictures of the README: ``python -m tests.pictures RUN COMPARISON``, of their pages, and
-``python -m tests.pictures runs/reproduce/canary-8``, of a figure."""
+``python -m tests.pictures runs/reproduce/canary-8``, of a figure.
+
+``python -m tests.pictures look OUT PAGE...`` takes whole pages, from disk or an address, as a desk
+and a telephone show them, light and dark: to be looked at.
+"""
 
 from __future__ import annotations
 
 import io
 import sys
+from itertools import product
 from pathlib import Path
 
 from PIL import Image
@@ -34,6 +39,21 @@ def figure(of: Path) -> None:
     picture.quantize(64).save(PICTURES / "reproduced.png", optimize=True)
 
 
+def look(out: Path, pages: list[str]) -> None:
+    """Four pictures of each page into ``out``."""
+    out.mkdir(parents=True, exist_ok=True)
+    with browser() as chromium:
+        for number, page in enumerate(pages):
+            where = page if page.startswith("http://127.0.0.1:") else Path(page)
+            for width, dark in product((1280, 390), (False, True)):
+                scheme = "dark" if dark else "light"
+                with opened(chromium, where, width, dark) as it:
+                    it.page.wait_for_timeout(1000 if isinstance(where, str) else 100)
+                    name = out / f"{number}-{width}-{scheme}.png"
+                    it.page.screenshot(path=name, full_page=True)
+                    print(f"{name}: {page}", *it.complaints)
+
+
 def _take(part: Locator, name: str) -> None:
     """A picture of a part of a page, in the few colours that it has."""
     picture = Image.open(io.BytesIO(part.screenshot()))
@@ -42,4 +62,7 @@ def _take(part: Locator, name: str) -> None:
 
 if __name__ == "__main__":
     words = [Path(word) for word in sys.argv[1:]]
-    main(*words) if len(words) == 2 else figure(*words)
+    if sys.argv[1:2] == ["look"]:
+        look(words[1], sys.argv[3:])
+    else:
+        main(*words) if len(words) == 2 else figure(*words)

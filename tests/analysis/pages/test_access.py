@@ -1,0 +1,110 @@
+"""Pages for everybody: from the keyboard, in both colour schemes, on paper, and over time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from analysis.pages.template import ASSETS
+from scenarios.showing import make_page
+from tests.analysis.pages.test_run_page import choose, figures_of, marks, summary_of
+from tests.browser import opened
+
+TEXTS = ("text", "soft", "accent", "good", "bad", *(f"s{n}" for n in range(4)))
+LINES = ("right", "wrong", "missed", *(f"r{n}" for n in range(6)), *(f"c{n}" for n in range(8)))
+
+
+def schemes() -> list[dict[str, str]]:
+    """The colours by name: of the light scheme, and of the dark."""
+    found: list[dict[str, str]] = [{}, {}]
+    for name in ("page.css", "comparison.css"):
+        light, _, dark = (ASSETS / name).read_text().partition("prefers-color-scheme: dark")
+        for colours, text in zip(found, (light, dark.partition("\n}")[0]), strict=True):
+            colours |= re.findall(r"--(\w+): (#[0-9a-f]{3,6});", text)
+    return found
+
+
+def luminance(colour: str) -> float:
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("colours", schemes(), ids=["light", "dark"])
+def test_colours_stand_out(colours: dict[str, str]) -> None:
+    """WCAG 2.2: 4.5 to 1 of text, 3 to 1 of what is drawn."""
+    for least, names in ((4.5, TEXTS), (3.0, LINES)):
+        for name in names:
+            for back in ("back", "card"):
+                low, high = sorted(luminance(colours[each]) for each in (name, back))
+                assert (high + 0.05) / (low + 0.05) >= least, (name, back)
+
+
+def test_a_page_is_used_from_the_keyboard(
+    flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    with opened(chromium, flow_run("K=4") / "index.html") as it:
+        page, reached = it.page, []
+        for _ in range(12):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("document.activeElement.id"))
+            style = "getComputedStyle(document.activeElement).outlineStyle"
+            assert page.evaluate(style) != "none", "focus can be seen"
+        assert {"method", "tier", "pod", "epoch", "search"} <= set(reached)
+        page.locator(".fabric").focus()
+        first = page.locator("#panel .name").inner_text()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#panel .name").inner_text() != first
+        page.keyboard.press("Escape")
+        assert page.locator("#panel .name").count() == 0
+        button = page.locator("#comparison thead .sort").nth(1)
+        button.focus()
+        page.keyboard.press("Enter")
+        assert page.locator("#comparison thead th").nth(1).get_attribute("aria-sort")
+        assert it.clean()
+
+
+def test_a_page_is_printed_in_light_colours_and_without_controls(
+    flow_run: Callable[[str], Path], chromium: Browser
+) -> None:
+    with opened(chromium, flow_run("K=4") / "index.html", dark=True) as it:
+        it.page.emulate_media(media="print", color_scheme="dark")
+        assert not it.page.locator(".controls").first.is_visible()
+        assert it.page.locator(".fabric").is_visible()
+        back = it.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert back == "rgb(255, 255, 255)"
+
+
+def test_what_was_said_after_each_epoch_of_a_larger_run(
+    flow_run: Callable[[str], Path], tmp_path: Path, chromium: Browser
+) -> None:
+    run, heard = tmp_path / "run", []
+    shutil.copytree(flow_run("K=8"), run)
+    with opened(chromium, run / "index.html") as it:
+        assert "canary page --over-time" in it.page.inner_text("#time")
+        assert not it.page.locator("#epoch").is_visible()
+    make_page(run, over_time=True, progress=lambda what, share: heard.append(what))
+    assert any(what.startswith("first 3 epochs: canary") for what in heard)
+    assert (run / "index.html").stat().st_size < 3_000_000
+    with opened(chromium, run / "index.html") as it:
+        page = it.page
+        choose(page, "canary")
+        assert marks(page) == figures_of(run, "canary")
+        assert page.locator("#overtime polyline").count() == 2  # found, and blamed wrongly
+        page.locator("#epoch").fill("1")
+        early = marks(page)
+        assert early["right"] + early["missed"] == len(summary_of(run)["faulty_links"])
+        said = f"canary after 1 of 3 epochs: {early['right']} found, {early['missed']} missed"
+        assert page.inner_text("#verdict").startswith(said)
+        page.locator("#time summary").click()
+        rows = page.locator("#since tbody tr")
+        assert rows.count() == len(summary_of(run)["faulty_links"])
+        at_once = sum(row.split("\t")[-1] == "1" for row in rows.all_inner_texts())
+        assert 0 < at_once <= early["right"]
+        assert it.clean()
