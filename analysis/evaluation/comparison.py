@@ -13,7 +13,6 @@ import numpy.typing as npt
 from rich import box
 from rich.table import Table
 from rich.text import Text
-from scipy.stats import bootstrap
 
 from analysis.evaluation.columns import Cell, Column
 from analysis.evaluation.report import parameters_line
@@ -88,6 +87,8 @@ class Interval:
 
 def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
     """The mean with its percentile-bootstrap interval (10,000 resamples, the same every time)."""
+    from scipy.stats import bootstrap  # takes a third of a second, which the page of a run has not
+
     sample = np.asarray(values, np.float64)
     if len(sample) < 2:
         return Interval(float(sample.mean()) if len(sample) else np.nan, np.nan, np.nan)
