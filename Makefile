@@ -20,7 +20,7 @@ takes_show := RUN TRUST
 takes_shell := SWITCH
 takes_test := COVERAGE
 takes_p4 := P4C
-takes_reproduce := FIG DRAWS OUT TRACE RESULTS
+takes_reproduce := FIG DRAWS OUT TRACE RESULTS CLUSTER
 goals := $(or $(MAKECMDGOALS),help)
 ifeq (,$(filter scenario compare net,$(goals)))
 takes := $(foreach g,$(goals),$(takes_$g))
@@ -66,10 +66,14 @@ $(READY): requirements.lock pyproject.toml
 	  || { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12'; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 	  || { echo 'canary needs the venv module: apt install python3-venv'; exit 2; }
-	@echo 'setting up $(VENV) (once) ...'
+	@echo 'setting up $(VENV), once:'
+	@echo '  a Python environment'
 	@$(PYTHON) -m venv $(VENV)
+	@echo '  the packages of requirements.lock (a minute or two)'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@echo '  canary itself'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo '  what is compiled once (a minute or two)'
 	@$(BIN)/canary warm-up
 	@touch $@
 

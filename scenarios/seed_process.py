@@ -1,4 +1,4 @@
-"""One seed of a comparison, in a process of its own: what befalls it does not touch the others."""
+"""A piece of work in a process of its own: what befalls it does not touch the others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import select
 import shutil
 import signal
 import threading
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -33,7 +35,7 @@ from testbed.fabric.paths import Paths, pointers
 from testbed.record.columns import write_columns
 from testbed.record.run import RunDirectory
 
-__all__ = ["Outcome", "begin", "end_all", "run_seed"]
+__all__ = ["Outcome", "Work", "begin", "end_all", "run_apart", "run_seed"]
 
 _running: set[BaseProcess] = set()
 _lock = threading.Condition()
@@ -42,29 +44,41 @@ _ended = False
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a seed.
+    """What became of a piece of work.
 
     Attributes:
-        rows: The file of its rows (`comparison.COLUMNS`), None if it failed.
+        rows: The file of its rows, None if it failed; of a seed `comparison.COLUMNS`.
         reason: Why it failed, in one line.
         log: What it and its libraries then said on standard error.
+        seconds: Of the processor.
     """
 
     rows: bytes | None
     reason: str = ""
     log: str = ""
+    seconds: float = 0.0
+
+
+Work = Callable[[Path], bytes]
+"""Makes a file of rows, with its own files in a folder."""
 
 
 def run_seed(
     name: str, settings: Settings, methods: Sequence[str], parameters: Parameters, folder: Path
 ) -> Outcome:
-    """Run a scenario in a process of its own, with its files in ``folder`` meanwhile.
+    """Run a scenario in a process of its own, see `run_apart`."""
+    work = partial(_seed_rows, name, settings, methods, parameters)
+    return run_apart(work, folder, f"seed-{settings.seed}")
+
+
+def run_apart(work: Work, folder: Path, name: str) -> Outcome:
+    """Do a piece of work in a process of its own, with its files in ``folder`` meanwhile.
 
     That process ends with this one. Safe to call from several threads.
     """
-    place, context = folder / f".seed-{settings.seed}-{uuid4().hex[:8]}", _processes()
+    place, context = folder / f".{name}-{uuid4().hex[:8]}", _processes()
     receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(name, settings, methods, parameters, place, send))
+    process = context.Process(target=_work, args=(work, place, send))
     with _lock:
         if _ended:
             return Outcome(None, "interrupted")
@@ -87,14 +101,14 @@ def run_seed(
 
 
 def begin() -> None:
-    """Seeds may run, also after `end_all`."""
+    """Work may begin, also after `end_all`."""
     global _ended
     with _lock:
         _ended = False
 
 
 def end_all() -> None:
-    """End the seeds that run in processes of this one, tidily, and let no other begin."""
+    """End what runs in processes of this one, tidily, and let nothing else begin."""
     global _ended
     with _lock:
         _ended = True
@@ -106,8 +120,8 @@ def end_all() -> None:
 def _processes() -> ForkServerContext:
     """What starts processes quickly: one process has imported everything, and is copied.
 
-    Signals are for the seeds, each of which takes them when it can tidy up; until then, and for the
-    process that is copied, they are blocked.
+    Signals are for its copies, each of which takes them when it can tidy up; until then, and for
+    the process that is copied, they are blocked.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["scenarios.seed_process"])
@@ -121,25 +135,17 @@ def _processes() -> ForkServerContext:
     return context
 
 
-def _work(
-    name: str,
-    settings: Settings,
-    methods: Sequence[str],
-    parameters: Parameters,
-    place: Path,
-    send: Connection,
-) -> None:
-    """Run a seed and send what became of it."""
+def _work(work: Work, place: Path, send: Connection) -> None:
+    """Do a piece of work and send what became of it."""
     try:
         tidily()  # a signal that came before is heard in here
         _end_with_the_reader(send)
         place.mkdir()
         with (place / "log").open("wb") as file:
             os.dup2(file.fileno(), 2)
-        path, scenario = place / "run", load_scenario(name)
-        run_experiment(name, scenario, settings, path, _quiet, methods, parameters=parameters)
-        write_columns(place / "rows", _rows(RunDirectory(path), settings.seed))
-        outcome = Outcome((place / "rows").read_bytes())
+        begun = time.process_time()  # of a copied process, which has used some
+        rows = work(place)
+        outcome = Outcome(rows, seconds=time.process_time() - begun)
     except KeyboardInterrupt:
         outcome = Outcome(None, "interrupted")
     except Exception as error:
@@ -151,6 +157,15 @@ def _work(
     shutil.rmtree(place, ignore_errors=True)
     with suppress(OSError):  # nobody listens any more
         send.send(outcome)
+
+
+def _seed_rows(
+    name: str, settings: Settings, methods: Sequence[str], parameters: Parameters, place: Path
+) -> bytes:
+    path, scenario = place / "run", load_scenario(name)
+    run_experiment(name, scenario, settings, path, _quiet, methods, parameters=parameters)
+    write_columns(place / "rows", _rows(RunDirectory(path), settings.seed))
+    return (place / "rows").read_bytes()
 
 
 def _end_with_the_reader(send: Connection) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scenarios.mistakes import errors
 from scenarios.terminal import line, progress_bar, wide_console
+
+if TYPE_CHECKING:
+    from scenarios.papers.experiment import Experiment
 
 __all__ = ["reproduce"]
 
@@ -41,6 +45,10 @@ def reproduce(
         Path | None,
         typer.Option(help="Write what was run into this file, run nothing. [default: none]"),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="A Dask scheduler's address or file. [default: this machine]"),
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder that gets a folder for each.", show_default=True)
     ] = Path("runs/reproduce"),
@@ -67,15 +75,23 @@ def reproduce(
         if not 2 <= draws <= 1000:
             raise ValueError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
         experiments = chosen(fig)
-        if trace is not None:
-            if deaf := [each.name for each in experiments if not each.traffic]:
-                raise ValueError(f"TRACE is nothing to {', '.join(deaf)}")
-            if not trace.is_file():
-                raise ValueError(f"TRACE={trace}: there is no such file")
+        trace = _checked(trace, experiments)
         with progress_bar() as progress:
             for experiment in experiments:
-                lines = run(experiment, progress, out, Effort(draws, trace=trace))
+                effort = Effort(draws, trace=trace)
+                lines = run(experiment, progress, out, effort, cluster=cluster)
                 write_overview(out)
                 console.print(verdict_table(experiment, lines))
                 console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)
         console.print(line(f"all: {out}/index.html"), soft_wrap=True)
+
+
+def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | None:
+    """The capture's absolute path, as other processes read it."""
+    if trace is None:
+        return None
+    if deaf := [each.name for each in experiments if not each.traffic]:
+        raise ValueError(f"TRACE is nothing to {', '.join(deaf)}")
+    if not trace.is_file():
+        raise ValueError(f"TRACE={trace}: there is no such file")
+    return trace.absolute()

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.pages.template import write_page
 from scenarios.compare import code_digest
 from scenarios.experiment import Progress
 from scenarios.kept import alone, is_of
-from scenarios.papers.experiment import Effort, Experiment, Row, Task
+from scenarios.memory import available_bytes
+from scenarios.papers.experiment import Effort, Experiment, Row
 from scenarios.papers.figure import draw
 from scenarios.papers.html import Of, Ours, experiment_page, overview_page
 from scenarios.papers.pages import markdown
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.values import Printed, printed_values
 from scenarios.papers.verdicts import Line, figures_of, verdicts
+from scenarios.seed_process import Outcome, Work, begin, end_all, run_apart
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.manifest import PAGE
 from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
+
+if TYPE_CHECKING:
+    from scenarios.cluster import Cluster
 
 __all__ = ["OUT", "Kept", "kept", "page_again", "reproduce", "was_run", "write_overview"]
 
@@ -56,19 +62,39 @@ def reproduce(
     out: Path = OUT,
     effort: Effort = Effort(),
     printed: Sequence[Printed] | None = None,
+    cluster: str | None = None,
+    do: Callable[[Work, Path, str], Outcome] = run_apart,
 ) -> list[Line]:
     """Run what ``out / name`` does not hold yet, and write figure, table, page and results there.
 
-    What other code left there is begun anew; more draws are added to those of before.
+    What other code left there is begun anew; more draws are added to those of before. Parts are
+    computed on as many processors as there are and as the memory allows, or on the workers of
+    ``cluster``, see `scenarios.cluster`.
 
     Args:
         printed: The paper's values; default: those of ``values.yaml``.
+        do: How a part is computed: in a process of its own.
 
     Raises:
-        RunError: The folder is another's, or another command is at work there.
+        RunError: The folder is another's, another command is at work there, or parts failed.
         KeyboardInterrupt: What was finished is kept; a note on the exception says how to go on.
     """
     folder = out / experiment.name
+    key = _key(experiment, effort)
+    values = printed_values().get(experiment.name, []) if printed is None else printed
+    with alone(folder, MARK, "reproduction") as settings:
+        if not is_of(settings, key):
+            shutil.rmtree(folder / PARTS, ignore_errors=True)
+            settings.write_text(json.dumps(key, indent=2) + "\n")
+        (folder / PARTS).mkdir(exist_ok=True)
+        rows = _run(experiment, effort, folder / PARTS, progress, cluster, do)
+        for left in (folder / PARTS).glob(".*-????????"):  # of processes that were killed
+            shutil.rmtree(left, ignore_errors=True)
+        write_columns(folder / "results.parquet", rows)
+        return _show(experiment, rows, list(values), folder)
+
+
+def _key(experiment: Experiment, effort: Effort) -> dict[str, Any]:
     key = {
         "experiment": experiment.name,
         "paper": experiment.paper,
@@ -78,53 +104,116 @@ def reproduce(
     }
     if effort.trace is not None:
         key |= {"trace": effort.trace.name, "trace_bytes": effort.trace.stat().st_size}
-    values = printed_values().get(experiment.name, []) if printed is None else printed
-    with alone(folder, MARK, "reproduction") as settings:
-        if not is_of(settings, key):
-            shutil.rmtree(folder / PARTS, ignore_errors=True)
-            settings.write_text(json.dumps(key, indent=2) + "\n")
-        rows = _run(experiment, effort, folder, progress)
-        write_columns(folder / "results.parquet", rows)
-        return _show(experiment, rows, list(values), folder)
+    return key
 
 
 def _run(
-    experiment: Experiment, effort: Effort, folder: Path, progress: Progress
+    experiment: Experiment,
+    effort: Effort,
+    folder: Path,
+    progress: Progress,
+    cluster: str | None,
+    do: Callable[[Work, Path, str], Outcome],
 ) -> dict[str, list[Any]]:
-    tasks = experiment.tasks(effort)
-    (folder / PARTS).mkdir(exist_ok=True)
-    parts = []
-    for number, (name, task) in enumerate(tasks.items()):
-        progress(f"{experiment.name}: {name}", number / len(tasks))
-        try:
-            parts.append(_part(folder / PARTS / f"{name}.parquet", task, folder / PARTS / TOOK))
-        except KeyboardInterrupt as stop:
-            stop.add_note(
-                f"{number} of {len(tasks)} parts of {experiment.name} are kept in {folder}: the "
-                "same command goes on from there"
-            )
-            raise
+    from scenarios.cluster import cluster_of  # takes a second
+
+    names = list(experiment.tasks(effort))
+    todo = [number for number, name in enumerate(names) if not _is_kept(folder / f"{name}.parquet")]
+    jobs = {
+        number: partial(
+            _job, do, partial(_rows, experiment, effort, names[number]),
+            None if cluster else folder, names[number],
+        )
+        for number in todo
+    }  # fmt: skip
+    if jobs:
+        at_once = available_bytes() // (experiment.memory_mb * 1_000_000)
+        at_once = max(1, min(os.cpu_count() or 1, at_once, len(jobs)))
+        with cluster_of(cluster, at_once) as workers:
+            if cluster is not None:
+                workers.check(_key(experiment, effort), partial(_key, experiment, effort))
+            _keep(workers, experiment.name, names, jobs, folder, progress)
     progress(f"{experiment.name}: drawing", 1.0)
+    parts = [read_columns(folder / f"{name}.parquet") for name in names]
     return {name: [value for part in parts for value in part[name]] for name in Row._fields}
 
 
-def _part(path: Path, task: Task, took: Path) -> dict[str, list[Any]]:
-    """The rows of a task, kept or computed now; ``took`` gets its processor seconds."""
+def _keep(
+    workers: Cluster,
+    experiment: str,
+    names: Sequence[str],
+    jobs: Mapping[int, Callable[[], Outcome]],
+    folder: Path,
+    progress: Progress,
+) -> None:
+    """Compute parts and keep each as it ends, with its processor seconds in `TOOK`."""
+    failures: dict[str, str] = {}
+    done, took = len(names) - len(jobs), folder / TOOK
+
+    def tell() -> None:
+        what = f"{experiment}: {done} of {len(names)} parts ({workers.dashboard})"
+        progress(what, done / len(names))
+
+    begin()
+    try:
+        tell()
+        for number, outcome in workers.outcomes(jobs):
+            if isinstance(outcome, str) or outcome.rows is None:
+                failures[names[number]] = outcome if isinstance(outcome, str) else outcome.reason
+                log = folder / f"{names[number]}-failure.txt"
+                log.write_text(getattr(outcome, "log", ""))
+                continue
+            with whole(folder / f"{names[number]}.parquet") as new:
+                new.write_bytes(outcome.rows)
+            (folder / f"{names[number]}-failure.txt").unlink(missing_ok=True)
+            seconds = json.loads(took.read_text()) if took.exists() else {}
+            with whole(took) as new:
+                seconds[names[number]] = round(outcome.seconds, 3)
+                new.write_text(json.dumps(seconds))
+            done += 1
+            tell()
+    except KeyboardInterrupt as stop:
+        end_all()
+        stop.add_note(
+            f"{done} of {len(names)} parts of {experiment} are kept in {folder.parent}: the "
+            "same command goes on from there"
+        )
+        raise
+    if failures:
+        name, reason = next(iter(sorted(failures.items())))
+        raise RunError(
+            f"{len(failures)} of {len(names)} parts of {experiment} failed, {name}: {reason} "
+            f"({folder / name}-failure.txt); the same command tries again what is not kept"
+        )
+
+
+def _job(
+    do: Callable[[Work, Path, str], Outcome], work: Work, folder: Path | None, name: str
+) -> Outcome:
+    """What a worker does."""
+    from scenarios.cluster import own_folder
+
+    return do(work, folder or own_folder(), name)
+
+
+def _rows(experiment: Experiment, effort: Effort, name: str, place: Path) -> bytes:
+    """The file of a task's rows."""
+    rows = list(experiment.tasks(effort)[name]())
+    columns = {field: [row[n] for row in rows] for n, field in enumerate(Row._fields)}
+    write_columns(place / "rows.parquet", columns)
+    return (place / "rows.parquet").read_bytes()
+
+
+def _is_kept(path: Path) -> bool:
+    """Whether there is a part's file that can be read; another is removed."""
     if path.exists():
         try:
-            kept = read_columns(path)
-            return {name: list(kept[name]) for name in Row._fields}
-        except (TableError, KeyError):
-            path.unlink()
-    begin = time.process_time()
-    rows = list(task())
-    columns = {name: [row[n] for row in rows] for n, name in enumerate(Row._fields)}
-    write_columns(path, columns)
-    seconds = json.loads(took.read_text()) if took.exists() else {}
-    with whole(took) as new:
-        seconds[path.stem] = round(time.process_time() - begin, 3)
-        new.write_text(json.dumps(seconds))
-    return columns
+            if set(read_columns(path)) == set(Row._fields):
+                return True
+        except TableError:
+            pass
+        path.unlink()
+    return False
 
 
 def kept(experiment: Experiment, out: Path = OUT) -> Kept | None:

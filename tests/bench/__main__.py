@@ -5,26 +5,17 @@
 
 from __future__ import annotations
 
-import resource
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
-from analysis.methods.registry import METHODS
-from analysis.telemetry.observations import read_telemetry
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import DSM, FLOW_ID, PROGRAM, USM, VERDICT
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
-from testbed.record.run import RunDirectory
 from testbed.softswitch import Program, Switch
 from tests.bench.bench_canary import bench_canary
 from tests.bench.bench_detector import bench_detector
@@ -100,36 +91,10 @@ def bench_switch(console: Console) -> None:
         )
 
 
-def bench_run(console: Console, k: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run"
-        summary = run_experiment(
-            "faulty_links", load_scenario("faulty_links"), Settings(k=k), path, lambda *_: None
-        )
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-        hops, seconds = summary["packet_hops"], summary["wall_seconds"]
-        console.print(
-            f"K={k} FAULTS=10pct: {seconds:.1f} s in all, {hops:,} packet-hops "
-            f"({hops / seconds / 1e6:.2f} M/s), peak memory so far {peak:.0f} MB"
-        )
-        telemetry = read_telemetry(RunDirectory(path))
-        for name, method in METHODS.items():
-            method().localize(telemetry)
-            begin = time.perf_counter()
-            method().localize(telemetry)
-            console.print(f"  {name:17} {time.perf_counter() - begin:7.3f} s")
-
-
-def bench_runs(console: Console) -> None:
-    for k in (4, 8):
-        bench_run(console, k)
-
-
 BENCHES: dict[str, Callable[[Console], None]] = {
     "switch": bench_switch,
     "packets": bench_packets,
     "scale": bench_scale,
-    "runs": bench_runs,
     "flow": bench_flow,
     "canary": bench_canary,
     "netbouncer": bench_netbouncer,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
+import shutil
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,11 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row
+from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
 from scenarios.papers.registry import EXPERIMENTS, chosen
 from scenarios.papers.reproduce import reproduce, was_run, write_overview
 from scenarios.papers.values import Printed, numbers, printed_values, read_values
 from scenarios.papers.verdicts import figures_of, verdicts
+from scenarios.seed_process import Outcome, Work
 from testbed.record.columns import read_columns
 from testbed.record.run import RunError
 from testbed.record.yaml_file import YamlError
@@ -23,6 +27,17 @@ from tests.scenarios.conftest import Canary, refused
 
 PAPER = Printed("toy", "F1", "a", "1", 0.5, "stated", None, 0.0, False, "0.5", "1", "")
 CALLS: list[int] = []
+LOCK = threading.Lock()
+
+
+def here(work: Work, folder: Path, name: str) -> Outcome:
+    """A part within this process, where all is compiled."""
+    place = folder / f".{name}-12345678"
+    with LOCK:
+        place.mkdir()
+        outcome = Outcome(work(place))
+        shutil.rmtree(place)
+        return outcome
 
 
 def draw(number: int) -> list[Row]:
@@ -73,27 +88,50 @@ def test_a_reason_holds_for_the_figures_that_it_was_written_for() -> None:
 def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
     CALLS.clear()
 
-    def stopped(number: int) -> list[Row]:
-        if number == 3:
-            raise KeyboardInterrupt
-        return draw(number)
+    def run(draws: int, **changed: object) -> list[int]:
+        before = len(CALLS)
+        reproduce(toy(**changed), quiet, tmp_path, Effort(draws), [PAPER], do=here)
+        return sorted(CALLS[before:])
 
-    broken = toy(tasks=lambda effort: {f"draw-{n}": partial(stopped, n) for n in range(5)})
-    with pytest.raises(KeyboardInterrupt) as stop:
-        reproduce(broken, quiet, tmp_path, Effort(5), [PAPER])
-    assert "3 of 5 parts of toy are kept" in stop.value.__notes__[0]
-    assert not was_run(broken, tmp_path)
-    assert CALLS == [0, 1, 2]
-    reproduce(toy(), quiet, tmp_path, Effort(5), [PAPER])
-    assert CALLS == [0, 1, 2, 3, 4]
-    reproduce(toy(), quiet, tmp_path, Effort(7), [PAPER])  # more draws are added
-    assert CALLS == [0, 1, 2, 3, 4, 5, 6]
-    (tmp_path / "toy" / "parts" / "draw-1.parquet").write_bytes(b"damaged")
-    reproduce(toy(), quiet, tmp_path, Effort(7), [PAPER])
-    assert CALLS[7:] == [1]
-    reproduce(toy(setting="Another toy."), quiet, tmp_path, Effort(2), [PAPER])  # all anew
-    assert CALLS[8:] == [0, 1]
+    def stop(what: str, share: float) -> None:
+        if "3 of 5 parts" in what:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        reproduce(toy(), stop, tmp_path, Effort(5), [PAPER], do=here)
+    assert "3 of 5 parts of toy are kept" in stopped.value.__notes__[0]
+    assert not was_run(toy(), tmp_path)
+    parts = tmp_path / "toy" / "parts"
+    kept = {int(path.stem.removeprefix("draw-")) for path in parts.glob("*.parquet")}
+    assert len(kept) == 3
+    assert run(5) == sorted({0, 1, 2, 3, 4} - kept)
+    assert run(7) == [5, 6]  # more draws are added
+    (parts / "draw-1.parquet").write_bytes(b"damaged")
+    assert run(7) == [1]
+    assert run(2, setting="Another toy.") == [0, 1]  # all anew
     assert len(read_columns(tmp_path / "toy" / "results.parquet")["value"]) == 4
+
+
+def some_fail(effort: Effort) -> dict[str, Task]:
+    return {"draw-0": partial(draw, 0), "draw-1": partial(math.sqrt, -1)}  # type: ignore[dict-item]
+
+
+def test_parts_are_computed_in_processes_and_one_that_fails_does_not_stop_others(
+    tmp_path: Path,
+) -> None:
+    experiment = toy(tasks=some_fail)
+    with pytest.raises(RunError, match="1 of 2 parts of toy failed, draw-1: .*domain error"):
+        reproduce(experiment, quiet, tmp_path, Effort(2), [PAPER])
+    parts = tmp_path / "toy" / "parts"
+    assert {path.name for path in parts.iterdir()} == {
+        "draw-0.parquet", "draw-1-failure.txt", "took.json",
+    }  # fmt: skip
+    assert "domain error" in (parts / "draw-1-failure.txt").read_text()
+
+
+def test_experiments_can_be_sent_to_other_processes() -> None:
+    for experiment in EXPERIMENTS.values():
+        assert pickle.loads(pickle.dumps(experiment)).name == experiment.name
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -150,7 +188,7 @@ def test_every_experiment_has_values_and_every_value_an_experiment() -> None:
 def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     experiment = EXPERIMENTS[name]
     effort = Effort(draws=2, small=True)
-    lines = reproduce(experiment, quiet, tmp_path, effort)
+    lines = reproduce(experiment, quiet, tmp_path, effort, do=here)
     folder = tmp_path / name
     there = {"figure.png", "figure.svg", "table.md", "results.parquet", "setting.json"}
     assert {*there, "index.html", "parts"} == {path.name for path in folder.iterdir()}
