@@ -20,7 +20,6 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from analysis.methods.parameters import DEFAULTS
 from scenarios.compare import Comparison, code_digest, compare, default_folder
 from scenarios.seed_process import _work
 from scenarios.seeds import parse_seeds
@@ -340,7 +339,7 @@ def test_a_signal_that_came_before_a_seed_began_is_no_failure(
 
     monkeypatch.setattr("scenarios.seed_process.tidily", pending)
     receive, send = multiprocessing.Pipe(duplex=False)
-    _work("faulty_links", TINY, METHODS[:1], DEFAULTS, tmp_path / "seed", send)
+    _work(lambda place: b"", tmp_path / "seed", send)
     assert receive.recv().reason == "interrupted"
     assert not list(tmp_path.iterdir())
 
