@@ -86,17 +86,21 @@ class MininetNetwork:
             self._state = RunState(state)
         except ProcessError as e:
             raise NetworkError(str(e)) from None
-        self._nodes = Nodes(topology)
-        self._switches = Switches(
-            topology,
-            backend,
-            self._nodes,
-            self._state,
-            logs,
-            seed,
-            clock=lambda: self.now_ns,
-            on_death=self._switch_died,
-        )
+        try:
+            self._nodes = Nodes(topology)
+            self._switches = Switches(
+                topology,
+                backend,
+                self._nodes,
+                self._state,
+                logs,
+                seed,
+                clock=lambda: self.now_ns,
+                on_death=self._switch_died,
+            )
+        except BaseException:
+            self._state.remove()
+            raise
         try:
             self._nodes.make(self._state.token)
             self._switches.start(program, p4info)

@@ -98,8 +98,12 @@ class RunState:
         self._lock = lock
         self.sockets = Path(f"/tmp/canary-{self.token[:12]}")  # a Unix socket's path must be short
         state = {"token": self.token, "runner": os.getpid(), "sockets": str(self.sockets)}
-        self.path.write_text(json.dumps(state) + "\n")
-        self.sockets.mkdir(mode=0o700)
+        try:
+            self.path.write_text(json.dumps(state) + "\n")
+            self.sockets.mkdir(mode=0o700)
+        except BaseException:
+            self.remove()
+            raise
 
     def environment(self) -> dict[str, str]:
         """The run's processes have its token, put temporary files into its directory, and find this

@@ -17,6 +17,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.utils import wrpcap
 
 from testbed.record.run import RunDirectory
+from tests.conftest import without_progress
 
 VIRTUAL = ["--backend", "virtual"]
 QUICK = ["--epochs", "1", "--load", "0.05", *VIRTUAL]
@@ -199,7 +200,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
     process.send_signal(kind)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code, errors
-    (line,) = [line for line in errors.splitlines() if not line.startswith("about ")]
+    (line,) = [line for line in without_progress(errors) if not line.startswith("about ")]
     assert line.endswith("nothing was kept")
     assert not list(tmp_path.iterdir())
 

@@ -17,6 +17,7 @@ import pytest
 from testbed.network.installed import missing
 from testbed.network.processes import state_folder
 from testbed.record.run import RunDirectory
+from tests.conftest import without_progress
 from tests.testbed.network.mininet.test_cleanup import namespaces
 
 pytestmark = [
@@ -118,7 +119,7 @@ def test_an_interrupted_run_keeps_its_finished_epochs_and_no_network(
     end(process)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code
-    estimate, last = errors.splitlines()
+    estimate, last = without_progress(errors)
     assert estimate.startswith("about ")
     assert "make analyze RUN=here.partial" in last
     assert_nothing_is_left(token, links)

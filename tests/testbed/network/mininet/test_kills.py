@@ -22,6 +22,7 @@ from analysis.telemetry.observations import read_telemetry
 from testbed.network.installed import missing
 from testbed.network.processes import TOKEN
 from testbed.record.run import RunDirectory
+from tests.conftest import without_progress
 from tests.testbed.network.mininet.test_interruption import finished_epochs, interfaces, token_of
 
 pytestmark = [
@@ -139,7 +140,9 @@ def operate(path: Path, rng: random.Random, from_epoch: int) -> Counter[str]:
     _, errors = run.process.communicate(timeout=LONGEST_S)
     code = run.process.returncode
     assert code in (0, 2, -signal.SIGKILL), errors
-    said = [line for line in errors.splitlines() if not line.startswith("about ")]  # the estimate
+    said = [
+        line for line in without_progress(errors) if not line.startswith("about ")
+    ]  # the estimate
     assert "Traceback" not in errors and len(said) <= 1, errors
     if code == 2:  # it ended by itself, and tidied up by itself
         assert not with_token(run.token)
