@@ -117,8 +117,9 @@ def some_fail(effort: Effort) -> dict[str, Task]:
 
 
 def test_parts_are_computed_in_processes_and_one_that_fails_does_not_stop_others(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))  # processes import this module
     experiment = toy(tasks=some_fail)
     with pytest.raises(RunError, match="1 of 2 parts of toy failed, draw-1: .*domain error"):
         reproduce(experiment, quiet, tmp_path, Effort(2), [PAPER])

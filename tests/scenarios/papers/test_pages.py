@@ -17,6 +17,7 @@ from scenarios.papers.values import Printed
 from scenarios.showing import make_page
 from tests.browser import opened
 from tests.conftest import quiet
+from tests.scenarios.papers.test_frame import here
 
 HOSTILE = "</script><b>'\"</b>"
 PANELS = (
@@ -48,7 +49,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     toy = Experiment("toy", "a figure", HOSTILE, "A toy.", 1, 1, PANELS, tasks)
     monkeypatch.setattr(module, "EXPERIMENTS", {"toy": toy, "other": replace(toy, name="other")})
     monkeypatch.setattr(module, "printed_values", lambda: {"toy": PAPER})
-    reproduce(toy, quiet, tmp_path, Effort(5))
+    reproduce(toy, quiet, tmp_path, Effort(5), do=here)
     write_overview(tmp_path)
     return tmp_path
 
