@@ -27,7 +27,7 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import kernel
 
-__all__ = ["Descent", "Regulariser", "coordinate_descent", "objective"]
+__all__ = ["Descent", "Fit", "Regulariser", "coordinate_descent", "objective", "started", "value"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -45,6 +45,17 @@ class Descent:
 
     success: FloatArray
     objective: FloatArray
+
+
+class Fit(NamedTuple):
+    """Path success ``y`` float64[P], the paths ``used`` bool[P], link success ``x`` float64[L] as
+    it is found, and lambda times the a and b of the regulariser."""
+
+    y: FloatArray
+    used: BoolArray
+    x: FloatArray
+    square: float
+    linear: float
 
 
 def coordinate_descent(
@@ -75,18 +86,39 @@ def coordinate_descent(
     """
     if used is None:
         used = np.ones(incidence.n_paths, np.bool_)
-    square, linear = (penalty * factor for factor in _PARABOLA[regulariser])
-    sweeps, x = Sweeps(incidence), np.ones(incidence.n_links)
-    fit = _Fit(np.ascontiguousarray(y, np.float64), used, x, square, linear)
-    sweeps.run(_start, incidence, fit, weight)
+    sweeps = Sweeps(incidence)
+    fit = started(sweeps, incidence, y, weight, used, penalty, regulariser)
     history: list[float] = []
     while True:
-        error = sum(sweeps.run(_error, incidence, fit))
-        history.append(error + float((square * x * x + linear * x).sum()))
+        history.append(value(sweeps, incidence, fit))
         enough = len(history) > 1 and history[-2] - history[-1] < tolerance
         if enough or len(history) > max_iterations:
-            return Descent(x, np.array(history))
+            return Descent(fit.x, np.array(history))
         sweeps.sweep(_step, incidence, fit)
+
+
+def started(
+    sweeps: Sweeps,
+    incidence: Incidence,
+    y: FloatArray,
+    weight: npt.NDArray[np.number],
+    used: BoolArray,
+    penalty: float,
+    regulariser: Regulariser = "specialised",
+) -> Fit:
+    """Each link at its packet-weighted mean path success (appendix B, line 1), or 1 on no path."""
+    square, linear = (penalty * factor for factor in _PARABOLA[regulariser])
+    x = np.ones(incidence.n_links)
+    fit = Fit(np.ascontiguousarray(y, np.float64), used, x, square, linear)
+    sweeps.run(_start, incidence, fit, weight)
+    return fit
+
+
+def value(sweeps: Sweeps, incidence: Incidence, fit: Fit) -> float:
+    """f of the links' success as it is now."""
+    x = fit.x
+    error = sum(sweeps.run(_error, incidence, fit))
+    return error + float((fit.square * x * x + fit.linear * x).sum())
 
 
 def objective(
@@ -105,17 +137,6 @@ def objective(
     )
     a, b = _PARABOLA[regulariser]
     return float(((y - product) ** 2).sum() + penalty * (a * success**2 + b * success).sum())
-
-
-class _Fit(NamedTuple):
-    """Path success ``y`` float64[P], the paths ``used`` bool[P], link success ``x`` float64[L] as
-    it is found, and lambda times the a and b of the regulariser."""
-
-    y: FloatArray
-    used: BoolArray
-    x: FloatArray
-    square: float
-    linear: float
 
 
 @kernel

@@ -12,8 +12,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.solvers.coordinate_descent import Descent
+from analysis.solvers.coordinate_descent import Descent, started, value
 from analysis.solvers.incidence import Incidence
+from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import njit
 
 __all__ = ["stochastic_descent"]
@@ -44,28 +45,16 @@ def stochastic_descent(
         penalty: lambda.
     """
     rng = np.random.default_rng(seed)
-    count = np.diff(incidence.link_ptr)
-    total = np.add.reduceat(y[incidence.paths], incidence.link_ptr[:-1])
-    x = np.where(count > 0, total / np.maximum(count, 1), 1.0)
-    history = [_objective(incidence, y, x, penalty)]
+    sweeps, alike = Sweeps(incidence), np.ones(incidence.n_paths, np.bool_)
+    fit = started(sweeps, incidence, y, alike, alike, penalty)
+    history = [value(sweeps, incidence, fit)]
     while len(history) <= max_rounds:
         order = rng.permutation(incidence.n_paths)
-        _round(incidence, y, x, order, rate, penalty / incidence.n_paths)
-        history.append(_objective(incidence, y, x, penalty))
+        _round(incidence, fit.y, fit.x, order, rate, penalty / incidence.n_paths)
+        history.append(value(sweeps, incidence, fit))
         if abs(history[-2] - history[-1]) < tolerance * history[-1]:
             break
-    return Descent(x, np.array(history))
-
-
-@njit
-def _objective(incidence, y, x, penalty):
-    total = penalty * (x * (1 - x)).sum()
-    for j in range(len(y)):
-        product = 1.0
-        for e in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
-            product *= x[incidence.links[e]]
-        total += (y[j] - product) ** 2
-    return total
+    return Descent(fit.x, np.array(history))
 
 
 @njit
