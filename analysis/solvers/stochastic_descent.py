@@ -45,8 +45,8 @@ def stochastic_descent(
         penalty: lambda.
     """
     rng = np.random.default_rng(seed)
-    sweeps, alike = Sweeps(incidence), np.ones(incidence.n_paths, np.bool_)
-    fit = started(sweeps, incidence, y, alike, alike, penalty)
+    sweeps, alike = Sweeps(incidence), np.ones(incidence.n_paths)
+    fit = started(sweeps, incidence, y, alike, alike > 0, penalty)
     history = [value(sweeps, incidence, fit)]
     while len(history) <= max_rounds:
         order = rng.permutation(incidence.n_paths)
