@@ -53,7 +53,7 @@ class Publisher:
 
     def tell(self, name: str, what: Any) -> None:
         """Let all browsers hear something; nobody waits for it."""
-        if name != "counters" or self._lines.qsize() < _WAITING:
+        if name not in ("counters", "losses") or self._lines.qsize() < _WAITING:
             self._lines.put((name, what))
 
     def close(self) -> None:
@@ -126,18 +126,14 @@ class Counters:
         Args:
             busy: The switches are asked by somebody else: what only they know is told as it was.
         """
-        told_drops = False
+        at = {"at": round(time.perf_counter() - self._begin, 2)}
+        lost = False
         if not busy:
             self._broken = self._faults()
-            told_drops = self._drops.look(anyway)
-        if self._packets.look(anyway or told_drops):
-            self._publisher.tell(
-                "counters",
-                {
-                    "at": round(time.perf_counter() - self._begin, 2),
-                    "packets": self._packets.values,
-                    "drops": self._drops.values,
-                    "fresh": told_drops,
-                    "faults": self._broken,
-                },
-            )
+            lost = self._drops.look(anyway)
+        if not self._packets.look(anyway or lost):
+            return
+        packets = {"packets": self._packets.values}
+        if lost:
+            self._publisher.tell("losses", at | packets | {"drops": self._drops.values})
+        self._publisher.tell("counters", at | packets | {"faults": self._broken})

@@ -3,11 +3,12 @@
 function barChart(values, text, chosen) {
   const known = values.filter((value) => value !== null);
   const most = Math.max(...known, 0) || 1;
-  const width = Math.max(6, Math.min(26, 250 / values.length));
+  const width = Math.min(26, 250 / values.length);
+  const gap = width < 6 ? 0 : 1;
   const bars = values.map((value, i) => {
     const height = value === null ? 0 : (46 * value) / most;
     const said = `epoch ${i + 1}: ${value === null ? 'not counted' : text(value)}`;
-    return svg('rect', { class: chosen === i + 1 ? 'bar now' : 'bar', x: i * width + 1, y: 50 - height, width: width - 2, height: Math.max(height, 1) }, svg('title', {}, said));
+    return svg('rect', { class: chosen === i + 1 ? 'bar now' : 'bar', x: i * width + gap, y: 50 - height, width: width - 2 * gap, height: Math.max(height, 1) }, svg('title', {}, said));
   });
   const size = { width: values.length * width + 70, height: 64, class: 'chart', role: 'img' };
   const label = values.map((value, i) => `epoch ${i + 1} ${value === null ? 'not counted' : text(value)}`).join(', ');

@@ -3,29 +3,31 @@
 const MOST_ROWS = 64;
 const MOST_SAMPLES = 300;
 
-const live = { samples: [], epochs: [], method: 0, when: '', link: null, pinned: false, drawing: null, rows: new Map() };
+const live = { samples: [], losses: [], epochs: [], method: 0, when: '', link: null, pinned: false, drawing: null, rows: new Map() };
 const every = Array.from({ length: nLinks }, (_, link) => link);
 const chosenMethod = () => methods[live.method] || methods[0];
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 // ---- figures -----------------------------------------------------------------------------------
 
-const latest = () => live.samples.at(-1);
-const counted = (kind, link) => (latest() ? latest()[kind][link] : 0);
-// Drops are read more seldom than packets: their share is of the packets of that time.
-const lossOf = (link) => (live.read && live.read.drops[link] ? live.read.drops[link] / (live.read.packets[link] + live.read.drops[link]) : 0);
+const packetsOf = (link) => live.samples.at(-1)?.packets[link] ?? 0;
+// Losses are read more seldom than packets: their share is of the packets of that time.
+const dropsOf = (link) => live.losses.at(-1)?.drops[link] ?? 0;
+const dropsText = (link) => (live.losses.length ? count(dropsOf(link)) : '–');
+const lossOf = (link) => (dropsOf(link) ? dropsOf(link) / (live.losses.at(-1).packets[link] + dropsOf(link)) : 0);
+const lossText = (link) => (live.losses.length ? percent(lossOf(link)) : '–');
 
-function perSecond(kind, link, at = live.samples.length - 1) {
-  const [now, before] = [live.samples[at], live.samples[at - 1]];
-  return before ? (now[kind][link] - before[kind][link]) / Math.max(now.at - before.at, 1e-3) : 0;
+// What was counted of it between two samples, a second.
+function perSecond(of, now, before) {
+  return before ? (of(now) - of(before)) / Math.max(now.at - before.at, 1e-3) : 0;
 }
 
-function trace(kind, of) {
-  const samples = kind === 'drops' ? live.samples.filter(({ fresh }) => fresh) : live.samples;
-  return samples.slice(1).map((sample, i) => {
-    const before = samples[i];
-    return [sample.at, (of(sample[kind]) - of(before[kind])) / Math.max(sample.at - before.at, 1e-3)];
-  });
+function busyOf(link) {
+  return perSecond((sample) => sample.packets[link], live.samples.at(-1), live.samples.at(-2));
+}
+
+function trace(samples, of) {
+  return samples.slice(1).map((sample, i) => [sample.at, perSecond(of, sample, samples[i])]);
 }
 
 // ---- the drawing -------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ function showFaults() {
 
 function showTraffic() {
   if (!live.drawing || live.samples.length < 2) return;
-  const busy = every.map((link) => perSecond('packets', link));
+  const busy = every.map(busyOf);
   const most = Math.max(...busy, 1);
   for (const [link, path] of live.drawing.paths) {
     path.style.strokeWidth = faulty.has(link) ? '' : `${(0.6 + 3 * Math.sqrt(Math.max(busy[link], 0) / most)).toFixed(2)}px`;
@@ -91,11 +93,10 @@ function showPanel() {
     panel.replaceChildren(el('h3', {}, broken.length ? 'Broken now' : 'Nothing is broken now'), el('ul', { class: 'broken' }, ...items), el('p', { class: 'hint' }, 'Point at a link, tap it, or focus the drawing and use the arrow keys: here is then what is counted of it.'));
     return;
   }
-  const [packets, drops] = [counted('packets', link), counted('drops', link)];
   const said = status(chosenMethod(), chosenMethod().flagged, link);
-  const pairs = [['truth', truthOf(link)], ['packets', count(packets)], ['dropped by faults', count(drops)], ['share dropped', percent(lossOf(link))]];
+  const pairs = [['truth', truthOf(link)], ['packets', count(packetsOf(link))], ['dropped by faults', dropsText(link)], ['share dropped', lossText(link)]];
   if (live.when) pairs.push([`${chosenMethod().name}, ${live.when}`, WORDS[said]]);
-  panel.replaceChildren(el('h3', { class: 'name' }, linkName(link)), facts(pairs), el('h4', {}, 'packets a second'), timeChart(trace('packets', (values) => values[link]), count, '', 230), el('h4', {}, 'dropped a second'), timeChart(trace('drops', (values) => values[link]), count, 'lost', 230));
+  panel.replaceChildren(el('h3', { class: 'name' }, linkName(link)), facts(pairs), el('h4', {}, 'packets a second'), timeChart(trace(live.samples, ({ packets }) => packets[link]), count, '', 230), el('h4', {}, 'dropped a second'), timeChart(trace(live.losses, ({ drops }) => drops[link]), count, 'lost', 230));
 }
 
 function showVerdict() {
@@ -113,7 +114,6 @@ function rowOfLink(link) {
     live.rows.set(link, el('tr', {}, el('th', { scope: 'row' }, linkButton(link)), ...cells));
   }
   const row = live.rows.get(link);
-  const [packets, drops] = [counted('packets', link), counted('drops', link)];
   const said = live.when ? status(chosenMethod(), chosenMethod().flagged, link) : '';
   const set = (i, value, ...shown) => {
     row.cells[i].dataset.value = value;
@@ -121,15 +121,15 @@ function rowOfLink(link) {
   };
   set(1, faulty.has(link) ? data.links.rate[link] : '', faulty.has(link) ? percent(data.links.rate[link]) : 'healthy');
   set(2, WORDS[said], ...(live.when ? [...(said ? [legendMark(said)] : []), ` ${WORDS[said]}`] : ['–']));
-  set(3, packets, count(packets));
-  set(4, perSecond('packets', link), count(perSecond('packets', link)));
-  set(5, drops, count(drops));
-  set(6, lossOf(link), percent(lossOf(link)));
+  set(3, packetsOf(link), count(packetsOf(link)));
+  set(4, busyOf(link), count(busyOf(link)));
+  set(5, dropsOf(link), dropsText(link));
+  set(6, lossOf(link), lossText(link));
   return row;
 }
 
 function listLinks() {
-  const rank = (link) => (faulty.has(link) || status(chosenMethod(), chosenMethod().flagged, link) ? 1e15 : 0) + counted('drops', link);
+  const rank = (link) => (faulty.has(link) || status(chosenMethod(), chosenMethod().flagged, link) ? 1e15 : 0) + dropsOf(link);
   const order = [...every].sort((a, b) => rank(b) - rank(a) || a - b).slice(0, MOST_ROWS);
   const table = byId('links');
   const focused = document.activeElement;
@@ -144,8 +144,9 @@ function listLinks() {
 }
 
 function showTime() {
-  byId('crossing').replaceChildren(timeChart(trace('packets', sum), count, ''));
-  byId('losing').replaceChildren(timeChart(trace('drops', sum), count, 'lost'));
+  const width = Math.min(300, byId('time').clientWidth - LABEL);
+  byId('crossing').replaceChildren(timeChart(trace(live.samples, ({ packets }) => sum(packets)), count, '', width));
+  byId('losing').replaceChildren(timeChart(trace(live.losses, ({ drops }) => sum(drops)), count, 'lost', width));
   if (!live.epochs.length) return;
   const figure_ = (title, values, text) => el('figure', {}, el('figcaption', {}, title), barChart(values, text, live.epochs.length));
   const shown = [figure_('packets that the upstream meters counted, by epoch', live.epochs.map((e) => e.sent), count), figure_('of them lost before the downstream meters', live.epochs.map((e) => (e.sent ? e.lost / e.sent : null)), percent)];
@@ -166,6 +167,11 @@ function setFaults(faults) {
   showVerdict();
 }
 
+function keep(samples, sample) {
+  samples.push(sample);
+  if (samples.length > MOST_SAMPLES) samples.splice(1, 1);
+}
+
 const HEARD = {
   doing({ what, share: part }) {
     byId('status').textContent = part === undefined ? what : `${what}, ${Math.floor(100 * part)} %`;
@@ -173,15 +179,17 @@ const HEARD = {
     byId('share').value = part || 0;
   },
   counters(sample) {
-    live.samples.push(sample);
-    if (sample.fresh) live.read = sample;
-    if (live.samples.length > MOST_SAMPLES) live.samples.splice(1, 1);
+    keep(live.samples, sample);
     setFaults(sample.faults);
-    byId('sums').textContent = `${count(sum(sample.packets))} packets over links, ${count(sum(sample.drops))} dropped by faults, ${Math.round(sample.at)} s`;
+    const dropped = live.losses.length ? `${count(sum(live.losses.at(-1).drops))} dropped by faults, ` : '';
+    byId('sums').textContent = `${count(sum(sample.packets))} packets over links, ${dropped}${Math.round(sample.at)} s`;
     showTraffic();
     listLinks();
     showTime();
     showPanel();
+  },
+  losses(sample) {
+    keep(live.losses, sample);
   },
   epoch(said) {
     live.epochs.push(said);

@@ -11,17 +11,20 @@ function truthOf(link) {
   return faulty.has(link) ? `faulty, loses ${percent(data.links.rate[link])}` : 'healthy';
 }
 
+const LABEL = 100; // beside a chart, for "12,345,678 most"
+
 // points: [seconds, value], ascending.
-function timeChart(points, text, kind, width = 300) {
+function timeChart(points, text, kind, width) {
   const height = 70;
-  const [first, last] = [points[0]?.[0] ?? 0, points.at(-1)?.[0] ?? 1];
+  const [first, last] = [points[0]?.[0], points.at(-1)?.[0]];
   const most = Math.max(...points.map(([, value]) => value), 0) || 1;
   const x = (at) => ((at - first) / (last - first || 1)) * width;
   const y = (value) => 6 + (height - 8) * (1 - value / most);
   const line = points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(' ');
-  const now = points.length ? text(points.at(-1)[1]) : 'nothing yet';
+  if (!points.length) return el('p', { class: 'hint' }, 'not counted yet');
+  const now = text(points.at(-1)[1]);
   const label = `now ${now}, at most ${text(most)}`;
-  return svg('svg', { class: 'chart', role: 'img', 'aria-label': label, width: width + 78, height: height + 20 },
+  return svg('svg', { class: 'chart', role: 'img', 'aria-label': label, width: width + LABEL, height: height + 20 },
     svg('line', { class: 'grid', x1: 0, x2: width, y1: y(0), y2: y(0) }),
     svg('polyline', { class: `trace ${kind}`, points: line }),
     svg('text', { x: width + 6, y: 14 }, `${text(most)} most`),

@@ -45,8 +45,9 @@ def until(page: Page, id_: str, pattern: str, seconds: float = 30) -> str:
     raise AssertionError(f"#{id_} says {said!r}, not {pattern!r}")
 
 
-def counters(at: float, packets: list[int], drops: list[int], faults: list) -> dict:
-    return {"at": at, "packets": packets, "drops": drops, "fresh": True, "faults": faults}
+def tell(publisher: Publisher, at: float, packets: list, drops: list, faults: list) -> None:
+    publisher.tell("losses", {"at": at, "packets": packets, "drops": drops})
+    publisher.tell("counters", {"at": at, "packets": packets, "faults": faults})
 
 
 def test_a_watched_run_is_the_same_run(tmp_path: Path, finished_run: RunDirectory) -> None:
@@ -76,9 +77,9 @@ def test_the_page_shows_what_comes(width: int, chromium: Browser) -> None:
         publisher.tell("doing", {"what": "emulation", "share": 0.25})
         until(page, "status", "emulation, 25 %")
         packets, drops = [1000] * n, [0] * n
-        publisher.tell("counters", counters(1, [0] * n, drops, faults))
+        tell(publisher, 1, [0] * n, drops, faults)
         drops[broken] = 250
-        publisher.tell("counters", counters(2, packets, drops, faults))
+        tell(publisher, 2, packets, drops, faults)
         until(page, "sums", f"^{1000 * n:,} packets over links, 250 dropped by faults")
         row = page.locator("#links tbody tr").first
         said = " ".join(row.inner_text().split())
@@ -91,7 +92,7 @@ def test_the_page_shows_what_comes(width: int, chromium: Browser) -> None:
         row.locator("button").press("Enter")
         assert "loses 20 %" in until(page, "panel", "agg0_1->core2")
         other = fabric.link("core0->agg3_0")
-        publisher.tell("counters", counters(3, packets, drops, [[other, 0.01]]))
+        tell(publisher, 3, packets, drops, [[other, 0.01]])
         until(page, "verdict", "0 found, 1 missed, 2 blamed wrongly")
         assert page.locator(f"{LINKS}.faulty").count() == 1
         assert page.evaluate("document.documentElement.scrollWidth") == width
@@ -111,7 +112,7 @@ def test_names_are_text_and_many_links_are_a_table(chromium: Browser) -> None:
     publisher.tell("page", live_page(fabric, "large", [(0, 1.0)], 0))
     with opened(chromium, publisher.address) as it:
         n = fabric.n_links
-        publisher.tell("counters", counters(1, [5] * n, [1] * n, [[0, 1.0]]))
+        tell(publisher, 1, [5] * n, [1] * n, [[0, 1.0]])
         until(it.page, "sums", "packets over links")
         assert it.page.locator(LINKS).count() == 0
         assert it.page.locator("#links tbody tr").count() == 64
