@@ -126,14 +126,12 @@ class Counters:
         Args:
             busy: The switches are asked by somebody else: what only they know is told as it was.
         """
-        at = {"at": round(time.perf_counter() - self._begin, 2)}
-        lost = False
-        if not busy:
-            self._broken = self._faults()
-            lost = self._drops.look(anyway)
+        lost = not busy and self._drops.look(anyway)
         if not self._packets.look(anyway or lost):
             return
-        packets = {"packets": self._packets.values}
+        if not busy:
+            self._broken = self._faults()
+        said = {"at": round(time.perf_counter() - self._begin, 2), "packets": self._packets.values}
         if lost:
-            self._publisher.tell("losses", at | packets | {"drops": self._drops.values})
-        self._publisher.tell("counters", at | packets | {"faults": self._broken})
+            self._publisher.tell("losses", said | {"drops": self._drops.values})
+        self._publisher.tell("counters", said | {"faults": self._broken})

@@ -87,7 +87,7 @@ class WatchedRun:
 
         # In real time the controller waits most of the time, in virtual time nobody does.
         real = emulation.settings.real_time
-        self._counters = Counters(self.publisher, network, active, 0.02 if real else 0.01)
+        self._counters = Counters(self.publisher, network, active, 0.02 if real else 0.005)
         if real:
             self._diagnosing = self._end.enter_context(ThreadPoolExecutor(1, "verdicts"))
 

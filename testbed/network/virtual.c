@@ -446,3 +446,15 @@ EXPORT uint64_t net_replies(const net_t *net, uint32_t part, const reply_t **rep
 EXPORT void net_link_packets(const net_t *net, uint64_t *packets) {
     for (uint32_t i = 0; i < net->n_links; i++) packets[i] = net->links[i].packets;
 }
+
+/* Lost to faults of each link so far; what is added to must be zero. */
+EXPORT void net_fault_drops(const net_t *net, uint64_t *drops) {
+    for (uint32_t p = 0; p < net->n_parts; p++) {
+        const part_t *part = &net->parts[p];
+        for (uint64_t i = 0; i < part->drops_n; i++) {
+            const drop_t *one = &part->drops[i];
+            if ((one->cause == CAUSE_FAULT || one->cause == CAUSE_CORRUPT) && one->link < net->n_links)
+                drops[one->link]++;
+        }
+    }
+}

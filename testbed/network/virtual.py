@@ -250,28 +250,25 @@ class VirtualNetwork:
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Packets lost to faults of each directed fabric link so far: uint64[n_links]."""
-        drops = self._of_all_threads(self._library.net_drops, DROP)
-        faulty = np.isin(drops["cause"], [CAUSES["fault"], CAUSES["corrupt"]])
-        return self._per_link(drops["link"][faulty])
+        return self._counted(self._library.net_fault_drops)
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Packets that full queues of each directed fabric link dropped: uint64[n_links]."""
-        drops = self.drops()
-        return self._per_link(drops["link"][drops["cause"] == _QUEUE])
+        drops, n = self.drops(), self.topology.n_links
+        link = drops["link"][drops["cause"] == _QUEUE]
+        return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)
 
     def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> None:
         """In virtual time a slow machine loses nothing: there is nothing to count."""
 
-    def _per_link(self, link: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
-        n = self.topology.n_links
-        return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)
-
     def link_packets(self) -> npt.NDArray[np.uint64]:
         """Packets put on each directed fabric link so far: uint64[n_links]."""
-        total = self.topology.n_links + 2 * self.topology.n_hosts
-        packets = np.zeros(total, np.uint64)
-        self._library.net_link_packets(self._net, packets.ctypes.data)
-        return packets[: self.topology.n_links]
+        return self._counted(self._library.net_link_packets)
+
+    def _counted(self, function: Any) -> npt.NDArray[np.uint64]:
+        counts = np.zeros(self.topology.n_links + 2 * self.topology.n_hosts, np.uint64)
+        function(self._net, counts.ctypes.data)
+        return counts[: self.topology.n_links]
 
 
 @dataclass(frozen=True)
@@ -366,6 +363,7 @@ def _load() -> ctypes.CDLL:
             "net_drops": (u64, pointer, u32, pointer),
             "net_replies": (u64, pointer, u32, pointer),
             "net_link_packets": (None, pointer, pointer),
+            "net_fault_drops": (None, pointer, pointer),
         },
         ["-pthread"],
     )
