@@ -1,0 +1,58 @@
+/* What is read of the virtual network (virtual.c): its counters, and what was lost where. */
+#ifndef CANARY_NETWORK_COUNTS_H
+#define CANARY_NETWORK_COUNTS_H
+#include "links.h"
+
+static uint64_t under_way(const part_t *part) {
+    uint64_t n = part->far.n;
+    for (uint32_t i = 0; i < WHEEL; i++) n += part->wheel[i].n;
+    for (uint32_t i = 0; i < part->net->n_parts; i++) n += part->mail[0][i].n + part->mail[1][i].n;
+    return n;
+}
+
+EXPORT const stats_t *net_stats(net_t *net) {
+    stats_t *sum = &net->stats;
+    memset(sum, 0, sizeof *sum);
+    for (uint32_t p = 0; p < net->n_parts; p++) {
+        const stats_t *one = &net->parts[p].stats;
+        sum->sent += one->sent;
+        sum->delivered += one->delivered;
+        sum->fault_drops += one->fault_drops;
+        sum->queue_drops += one->queue_drops;
+        sum->ttl_drops += one->ttl_drops;
+        sum->other_drops += one->other_drops;
+        sum->misdelivered += one->misdelivered;
+        sum->packet_hops += one->packet_hops;
+        sum->in_flight += under_way(&net->parts[p]);
+    }
+    return sum;
+}
+
+/* Of one thread: the caller puts them in order. */
+EXPORT uint64_t net_drops(const net_t *net, uint32_t part, const drop_t **drops) {
+    *drops = net->parts[part].drops;
+    return net->parts[part].drops_n;
+}
+
+EXPORT uint64_t net_replies(const net_t *net, uint32_t part, const reply_t **replies) {
+    *replies = net->parts[part].replies;
+    return net->parts[part].replies_n;
+}
+
+EXPORT void net_link_packets(const net_t *net, uint64_t *packets) {
+    for (uint32_t i = 0; i < net->n_links; i++) packets[i] = net->links[i].packets;
+}
+
+/* Lost to faults of each link so far; what is added to must be zero. */
+EXPORT void net_fault_drops(const net_t *net, uint64_t *drops) {
+    for (uint32_t p = 0; p < net->n_parts; p++) {
+        const part_t *part = &net->parts[p];
+        for (uint64_t i = 0; i < part->drops_n; i++) {
+            const drop_t *one = &part->drops[i];
+            if ((one->cause == CAUSE_FAULT || one->cause == CAUSE_CORRUPT) && one->link < net->n_links)
+                drops[one->link]++;
+        }
+    }
+}
+
+#endif
