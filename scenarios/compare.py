@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS_FILE", "Comparison", "check_rows", "code_digest", "compare", "default_folder"]
 
 SETTINGS_FILE = "comparison.json"
-_PAGES = {Path(p) for p in ("analysis/pages", "scenarios/watch", "scenarios/papers/html.py")}
+_OF_PAPERS = ("figure", "html", "overview", "page_data", "pages", "results", "tables", "verdicts")
+_PAGES = {Path("analysis/pages"), Path("scenarios/watch")}
+_PAGES |= {Path(f"scenarios/papers/{name}.py") for name in _OF_PAPERS}
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
 _TEXTS = ("method", "native", "parameters", "parameters_from")
 _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others are numbers

@@ -15,10 +15,14 @@ from scenarios.papers.segment_level import (
     SHOWN,
     WRONG,
     World,
+    as_rates,
     stages,
 )
 
-__all__ = ["FIGURE_8"]
+__all__ = ["FEW", "FEWER", "FIGURE_8"]
+
+FEWER = 20
+FEW = f"Flock, rates as of {FEWER} packets"
 
 FROM_SEGMENTS: Mapping[str, Localizer] = {
     "Canary α={}": Canary(),
@@ -28,15 +32,16 @@ FROM_SEGMENTS: Mapping[str, Localizer] = {
 
 def one_draw(draw: int, k: int, alphas: tuple[int, ...]) -> list[Row]:
     """All methods on one set of faults: undirected links for probes, directed ones for Canary."""
-    rows = []
-    for alpha in alphas:
-        world = World.draw(k, alpha, draw)
+    rows, worlds = [], {alpha: World.draw(k, alpha, draw) for alpha in alphas}
+    for alpha, world in worlds.items():
         methods = {name.format(alpha): method for name, method in FROM_SEGMENTS.items()}
         if alpha == alphas[0]:
             methods = {**FROM_PROBES, **methods}
         for name, method in methods.items():
             rows += stages(name, method, world.telemetry, world.faulty, draw)
-    return rows
+    world = worlds[alphas[0]]
+    rates = as_rates(world.telemetry, FEWER)
+    return rows + stages(FEW, FROM_PROBES["Flock"], rates, world.faulty, draw)
 
 
 def _tasks(effort: Effort) -> Mapping[str, Task]:
@@ -49,11 +54,14 @@ STAGED = (
     "Canary's ranges and a mapping in each round it is 23 to 26. The paper's 22 is between the "
     "two readings."
 )
-TRIED = (
-    "Table III's p_b and p_g, exchanged, find 23 links. Tried over 8 draws: p_g = 2.5×10⁻⁴ with "
-    "p_b = 0.01, 0.1, 0.2, 0.3 finds 24.4, 21.3, 20.5, 19.8; its cell read as 1.0 - 10⁻⁴, 4.6; "
-    "the parameters of Flock's authors, 21.1; a prior of -20, 19.3; no refinement and no devices, "
-    "23.1. How path loss rates were fed to Flock, which takes packets, is not said."
+MORE = {FOUND: (1.03, 1.2), "recall": (1.03, 1.2), "F1": (1.02, 1.12)}
+LESS = {FOUND: (0.65, 0.8), "recall": (0.65, 0.8), "F1": (0.75, 0.9)}
+RATES = (
+    "Flock takes packets; the paper feeds it 'path loss rates' and does not say how many packets "
+    "these stand for. Of 1, 5, 10, 20, 50, 100 and 1,000 a path it finds 0, 10.1, 15.8, 18.1, "
+    "20.4, 22.6 and 25.1 links (8 other draws): 18, none wrong, are those of 20. Other parameters "
+    "with 100: p_g = 2.5×10⁻⁴ with p_b = 0.01 to 0.3, 24.4 to 19.8; the cell read as 1.0 - 10⁻⁴, "
+    "4.6; those of Flock's authors, 21.1; a prior of -20, 19.3; no refinement and no devices, 23.1."
 )
 FIGURE_8 = Experiment(
     "canary-8",
@@ -73,30 +81,31 @@ FIGURE_8 = Experiment(
     tasks=_tasks,
     series={
         "Canary α=1000": ("Canary α=1000", "Canary α=1000, linear"),
+        "Flock": ("Flock", FEW),
         "NetBouncer-stage": (
             "NetBouncer-stage",
             "NetBouncer-stage, linear",
             "NetBouncer-stage, removal",
         ),
     },
-    tried={"Flock": TRIED},
     reasons=(
         *(
-            Reason(STAGED, quantity, series, ratio=ratio)
+            Reason(RATES, quantity, "Flock", ratio=(1.0, ratio))
             for quantity, ratio in (
-                (FOUND, (1.03, 1.2)),
-                ("recall", (1.03, 1.2)),
-                ("F1", (1.02, 1.12)),
+                (FOUND, 1.45),
+                ("recall", 1.45),
+                ("F1", 1.25),
+                ("accuracy", 1.05),
             )
+        ),
+        *(
+            Reason(STAGED, quantity, series, ratio=ratio)
+            for quantity, ratio in MORE.items()
             for series in ("NetBouncer-stage", "NetBouncer-stage, linear")
         ),
         *(
             Reason(STAGED, quantity, "NetBouncer-stage, removal", ratio=ratio)
-            for quantity, ratio in (
-                (FOUND, (0.65, 0.8)),
-                ("recall", (0.65, 0.8)),
-                ("F1", (0.75, 0.9)),
-            )
+            for quantity, ratio in LESS.items()
         ),
         *(
             Reason(STAGED, quantity, series, ratio=(0.0, 1.05), paper=paper)

@@ -14,9 +14,18 @@ from analysis.methods.canary.multistage import Canary
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Probes, Telemetry
 from scenarios.experiment import run_experiment
-from scenarios.papers.canary_8 import FIGURE_8
+from scenarios.papers.canary_8 import FEW, FEWER, FIGURE_8
 from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label
-from scenarios.papers.segment_level import FOUND, FROM_PROBES, SHOWN, WRONG, World, even, stages
+from scenarios.papers.segment_level import (
+    FOUND,
+    FROM_PROBES,
+    SHOWN,
+    WRONG,
+    World,
+    as_rates,
+    even,
+    stages,
+)
 from scenarios.scenario import Scenario
 from scenarios.settings import make_settings
 from testbed.faults.plan import Fault, FaultPlan
@@ -57,6 +66,9 @@ def one_draw(draw: int, k: int) -> list[Row]:
             found = stages(series, method, telemetry, world.faulty, draw)
             rows += found
             ends[name, how] = [row.value for row in found if row.quantity == "F1"][-1]
+        if how == "packets":
+            rates = as_rates(telemetry, FEWER)
+            rows += stages(FEW, FROM_PROBES["Flock"], rates, world.faulty, draw)
         counts = telemetry.need("segments", "canary")
         sent, lost = counts.sent.sum(axis=0), counts.lost.sum(axis=0)
         share = lost[lost > 0] / sent[lost > 0]
@@ -94,7 +106,7 @@ FIGURE_8_PACKETS = Experiment(
         Panel(LOSS, "", LOSS, numeric=False),
     ),
     tasks=_tasks,
-    tried=FIGURE_8.tried,
+    series={"Flock": ("Flock", FEW)},
     reasons=FIGURE_8.reasons,
     quick=False,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Effort", "Experiment", "Panel", "Reason", "Row", "Task", "label"]
+__all__ = ["Effort", "Experiment", "Panel", "Reason", "Row", "Task", "label", "together"]
 
 
 class Row(NamedTuple):
@@ -68,6 +68,10 @@ class Reason:
     cannot: bool = False
 
 
+def _nothing(rows: Sequence[Row]) -> Sequence[Row]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A figure or table of a paper.
@@ -79,6 +83,7 @@ class Experiment:
         seconds, memory_mb: What it takes, of one processor.
         panels: How it is drawn.
         tasks: The pieces of work, by name; each is kept when it is done.
+        over_all: Figures that are of the rows of all pieces.
         series, quantities: Which of our series and quantities are held against one of the paper,
             where the names differ or ours are several.
         reasons: Why figures differ.
@@ -95,6 +100,7 @@ class Experiment:
     memory_mb: int
     panels: tuple[Panel, ...]
     tasks: Callable[[Effort], Mapping[str, Task]]
+    over_all: Callable[[Sequence[Row]], Sequence[Row]] = _nothing
     series: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     quantities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reasons: tuple[Reason, ...] = ()
@@ -112,3 +118,10 @@ class Experiment:
 def label(x: float | str) -> str:
     """An x as rows and values have it: ``0.001``, ``10`` or a name."""
     return x if isinstance(x, str) else f"{x:g}"
+
+
+def together(draws: int) -> dict[str, range]:
+    """Twenty draws at a time, by name: for parts that all need one calibration."""
+    firsts = range(0, draws, 20)
+    every = [range(first, min(first + 20, draws)) for first in firsts]
+    return {f"draws-{some[0]}-{some[-1]}": some for some in every}

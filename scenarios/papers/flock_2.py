@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
+from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, together
 from scenarios.papers.flock_schemes import RECALL, F, schemes, scored
 from scenarios.papers.flock_world import (
     FLOWS,
@@ -25,20 +25,23 @@ DROPS_100K, DROPS_400K, DEVICES = (
 )
 
 
-def few_faults(draw: int, name: str, small: bool) -> list[Row]:
-    """Eight traces: 1 to 8 failed links, or one or two devices."""
+def few_faults(draws: range, name: str, small: bool) -> list[Row]:
+    """Of each draw eight traces: 1 to 8 failed links, or one or two devices."""
     flows = (FLOWS if name != DROPS_100K else FLOWS // 4) // (100 if small else 1)
     make = device_failures if name == DEVICES else silent_drops
-    seeds = range(TRACES * draw, TRACES * draw + (2 if small else TRACES))
-    traces = [make(network(small), seed, flows) for seed in seeds]
-    return scored(name, schemes(small), traces, draw)
+    rows = []
+    for draw in draws:
+        seeds = range(TRACES * draw, TRACES * draw + (2 if small else TRACES))
+        traces = (make(network(small), seed, flows) for seed in seeds)
+        rows += scored(name, schemes(small), traces, draw)
+    return rows
 
 
 def _tasks(effort: Effort) -> Mapping[str, Task]:
     return {
-        f"{number}-draw-{n}": partial(few_faults, n, name, effort.small)
+        f"{number}-{draws}": partial(few_faults, some, name, effort.small)
         for number, name in enumerate((DROPS_100K, DROPS_400K, DEVICES))
-        for n in range(effort.draws)
+        for draws, some in together(effort.draws).items()
     }
 
 

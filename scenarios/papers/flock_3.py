@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label
+from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label, together
 from scenarios.papers.flock_schemes import schemes, scored
 from scenarios.papers.flock_world import FLOWS, SETTING, network, soft_failure
 
@@ -15,22 +15,25 @@ RATES = (0.002, 0.004, 0.006, 0.01, 0.018)
 KINDS = ("uniform", "skewed")
 
 
-def soft(draw: int, rate: float, skewed: bool, small: bool) -> list[Row]:
-    """Two traces of one failed link; series are method and telemetry, x the rate."""
-    flows, seeds = FLOWS // (100 if small else 1), (2 * draw, 2 * draw + 1)
-    cases = [soft_failure(network(small), seed, flows, rate, skewed) for seed in seeds]
-    name = "skewed" if skewed else "uniform"
-    rows = scored(name, schemes(small), cases, draw)
+def soft(draws: range, rate: float, small: bool) -> list[Row]:
+    """Of each draw two traces of one failed link, uniform and skewed; series are method and
+    telemetry, x the rate."""
+    flows, rows = FLOWS // (100 if small else 1), []
+    for draw in draws:
+        for name in KINDS:
+            seeds = (2 * draw, 2 * draw + 1)
+            skewed = name == "skewed"
+            traces = (soft_failure(network(small), seed, flows, rate, skewed) for seed in seeds)
+            rows += scored(name, schemes(small), traces, draw)
     return [row._replace(series=f"{row.series} ({row.x})", x=label(rate)) for row in rows]
 
 
 def _tasks(effort: Effort) -> Mapping[str, Task]:
     rates = RATES[-1:] if effort.small else RATES
     return {
-        f"{kind}-{label(rate)}-draw-{n}": partial(soft, n, rate, kind == "skewed", effort.small)
-        for kind in KINDS
+        f"{label(rate)}-{draws}": partial(soft, some, rate, effort.small)
         for rate in rates
-        for n in range(effort.draws)
+        for draws, some in together(effort.draws).items()
     }
 
 

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from analysis.evaluation.calibration import accuracy
-from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label
+from analysis.evaluation.calibration import Case
+from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label, together
 from scenarios.papers.flock_5c import OF_HIDDEN, lacking
-from scenarios.papers.flock_schemes import PRECISION, RECALL, Way, baselines
+from scenarios.papers.flock_schemes import PRECISION, RECALL, F, Scheme, Way, baselines, scored
 from scenarios.papers.flock_world import FLOWS, PARAMETERS, SETTING, World, flock, silent_drops
 
 __all__ = ["FIGURE_5"]
@@ -19,33 +19,36 @@ OMITTED = (0.0, 0.05, 0.1, 0.2)
 TRACES = 4
 
 
-def with_paths(draw: int, omitted: float, small: bool) -> list[Row]:
+def with_paths(draws: range, omitted: float, small: bool) -> list[Row]:
     """Silent drops, as in figure 2; what is calibrated is so on other networks that lack as many
     links."""
-    flows, train = (4_000, 2) if small else (FLOWS, TRACES)
-    made = [
-        silent_drops(lacking(omitted, small, np.random.default_rng([seed, 79])), seed, flows)
-        for seed in (*range(1000, 1000 + train), *range(TRACES * draw, TRACES * draw + train))
-    ]
-    ways: dict[tuple[str, str], Way] = {
+    flows, n = (4_000, 2) if small else (FLOWS, TRACES)
+
+    def made(seed: int) -> tuple[World, Case]:
+        ecmp = lacking(omitted, small, np.random.default_rng([seed, 79]))
+        return silent_drops(ecmp, seed, flows)
+
+    ways: dict[Scheme, Way] = {
         ("Flock", kinds): (partial(World.telemetry, kinds=kinds), flock(*parameters))
         for kinds, parameters in {**PARAMETERS, "P": OF_HIDDEN}.items()
         if "A1" not in kinds  # its probes are for regular networks (section 7.6)
     }
-    ways |= baselines(made[:train], ("INT",))
+    ways |= baselines([made(seed) for seed in range(1000, 1000 + n)], ("INT",))
     rows = []
-    for (method, kinds), (view, localizer) in ways.items():
-        each = [accuracy(localizer.localize(view(world)), case) for world, case in made[train:]]
-        for what, value in zip((PRECISION, RECALL), np.mean(each, axis=0).tolist(), strict=True):
-            rows.append(Row(what, f"{method} ({kinds})", label(100 * omitted), draw, value))
+    for draw in draws:
+        traces = (made(seed) for seed in range(TRACES * draw, TRACES * draw + n))
+        for row in scored("", ways, traces, draw):
+            what = row.quantity.removesuffix(", ")
+            series = f"{row.series} ({row.x})"
+            rows += [Row(what, series, label(100 * omitted), draw, row.value)] * (what != F)
     return rows
 
 
 def _tasks(effort: Effort) -> Mapping[str, Task]:
     return {
-        f"omitted-{label(share)}-draw-{n}": partial(with_paths, n, share, effort.small)
+        f"omitted-{label(share)}-{draws}": partial(with_paths, some, share, effort.small)
         for share in (OMITTED[1:2] if effort.small else OMITTED)
-        for n in range(effort.draws)
+        for draws, some in together(effort.draws).items()
     }
 
 

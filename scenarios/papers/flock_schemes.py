@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -61,11 +61,16 @@ def retuned(
     return make(**choose(calibrate(make, grid, known)).parameters)
 
 
-def scored(name: str, ways: Mapping[Scheme, Way], traces: Traces, draw: int) -> list[Row]:
+def scored(
+    name: str, ways: Mapping[Scheme, Way], traces: Iterable[tuple[World, Case]], draw: int
+) -> list[Row]:
     """F of the mean precision and recall, and the two, by method and telemetry."""
+    found: dict[Scheme, list[tuple[float, float]]] = {scheme: [] for scheme in ways}
+    for world, case in traces:
+        for scheme, (view, localizer) in ways.items():
+            found[scheme].append(accuracy(localizer.localize(view(world)), case))
     rows = []
-    for (method, kinds), (view, localizer) in ways.items():
-        each = [accuracy(localizer.localize(view(world)), case) for world, case in traces]
+    for (method, kinds), each in found.items():
         precision, recall = np.mean(each, axis=0).tolist()
         f1 = 2 * precision * recall / max(precision + recall, 1e-9)
         for what, value in ((F, f1), (PRECISION, precision), (RECALL, recall)):

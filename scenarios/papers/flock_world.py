@@ -111,9 +111,13 @@ class World:
             ptr = np.concatenate((self.probes.ptr, self.probes.ptr[-1] + self.paths.ptr[1:]))
             rows = Paths(ptr, np.concatenate((self.probes.links, self.paths.links)))
             sent, lost = np.append(sent, self.sent), np.append(lost, self.lost)
-        distinct, nth = np.unique(rows.padded(), axis=0, return_inverse=True)
-        sent, lost = (np.bincount(nth.reshape(-1), n).astype(np.int64) for n in (sent, lost))
-        probes = Probes(Paths.from_padded(distinct), sent, lost)
+        links = rows.padded()
+        base = self.fabric.n_links + 1
+        assert base ** links.shape[1] < 1 << 63
+        key = (links.astype(np.int64) + 1) @ base ** np.arange(links.shape[1])[::-1]
+        _, first, nth = np.unique(key, return_index=True, return_inverse=True)
+        sent, lost = (np.bincount(nth, n).astype(np.int64) for n in (sent, lost))
+        probes = Probes(Paths.from_padded(links[first]), sent, lost)
         return Telemetry(self.fabric, "tor+core", probes=probes)
 
     def for_vigil(self) -> Telemetry:

@@ -1,59 +1,35 @@
-"""The pages of reproductions: of an experiment, and of all that were run."""
+"""The page of an experiment."""
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from analysis.pages.run_data import numbers
 from analysis.pages.run_page import files, settings_in_words
 from analysis.pages.template import render_page
-from scenarios.papers.experiment import Experiment, Panel
+from scenarios.papers.page_data import CSS, SCRIPTS, SIGNS, Of, names_of, once, panel_data
 from scenarios.papers.pages import HEAD, cells, number, summary
 from scenarios.papers.verdicts import Figures, Line
 from testbed.fabric.names import plain
 
-__all__ = ["Of", "Ours", "experiment_page", "overview_page"]
+__all__ = ["experiment_page", "of_out"]
 
-Ours = Mapping[tuple[str, str, str], Figures]
-
-SIGNS = {"agrees": "✓", "explained": "≈", "not explained": "✗", "cannot be compared": "–"}
 _STYLES = {"agrees": "agrees", "not explained": "not"}
-_SCRIPTS = ("page.js", "panels.js")
-_CSS = ("page.css", "comparison.css", "reproduction.css")
 _USUAL_DRAWS = 20
-
-
-@dataclass(frozen=True)
-class Of:
-    """An experiment that was run: the paper's values beside ours, all of ours, what it took, and
-    the content of ``setting.json``."""
-
-    experiment: Experiment
-    lines: list[Line]
-    ours: Ours
-    draws: int
-    seconds: float
-    setting: Mapping[str, Any]
 
 
 def experiment_page(of: Of, folder: Path) -> str:
     """``index.html`` of an experiment."""
     experiment = of.experiment
-    names = _names(of)
+    names = names_of(of)
     setup = {name: value for name, value in of.setting.items() if name != "setting"}
     setup |= {"draws": of.draws, "seconds of a processor": round(of.seconds)}
     return render_page(
         "reproduction.html",
-        _CSS,
-        (*_SCRIPTS, "reproduction.js"),
-        {"names": names, "panels": [_panel(of, panel, names) for panel in experiment.panels]},
+        CSS,
+        (*SCRIPTS, "reproduction.js"),
+        {"names": names, "panels": [panel_data(of, panel, names) for panel in experiment.panels]},
         title=plain(f"{experiment.paper}: {experiment.shows}"),
         paper=experiment.paper,
         shows=experiment.shows,
@@ -63,89 +39,11 @@ def experiment_page(of: Of, folder: Path) -> str:
         head=HEAD,
         lines=[_row(line) for line in of.lines],
         all=[_figures(at, figures) for at, figures in of.ours.items()],
-        quotes=[_quote(line) for line in _once(of.lines)],
+        quotes=[_quote(line) for line in once(of.lines)],
         setup=settings_in_words(setup),
         command=_command(of, folder),
         files=files(folder),
     )
-
-
-def overview_page(there: Sequence[Of], every: Sequence[str], out: Path) -> str:
-    """``index.html`` of all that was run in ``out``, of the experiments that there are."""
-    names = [of.experiment.name for of in there]
-    figures = []
-    for of in there:
-        own = _names(of)
-        panels = [_panel(of, panel, own) for panel in of.experiment.panels[:1]]
-        figures.append({"names": own, "panel": panels[0]} if panels else None)
-    return render_page(
-        "reproductions.html",
-        _CSS,
-        (*_SCRIPTS, "reproductions.js"),
-        {"figures": figures},
-        title="The papers' figures, reproduced",
-        summary=summary([line for of in there for line in of.lines]),
-        missing=[name for name in every if name not in names],
-        signs=[(sign, verdict) for verdict, sign in SIGNS.items()],
-        experiments=[_entry(of) for of in there],
-        command="make reproduce FIG=all" + _out(out),
-    )
-
-
-def _entry(of: Of) -> dict[str, Any]:
-    count = Counter(line.verdict for line in of.lines)
-    return {
-        "name": of.experiment.name,
-        "paper": of.experiment.paper,
-        "shows": of.experiment.shows,
-        "counts": [count[verdict] for verdict in SIGNS],
-        "draws": of.draws,
-        "seconds": round(of.seconds),
-    }
-
-
-def _names(of: Of) -> list[str]:
-    """Our series, those of the drawn quantities, in the order of the rows."""
-    drawn = {panel.quantity for panel in of.experiment.panels}
-    return list(dict.fromkeys(plain(at[1]) for at in of.ours if at[0] in drawn))
-
-
-def _panel(of: Of, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
-    points = []
-    for (quantity, series, x), figures in of.ours.items():
-        if quantity == panel.quantity:
-            mean, low, high = _numbers(figures)
-            own = {"series": names.index(plain(series)), "x": x, "draws": len(figures.values)}
-            points.append(own | {"mean": mean, "low": low, "high": high})
-    printed = []
-    for line in _once(of.lines):
-        at = of.experiment.ours(line.paper.quantity, line.paper.series)
-        series = [name for quantity, name in at if quantity == panel.quantity]
-        if series:
-            known = plain(series[0]) in names
-            value = {"x": line.paper.x, "value": line.paper.value, "kind": line.paper.kind}
-            own = {"series": names.index(plain(series[0])) if known else None}
-            printed.append(own | value | {"side": line.paper.side, "name": line.paper.series})
-    return {
-        "x": panel.x,
-        "y": panel.y,
-        "numeric": panel.numeric,
-        "logX": panel.log_x,
-        "logY": panel.log_y,
-        "limits": None if panel.limits is None else list(panel.limits),
-        "points": points,
-        "printed": printed,
-    }
-
-
-def _numbers(figures: Figures) -> list[float | int | None]:
-    mean = figures.mean
-    return numbers(np.array([mean.mean, mean.low, mean.high]), 6)
-
-
-def _once(lines: Sequence[Line]) -> list[Line]:
-    """A line for each value of the paper: some are held against several of ours."""
-    return list({id(line.paper): line for line in lines}.values())
 
 
 def _row(line: Line) -> dict[str, Any]:
@@ -179,8 +77,9 @@ def _command(of: Of, folder: Path) -> str:
         words.append(f"DRAWS={of.draws}")
     if "trace" in of.setting:
         words.append(f"TRACE={of.setting['trace']}")
-    return "make reproduce " + " ".join(shlex.quote(word) for word in words) + _out(folder.parent)
+    return "make reproduce " + " ".join(shlex.quote(word) for word in words) + of_out(folder.parent)
 
 
-def _out(out: Path) -> str:
+def of_out(out: Path) -> str:
+    """``OUT=`` of a command, if it is not the usual folder."""
     return "" if out == Path("runs/reproduce") else f" OUT={shlex.quote(plain(str(out)))}"

@@ -15,7 +15,8 @@ from scenarios.papers.canary_table_2 import TABLE_II
 from scenarios.papers.canary_tables import TABLE_III, TABLE_IV
 from scenarios.papers.canary_theorem_1 import THEOREM_1
 from scenarios.papers.canary_theorem_2 import THEOREM_2
-from scenarios.papers.detector_matrix import ACCURACY, PLANS
+from scenarios.papers.detector_accuracy import ACCURACY
+from scenarios.papers.detector_plans import PLANS
 from scenarios.papers.experiment import Experiment
 from scenarios.papers.flock_2 import FIGURE_2
 from scenarios.papers.flock_3 import FIGURE_3 as FLOCK_3
@@ -25,17 +26,12 @@ from scenarios.papers.flock_5c import FIGURE_5C
 from scenarios.papers.flock_8 import FIGURE_8 as FLOCK_8
 from scenarios.papers.flock_table_1 import TABLE_1
 from scenarios.papers.netbouncer_6 import FIGURE_6 as NETBOUNCER_6
-from scenarios.papers.netbouncer_6 import FIGURE_8 as NETBOUNCER_8
-from scenarios.papers.netbouncer_6 import FIGURE_9 as NETBOUNCER_9
 from scenarios.papers.netbouncer_7 import FIGURE_7 as NETBOUNCER_7
+from scenarios.papers.netbouncer_8 import FIGURE_8 as NETBOUNCER_8
+from scenarios.papers.netbouncer_9 import FIGURE_9 as NETBOUNCER_9
 from scenarios.papers.vigil_13 import FIGURE_13
-from scenarios.papers.vigil_simulation import (
-    FIGURE_3,
-    FIGURE_5,
-    FIGURE_8_AND_9,
-    FIGURE_10_TO_12,
-    SECTION_6_7,
-)
+from scenarios.papers.vigil_failures import FIGURE_10_TO_12, SECTION_6_7
+from scenarios.papers.vigil_simulation import FIGURE_3, FIGURE_5, FIGURE_8_AND_9
 from testbed.fabric.names import nearest
 
 __all__ = ["EXPERIMENTS", "LEFT_OUT", "chosen"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,7 +19,9 @@ from scenarios.kept import alone, is_of
 from scenarios.memory import available_bytes
 from scenarios.papers.experiment import Effort, Experiment, Row
 from scenarios.papers.figure import draw
-from scenarios.papers.html import Of, Ours, experiment_page, overview_page
+from scenarios.papers.html import experiment_page
+from scenarios.papers.overview import overview_page
+from scenarios.papers.page_data import Of, Ours
 from scenarios.papers.pages import markdown
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.values import Printed, printed_values
@@ -37,17 +40,18 @@ __all__ = ["OUT", "Kept", "kept", "page_again", "reproduce", "was_run", "write_o
 
 OUT = Path("runs/reproduce")
 MARK = "setting.json"
-PARTS, TOOK = "parts", "took.json"
+PARTS, TOOK, COMMIT = "parts", "took.json", "commit.txt"
 
 
 class Kept(NamedTuple):
     """The paper's values beside ours, of so many draws that took so many seconds of a processor;
-    of which code, and of which capture."""
+    of which code and commit, if that is known, and of which capture."""
 
     lines: list[Line]
     draws: int
     seconds: float
     code: str
+    commit: str
     trace: str | None
 
 
@@ -86,12 +90,24 @@ def reproduce(
         if not is_of(settings, key):
             shutil.rmtree(folder / PARTS, ignore_errors=True)
             settings.write_text(json.dumps(key, indent=2) + "\n")
-        (folder / PARTS).mkdir(exist_ok=True)
+        if not (folder / PARTS).exists():
+            (folder / PARTS).mkdir()
+            (folder / PARTS / COMMIT).write_text(_commit())
         rows = _run(experiment, effort, folder / PARTS, progress, cluster, do)
         for left in (folder / PARTS).glob(".*-????????"):  # of processes that were killed
             shutil.rmtree(left, ignore_errors=True)
         write_columns(folder / "results.parquet", rows)
         return _show(experiment, rows, list(values), folder)
+
+
+def _commit() -> str:
+    """The commit of the sources, with a + if they differ from it; nothing outside of a clone."""
+    how = ("git", "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+")
+    try:
+        done = subprocess.run(how, cwd=Path(__file__).parent, capture_output=True, text=True)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _key(experiment: Experiment, effort: Effort) -> dict[str, Any]:
@@ -135,7 +151,10 @@ def _run(
             _keep(workers, experiment.name, names, jobs, folder, progress)
     progress(f"{experiment.name}: drawing", 1.0)
     parts = [read_columns(folder / f"{name}.parquet") for name in names]
-    return {name: [value for part in parts for value in part[name]] for name in Row._fields}
+    columns = {field: [value for part in parts for value in part[field]] for field in Row._fields}
+    rows = [Row(*row) for row in zip(*columns.values(), strict=True)]
+    more = experiment.over_all(rows)
+    return {field: columns[field] + [row[n] for row in more] for n, field in enumerate(Row._fields)}
 
 
 def _keep(
@@ -226,8 +245,15 @@ def kept(experiment: Experiment, out: Path = OUT) -> Kept | None:
     seconds = json.loads((folder / PARTS / TOOK).read_text())
     ours = figures_of(rows)
     lines = verdicts(experiment, ours, printed_values().get(experiment.name, []))
-    draws = int(max(rows["draw"])) + 1
-    return Kept(lines, draws, sum(seconds.values()), setting["code_sha256"], setting.get("trace"))
+    draws, commit = int(max(rows["draw"])) + 1, folder / PARTS / COMMIT
+    return Kept(
+        lines,
+        draws,
+        sum(seconds.values()),
+        setting["code_sha256"],
+        commit.read_text() if commit.exists() else "",
+        setting.get("trace"),
+    )
 
 
 def _show(
@@ -251,19 +277,18 @@ def _of(experiment: Experiment, lines: list[Line], ours: Ours, folder: Path) -> 
 
 
 def page_again(folder: Path) -> Path:
-    """The page of an experiment that was run, and that of all beside it, as they are drawn now.
+    """Figure, table and page of an experiment that was run, and the page of all beside it, as they
+    are drawn now, whatever code computed the figures.
 
     Raises:
         RunError: What it left is damaged (one line).
     """
     try:
         experiment = EXPERIMENTS[json.loads((folder / MARK).read_text())["experiment"]]
-        ours = figures_of(read_columns(folder / "results.parquet"))
-        lines = verdicts(experiment, ours, printed_values().get(experiment.name, []))
-        of = _of(experiment, lines, ours, folder)
+        rows = read_columns(folder / "results.parquet")
+        _show(experiment, rows, printed_values().get(experiment.name, []), folder)
     except (KeyError, TypeError, OSError, ValueError):
         raise RunError(f"{folder} is damaged, or was not run to its end: run it again") from None
-    write_page(folder / PAGE, experiment_page(of, folder))
     write_overview(folder.parent)
     return folder / PAGE
 

@@ -16,8 +16,9 @@ HEAD = """# The papers' figures, reproduced
 
 Made by `make reproduce FIG=all` and `make reproduce RESULTS=scenarios/papers/RESULTS.md`. Each
 value that a paper prints is held against ours: *agrees*, *explained* (the reason beside it holds
-for that difference), *not explained*, *cannot be compared*. Verdicts are computed; draws are seeds
-0, 1, 2 and so on; seconds are of one processor; code is how the SHA-256 of the sources begins."""
+for that difference), *not explained*, *cannot be compared*. Verdicts are computed; 20 draws are
+seeds 0 to 19; seconds are of one processor; code is the commit, with a + if the sources differed
+from it, and how their SHA-256 begins."""
 
 
 def write_results(path: Path, out: Path = OUT) -> None:
@@ -27,7 +28,9 @@ def write_results(path: Path, out: Path = OUT) -> None:
     text.append("| --- | --- | --- | ---: | ---: | --- |")
     text += [_row(name, of) for name, of in there.items()]
     count = Counter(line.verdict for of in there.values() if of for line in of.lines)
-    text += ["", f"In all: {', '.join(f'{n} {verdict}' for verdict, n in count.most_common())}."]
+    hours = sum(of.seconds for of in there.values() if of) / 3600
+    said = ", ".join(f"{n} {verdict}" for verdict, n in count.most_common())
+    text += ["", f"In all: {said}; {hours:.1f} hours of one processor."]
     text += ["", "Left out:", ""]
     text += [f"- {what}: {why}." for what, why in LEFT_OUT.items()]
     for name, of in there.items():
@@ -45,4 +48,5 @@ def _row(name: str, of: Kept | None) -> str:
     if of is None:
         return f"| {name} | {shows} | not run | | | |"
     said = summary(of.lines) + (f" (with {of.trace})" if of.trace else "")
-    return f"| {name} | {shows} | {said} | {of.draws} | {of.seconds:,.0f} | {of.code[:8]} |"
+    code = f"{of.commit} {of.code[:8]}".strip()
+    return f"| {name} | {shows} | {said} | {of.draws} | {of.seconds:,.0f} | {code} |"

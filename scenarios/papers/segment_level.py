@@ -7,7 +7,7 @@ one prober a ToR, which probes each core switch. Nothing else loses packets.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,18 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from testbed.faults.specification import PAPER_RATES, draw_rates
 
-__all__ = ["ALPHAS", "FOUND", "FROM_PROBES", "PROBES", "SHOWN", "WRONG", "World", "even", "stages"]
+__all__ = [
+    "ALPHAS",
+    "FOUND",
+    "FROM_PROBES",
+    "PROBES",
+    "SHOWN",
+    "WRONG",
+    "World",
+    "as_rates",
+    "even",
+    "stages",
+]
 
 ALPHAS = (200, 500, 1000)
 PROBES = 100
@@ -88,6 +99,13 @@ def even(loss: npt.NDArray[np.float64], groups: int) -> Sequence[float]:
     """Descending edges that divide lossy segments (their ``loss``) into groups of equal numbers."""
     inner = np.quantile(loss, np.linspace(1, 0, groups + 1)[1:-1])
     return [1.0, *np.clip(inner, 1.01 * LEAST, 0.999), LEAST]
+
+
+def as_rates(telemetry: Telemetry, packets: int) -> Telemetry:
+    """Probes' loss rates as if each path had had so many packets."""
+    probes = telemetry.need("probes", "rates")
+    lost = np.round(probes.lost / probes.sent * packets).astype(np.int64)
+    return replace(telemetry, probes=Probes(probes.paths, np.full_like(lost, packets), lost))
 
 
 def stages(

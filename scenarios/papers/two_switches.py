@@ -22,7 +22,19 @@ from analysis.sketches.loss_radar import LossRadar, signatures
 from analysis.sketches.meters import DSM_BUCKET_BITS, USM_BUCKET_BITS, FlowMeter, minus
 from analysis.sketches.sizing import PEELING, clean_width, peels, smallest_width
 
-__all__ = ["FLOWS", "PACKETS", "SKETCHES", "Epoch", "Sized", "by_decoding", "by_formula", "decode"]
+__all__ = [
+    "CLEAN",
+    "FLOWS",
+    "PACKETS",
+    "SKETCHES",
+    "Epoch",
+    "Sized",
+    "by_decoding",
+    "by_formula",
+    "decode",
+    "kilobytes",
+    "read_meters",
+]
 
 FLOWS, PACKETS = 10_000, 833_333
 SHAPE = 2.0
@@ -79,7 +91,8 @@ class Sized:
 NONE = np.zeros(0, np.intp)
 
 
-def _kilobytes(sketch: str, width: int) -> float:
+def kilobytes(sketch: str, width: int) -> float:
+    """What a sketch of three rows takes, with FlowRadar's filter and Canary's HashPipe."""
     match sketch:
         case "FlowRadar":
             return 3 * width * 18 * 10 / 9e3
@@ -105,9 +118,9 @@ def by_formula(sketch: str, epoch: Epoch) -> Sized:
     if sketch == "Canary":
         flows = epoch.selected(epoch.wanted)
         width = max(1, math.ceil(clean_width(max(len(flows) - 1, 1e-9), CLEAN)))
-        return Sized(width, _kilobytes(sketch, width), flows)
+        return Sized(width, kilobytes(sketch, width), flows)
     width = max(1, round(clean_width(max(items(sketch, epoch), 1), CLEAN)))
-    return Sized(width, _kilobytes(sketch, width), NONE)
+    return Sized(width, kilobytes(sketch, width), NONE)
 
 
 def by_decoding(sketch: str, epoch: Epoch, tries: int) -> Sized:
@@ -126,7 +139,7 @@ def by_decoding(sketch: str, epoch: Epoch, tries: int) -> Sized:
         return peels(wanted, width, seed=number)
 
     width = smallest_width(succeeds, start, share=SHARE, tries=tries, precision=PRECISION)
-    return Sized(width, _kilobytes(sketch, width), NONE)
+    return Sized(width, kilobytes(sketch, width), NONE)
 
 
 def _by_detection(epoch: Epoch, tries: int) -> Sized:
@@ -153,7 +166,7 @@ def _by_detection(epoch: Epoch, tries: int) -> Sized:
 
         start = max(1, len(flows) // 4)
         width = smallest_width(succeeds, start, share=SHARE, tries=tries, precision=PRECISION)
-        found.append(Sized(width, _kilobytes("Canary", width), flows))
+        found.append(Sized(width, kilobytes("Canary", width), flows))
         if width == 1:
             break
     return min(found, key=lambda sized: sized.kilobytes)

@@ -65,10 +65,12 @@ def verdicts(
     ours: Mapping[tuple[str, str, str], Figures],
     printed: Sequence[Printed],
 ) -> list[Line]:
-    """A line for each value of the paper and series of ours that is held against it."""
+    """A line for each value of the paper and series of ours that is held against it; of several
+    series those that there are: a capture's, or those of generated traffic."""
     lines = []
     for value in printed:
-        for at in experiment.ours(value.quantity, value.series):
+        every = experiment.ours(value.quantity, value.series)
+        for at in [at for at in every if (*at, value.x) in ours] or every:
             figures = ours.get((*at, value.x))
             verdict, reason = _judged(experiment.reasons, value, at, figures)
             if verdict == "not explained":

@@ -77,18 +77,14 @@ def two_failures(draw: int, n: int) -> list[Row]:
     shares = {"first link first": np.mean(worse), "second": np.mean(at <= 2)}
     shares |= {"third": np.mean(at == 3), "of three": np.mean(at <= 3), "of five": np.mean(at <= 5)}
     rows = [Row(TWO, "007", name, draw, 100 * float(share)) for name, share in shares.items()]
-    return rows + [
-        Row(RIGHT, "007", name, draw, 100 * float(np.mean(causes)))
-        for name, causes in right.items()
-        if causes
-    ]
+    means = {name: 100 * float(np.mean(causes)) for name, causes in right.items() if causes}
+    return rows + [Row(RIGHT, "007", name, draw, mean) for name, mean in means.items()]
 
 
 def _tasks(effort: Effort) -> Mapping[str, Task]:
     n = 4 if effort.small else EPOCHS
-    every = range(effort.draws)
-    one = {f"one-{draw}": partial(one_failure, draw, n) for draw in every}
-    return {**one, **{f"two-{draw}": partial(two_failures, draw, n) for draw in every}}
+    both = {"one": one_failure, "two": two_failures}
+    return {f"{of}-{m}": partial(do, m, n) for of, do in both.items() for m in range(effort.draws)}
 
 
 CLEANER = (

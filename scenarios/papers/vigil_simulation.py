@@ -1,4 +1,4 @@
-"""007's figures 3 to 10 and 12 and section 6.7: its simulation."""
+"""007's figures 3 to 9: its simulation; and what its other figures have in common with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from scenarios.papers.vigil_sweeps import (
     sweep_tasks,
 )
 
-__all__ = ["FIGURE_3", "FIGURE_5", "FIGURE_8_AND_9", "FIGURE_10_TO_12", "SECTION_6_7"]
+__all__ = [
+    "EVERY", "FIGURE_3", "FIGURE_5", "FIGURE_8_AND_9", "NUMBER", "RATE", "RATES", "at",
+    "experiment",
+]  # fmt: skip
 
 EVERY = ("accuracy, %", "precision, %", "recall, %")
 RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
@@ -53,27 +56,6 @@ SKEWED = (
         )
         for n in (1, 5, 10)
     ),
-)
-PLACES = {"ToR up": (2, 0), "ToR down": (2, 1), "T1 up": (3, 0), "T1 down": (3, 1)}
-LINKS = (
-    Sweep("fig. 10", RATE, {rate: at(rate) for rate in RATES}, EVERY[1:], log_x=True),
-    Sweep(
-        "fig. 11",
-        "the failed link, 0.1 %",
-        {name: at(0.001, kind=kind) for name, kind in PLACES.items()},
-        EVERY[1:],
-        numeric=False,
-    ),
-    Sweep(
-        "fig. 12",
-        NUMBER,
-        {n: Setting(n, (0.0001, 0.001), (0.1, 1.0)) for n in (1, 3, 5, 7, 9)},
-        EVERY,
-    ),
-)
-PODS = (
-    Sweep("6.7", "pods", {n: Setting(pods=n) for n in range(1, 8)}, EVERY),
-    Sweep("6.7, failed", NUMBER, {30: Setting(30)}),
 )
 
 SOLVED = (
@@ -133,15 +115,4 @@ FIGURE_5 = experiment(
 )
 FIGURE_8_AND_9 = experiment(
     "8", "figures 8 and 9", "accuracy with skewed traffic", SKEWED, seconds=500, quick=False
-)
-FIGURE_10_TO_12 = experiment(
-    "10",
-    "figures 10 to 12",
-    "links found, by rate, place and number",
-    LINKS,
-    seconds=250,
-    quick=False,
-)
-SECTION_6_7 = experiment(
-    "6.7", "section 6.7", "larger networks, and 30 failed links", PODS, seconds=500, quick=False
 )

@@ -125,7 +125,7 @@ def test_parts_are_computed_in_processes_and_one_that_fails_does_not_stop_others
         reproduce(experiment, quiet, tmp_path, Effort(2), [PAPER])
     parts = tmp_path / "toy" / "parts"
     assert {path.name for path in parts.iterdir()} == {
-        "draw-0.parquet", "draw-1-failure.txt", "took.json",
+        "commit.txt", "draw-0.parquet", "draw-1-failure.txt", "took.json",
     }  # fmt: skip
     assert "domain error" in (parts / "draw-1-failure.txt").read_text()
 

@@ -1,32 +1,24 @@
-"""deTector: what its localization finds, and how many paths its plans have."""
+"""deTector: what its localization finds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
 from analysis.methods.detector import Detector
 from analysis.telemetry.telemetry import Probes, Telemetry
+from scenarios.papers.detector_plans import planned
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
-from testbed.fabric.fat_tree import FatTree
-from testbed.probes.probe_matrix import ProbeMatrix, probe_matrix
 
-__all__ = ["ACCURACY", "PLANS"]
+__all__ = ["ACCURACY"]
 
 PACKETS = 100
 SIZES = (12, 24)
 SHARES = (0.0005, 0.005, 0.01, 0.02, 0.05)
 RATES = (0.01, 0.05, 0.2, 1.0)
 FOUND, WRONG = "accuracy, %", "false positives, %"
-PLANNED = ((6, 1, 1), (12, 1, 1), (18, 1, 1), (24, 1, 1), (6, 3, 1), (12, 3, 1), (18, 3, 1))
-PATHS, CANDIDATES = "paths, of the least", "candidate paths"
-
-
-@cache
-def planned(k: int, alpha: int, beta: int) -> ProbeMatrix:
-    return probe_matrix(FatTree(k), alpha, beta)
 
 
 def one_draw(draw: int, k: int) -> list[Row]:
@@ -52,22 +44,6 @@ def one_draw(draw: int, k: int) -> list[Row]:
     return rows
 
 
-def plans(most: int) -> list[Row]:
-    """Paths of plans, in shares of the least that could cover each link alpha times: a path covers
-    no more than its four links."""
-    rows = []
-    for k, alpha, beta in PLANNED:
-        if k <= most:
-            matrix = planned(k, alpha, beta)
-            least = alpha * matrix.fabric.n_edges / 4
-            rows.append(Row(PATHS, f"α={alpha}, β={beta}", label(k), 0, len(matrix) / least))
-    for k in (6, 12, 18, 24, 64):
-        tree = FatTree(k)
-        ends = tree.n_tors * (tree.n_tors - 1)
-        rows.append(Row(CANDIDATES, "paths among ToRs", label(k), 0, float(ends * tree.n_cores)))
-    return rows
-
-
 def _draws(effort: Effort) -> Mapping[str, Task]:
     sizes = (4,) if effort.small else SIZES
     small = effort.small
@@ -81,10 +57,6 @@ def _draws(effort: Effort) -> Mapping[str, Task]:
 def _as_small(draw: int) -> list[Row]:
     """Of K=4, under the name of K=12."""
     return [row._replace(series=row.series.replace("K=4,", "K=12,")) for row in one_draw(draw, 4)]
-
-
-def _plans(effort: Effort) -> Mapping[str, Task]:
-    return {"plans": partial(plans, 6 if effort.small else 24)}
 
 
 SERIES = tuple(f"K={k}, {100 * rate:g} % loss" for k in SIZES for rate in RATES)
@@ -113,18 +85,4 @@ ACCURACY = Experiment(
             ratio=(1.0, 40.0),
         ),
     ),
-)
-PLANS = Experiment(
-    "detector-plans",
-    "deTector, section 4",
-    "paths of its plans beside the fewest that could be",
-    "Plans for fat-trees by the PMC algorithm, in shares of α · links / 4, below which no plan "
-    "covers every link α times; and the paths among ToRs that it selects from.",
-    seconds=5,
-    memory_mb=360,
-    panels=(
-        Panel(PATHS, "K", "paths, in shares of the least"),
-        Panel(CANDIDATES, "K", "paths among ToRs", log_y=True),
-    ),
-    tasks=_plans,
 )
