@@ -97,6 +97,43 @@ def _same(theirs: list[str], ours: list[str], what: str) -> list[int]:
     return list(range(len(ours)))
 
 
+DEVICE_DATA = 3  # field of p4.tmp.P4DeviceConfig that has the program
+
+
+def unwrapped(device_config: bytes) -> bytes:
+    """The BMv2 JSON of a p4_device_config: itself, or what is in p4.tmp.P4DeviceConfig, which
+    p4lang's tutorials and p4-utils send; anything else is given back as it is."""
+    at = 0
+    try:
+        while at < len(device_config):
+            tag, at = _varint(device_config, at)
+            size = {1: 8, 5: 4}.get(tag & 7)
+            if tag & 7 == 0:
+                _, at = _varint(device_config, at)
+                continue
+            if tag & 7 == 2:
+                size, at = _varint(device_config, at)
+            if size is None or at + size > len(device_config):
+                return device_config
+            if tag >> 3 == DEVICE_DATA:
+                return device_config[at : at + size]
+            at += size
+    except IndexError:
+        pass
+    return device_config
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of protobuf's wire format, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
 class PipelineConfig:
     """What a SetForwardingPipelineConfig request gives, checked and compiled.
 
@@ -110,7 +147,7 @@ class PipelineConfig:
         self.p4info = p4info
         self.device_config = device_config
         self.cookie = cookie
-        self.program = self._compile(device_config)
+        self.program = self._compile(unwrapped(device_config))
         self.actions = {a.preamble.id: self._action(a) for a in p4info.actions}
         self.direct_counters = {c.preamble.id: c for c in p4info.direct_counters}
         self.profiles = {a.preamble.id: self._profile(a) for a in p4info.action_profiles}

@@ -7,6 +7,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
@@ -341,10 +343,38 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             self.device.running().digests.ack(ack)
 
 
+@dataclass(frozen=True)
+class Tls:
+    """PEM texts of a server with TLS; with ``ca`` clients are asked for a certificate of it, which
+    they must have if ``required``."""
+
+    cert: bytes
+    key: bytes
+    ca: bytes | None
+    required: bool
+
+    @classmethod
+    def read(cls, cert: str, key: str, ca: str | None, required: bool) -> Tls:
+        """The files of these names; ``SoftSwitchError`` when one cannot be read."""
+        if required and not ca:
+            raise SoftSwitchError("to ask clients for certificates, give --grpc-server-cacert")
+        texts = []
+        for path in (cert, key, ca):
+            try:
+                texts.append(Path(path).read_bytes() if path else None)
+            except OSError as e:
+                raise SoftSwitchError(f"cannot read {path}: {e.strerror}") from None
+        return cls(texts[0] or b"", texts[1] or b"", texts[2], required)
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """What gRPC makes of them."""
+        return grpc.ssl_server_credentials([(self.key, self.cert)], self.ca, self.required)
+
+
 class Server:
     """A gRPC server with the P4Runtime service of a device."""
 
-    def __init__(self, device: Device, address: str) -> None:
+    def __init__(self, device: Device, address: str, tls: Tls | None = None) -> None:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="p4runtime")
         self._server = grpc.server(
             self._pool,
@@ -356,7 +386,11 @@ class Server:
         )
         p4runtime_pb2_grpc.add_P4RuntimeServicer_to_server(P4Runtime(device), self._server)
         try:
-            self.port = self._server.add_insecure_port(address)
+            self.port = (
+                self._server.add_secure_port(address, tls.credentials())
+                if tls
+                else self._server.add_insecure_port(address)
+            )
         except RuntimeError:
             self.port = 0
         if not self.port:

@@ -3,190 +3,10 @@
  * One thread receives in batches, runs the batch under the lock, and sends. The control side
  * takes the same lock for every change. Packets for the CPU port, and the news that digest
  * samples wait, go to whoever calls pp_wait.*/
-#include <errno.h>
-#include <linux/if_ether.h>
-#include <linux/if_packet.h>
-#include <net/if.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/types.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
+#include "ports.h"
+#include "transmit.h"
 
-#include "abi.h"
-
-#ifndef PACKET_IGNORE_OUTGOING
-#define PACKET_IGNORE_OUTGOING 23
-#endif
-
-enum {
-    PP_BATCH = 64,         /* packets received at once */
-    PP_BUFFER = 16384,     /* longest packet; longer ones are dropped and counted */
-    PP_TAG = 4,            /* room to put a VLAN tag back */
-    PP_OUT = 512,          /* packets sent at once */
-    PP_ARENA = 1 << 20,    /* bytes sent at once */
-    PP_PORTS = 512,
-    PP_CPU = 4096,         /* packets that wait for the controller */
-    PP_NO_PORT = 0xFFFFFFFF
-};
-enum { PP_NEWS_PACKET = 1, PP_NEWS_DIGEST = 2, PP_NEWS_WAKE = 4 };
-
-typedef int (*pp_process_fn)(ss_switch *, uint32_t, const uint8_t *, uint32_t, uint64_t,
-                             ss_admit_fn, void *, ss_result *);
-typedef uint32_t (*pp_pending_fn)(ss_switch *);
-
-typedef struct {
-    uint64_t rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped;
-} pp_counters;
-
-typedef struct {
-    uint32_t number;
-    int fd, ifindex;
-    pp_counters count;
-} pp_port;
-
-typedef struct {
-    uint32_t port, offset, length;
-} pp_out;
-
-typedef struct {
-    uint32_t length;
-    uint8_t *data;
-} pp_cpu_packet;
-
-typedef struct {
-    pthread_mutex_t lock;
-    atomic_uint waiting; /* control threads that want the lock */
-    pthread_t thread;
-    int running, epoll, wake, tx;
-    uint32_t ports_n, cpu_port;
-    pp_port ports[PP_PORTS];
-    uint16_t by_number[PP_PORTS]; /* port number to its place + 1 */
-    ss_switch *sw;
-    pp_process_fn process;
-    pp_pending_fn pending;
-    uint64_t start_us, faults, unknown_port, cpu_dropped;
-    uint32_t pending_seen;
-    ss_result result;
-    pp_out out[PP_OUT]; /* to send; guarded by the lock, like the arena */
-    uint32_t out_n, arena_used;
-    uint8_t *arena, *buffers;
-    pthread_mutex_t news_lock;
-    pthread_cond_t news_cond;
-    uint32_t news, cpu_head, cpu_n;
-    pp_cpu_packet cpu[PP_CPU];
-} pp_set;
-
-static uint64_t pp_clock_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
-
-/* A mutex would let the packet thread take the lock again and again: it steps back while
- * the control side waits. */
-void pp_lock(pp_set *s) {
-    atomic_fetch_add(&s->waiting, 1);
-    pthread_mutex_lock(&s->lock);
-    atomic_fetch_sub(&s->waiting, 1);
-}
-void pp_unlock(pp_set *s) {
-    uint32_t pending = s->sw ? s->pending(s->sw) : 0;
-    if (pending < s->pending_seen) s->pending_seen = pending; /* some were acknowledged */
-    pthread_mutex_unlock(&s->lock);
-}
-static void pp_lock_packets(pp_set *s) {
-    for (int i = 0; i < 100 && atomic_load(&s->waiting); i++) sched_yield();
-    pthread_mutex_lock(&s->lock);
-}
-
-static void pp_tell(pp_set *s, uint32_t news) {
-    pthread_mutex_lock(&s->news_lock);
-    s->news |= news;
-    pthread_cond_signal(&s->news_cond);
-    pthread_mutex_unlock(&s->news_lock);
-}
-
-pp_set *pp_create(uint32_t cpu_port) {
-    pp_set *s = calloc(1, sizeof *s);
-    pthread_condattr_t attr;
-    if (!s) return NULL;
-    s->arena = malloc(PP_ARENA);
-    s->buffers = malloc((size_t)PP_BATCH * (PP_BUFFER + PP_TAG));
-    s->epoll = epoll_create1(EPOLL_CLOEXEC);
-    s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->tx = -1;
-    if (!s->arena || !s->buffers || s->epoll < 0 || s->wake < 0) {
-        free(s->arena);
-        free(s->buffers);
-        if (s->epoll >= 0) close(s->epoll);
-        if (s->wake >= 0) close(s->wake);
-        free(s);
-        return NULL;
-    }
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->news_lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->news_cond, &attr);
-    pthread_condattr_destroy(&attr);
-    s->cpu_port = cpu_port;
-    s->start_us = pp_clock_us();
-    return s;
-}
-
-/* ---- sending ---- */
-
-static pp_port *pp_find(pp_set *s, uint32_t number) {
-    uint16_t place = number < PP_PORTS ? s->by_number[number] : 0;
-    return place ? s->ports + place - 1 : NULL;
-}
-
-static void pp_send(pp_set *s) {
-    struct mmsghdr m[PP_OUT];
-    struct iovec v[PP_OUT];
-    struct sockaddr_ll to[PP_OUT];
-    pp_port *port[PP_OUT];
-    uint32_t n = 0, at = 0;
-    for (uint32_t i = 0; i < s->out_n; i++) {
-        pp_port *p = pp_find(s, s->out[i].port);
-        if (!p) {
-            s->unknown_port++;
-            continue;
-        }
-        port[n] = p;
-        v[n] = (struct iovec){s->arena + s->out[i].offset, s->out[i].length};
-        memset(to + n, 0, sizeof *to);
-        to[n].sll_family = AF_PACKET;
-        to[n].sll_ifindex = p->ifindex;
-        if (v[n].iov_len >= ETH_HLEN) memcpy(&to[n].sll_protocol, (uint8_t *)v[n].iov_base + 12, 2);
-        memset(m + n, 0, sizeof *m);
-        m[n].msg_hdr.msg_name = to + n;
-        m[n].msg_hdr.msg_namelen = sizeof *to;
-        m[n].msg_hdr.msg_iov = v + n;
-        m[n].msg_hdr.msg_iovlen = 1;
-        n++;
-    }
-    s->out_n = s->arena_used = 0;
-    while (at < n) {
-        int done = sendmmsg(s->tx, m + at, n - at, MSG_DONTWAIT);
-        if (done < 0 && errno == EINTR) continue;
-        for (; done > 0; done--, at++) {
-            port[at]->count.tx_packets++;
-            port[at]->count.tx_bytes += v[at].iov_len;
-        }
-        if (done < 0) port[at++]->count.tx_dropped++; /* the first one could not be sent */
-    }
-}
+#define PP_PRIORITY(o) 0
 
 static void pp_to_cpu(pp_set *s, const uint8_t *data, uint32_t length) {
     uint8_t *copy = malloc((size_t)length + 1);
@@ -204,28 +24,89 @@ static void pp_to_cpu(pp_set *s, const uint8_t *data, uint32_t length) {
     free(copy);
 }
 
+/* Whether a packet may come to its queue; the program is told what is there and how long it waits. */
+static int pp_admit(void *context, uint32_t port, uint32_t length) {
+    pp_set *s = context;
+    pp_port *p = pp_find(s, port);
+    uint32_t priority = s->priority(s->sw), depth;
+    pp_queue *q;
+    (void)length;
+    if (priority >= s->priorities) {
+        pp_say(&s->log, PP_ERROR, "Priority out of range, dropping packet");
+        return 0;
+    }
+    if (!p || (!p->egress.n && !p->egress.rated)) return 1;
+    q = p->egress.queues + priority;
+    if (q->n >= pp_room(q)) return 0;
+    depth = pp_depth(q);
+    s->waits(s->sw, depth, (uint32_t)(pp_wait_ns(q, pp_clock_ns()) / 1000), depth);
+    return 1;
+}
+
 /* Runs one packet and keeps what leaves for pp_send; with the lock held. */
 static void pp_run(pp_set *s, uint32_t port, const uint8_t *data, uint32_t length, uint64_t now) {
     ss_result *r = &s->result;
-    if (s->process(s->sw, port, data, length, now, NULL, NULL, r)) s->faults++;
+    s->number++;
+    if (s->log.fd >= 0)
+        pp_say(&s->log, PP_DEBUG, "[%llu.0] [cxt 0] Processing packet received on port %u",
+               (unsigned long long)s->number, port);
+    if (s->process(s->sw, port, data, length, now, s->priority ? pp_admit : NULL, s, r)) s->faults++;
     for (uint32_t i = 0; i < r->n; i++) {
         const ss_packet *o = r->packets + i;
+        pp_port *p;
+        uint16_t place;
         if (o->port == s->cpu_port) {
+            pp_say(&s->log, PP_DEBUG, "Transmitting packet-in");
+            pp_dump(&s->log, "Sending packet-in", o->port, o->data, o->length);
             pp_to_cpu(s, o->data, o->length);
             continue;
         }
+        if (!(p = pp_find(s, o->port))) {
+            s->unknown_port++;
+            continue;
+        }
         if (o->length > PP_ARENA) continue;
+        if (p->egress.n || p->egress.rated) {
+            pp_queue_up(s, p, PP_PRIORITY(o), o->data, o->length);
+            if (p->egress.rated) pp_drain(s, p);
+            continue;
+        }
         if (s->out_n == PP_OUT || s->arena_used + o->length > PP_ARENA) pp_send(s);
         memcpy(s->arena + s->arena_used, o->data, o->length);
-        s->out[s->out_n++] = (pp_out){o->port, s->arena_used, o->length};
+        s->out[s->out_n] = (pp_out){s->arena_used, o->length, (uint16_t)PP_PRIORITY(o), 0};
         s->arena_used += o->length;
+        place = (uint16_t)++s->out_n;
+        if (p->first) s->out[p->last - 1].next = place;
+        else p->first = place, s->busy[s->busy_n++] = (uint16_t)(p - s->ports);
+        p->last = place;
     }
+}
+
+/* One packet that has come in at a port. */
+static void pp_came(pp_set *s, pp_port *p, const uint8_t *data, uint32_t length, uint64_t now) {
+    p->count.rx_packets++;
+    p->count.rx_bytes += length;
+    if (p->in) pp_pcap_write(p->in, data, length);
+    if (s->log.fd >= 0) pp_dump(&s->log, "Received packet", p->number, data, length);
+    if (s->sw) pp_run(s, p->number, data, length, now);
+    else p->count.rx_dropped++;
 }
 
 static void pp_digest_news(pp_set *s) {
     uint32_t pending = s->sw ? s->pending(s->sw) : 0;
     if (pending > s->pending_seen) pp_tell(s, PP_NEWS_DIGEST);
     s->pending_seen = pending;
+}
+
+/* After a batch: what leaves is sent, what is kept is written, and who waits is told. */
+static void pp_finish(pp_set *s) {
+    pp_send(s);
+    pp_digest_news(s);
+    if (s->log.used) pp_log_flush(&s->log);
+    for (uint32_t i = 0; s->captures && i < s->ports_n; i++) {
+        if (s->ports[i].in) fflush(s->ports[i].in);
+        if (s->ports[i].out) fflush(s->ports[i].out);
+    }
 }
 
 /* ---- receiving ---- */
@@ -273,17 +154,16 @@ static void pp_receive(pp_set *s, pp_port *p) {
     for (int i = 0; i < n; i++) {
         uint32_t length = m[i].msg_len;
         uint8_t *data = v[i].iov_base;
-        p->count.rx_packets++;
-        p->count.rx_bytes += length;
-        if (length > PP_BUFFER || !s->sw) {
+        if (length > PP_BUFFER) {
+            p->count.rx_packets++;
+            p->count.rx_bytes += length;
             p->count.rx_dropped++;
             continue;
         }
         data = pp_retag(&m[i].msg_hdr, data, &length);
-        pp_run(s, p->number, data, length, now);
+        pp_came(s, p, data, length, now);
     }
-    pp_send(s);
-    pp_digest_news(s);
+    pp_finish(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -294,28 +174,56 @@ static void *pp_loop(void *arg) {
         int n = epoll_wait(s->epoll, e, 64, -1);
         if (n < 0 && errno != EINTR) return NULL;
         for (int i = 0; i < n; i++) {
-            if (e[i].data.u32 == PP_NO_PORT) return NULL;
-            pp_receive(s, s->ports + e[i].data.u32);
+            uint32_t place = e[i].data.u32;
+            if (place == PP_END) return NULL;
+            if (place == PP_TIMER || e[i].events & EPOLLOUT) {
+                pp_lock_packets(s);
+                if (place == PP_TIMER) pp_timer(s);
+                else pp_drain(s, s->ports + place);
+                pp_finish(s);
+                pthread_mutex_unlock(&s->lock);
+            }
+            if (place != PP_TIMER && e[i].events & ~(uint32_t)EPOLLOUT)
+                pp_receive(s, s->ports + place);
         }
     }
 }
 
 /* ---- control side ---- */
 
-/* Attaches a port to an interface; 0 or -errno. Only before pp_start. */
-int pp_add(pp_set *s, uint32_t number, const char *interface) {
+/* Logs to a stream (path NULL), or to PATH.txt, which is begun anew after max_size bytes while
+ * max_files older ones are kept; 0 or -errno. */
+int pp_log_to(pp_set *s, int fd, const char *path, int level, uint64_t dump, uint64_t max_size,
+              uint32_t max_files) {
+    pp_log *l = &s->log;
+    l->level = level;
+    l->dump = dump;
+    l->max_size = max_size;
+    l->max_files = max_files;
+    if (!path) {
+        l->fd = fd;
+        return 0;
+    }
+    if (!(l->path = strdup(path))) return -ENOMEM;
+    l->fd = -1;
+    pp_log_rotate(l);
+    return l->fd < 0 ? -errno : 0;
+}
+/* A line of the control side. */
+void pp_tell_log(pp_set *s, int level, const char *text) {
+    pp_lock(s);
+    pp_say(&s->log, level, "%s", text);
+    pp_log_flush(&s->log);
+    pp_unlock(s);
+}
+
+static int pp_open(pp_set *s, const char *interface) {
     unsigned index = if_nametoindex(interface);
     int one = 1, size = 16 << 20, fd, error;
     struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = __builtin_bswap16(ETH_P_ALL)};
     struct packet_mreq promiscuous = {.mr_type = PACKET_MR_PROMISC};
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = s->ports_n};
     if (!index) return -errno;
-    if (number >= PP_PORTS || s->by_number[number]) return -EEXIST;
-    if (s->tx < 0) {
-        s->tx = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-        if (s->tx < 0) return -errno;
-        setsockopt(s->tx, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size);
-    }
     fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -errno;
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size))
@@ -330,15 +238,62 @@ int pp_add(pp_set *s, uint32_t number, const char *interface) {
         close(fd);
         return -error;
     }
-    s->ports[s->ports_n] = (pp_port){.number = number, .fd = fd, .ifindex = (int)index};
-    s->by_number[number] = (uint16_t)++s->ports_n;
-    return 0;
+    return fd;
+}
+static void pp_close(pp_set *s, pp_port *p) {
+    if (p->fd >= 0) close(p->fd);
+    if (p->in) fclose(p->in);
+    if (p->out) fclose(p->out);
+    pp_egress_free(&p->egress, s->priorities);
+    p->fd = -1;
+    p->in = p->out = NULL;
+    p->egress = (pp_egress){0};
+}
+
+/* Attaches a port to an interface, or to a file of packets that leave (interface NULL); `in` and
+ * `out` are pcap files for its packets, or NULL; 0 or -errno. */
+int pp_add(pp_set *s, uint32_t number, const char *interface, const char *in, const char *out) {
+    pp_port p = {.number = number, .fd = -1};
+    int error = 0;
+    if (number >= PP_PORTS || s->by_number[number]) return -EEXIST;
+    if (s->ports_n == PP_PORTS) return -ENOSPC;
+    if (in && !(p.in = pp_pcap_open(in))) error = -errno;
+    if (!error && out && !(p.out = pp_pcap_open(out))) error = -errno;
+    if (!error && !pp_egress_init(&p.egress, s->priorities)) error = -ENOMEM;
+    pp_lock(s);
+    if (!error && interface && (p.fd = pp_open(s, interface)) < 0) error = p.fd;
+    if (error) {
+        p.fd = -1;
+        pp_close(s, &p);
+    } else {
+        pp_say(&s->log, PP_DEBUG, "Adding interface %s as port %u", interface ? interface : out,
+               number);
+        s->captures |= p.in || p.out;
+        s->ports[s->ports_n] = p;
+        s->by_number[number] = (uint16_t)++s->ports_n;
+    }
+    pp_unlock(s);
+    return error;
+}
+/* Lets a port go; 0 or -errno. Its place stays, and its counters. */
+int pp_remove(pp_set *s, uint32_t number) {
+    pp_port *p;
+    pp_lock(s);
+    if ((p = pp_find(s, number))) {
+        pp_say(&s->log, PP_DEBUG, "Removing port %u", number);
+        pp_close(s, p);
+        s->by_number[number] = 0;
+    }
+    pp_unlock(s);
+    return p ? 0 : -ENOENT;
 }
 
 int pp_start(pp_set *s) {
-    struct epoll_event e = {.events = EPOLLIN, .data.u32 = PP_NO_PORT};
+    struct epoll_event e = {.events = EPOLLIN, .data.u32 = PP_END};
     int error;
     if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->wake, &e)) return -errno;
+    e.data.u32 = PP_TIMER;
+    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->timer, &e)) return -errno;
     error = pthread_create(&s->thread, NULL, pp_loop, s);
     s->running = !error;
     return -error;
@@ -349,32 +304,61 @@ void pp_destroy(pp_set *s) {
     uint64_t one = 1;
     if (s->running && write(s->wake, &one, sizeof one) == (ssize_t)sizeof one)
         pthread_join(s->thread, NULL);
-    for (uint32_t i = 0; i < s->ports_n; i++) close(s->ports[i].fd);
+    for (uint32_t i = 0; i < s->ports_n; i++) pp_close(s, s->ports + i);
     for (; s->cpu_n; s->cpu_n--, s->cpu_head++) free(s->cpu[s->cpu_head % PP_CPU].data);
-    if (s->tx >= 0) close(s->tx);
+    pp_log_flush(&s->log);
+    if (s->log.path) close(s->log.fd);
+    free(s->log.path);
     close(s->epoll);
     close(s->wake);
+    close(s->timer);
     free(s->arena);
     free(s->buffers);
     free(s);
 }
 
+/* Depth in packets and rate in packets a second (0: none) of the queues that a port and a priority
+ * name, PP_NO_PORT for all; a negative number leaves things as they are. -ENOENT: no such queue. */
+int pp_queue_limits(pp_set *s, uint32_t number, uint32_t priority, int64_t depth, int64_t rate) {
+    int found = 0;
+    pp_lock(s);
+    for (uint32_t i = 0; i < s->ports_n; i++) {
+        pp_port *p = s->ports + i;
+        if (!p->egress.queues || (number != PP_NO_PORT && p->number != number)) continue;
+        for (uint32_t k = 0; k < s->priorities; k++) {
+            if (priority != PP_NO_PORT && k != priority) continue;
+            found = 1;
+            if (depth >= 0) p->egress.queues[k].depth = (uint32_t)depth;
+            if (rate >= 0) p->egress.queues[k].gap_ns = rate ? 1000000000 / (uint64_t)rate : 0;
+        }
+        p->egress.rated = 0;
+        for (uint32_t k = 0; k < s->priorities; k++)
+            p->egress.rated |= p->egress.queues[k].gap_ns != 0;
+        if (!p->egress.rated && p->egress.n) pp_watch(s, p, 1);
+    }
+    pp_unlock(s);
+    return found || number == PP_NO_PORT ? 0 : -ENOENT;
+}
+
 /* Puts a switch behind the ports (NULL: packets are dropped). With the lock held. */
-void pp_switch(pp_set *s, ss_switch *sw, pp_process_fn process, pp_pending_fn pending) {
+void pp_switch(pp_set *s, ss_switch *sw, pp_process_fn process, pp_pending_fn pending,
+               pp_priority_fn priority, pp_waits_fn waits) {
     s->sw = sw;
     s->process = process;
     s->pending = pending;
+    s->priority = priority;
+    s->waits = waits;
     s->pending_seen = 0;
 }
 
 /* Runs a packet as if it had come in at a port. */
 void pp_inject(pp_set *s, uint32_t port, const uint8_t *data, uint32_t length) {
+    pp_port *p;
+    uint64_t now = pp_clock_us() - s->start_us;
     pp_lock(s);
-    if (s->sw) {
-        pp_run(s, port, data, length, pp_clock_us() - s->start_us);
-        pp_send(s);
-        pp_digest_news(s);
-    }
+    if ((p = pp_find(s, port))) pp_came(s, p, data, length, now);
+    else if (s->sw) pp_run(s, port, data, length, now);
+    pp_finish(s);
     pp_unlock(s);
 }
 
@@ -423,7 +407,8 @@ void pp_read(pp_set *s, uint32_t place, pp_counters *c) {
     struct tpacket_stats k;
     socklen_t n = sizeof k;
     pp_lock(s);
-    if (!getsockopt(s->ports[place].fd, SOL_PACKET, PACKET_STATISTICS, &k, &n))
+    if (s->ports[place].fd >= 0 &&
+        !getsockopt(s->ports[place].fd, SOL_PACKET, PACKET_STATISTICS, &k, &n))
         s->ports[place].count.rx_dropped += k.tp_drops;
     *c = s->ports[place].count;
     pp_unlock(s);

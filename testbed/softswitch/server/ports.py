@@ -18,6 +18,7 @@ from testbed.softswitch.runtime.switch import Switch
 
 PACKET, DIGEST, WAKE = 1, 2, 4
 NO_PORT = 0xFFFFFFFF
+MOST = 512  # PP_PORTS of ports.h
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,17 @@ class _Counters(ctypes.Structure):
 
 _P, _U32 = c_void_p, c_uint32
 _SIGNATURES = {
-    "pp_create": (_P, _U32),
+    "pp_create": (_P, _U32, _U32),
     "pp_destroy": (None, _P),
     "pp_lock": (None, _P),
     "pp_unlock": (None, _P),
-    "pp_add": (c_int, _P, _U32, c_char_p),
+    "pp_add": (c_int, _P, _U32, c_char_p, c_char_p, c_char_p),
+    "pp_remove": (c_int, _P, _U32),
+    "pp_log_to": (c_int, _P, c_int, c_char_p, c_int, c_uint64, c_uint64, _U32),
+    "pp_tell_log": (None, _P, c_int, c_char_p),
+    "pp_queue_limits": (c_int, _P, _U32, _U32, c_int64, c_int64),
     "pp_start": (c_int, _P),
-    "pp_switch": (None, _P, _P, _P, _P),
+    "pp_switch": (None, _P, _P, _P, _P, _P, _P),
     "pp_inject": (None, _P, _U32, c_char_p, _U32),
     "pp_wait": (_U32, _P, c_int64),
     "pp_wake": (None, _P),
@@ -73,26 +78,71 @@ def library() -> ctypes.CDLL:
     return load_library("#define _GNU_SOURCE\n" + read_c(PORTS_C), _SIGNATURES, ["-pthread"])
 
 
+@dataclass(frozen=True)
+class Capture:
+    """What is kept of the packets: ``folder`` gets a pcap file for each direction of each
+    interface; with ``files`` packets leave to such files and there is no interface at all."""
+
+    folder: str | None = None
+    files: bool = False
+
+    def paths(self, interface: str) -> tuple[str | None, str | None]:
+        """Files of what comes and what goes, None for those that are not written."""
+        if self.files:
+            return None, f"{interface}_out.pcap"
+        if self.folder is None:
+            return None, None
+        stem = os.path.join(self.folder, interface)
+        return f"{stem}_in.pcap", f"{stem}_out.pcap"
+
+
+@dataclass(frozen=True)
+class Log:
+    """Where lines go (``file``: to FILE.txt, None: stdout), from which of ``LEVELS`` on, and how
+    many bytes of each packet with them."""
+
+    file: str | None = None
+    level: str = "trace"
+    dump: int = 0
+    max_size: int = 5 << 20
+    max_files: int = 3
+
+
+LEVELS = ("trace", "debug", "info", "warn", "error", "off")
+
+
 class Ports:
     """Interfaces, the thread that moves packets, and the lock of the switch behind them.
 
     Hold ``lock()`` for every access to the switch once it is given to ``attach``.
     """
 
-    def __init__(self, ports: Sequence[Port] = (), cpu_port: int | None = None) -> None:
-        self.ports = tuple(ports)
+    def __init__(
+        self,
+        ports: Sequence[Port] = (),
+        cpu_port: int | None = None,
+        priorities: int = 1,
+        capture: Capture | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self._ports: list[Port] = []
+        self._removed: set[int] = set()  # places of ports that were let go
         self.cpu_port = cpu_port
+        self.priorities = priorities
+        self._capture = capture or Capture()
         self._switch: Switch | None = None
         self._lib = library()
-        handle = self._lib.pp_create(NO_PORT if cpu_port is None else cpu_port)
+        handle = self._lib.pp_create(NO_PORT if cpu_port is None else cpu_port, priorities)
         if not handle:
             raise SoftSwitchError("cannot make the packet thread: out of memory or files")
         self._handle: int = handle
         self._buffer = ctypes.create_string_buffer(1 << 16)
         self._closed = threading.Event()
         try:
+            if log is not None:
+                self._log_to(log)
             for port in ports:
-                self._add(port)
+                self.add(port)
             error = self._lib.pp_start(handle)
             if error:
                 raise SoftSwitchError(f"cannot start the packet thread: {os.strerror(-error)}")
@@ -100,15 +150,74 @@ class Ports:
             self.close()
             raise
 
-    def _add(self, port: Port) -> None:
-        if not 0 <= port.number < 511:
-            raise SoftSwitchError(f"port {port.number} is not between 0 and 510")
+    def _log_to(self, log: Log) -> None:
+        error = self._lib.pp_log_to(
+            self._handle,
+            1,
+            log.file.encode() if log.file else None,
+            LEVELS.index(log.level),
+            log.dump,
+            log.max_size,
+            log.max_files,
+        )
+        if error:
+            raise SoftSwitchError(f"cannot write {log.file}.txt: {os.strerror(-error)}")
+
+    def say(self, level: str, text: str) -> None:
+        """Put a line into the log, if there is one."""
+        line = " ".join(text.splitlines())
+        self._lib.pp_tell_log(self._handle, LEVELS.index(level), line.encode())
+
+    def add(self, port: Port) -> None:
+        """Attach an interface; ``SoftSwitchError`` when there is none or the number is taken."""
+        if not 0 <= port.number < MOST:
+            raise SoftSwitchError(f"port {port.number} is not between 0 and {MOST - 1}")
         if port.number == self.cpu_port:
             raise SoftSwitchError(f"port {port.number} is the CPU port")
-        error = self._lib.pp_add(self._handle, port.number, port.interface.encode())
+        paths = self._capture.paths(port.interface)
+        error = self._lib.pp_add(
+            self._handle,
+            port.number,
+            None if self._capture.files else port.interface.encode(),
+            *(path.encode() if path else None for path in paths),
+        )
         if error:
             what = {17: "the port number is used already"}.get(-error, os.strerror(-error))
             raise SoftSwitchError(f"cannot attach port {port.number} to {port.interface}: {what}")
+        self._ports.append(port)
+
+    def remove(self, number: int) -> None:
+        """Let the interface of a port go; its packets and counters stay counted."""
+        if self._lib.pp_remove(self._handle, number):
+            raise SoftSwitchError(f"there is no port {number}")
+        places = [i for i, p in enumerate(self._ports) if p.number == number]
+        self._removed.add(places[-1])
+
+    @property
+    def ports(self) -> tuple[Port, ...]:
+        """The ports that are attached, in the order they were."""
+        return tuple(p for i, p in enumerate(self._ports) if i not in self._removed)
+
+    def limit_queues(
+        self,
+        port: int | None = None,
+        priority: int | None = None,
+        depth: int | None = None,
+        rate: int | None = None,
+    ) -> None:
+        """Depth in packets and rate in packets a second (0: none) of a port's queue, or of all.
+
+        What is None stays as it is. ``SoftSwitchError``: there is no such queue.
+        """
+        error = self._lib.pp_queue_limits(
+            self._handle,
+            NO_PORT if port is None else port,
+            NO_PORT if priority is None else priority,
+            -1 if depth is None else depth,
+            -1 if rate is None else rate,
+        )
+        if error:
+            raise SoftSwitchError(f"there is no queue {priority or 0} at port {port}")
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -128,6 +237,8 @@ class Ports:
                 switch.handle,
                 program.process_address,
                 program.digests_pending_address,
+                None,
+                None,
             )
             self._switch = switch
 
@@ -153,7 +264,7 @@ class Ports:
     def counters(self) -> dict[int, PortCounters]:
         """Counters by port number."""
         out: dict[int, PortCounters] = {}
-        for place, port in enumerate(self.ports):
+        for place, port in enumerate(self._ports):
             c = _Counters()
             self._lib.pp_read(self._handle, place, ctypes.byref(c))
             out[port.number] = PortCounters(*(getattr(c, n) for n in COUNTERS))

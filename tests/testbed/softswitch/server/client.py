@@ -59,12 +59,13 @@ class Process:
             raise RuntimeError(f"{line}{self.popen.communicate()[1]}")
         self.grpc, self.thrift = match[1], int(match[2])
         self.said = ""  # after the first line; set at the end
+        self.errors = ""
 
     def stop(self) -> int:
         if self.popen.poll() is None:
             self.popen.terminate()
         try:
-            self.said = self.popen.communicate(timeout=10)[0]
+            self.said, self.errors = self.popen.communicate(timeout=10)
         except subprocess.TimeoutExpired:
             self.popen.kill()
             self.popen.communicate()

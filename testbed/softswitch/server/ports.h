@@ -1,0 +1,160 @@
+/* The ports of a switch process and what they share. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "abi.h"
+#include "capture.h"
+#include "queues.h"
+
+#ifndef PACKET_IGNORE_OUTGOING
+#define PACKET_IGNORE_OUTGOING 23
+#endif
+
+enum {
+    PP_BATCH = 64,         /* packets received at once */
+    PP_BUFFER = 16384,     /* longest packet; longer ones are dropped and counted */
+    PP_TAG = 4,            /* room to put a VLAN tag back */
+    PP_OUT = 512,          /* packets sent at once */
+    PP_ARENA = 1 << 20,    /* bytes sent at once */
+    PP_PORTS = 512,
+    PP_CPU = 4096,         /* packets that wait for the controller */
+    PP_NO_PORT = 0xFFFFFFFF,
+    PP_END = 0xFFFFFFFF,   /* what epoll says of the event that ends the thread */
+    PP_TIMER = 0xFFFFFFFE  /* and of the timer of the queues */
+};
+enum { PP_NEWS_PACKET = 1, PP_NEWS_DIGEST = 2, PP_NEWS_WAKE = 4 };
+
+typedef int (*pp_process_fn)(ss_switch *, uint32_t, const uint8_t *, uint32_t, uint64_t,
+                             ss_admit_fn, void *, ss_result *);
+typedef uint32_t (*pp_pending_fn)(ss_switch *);
+typedef uint32_t (*pp_priority_fn)(const ss_switch *);
+typedef void (*pp_waits_fn)(ss_switch *, uint32_t, uint32_t, uint32_t);
+
+typedef struct {
+    uint64_t rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped;
+} pp_counters;
+
+typedef struct {
+    uint32_t number;
+    int fd; /* -1: packets come from a file, or the port was removed */
+    FILE *in, *out; /* what is kept of its packets, or NULL */
+    uint16_t first, last; /* of what is to send, as places in out, 1 more; 0: nothing */
+    pp_egress egress;
+    pp_counters count;
+} pp_port;
+
+typedef struct {
+    uint32_t offset, length;
+    uint16_t priority, next; /* of the same port, as pp_port.first */
+} pp_out;
+
+typedef struct {
+    uint32_t length;
+    uint8_t *data;
+} pp_cpu_packet;
+
+typedef struct {
+    pthread_mutex_t lock;
+    atomic_uint waiting; /* control threads that want the lock */
+    pthread_t thread;
+    int running, epoll, wake, timer, captures;
+    uint32_t ports_n, cpu_port, priorities;
+    pp_port ports[PP_PORTS];
+    uint16_t by_number[PP_PORTS]; /* port number to its place + 1 */
+    ss_switch *sw;
+    pp_process_fn process;
+    pp_pending_fn pending;
+    pp_priority_fn priority;
+    pp_waits_fn waits;
+    uint64_t start_us, faults, unknown_port, cpu_dropped, number;
+    uint64_t timer_ns; /* when the timer fires; 0: not set */
+    uint32_t pending_seen;
+    ss_result result;
+    pp_out out[PP_OUT]; /* to send; guarded by the lock, like the arena */
+    uint16_t busy[PP_OUT]; /* ports that have something to send */
+    uint32_t out_n, busy_n, arena_used;
+    uint8_t *arena, *buffers;
+    pp_log log;
+    pthread_mutex_t news_lock;
+    pthread_cond_t news_cond;
+    uint32_t news, cpu_head, cpu_n;
+    pp_cpu_packet cpu[PP_CPU];
+} pp_set;
+
+static uint64_t pp_clock_us(void) { return pp_clock_ns() / 1000; }
+
+/* A mutex would let the packet thread take the lock again and again: it steps back while
+ * the control side waits. */
+void pp_lock(pp_set *s) {
+    atomic_fetch_add(&s->waiting, 1);
+    pthread_mutex_lock(&s->lock);
+    atomic_fetch_sub(&s->waiting, 1);
+}
+void pp_unlock(pp_set *s) {
+    uint32_t pending = s->sw ? s->pending(s->sw) : 0;
+    if (pending < s->pending_seen) s->pending_seen = pending; /* some were acknowledged */
+    pthread_mutex_unlock(&s->lock);
+}
+static void pp_lock_packets(pp_set *s) {
+    for (int i = 0; i < 100 && atomic_load(&s->waiting); i++) sched_yield();
+    pthread_mutex_lock(&s->lock);
+}
+
+static void pp_tell(pp_set *s, uint32_t news) {
+    pthread_mutex_lock(&s->news_lock);
+    s->news |= news;
+    pthread_cond_signal(&s->news_cond);
+    pthread_mutex_unlock(&s->news_lock);
+}
+
+pp_set *pp_create(uint32_t cpu_port, uint32_t priorities) {
+    pp_set *s = calloc(1, sizeof *s);
+    pthread_condattr_t attr;
+    if (!s) return NULL;
+    s->arena = malloc(PP_ARENA);
+    s->buffers = malloc((size_t)PP_BATCH * (PP_BUFFER + PP_TAG));
+    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (!s->arena || !s->buffers || s->epoll < 0 || s->wake < 0 || s->timer < 0) {
+        free(s->arena);
+        free(s->buffers);
+        if (s->epoll >= 0) close(s->epoll);
+        if (s->wake >= 0) close(s->wake);
+        if (s->timer >= 0) close(s->timer);
+        free(s);
+        return NULL;
+    }
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->news_lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->news_cond, &attr);
+    pthread_condattr_destroy(&attr);
+    s->cpu_port = cpu_port;
+    s->priorities = priorities;
+    s->log.fd = -1;
+    s->start_us = pp_clock_us();
+    return s;
+}
