@@ -15,7 +15,8 @@ start, B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
                    memory  300 MB + 50 MB S
 
 Flock: each of its failures is tried against the pairs of ToRs through a link, and these against all
-their links: 0.7 us of each; from `MANY_PAIRS` on its search is of fewer, 0.5 ms a link.
+their links: 0.7 us of each; from `MANY_PAIRS` on, or with traces from `MANY_TRIED` on, its search is of
+fewer, 0.5 ms a link.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.methods.flock.search import MANY_PAIRS
+from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.memory import available_bytes, in_gigabytes
 from scenarios.settings import Settings, SettingsError
 from testbed.fabric.clos import Fabric
@@ -166,7 +167,8 @@ class _Counts:
             self.data = (self.records / every if without else 1.0) * self.started * per_flow
 
     def flock_seconds(self, failures: int) -> float:
-        if self.pairs > MANY_PAIRS:
+        traced = "A2" in self.settings.telemetry.split("+")
+        if self.pairs > MANY_PAIRS or (traced and failures * self.pairs > MANY_TRIED):
             return 5e-4 * self.fabric.n_links
         through = self.pairs * self.links_of_pair / self.fabric.n_links
         return 0.7e-6 * failures * through * self.links_of_pair

@@ -24,6 +24,13 @@ BETTER = 1e-6
 MANY_PAIRS = 100_000
 """Pairs of ToRs, as of K=26, from which on a flip is too slow to be tried in vain for each link."""
 
+MANY_TRIED = 1_000_000
+"""The same for pairs times links blamed without them: 61 links at K=16."""
+
+
+KNOWN = 0.9
+"""The share of them whose direction traces must know: probes that bounce do not."""
+
 
 class Search:
     """A hypothesis over a model's components.
@@ -171,18 +178,19 @@ def search_model(
 ) -> Search:
     """A search that is at the best hypothesis it found; see `Search.run`.
 
-    With many pairs the refined search is of the listed groups alone. From what it finds all groups
-    together choose the directions of links, then add components and take them back; unless there is
-    no hope of a log posterior of ``least``.
+    With many pairs, or where many links fail among them, the refined search is of the listed groups
+    alone. From what it finds all groups together choose the directions of links, then add
+    components and take them back; unless there is no hope of a log posterior of ``least``.
     """
-    if not refine or len(model.pairs.bad) <= MANY_PAIRS:
+    n = len(model.pairs.bad) if refine else 0
+    found = _without_pairs(model, devices, n)
+    if found is None:
         search = Search(model)
         search.run(refine=refine, devices=devices)
         return search
-    listed = Search(model.without_pairs())
-    search = Search(model, listed.run(refine=True, devices=devices))
+    search = Search(model, found)
     search.remarks = (
-        f"{len(model.pairs.bad):,} pairs of ToRs are more than {MANY_PAIRS:,}: the search was "
+        f"{n:,} pairs of ToRs, {int(found.sum()):,} components blamed without them: the search was "
         "refined on flows of known path and probes alone",
     )
     if search.hope() < least:
@@ -191,6 +199,21 @@ def search_model(
         search.turn()
     search.greedy((np.arange(model.n_components) < model.n_links) | devices, remove=True)
     return search
+
+
+def _without_pairs(model: FlockModel, devices: bool, n: int) -> BoolArray | None:
+    """What the listed groups blame alone, if that has to do: None if all groups can be searched."""
+    if n <= MANY_PAIRS and n * model.n_links <= MANY_TRIED:
+        return None
+    listed = model.without_pairs()
+    found = Search(listed).run(refine=True, devices=devices)
+    if n > MANY_PAIRS:
+        return found
+    links, alike = np.flatnonzero(found[: model.n_links]), listed.indistinguishable()
+    if n * len(links) <= MANY_TRIED:
+        return None
+    known = model.undirected or np.mean(alike[links] != alike[links ^ 1]) > KNOWN
+    return found if known else None
 
 
 def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:

@@ -19,8 +19,9 @@ FABRICS = {
 }
 
 
-def seen(fabric, loss, seed):
-    """Probes that bounce, and flows of hidden path between any two ToRs."""
+def seen(fabric, loss, seed, traced=False):
+    """Probes that bounce, and flows of hidden path between any two ToRs, or of known path where
+    they lost packets."""
     rng = np.random.default_rng(seed)
     bounces = Ecmp(fabric).bounces()
 
@@ -32,12 +33,13 @@ def seen(fabric, loss, seed):
     sent = np.full(len(bounces), 2000)
     probes = Probes(bounces, sent, lost(bounces, sent))
     src, dst = (rng.integers(0, fabric.n_tors, 4000).astype(np.int32) for _ in range(2))
-    own = np.zeros(len(src), np.bool_)
     sent = np.full(len(src), 300)
     sets = fabric.path_sets(src, dst)
     took = sets.paths.take(sets.ptr[:-1] + rng.integers(0, sets.width))
-    none = PathSets.known(took.take(np.zeros(0, np.int64)))
-    flows = Flows.of(fabric, src, dst, own, none, sent, lost(took, sent))
+    missing = lost(took, sent)
+    own = (missing > 0) & traced
+    known = PathSets.known(took.take(np.flatnonzero(own)))
+    flows = Flows.of(fabric, src, dst, own, known, sent, missing)
     assert isinstance(flows.sets, PairSets)
     return Telemetry(fabric, "tor+core", flows=flows, probes=probes)
 
@@ -53,6 +55,18 @@ def test_flows_tell_the_direction_of_links_that_probes_have_found(name, monkeypa
         loss[links] = 0.05
         found = Flock(devices=False).localize(seen(fabric, loss, seed))
         assert found.flagged.tolist() == sorted(links.tolist())
+
+
+def test_many_failed_links_are_searched_for_by_what_tells_their_directions(monkeypatch):
+    """Traces do, probes that bounce do not."""
+    monkeypatch.setattr(flock_search, "MANY_TRIED", 0)
+    fabric = FatTree(4)
+    loss = np.full(fabric.n_links, 1e-5)
+    loss[[3, 17]] = 0.05
+    assert Flock().localize(seen(fabric, loss, 1)).remarks == ()
+    found = Flock().localize(seen(fabric, loss, 1, traced=True))
+    assert found.flagged.tolist() == [3, 17]
+    assert "components blamed without them" in found.remarks[0]
 
 
 @pytest.mark.parametrize("name", FABRICS)

@@ -210,8 +210,8 @@ def test_a_reduced_search_is_said(synthetic, monkeypatch):
     monkeypatch.setattr(flock_search, "MANY_PAIRS", 0)
     verdict = Flock().localize(pairs)
     assert [*verdict.remarks] == [
-        f"{len(Flock().model(pairs).pairs.bad)} pairs of ToRs are more than 0: the search was "
-        "refined on flows of known path and probes alone"
+        f"{len(Flock().model(pairs).pairs.bad)} pairs of ToRs, 0 components blamed without them: "
+        "the search was refined on flows of known path and probes alone"
     ]
     numbered = NumberedFabric(pairs.topology, np.arange(pairs.topology.n_links))
     console = Console(record=True, width=200)
