@@ -15,8 +15,8 @@ start, B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
                    memory  300 MB + 50 MB S
 
 Flock: each of its failures is tried against the pairs of ToRs through a link, and these against all
-their links: 0.7 us of each; from `MANY_PAIRS` on, or with traces from `MANY_TRIED` on, its search is of
-fewer, 0.5 ms a link.
+their links: 0.7 us of each; from `MANY_PAIRS` on, or with traces from `MANY_TRIED` on, its search
+is of fewer, 0.5 ms a link.
 """
 
 from __future__ import annotations
