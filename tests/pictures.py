@@ -36,7 +36,7 @@ def main(run: Path, comparison: Path) -> None:
 def figure(of: Path) -> None:
     picture = Image.open(of / "figure.png").convert("RGB")
     picture.thumbnail((1200, 1200))
-    picture.quantize(64).save(PICTURES / "reproduced.png", optimize=True)
+    picture.quantize(256).save(PICTURES / "reproduced.png", optimize=True)
 
 
 def look(out: Path, pages: list[str]) -> None:

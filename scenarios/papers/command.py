@@ -94,4 +94,7 @@ def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | No
         raise ValueError(f"TRACE is nothing to {', '.join(deaf)}")
     if not trace.is_file():
         raise ValueError(f"TRACE={trace}: there is no such file")
+    from testbed.traffic.capture import read_capture
+
+    read_capture(trace, 1.0)  # raises, before anything is computed
     return trace.absolute()

@@ -53,7 +53,11 @@ def draw(experiment: Experiment, ours: Ours, printed: Sequence[Printed], paths: 
         picture = f" {ONLY_IN_THE_PICTURE}" if "figure" in experiment.paper else ""
         said = textwrap.fill(experiment.setting + picture, 125 if columns == 1 else 170)
         figure.supxlabel(said, fontsize=8)
-        shown = {value.kind for value in printed}
+        shown = {
+            value.kind
+            for panel in experiment.panels
+            for _, value in _marked(panel, experiment, ours, printed)
+        }
         kinds = ("stated", "derived", "bound")
         marks = [mark for mark, kind in zip(MARKS[1:], kinds, strict=True) if kind in shown]
         series = [_key(name, number) for name, number in styles.items()]
@@ -73,7 +77,7 @@ def _draw_panel(
     styles: Mapping[str, int],
 ) -> None:
     here = {at[1:]: figures for at, figures in ours.items() if at[0] == panel.quantity}
-    values = _marked(panel, experiment, printed)
+    values = _marked(panel, experiment, ours, printed)
     names = list(dict.fromkeys(series for series, _ in here))
     xs = [x for _, x in here] + [value.x for _, value in values if value.kind != "bound"]
     ticks = {x: float(x) if panel.numeric else n for n, x in enumerate(dict.fromkeys(xs))}
@@ -125,14 +129,16 @@ def _draw_panel(
 
 
 def _marked(
-    panel: Panel, experiment: Experiment, printed: Sequence[Printed]
+    panel: Panel, experiment: Experiment, ours: Ours, printed: Sequence[Printed]
 ) -> list[tuple[str, Printed]]:
-    """The paper's values in a panel, each with the first series of ours that it is held against."""
+    """The paper's values in a panel, each with the first series of ours that it is held against,
+    of those that there are."""
     found = []
     for value in printed:
-        at = experiment.ours(value.quantity, value.series)
-        series = [name for quantity, name in at if quantity == panel.quantity]
-        found += [(name, value) for name in series[:1]]
+        every = experiment.ours(value.quantity, value.series)
+        series = [name for quantity, name in every if quantity == panel.quantity]
+        there = [name for name in series if (panel.quantity, name, value.x) in ours]
+        found += [(name, value) for name in (there or series)[:1]]
     return found
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
+from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, together
 from scenarios.papers.registry import EXPERIMENTS, chosen
 from scenarios.papers.reproduce import reproduce, was_run, write_overview
 from scenarios.papers.values import Printed, numbers, printed_values, read_values
@@ -83,6 +83,19 @@ def test_a_reason_holds_for_the_figures_that_it_was_written_for() -> None:
     assert verdict(far, Reason("because", "F1", "b", ratio=(0.4, 0.6))) == "not explained"
     assert verdict(far, Reason("because", "F1", "a", ("2",), (0.4, 0.6))) == "not explained"
     assert verdict(PAPER, Reason("no such thing", "F1", cannot=True)) == "cannot be compared"
+
+
+def test_of_several_series_those_are_held_against_a_value_that_there_are() -> None:
+    ours = figures_of({name: [row[i] for row in draw(0)] for i, name in enumerate(Row._fields)})
+    for series, expected in ((("a", "captured"), ["a"]), (("b", "c"), ["b", "c"])):
+        lines = verdicts(toy(series={"a": series}), ours, [PAPER])
+        assert [line.series for line in lines] == expected
+
+
+def test_draws_that_share_a_calibration_are_done_together() -> None:
+    assert together(20) == {"draws-0-19": range(20)}
+    assert list(together(42).values()) == [range(20), range(20, 40), range(40, 42)]
+    assert not set(together(20)) & set(together(7))  # as they are parts of their own
 
 
 def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -225,6 +238,10 @@ def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:
         canary("reproduce", "FIG=canary-8", "TRACE=a.pcap", out), "TRACE is nothing to canary-8"
     )
     refused(canary("reproduce", "FIG=canary-7", "TRACE=a.pcap", out), "there is no such file")
+    (tmp_path / "a.pcap").write_text("none")
+    wrong = canary("reproduce", "FIG=canary-7", f"TRACE={tmp_path / 'a.pcap'}", out)
+    refused(wrong, "is no capture")
+    assert not (tmp_path / "canary-7").exists()
     names = [each.name for each in chosen("all")]
     assert names == list(EXPERIMENTS) and {each.name for each in chosen("quick")} <= set(names)
     said = canary("reproduce", "FIG=canary-table-3", out)

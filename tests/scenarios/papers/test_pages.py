@@ -97,9 +97,12 @@ def test_the_list_of_all(width: int, dark: bool, out: Path, chromium: Browser) -
 
 def test_a_page_is_made_again_and_damage_is_one_line(out: Path) -> None:
     before = (out / "toy" / "index.html").read_text()
+    picture = (out / "toy" / "figure.png").read_bytes()
     (out / "toy" / "index.html").unlink()
+    (out / "toy" / "figure.png").write_bytes(b"of other code")
     assert make_page(out / "toy") == out / "toy" / "index.html"
     assert (out / "toy" / "index.html").read_text() == before
+    assert (out / "toy" / "figure.png").read_bytes() == picture
     setting = json.loads((out / "toy" / "setting.json").read_text())
     for spoilt in ("{", "[]", json.dumps(setting | {"experiment": "no such"})):
         (out / "toy" / "setting.json").write_text(spoilt)
