@@ -84,8 +84,10 @@ def _draw_panel(
     step = 0.0 if panel.numeric else 0.6 / max(len(names), 1)
     shift = {name: step * (n - (len(names) - 1) / 2) for n, name in enumerate(names)}
     axes.set_xscale("log" if panel.log_x else "linear")
-    if panel.log_y and any(value <= 0 for figures in here.values() for value in figures.values):
-        axes.set_yscale("symlog", linthresh=0.1)
+    means = [figures.mean.mean for figures in here.values()]
+    if panel.log_y and min(means, default=1.0) <= 0:
+        least = min((mean for mean in means if mean > 0), default=1.0)
+        axes.set_yscale("symlog", linthresh=10.0 ** np.floor(np.log10(least)))
     else:
         axes.set_yscale("log" if panel.log_y else "linear")
     for axis in [axes.xaxis] * panel.log_x + [axes.yaxis] * panel.log_y:
