@@ -19,7 +19,7 @@ Priorities follow P4Runtime: the larger wins. What the switch cannot run is refu
 Differences to simple_switch, all on purpose:
 
 - the caller gives the time (``now_us``); both timestamps of a packet are that time, queue
-  depths and delays are 0, and the ``priority`` metadata is not looked at;
+  depths and delays are 0;
 - ``random`` is a seeded generator of each switch: xoshiro256** seeded by splitmix64,
   uniform in lo..hi by rejection;
 - fields of headers that were never valid read as 0 (in BMv2: what an earlier packet left);
@@ -43,13 +43,16 @@ from testbed.softswitch.errors import (
     UnsupportedProgram,
 )
 from testbed.softswitch.runtime.action_profiles import ActionProfile
+from testbed.softswitch.runtime.meters import MeterRates
 from testbed.softswitch.runtime.program import (
     ActionInfo,
     CounterInfo,
     DigestInfo,
+    MeterInfo,
     Program,
     RegisterInfo,
     TableInfo,
+    ValueSetInfo,
 )
 from testbed.softswitch.runtime.switch import BatchResult, Switch
 from testbed.softswitch.runtime.tables import Entry, Table
@@ -62,6 +65,8 @@ __all__ = [
     "CounterInfo",
     "DigestInfo",
     "Entry",
+    "MeterInfo",
+    "MeterRates",
     "NoCompiler",
     "Program",
     "RegisterInfo",
@@ -71,4 +76,5 @@ __all__ = [
     "Table",
     "TableInfo",
     "UnsupportedProgram",
+    "ValueSetInfo",
 ]

@@ -13,17 +13,23 @@ from testbed.softswitch.compiler.bmv2_program import (
     Conditional,
     Counter,
     DefaultEntry,
+    DirectMeter,
     FieldList,
     FieldType,
     Header,
     HeaderType,
     Json,
     KeyField,
+    Meter,
     Pipeline,
     Profile,
     Register,
     Stack,
     TableDef,
+    Union,
+    UnionStack,
+    UnionType,
+    ValueSet,
     hexint,
     source_of,
 )
@@ -38,6 +44,8 @@ CORE_ERRORS = (  # of core.p4
     "ParserTimeout",
     "ParserInvalidArgument",
 )
+MAX_VARBIT = 1 << 16
+"""Bits of a varbit field: no packet is longer."""
 
 
 def load(path: str | Path) -> Bmv2Program:
@@ -68,16 +76,20 @@ def _convert(root: Json, path: str) -> Bmv2Program:
     for name in CORE_ERRORS:
         p.errors.setdefault(name, max(p.errors.values(), default=-1) + 1)
     p.aliases = {a: (t[0], t[1]) for a, t in root.get("field_aliases", [])}
-    for kind, what in (("parse_vsets", "parser value_set"), ("extern_instances", "extern object")):
-        for o in root.get(kind) or []:
-            raise UnsupportedProgram(f"{what} {o['name']!r}", source_of(o))
-    for m in root.get("meter_arrays") or []:
-        raise UnsupportedProgram(f"meter {m['name']!r}", source_of(m))
+    for o in root.get("extern_instances") or []:
+        raise UnsupportedProgram(f"extern object {o['name']!r}", source_of(o))
+    for v in root.get("parse_vsets") or []:
+        width = int(v["compressed_bitwidth"])
+        if not 1 <= width <= 128:
+            raise UnsupportedProgram(
+                f"parser value_set {v['name']!r} of {width} bits (at most 128)", source_of(v)
+            )
+        p.value_sets[v["name"]] = ValueSet(
+            len(p.value_sets), v["name"], width, int(v.get("max_size") or 1)
+        )
     if len(root["parsers"]) != 1 or len(root["deparsers"]) != 1:
         raise UnsupportedProgram("a program without exactly one parser and one deparser")
     p.parser, p.deparser = root["parsers"][0], root["deparsers"][0]
-    for prim in p.deparser.get("primitives") or []:
-        raise UnsupportedProgram(f"statement {prim['op']!r} in the deparser", source_of(prim))
     for a in root["actions"]:
         params = tuple((d["name"], int(d["bitwidth"])) for d in a["runtime_data"])
         p.actions[a["id"]] = Action(
@@ -101,33 +113,27 @@ def _convert(root: Json, path: str) -> Bmv2Program:
 
 
 def _headers(root: Json, p: Bmv2Program) -> None:
-    for kind in ("header_unions", "header_union_stacks"):
-        for u in root.get(kind) or []:
-            raise UnsupportedProgram(f"header union {u['name']!r}", source_of(u))
-    types: dict[str, HeaderType] = {}
-    for t in root["header_types"]:
-        fields, offset = [], 0
-        for f in t["fields"]:
-            if f[1] == "*" or t.get("length_exp") is not None or (len(f) > 3 and f[3]):
-                what = "saturating" if f[1] != "*" and len(f) > 3 else "varbit"
-                raise UnsupportedProgram(f"{what} field {t['name']}.{f[0]}", source_of(t))
-            signed = bool(f[2]) if len(f) > 2 else False
-            fields.append(FieldType(f[0], int(f[1]), signed, offset))
-            offset += int(f[1])
-        types[t["name"]] = HeaderType(t["name"], tuple(fields), offset)
-    members: dict[int, tuple[str, int]] = {}
+    types = {t["name"]: _header_type(t) for t in root["header_types"]}
+    _unions(root, p, types)
+    members: dict[int, tuple[str, str, int]] = {}  # stack, union, place
     for s in root.get("header_stacks") or []:
-        for i, hid in enumerate(s["header_ids"]):
-            members[hid] = (s["name"], i)
+        members.update({hid: (s["name"], "", i) for i, hid in enumerate(s["header_ids"])})
+    for u in root.get("header_unions") or []:
+        if len(u["header_ids"]) != len(p.unions[u["name"]].type.members):
+            raise ValueError(f"header union {u['name']!r} and its type have different members")
+        members.update({hid: ("", u["name"], i) for i, hid in enumerate(u["header_ids"])})
     by_id: dict[int, str] = {}
     for h in root["headers"]:
-        stack, place = members.get(h["id"], ("", 0))
+        stack, union, place = members.get(h["id"], ("", "", 0))
+        t = types[h["header_type"]]
         by_id[h["id"]] = h["name"]
         p.headers[h["name"]] = Header(
-            len(p.headers), h["name"], types[h["header_type"]], bool(h["metadata"]), stack, place
+            len(p.headers), h["name"], t, bool(h["metadata"]), stack, union, place
         )
-        if not h["metadata"] and types[h["header_type"]].width % 8:
+        if not h["metadata"] and t.width % 8:
             raise UnsupportedProgram(f"header {h['name']!r} whose width is not whole bytes")
+        if union and p.unions[union].type.members[place][1] != t:
+            raise ValueError(f"header {h['name']!r} is not of the type that its union has there")
     for s in root.get("header_stacks") or []:
         p.stacks[s["name"]] = Stack(
             len(p.stacks),
@@ -135,6 +141,52 @@ def _headers(root: Json, p: Bmv2Program) -> None:
             types[s["header_type"]],
             tuple(by_id[i] for i in s["header_ids"]),
         )
+
+
+def _header_type(t: Json) -> HeaderType:
+    fields: list[FieldType] = []
+    offset = 0
+    longest = 8 * int(t.get("max_length") or 0)
+    if t.get("length_exp") is not None:
+        raise UnsupportedProgram(f"length expression of header type {t['name']!r}", source_of(t))
+    for f in t["fields"]:
+        signed = bool(f[2]) if len(f) > 2 else False
+        if len(f) > 3 and f[3]:
+            raise UnsupportedProgram(f"saturating field {t['name']}.{f[0]}", source_of(t))
+        if f[1] == "*":
+            fixed = sum(int(x[1]) for x in t["fields"] if x[1] != "*")
+            if any(x.varbit for x in fields) or not 8 <= longest - fixed <= MAX_VARBIT:
+                raise UnsupportedProgram(
+                    f"varbit field {t['name']}.{f[0]} that is not the only one or has no greatest "
+                    "length",
+                    source_of(t),
+                )
+            fields.append(FieldType(f[0], (longest - fixed) // 8 * 8, signed, offset, True))
+            continue
+        fields.append(FieldType(f[0], int(f[1]), signed, offset))
+        if fields[-1].width < 0:
+            raise ValueError(f"field {t['name']}.{f[0]} of {f[1]} bits")
+        offset += fields[-1].width
+    return HeaderType(t["name"], tuple(fields), offset)
+
+
+def _unions(root: Json, p: Bmv2Program, types: dict[str, HeaderType]) -> None:
+    for t in root.get("header_union_types") or []:
+        members = tuple((name, types[kind]) for name, kind in t["headers"])
+        p.union_types[t["name"]] = UnionType(len(p.union_types), t["name"], members)
+    places: dict[int, tuple[str, int]] = {}
+    for s in root.get("header_union_stacks") or []:
+        ids = s["header_union_ids"]
+        places.update({uid: (s["name"], i) for i, uid in enumerate(ids)})
+        p.union_stacks[s["name"]] = UnionStack(
+            len(p.union_stacks), s["name"], p.union_types[s["union_type"]], len(ids)
+        )
+    for u in root.get("header_unions") or []:
+        stack, place = places.get(u["id"], ("", 0))
+        kind = p.union_types[u["union_type"]]
+        if stack and p.union_stacks[stack].type != kind:
+            raise ValueError(f"header union {u['name']!r} is not of the type of its stack")
+        p.unions[u["name"]] = Union(len(p.unions), u["name"], kind, stack, place)
 
 
 def _arrays(root: Json, p: Bmv2Program) -> None:
@@ -149,6 +201,24 @@ def _arrays(root: Json, p: Bmv2Program) -> None:
             p.direct_counters[c["name"]] = c["binding"]
         else:
             p.counters[c["name"]] = Counter(len(p.counters), c["name"], c["size"])
+
+    for m in root.get("meter_arrays") or []:
+        if m["rate_count"] != 2 or m["type"] not in ("bytes", "packets"):
+            raise UnsupportedProgram(
+                f"meter {m['name']!r} of {m['rate_count']} rates and type {m['type']!r}",
+                source_of(m),
+            )
+        if m.get("is_direct"):
+            p.direct_meters[m["name"]] = DirectMeter(
+                m["name"],
+                m["binding"],
+                m["type"] == "bytes",
+                (m["result_target"][0], m["result_target"][1]),
+            )
+        else:
+            p.meters[m["name"]] = Meter(
+                len(p.meters), m["name"], int(m["size"]), m["type"] == "bytes"
+            )
 
 
 def _field_lists(root: Json, p: Bmv2Program) -> None:
@@ -167,10 +237,8 @@ def _pipeline(pipe: Json, p: Bmv2Program, first: int) -> Pipeline:
     tables = []
     for t in pipe["tables"]:
         source = source_of(t)
-        if t.get("direct_meters"):
-            raise UnsupportedProgram(f"direct meter of table {t['name']!r}", source)
-        if t.get("support_timeout"):
-            raise UnsupportedProgram(f"idle timeout of table {t['name']!r}", source)
+        if t.get("direct_meters") and t["direct_meters"] not in p.direct_meters:
+            raise UnsupportedProgram(f"direct meter {t['direct_meters']!r}", source)
         if t["type"] not in ("simple", "indirect", "indirect_ws"):
             raise UnsupportedProgram(f"table type {t['type']!r} of {t['name']!r}", source)
         default = None
@@ -193,6 +261,8 @@ def _pipeline(pipe: Json, p: Bmv2Program, first: int) -> Pipeline:
                 tuple(_key(k, t, p) for k in t["key"]),
                 len(entries) if entries is not None else int(t["max_size"]),
                 bool(t.get("with_counters")),
+                t.get("direct_meters") or "",
+                bool(t.get("support_timeout")),
                 tuple(t["action_ids"]),
                 dict(t["next_tables"]),
                 t.get("base_default_next"),
@@ -226,6 +296,8 @@ def _key(k: Json, table: Json, p: Bmv2Program) -> KeyField:
     else:
         target = (k["target"][0], k["target"][1])
     width = p.field_type(*target).width
+    if p.field_type(*target).varbit:
+        raise UnsupportedProgram(f"varbit key {'.'.join(target)}", source_of(table))
     mask = hexint(k["mask"]) if k.get("mask") else None
     if match == "range" and width > 64:
         raise UnsupportedProgram(

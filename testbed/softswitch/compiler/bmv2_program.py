@@ -18,21 +18,35 @@ DROP_PORT = 511  # simple_switch's, unless told otherwise
 
 @dataclass(frozen=True)
 class FieldType:
-    """One field of a header type; ``offset`` is in bits from the start of the header."""
+    """One field of a header type; ``offset`` is in bits from the start of the header.
+
+    A ``varbit`` field has at most ``width`` bits; the offsets of those behind it leave it out.
+    """
 
     name: str
     width: int
     signed: bool
     offset: int
+    varbit: bool = False
 
 
 @dataclass(frozen=True)
 class HeaderType:
-    """A header or metadata layout; ``width`` in bits."""
+    """A header or metadata layout; ``width`` in bits, without those of a varbit field."""
 
     name: str
     fields: tuple[FieldType, ...]
     width: int
+
+    @property
+    def varbit(self) -> FieldType | None:
+        """The field of variable length, of which a header has one at most."""
+        return next((f for f in self.fields if f.varbit), None)
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes of the longest header of this type."""
+        return (self.width + (self.varbit.width if self.varbit else 0)) // 8
 
     def find(self, name: str) -> int:
         """Index of the field called ``name``, -1 when there is none."""
@@ -44,14 +58,15 @@ class HeaderType:
 
 @dataclass(frozen=True)
 class Header:
-    """A header instance; members of a stack know their stack and place in it."""
+    """A header instance; members of a stack or union know it and their place in it."""
 
     index: int
     name: str
     type: HeaderType
     metadata: bool
     stack: str = ""
-    stack_index: int = 0
+    union: str = ""
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,36 @@ class Stack:
     name: str
     type: HeaderType
     headers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UnionType:
+    """Header types of which one at a time is valid: (name, type) of the members."""
+
+    index: int
+    name: str
+    members: tuple[tuple[str, HeaderType], ...]
+
+
+@dataclass(frozen=True)
+class Union:
+    """A header union; one in a stack knows its stack and place in it."""
+
+    index: int
+    name: str
+    type: UnionType
+    stack: str = ""
+    place: int = 0
+
+
+@dataclass(frozen=True)
+class UnionStack:
+    """A stack of ``size`` header unions."""
+
+    index: int
+    name: str
+    type: UnionType
+    size: int
 
 
 @dataclass(frozen=True)
@@ -108,6 +153,8 @@ class TableDef:
     key: tuple[KeyField, ...]
     max_size: int
     counters: bool
+    meter: str  # its direct meter or ""
+    aged: bool  # entries can time out
     action_ids: tuple[int, ...]
     next_tables: dict[str, str | None]
     base_default_next: str | None
@@ -178,6 +225,36 @@ class Counter:
 
 
 @dataclass(frozen=True)
+class Meter:
+    """An array of ``size`` meters, which count bytes or packets."""
+
+    index: int
+    name: str
+    size: int
+    bytes: bool
+
+
+@dataclass(frozen=True)
+class DirectMeter:
+    """A meter of each entry of a table; a hit writes its colour into ``target``."""
+
+    name: str
+    table: str
+    bytes: bool
+    target: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ValueSet:
+    """A parser value set: values of ``width`` bits, all fields of a select side by side."""
+
+    index: int
+    name: str
+    width: int
+    size: int
+
+
+@dataclass(frozen=True)
 class FieldList:
     """A list of (header, field): of a digest, or preserved over a clone or resubmit."""
 
@@ -193,6 +270,9 @@ class Bmv2Program:
     path: str
     headers: dict[str, Header] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
+    union_types: dict[str, UnionType] = field(default_factory=dict)
+    unions: dict[str, Union] = field(default_factory=dict)
+    union_stacks: dict[str, UnionStack] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     parser: Json = field(default_factory=dict)
     deparser: Json = field(default_factory=dict)
@@ -202,6 +282,9 @@ class Bmv2Program:
     registers: dict[str, Register] = field(default_factory=dict)
     counters: dict[str, Counter] = field(default_factory=dict)
     direct_counters: dict[str, str] = field(default_factory=dict)
+    meters: dict[str, Meter] = field(default_factory=dict)
+    direct_meters: dict[str, DirectMeter] = field(default_factory=dict)
+    value_sets: dict[str, ValueSet] = field(default_factory=dict)
     calculations: dict[str, Json] = field(default_factory=dict)
     checksums: list[Json] = field(default_factory=list)
     learn_lists: dict[int, FieldList] = field(default_factory=dict)

@@ -22,7 +22,7 @@ struct ss_item { /* a packet on its way */
     uint8_t *room;           /* from here on to the packet's end may be overwritten; or NULL */
     uint32_t length;         /* of data */
     uint32_t stored;         /* bytes of data that exist */
-    uint32_t port, egress_port;
+    uint32_t port, egress_port, priority;
     uint32_t reg_length;     /* BMv2's packet length register */
     uint32_t arrival_length; /* length when it entered ingress */
     uint32_t counted_length; /* what byte counters add */
@@ -82,6 +82,7 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
     action_code = "".join(actions.action(a) for a in program.actions.values())
     parts = [
         read_c(C_SOURCES / "runtime.h"),
+        read_c(C_SOURCES / "meters.h"),
         read_c(C_SOURCES / "tables.h"),
         control.infos(),
         register_tables(program),
@@ -98,7 +99,7 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
         action_code,
         control.selectors(),
         *(control.pipeline(p) for p in program.pipelines.values()),
-        deparser(layout),
+        deparser(layout, actions.deparser()),
         AheadWriter(layout, actions, control).write(),
         read_c(C_SOURCES / "pass.h"),
         read_c(C_SOURCES / ("copies.h" if makes_copies(program) else "straight.h")),

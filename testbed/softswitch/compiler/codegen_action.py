@@ -70,6 +70,16 @@ class ActionWriter:
         out.append("    return;\n}")
         return "\n".join(out) + "\n"
 
+    def deparser(self) -> list[str]:
+        """C of the deparser's statements; those that change what is emitted are refused."""
+        out: list[str] = []
+        for prim in self.program.deparser.get("primitives") or []:
+            e = Expressions(self.layout, [], source_of(prim))
+            if prim["op"] not in ("assert", "assume", "assign", "log_msg", "modify_field"):
+                raise e.refuse(f"statement {prim['op']!r} in the deparser")
+            out += self.primitive(prim, e)
+        return out
+
     @staticmethod
     def _jump_targets(action: Action) -> set[int]:
         return {
@@ -96,7 +106,7 @@ class ActionWriter:
             if ref.code == "1" or value[1] == "$valid$":
                 raise e.refuse(f"assignment to the validity of {value[0]!r}")
             return ref
-        if arg["type"] == "stack_field":
+        if arg["type"] in ("stack_field", "union_stack_field"):
             return e.stack_field(value)
         if arg["type"] == "expression":
             node = e.read(arg)
@@ -179,9 +189,13 @@ class ActionWriter:
         if n.op == "1":
             return []
         tag, size = self._type(n)
+        kept, length = ("", "") if not self._header_type(n).varbit else (", .v = h->v", " + h->v")
         return [
             f"{{ {tag} *h = &{n.code};",
-            f"  if (!h->valid) {{ *h = ({tag}){{.valid = 1}}; it->reg_length += {size}; }} }}",
+            f"  if (!h->valid) {{ *h = ({tag}){{.valid = 1{kept}}}; it->reg_length += "
+            f"{size}{length};",
+            *[f"    {rival}.valid = 0;" for rival in n.rivals],
+            "  } }",
         ]
 
     def _op_remove_header(self, e: Expressions, arg: Json) -> list[str]:
@@ -189,9 +203,10 @@ class ActionWriter:
         if n.op == "1":
             return []
         tag, size = self._type(n)
+        length = " + h->v" if self._header_type(n).varbit else ""
         return [
             f"{{ {tag} *h = &{n.code};",
-            f"  if (h->valid) {{ h->valid = 0; it->reg_length -= {size}; }} }}",
+            f"  if (h->valid) {{ h->valid = 0; it->reg_length -= {size}{length}; }} }}",
         ]
 
     def _op_assign_header(self, e: Expressions, dst: Json, src: Json) -> list[str]:
@@ -200,16 +215,46 @@ class ActionWriter:
             raise e.refuse("assignment between headers of different types")
         if b.op == "1":
             return [f"{a.code} = {b.code};"] + ([] if a.op == "1" else [f"{a.code}.valid = 1;"])
-        tag = self._type(a)[0]
-        return [
-            f"{{ {tag} *to = &{a.code}; const {tag} *from = &{b.code};",
-            "  if (from->valid) *to = *from; else to->valid = 0; }",
-        ]
+        return self._copied(a, b)
 
     _op_copy_header = _op_assign_header
 
+    def _copied(self, a: Node, b: Node) -> list[str]:
+        """C of an assignment between headers."""
+        tag = self._type(a)[0]
+        rivals = "".join(f" {rival}.valid = 0;" for rival in a.rivals)
+        return [
+            f"{{ {tag} *to = &{a.code}; const {tag} *from = &{b.code};",
+            f"  if (from->valid) {{ {tag} copy = *from;{rivals} *to = copy; }}",
+            "  else to->valid = 0; }",
+        ]
+
+    def _op_assign_VL(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+        return [e.store(self.target(e, dst), e.read(src))]
+
+    def _op_assign_union(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+        a, b = e.read(dst), e.read(src)
+        if a.sort != "union" or a.type_name != b.type_name:
+            raise e.refuse("assignment between header unions of different types")
+        tag = self.layout.union_tag(self.program.union_types[a.type_name])
+        return [
+            f"{{ {tag} *to = &{a.code}; const {tag} *from = &{b.code};",
+            *self._members_copied(a.type_name),
+            "}",
+        ]
+
+    def _members_copied(self, union_type: str) -> list[str]:
+        """C that assigns the members of a union ``from`` to those of ``to``."""
+        members = self.program.union_types[union_type].members
+        return [
+            f"    if (from->m{i}.valid) to->m{i} = from->m{i}; else to->m{i}.valid = 0;"
+            for i in range(len(members))
+        ]
+
     def _op_assign_header_stack(self, e: Expressions, dst: Json, src: Json) -> list[str]:
         a, b = (self.program.stacks[e.read(x).code] for x in (dst, src))
+        if a.type != b.type or len(a.headers) != len(b.headers):
+            raise e.refuse("assignment between stacks of different types or sizes")
         n = len(a.headers)
         return [
             f"{self.layout.stack_next(a.name)} = {self.layout.stack_next(b.name)};",
@@ -217,6 +262,38 @@ class ActionWriter:
             f"    if (p->s{b.index}[i].valid) p->s{a.index}[i] = p->s{b.index}[i];",
             f"    else p->s{a.index}[i].valid = 0;",
         ]
+
+    def _op_assign_union_stack(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+        a, b = (self.program.union_stacks[e.read(x).code] for x in (dst, src))
+        if a.type != b.type or a.size != b.size:
+            raise e.refuse("assignment between stacks of different types or sizes")
+        tag = self.layout.union_tag(a.type)
+        return [
+            f"{self.layout.stack_next(a.name)} = {self.layout.stack_next(b.name)};",
+            f"for (int i = 0; i < {a.size}; i++) {{",
+            f"    {tag} *to = p->us{a.index} + i; const {tag} *from = p->us{b.index} + i;",
+            *self._members_copied(a.type.name),
+            "}",
+        ]
+
+    def _swapped(self, e: Expressions, stack: str, count: Json, push: bool) -> list[str]:
+        """C of a push or pop of header unions: BMv2 swaps them and makes none of them invalid."""
+        us = self.program.union_stacks[stack]
+        n = e.read(count).const
+        if n is None or n < 0:
+            raise e.refuse("push or pop of a number of headers not known at compile time")
+        next_, tag = self.layout.stack_next(stack), self.layout.union_tag(us.type)
+        to = (
+            f"{next_} + {n} < {us.size} ? {next_} + {n} : {us.size}"
+            if push
+            else f"{next_} > {n} ? {next_} - {n} : 0"
+        )
+        steps = range(us.size - 1, n - 1, -1) if push else range(us.size - n)
+        out = [f"{next_} = {to};"] if n else []
+        for i in steps if n else ():
+            a, b = f"p->us{us.index}[{i}]", f"p->us{us.index}[{i - n if push else i + n}]"
+            out.append(f"{{ {tag} swap = {a}; {a} = {b}; {b} = swap; }}")
+        return out
 
     def _shift(self, e: Expressions, stack: Json, count: Json) -> tuple[str, str, int, int]:
         s = self.program.stacks[e.read(stack).code]
@@ -226,6 +303,8 @@ class ActionWriter:
         return f"p->s{s.index}", self.layout.stack_next(s.name), len(s.headers), n
 
     def _op_push(self, e: Expressions, stack: Json, count: Json) -> list[str]:
+        if e.read(stack).code in self.program.union_stacks:
+            return self._swapped(e, e.read(stack).code, count, push=True)
         s, next_, size, n = self._shift(e, stack, count)
         by = min(n, size)
         out = [f"{next_} = {next_} + {n} < {size} ? {next_} + {n} : {size};"] if n else []
@@ -234,6 +313,8 @@ class ActionWriter:
         return out + [f"{s}[{i}].valid = 0;" for i in range(by)]
 
     def _op_pop(self, e: Expressions, stack: Json, count: Json) -> list[str]:
+        if e.read(stack).code in self.program.union_stacks:
+            return self._swapped(e, e.read(stack).code, count, push=False)
         s, next_, size, n = self._shift(e, stack, count)
         by = min(n, size)
         out = [f"{next_} = {next_} > {n} ? {next_} - {n} : 0;"]
@@ -275,6 +356,18 @@ class ActionWriter:
             f"{{ uint64_t i = {e.index(e.read(index))};",
             f"  if (i < {c.size}) {{ ss_count *c = sw->counters[{c.index}] + i; "
             "c->packets++; c->bytes += it->counted_length; } }",
+        ]
+
+    def _op_execute_meter(self, e: Expressions, meter: Json, index: Json, dst: Json) -> list[str]:
+        if meter["value"] not in self.program.meters:
+            raise e.refuse(f"meter {meter['value']!r}")
+        m = self.program.meters[meter["value"]]
+        units = "it->counted_length" if m.bytes else "1"
+        colour = f"ss_meter_run(sw->meters[{m.index}] + i, sw->now, {units})"
+        store = e.store(self.target(e, dst), Node("data", "load", lo=0, hi=2, code=colour))
+        return [
+            f"{{ uint64_t i = {e.index(e.read(index))};",
+            f"  if (i < {m.size}) {{ {store} }} }}",
         ]
 
     def _op_modify_field_with_hash_based_offset(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from testbed.softswitch.compiler.bmv2_program import Json, hexint, source_of
 from testbed.softswitch.compiler.codegen_headers import write_values
 from testbed.softswitch.compiler.expressions import Expressions, literal
@@ -20,7 +22,22 @@ ALGORITHMS = {
     "xor32": "ss_xor32",
     "identity": "ss_identity",
 }
-Input = tuple[str, int, bool, str]  # C value, width, wide, validity
+
+
+@dataclass(frozen=True)
+class Input:
+    """A value that is hashed: C expression, bits, the condition under which its header is valid,
+    and of a varbit field the C expression of its bytes (``width`` is the most it can have)."""
+
+    code: str
+    width: int
+    valid: str = "1"
+    length: str = ""
+
+    @property
+    def wide(self) -> bool:
+        """A byte array."""
+        return self.width > 128 and not self.length
 
 
 def inputs_of(layout: Layout, elements: list[Json], source: str) -> tuple[list[Input], bool]:
@@ -30,19 +47,19 @@ def inputs_of(layout: Layout, elements: list[Json], source: str) -> tuple[list[I
     for e in elements:
         if e["type"] == "field":
             f = layout.field(*e["value"])
-            out.append((f.code, f.width, f.wide, f.valid))
+            out.append(Input(f.code, f.width, f.valid, f.length))
         elif e["type"] == "hexstr":
             width = int(e["bitwidth"])
             if width > 128:
                 raise UnsupportedProgram(f"hashed constant of {width} bits", source)
             value = literal(hexint(e["value"]) & (1 << width) - 1, 64 if width <= 64 else 128)
-            out.append((value, width, False, "1"))
+            out.append(Input(value, width))
         elif e["type"] == "header":
             h = layout.program.headers[e["value"]]
             lvalue = layout.header(h.name)
             for i in range(len(h.type.fields)):
                 f = layout.member(lvalue, h.type, i, h.metadata, h.name)
-                out.append((f.code, f.width, f.wide, f.valid))
+                out.append(Input(f.code, f.width, f.valid, f.length))
         elif e["type"] == "payload":
             payload = True
         else:
@@ -56,22 +73,22 @@ ON_VALUES = {"crc32": "ss_crc32_value", "crc16": "ss_crc16_value"}
 
 def _joined(inputs: list[Input]) -> str:
     """C expression of all inputs, one after the other in a number of at most 128 bits."""
-    parts, left = [], sum(width for _, width, _, _ in inputs)
-    for value, width, _, _ in inputs:
-        left -= width
-        parts.append(f"(u128)({value})" + (f" << {left}" if left else ""))
+    parts, left = [], sum(i.width for i in inputs)
+    for i in inputs:
+        left -= i.width
+        parts.append(f"(u128)({i.code})" + (f" << {left}" if left else ""))
     return " | ".join(parts)
 
 
 def _added(inputs: list[Input]) -> str:
     """C expression of the sum of all inputs' 16-bit words, one input after the other."""
     parts, at = [], 0
-    for value, width, _, _ in inputs:
-        left = width
+    for i in inputs:
+        left = i.width
         while left:
             take = min(left, 16 - at % 16)
             left -= take
-            part = f"({value}) >> {left}" if left else f"({value})"
+            part = f"({i.code}) >> {left}" if left else f"({i.code})"
             up = 16 - at % 16 - take
             parts.append(
                 f"((uint64_t)({part}) & {(1 << take) - 1:#x})" + (f" << {up}" if up else "")
@@ -82,8 +99,8 @@ def _added(inputs: list[Input]) -> str:
 
 def _short_cut(algo: str, inputs: list[Input]) -> str | None:
     """C expression of a hash of valid fields that needs no memory; None where there is none."""
-    bits = sum(width for _, width, _, _ in inputs)
-    if not bits or any(wide for _, _, wide, _ in inputs):
+    bits = sum(i.width for i in inputs)
+    if not bits or any(i.wide or i.length for i in inputs):
         return None
     if algo in ("csum16", "cksum16"):
         return f"ss_csum16_sum({_added(inputs)})"
@@ -97,8 +114,8 @@ def function(layout: Layout, name: str, algo: str, elements: list[Json], source:
     if algo not in ALGORITHMS:
         raise UnsupportedProgram(f"hash algorithm {algo!r}", source)
     inputs, payload = inputs_of(layout, elements, source)
-    size = (sum(w for _, w, _, _ in inputs) + 7) // 8
-    valid = " && ".join(sorted({v for _, _, _, v in inputs if v != "1"}))
+    size = (sum(i.width for i in inputs) + 7) // 8
+    valid = " && ".join(sorted({i.valid for i in inputs if i.valid != "1"}))
     short = None if payload else _short_cut(algo, inputs)
     out = [
         f"SS_INLINE uint64_t {name}(ss_switch *sw, ss_item *it) {{",
@@ -108,7 +125,8 @@ def function(layout: Layout, name: str, algo: str, elements: list[Json], source:
     if short:
         out.append(f"    if ({valid or '1'}) return {short};")
     if not short or valid:
-        out += _in_memory(inputs, size, payload, "" if short else valid, bool(short))
+        varies = any(i.length for i in inputs)
+        out += _in_memory(inputs, size, payload, "" if short or varies else valid, bool(short))
         out.append(f"    return {ALGORITHMS[algo]}(b, n);")
     return "\n".join([*out, "}"]) + "\n"
 
@@ -119,9 +137,10 @@ def _in_memory(
     """C statements that write the inputs of valid headers into ``b``, ``n`` bytes; ``valid`` is the
     condition under which all are, if that is not sure, ``some_invalid`` that it is sure not to be.
     """
+    one_by_one = some_invalid or any(i.length for i in inputs)
     extra = " + (it->length < it->truncate ? it->length : it->truncate)" if payload else ""
-    values = [(v, w, wide) for v, w, wide, _ in inputs]
-    lines = [f"    {x}" for x in write_values(values, "b")]
+    values = [(i.code, i.width, i.wide) for i in inputs]
+    lines = [] if one_by_one else [f"    {x}" for x in write_values(values, "b")]
     out = [f"    uint32_t n = {size};"]
     if payload:
         out += [
@@ -134,19 +153,20 @@ def _in_memory(
         out.append(f"    uint8_t b[{max(size, 1)}]{zero};")
     if valid:
         out += [f"    if ({valid}) {{", *lines, "    } else {"]
-    elif some_invalid:
+    elif one_by_one:
         out.append("    {")
     else:
         out += lines
-    if valid or some_invalid:
+    if valid or one_by_one:
         out += ["    uint32_t bit = 0;", f"    memset(b, 0, {max(size, 1)});"]
-        for value, width, wide, condition in inputs:
-            put = (
-                f"ss_put_wide(b, bit, {value}, {width})"
-                if wide
-                else f"ss_put_bits(b, bit, {width}, {value})"
-            )
-            out.append(f"    if ({condition}) {{ {put}; bit += {width}; }}")
+        for i in inputs:
+            bits = f"8 * {i.length}" if i.length else str(i.width)
+            put = f"ss_put_bits(b, bit, {i.width}, {i.code})"
+            if i.wide:
+                put = f"ss_put_wide(b, bit, {i.code}, {i.width})"
+            if i.length:
+                put = f"ss_put_bytes(b, bit, {i.code}, {i.length})"
+            out.append(f"    if ({i.valid}) {{ {put}; bit += {bits}; }}")
         out += ["    n = (bit + 7) / 8;", "    }"]
     if payload:
         out += [
@@ -213,7 +233,7 @@ def learning(layout: Layout) -> str:
         words: list[str] = []
         for header, name in fl.elements:
             f = layout.field(header, name)
-            if f.width > 128:
+            if f.width > 128 or f.length:
                 raise UnsupportedProgram(f"digest {fl.name!r} with {f.width}-bit {f.name}")
             words.append(f"(uint64_t){f.code}")
             if f.width > 64:

@@ -8,7 +8,7 @@ from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Pipeline, Tabl
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import field_words, function
 from testbed.softswitch.compiler.codegen_registers import record_bytes
-from testbed.softswitch.compiler.expressions import Expressions, literal
+from testbed.softswitch.compiler.expressions import Expressions, Node, literal
 from testbed.softswitch.compiler.layout import Layout, comment
 from testbed.softswitch.errors import UnsupportedProgram
 
@@ -127,19 +127,22 @@ class ControlWriter:
                     params = f"default_{t.index}"
             rows.append(
                 f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.mask_words}, {lay.param_words}, "
-                f"{lay.row_words}, {t.max_size}, {meta}, {params}}}, /* {comment(t.name)} */"
+                f"{lay.row_words}, {t.max_size}, {int(bool(t.meter))}, {int(t.aged)}, "
+                f"{meta}, {params}}}, /* {comment(t.name)} */"
             )
         for name, n in (
             ("TABLES", len(rows)),
             ("PROFILES", len(p.profiles)),
             ("COUNTERS", len(p.counters)),
+            ("METERS", len(p.meters)),
+            ("VALUE_SETS", len(p.value_sets)),
             ("LEARN_LISTS", len(p.learn_lists)),
         ):
             out.append(f"#define SS_{name} {n}")
         out += [
             "static const ss_table_info ss_table_infos[] = {",
             *rows,
-            "    {0, 0, 0, 0, 0, 0, 0, NULL}\n};",
+            "    {0, 0, 0, 0, 0, 0, 0, 0, 0, NULL}\n};",
         ]
         learn = [
             max(sum(field_words(p.field_type(*f).width) for f in fl.elements), 1)
@@ -149,6 +152,7 @@ class ControlWriter:
             ("profile_words", profile_words(p)),
             ("learn_words", learn),
             ("counter_sizes", [c.size for c in p.counters.values()]),
+            ("meter_sizes", [m.size for m in p.meters.values()]),
         ):
             text = ", ".join(str(v) for v in [*values, 0])
             out.append(f"static const uint32_t ss_{name}[] = {{{text}}};")
@@ -278,6 +282,7 @@ class ControlWriter:
                 out.append(
                     "    if (row) { row[SS_PACKETS]++; row[SS_BYTES] += it->counted_length; }"
                 )
+            out += self._on_hit(t, lay)
         if t.kind == "simple":
             out += [
                 f"    const uint64_t *a = row ? row + {lay.params} : t->def + SS_KEY;",
@@ -302,6 +307,20 @@ class ControlWriter:
         out.append(f"    if (row) {hit if hit_miss else miss}")
         out.append(f"    {miss}\n    }}")
         return "\n".join(out)
+
+    def _on_hit(self, t: TableDef, lay: TableLayout) -> list[str]:
+        """C of what a hit does before the action: time it, meter it."""
+        row = f"(row - t->rows) / {lay.row_words}"
+        out = [f"    if (row) t->seen[{row}] = sw->now;"] if t.aged else []
+        if t.meter:
+            m = self.program.direct_meters[t.meter]
+            units = "it->counted_length" if m.bytes else "1"
+            colour = f"ss_meter_run(t->meters + {row}, sw->now, {units})"
+            store = Expressions(self.layout, source=t.source).store(
+                self.layout.field(*m.target), Node("data", "load", lo=0, hi=2, code=colour)
+            )
+            out.append(f"    if (row) {{ {store} }}")
+        return out
 
     def _next(self, t: TableDef, action_id: int) -> str | None:
         name = self.program.actions[action_id].name

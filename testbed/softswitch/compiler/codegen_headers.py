@@ -24,11 +24,14 @@ def read_bits(buffer: str, bit: int, width: int) -> str:
 
 
 def extract(header: str, t: HeaderType, buffer: str) -> list[str]:
-    """C statements that fill a header from a buffer (not its validity)."""
+    """C statements that fill a header from a buffer (not its validity, nor a varbit's length)."""
     out = []
     for i, f in enumerate(t.fields):
         target = f"{header}.f{i}"
-        if f.width > 128:
+        if f.varbit:
+            out.append(f"ss_get_bytes({target}, {buffer}, {f.offset}, {header}.v);")
+            buffer = f"({buffer} + {header}.v)"
+        elif f.width > 128:
             if f.offset % 8 == 0 and f.width % 8 == 0:
                 out.append(f"memcpy({target}, {buffer} + {f.offset // 8}, {f.width // 8});")
             else:
@@ -38,14 +41,28 @@ def extract(header: str, t: HeaderType, buffer: str) -> list[str]:
     return out
 
 
-def write_values(values: list[tuple[str, int, bool]], buffer: str) -> list[str]:
-    """C statements that write (C value, width, wide) one after the other from bit 0.
+def write_header(header: str, t: HeaderType, buffer: str) -> list[str]:
+    """C statements that write the fields of a header."""
+    values = [(f"{header}.f{i}", f.width, f.width > 128) for i, f in enumerate(t.fields)]
+    if not t.varbit:
+        return write_values(values, buffer)
+    at = t.fields.index(t.varbit)
+    bit, size = t.varbit.offset, f"{header}.v"
+    return [
+        *write_values(values[:at], buffer),
+        f"ss_put_bytes({buffer}, {bit}, {header}.f{at}, {size});",
+        *write_values(values[at + 1 :], f"({buffer} + {size})", bit),
+    ]
+
+
+def write_values(values: list[tuple[str, int, bool]], buffer: str, first: int = 0) -> list[str]:
+    """C statements that write (C value, width, wide) one after the other from bit ``first``.
 
     The buffer must be zero wherever a group of values does not fill whole bytes.
     """
     out: list[str] = []
     group: list[tuple[str, int, bool]] = []
-    start = bit = 0
+    start = bit = first
     for value, width, wide in values:
         if wide:
             out += _write_group(group, start, buffer)
@@ -84,14 +101,16 @@ def _write_group(group: list[tuple[str, int, bool]], start: int, buffer: str) ->
     return [f"{fn}({buffer} + {start // 8}, {total // 8}, {' | '.join(parts)});"]
 
 
-def needs_zero(t: HeaderType) -> bool:
-    """Whether writing a header of this type ORs bits into the buffer."""
-    lines = write_values([(f"f{i}", f.width, f.width > 128) for i, f in enumerate(t.fields)], "b")
-    return any("ss_put" in line for line in lines)
+def header_bytes(header: str, t: HeaderType) -> str:
+    """C expression of the bytes a header takes in a packet."""
+    return f"{t.width // 8} + {header}.v" if t.varbit else str(t.width // 8)
 
 
-def deparser(layout: Layout) -> str:
-    """C function ``ss_deparser``: checksum updates, then headers and payload as bytes."""
+def deparser(layout: Layout, statements: list[str]) -> str:
+    """C function ``ss_deparser``: checksum updates, then headers and payload as bytes.
+
+    ``statements``: C of what the deparser itself does, between the two, as in BMv2.
+    """
     headers: list[Header] = []
     for name in layout.program.deparser["order"]:
         if name not in layout.program.headers:
@@ -107,19 +126,24 @@ def deparser(layout: Layout) -> str:
     ]
     for h in headers:
         if not h.metadata:
-            out.append(f"    if ({layout.header(h.name)}.valid) n += {h.type.width // 8};")
+            lvalue = layout.header(h.name)
+            out.append(f"    if ({lvalue}.valid) n += {header_bytes(lvalue, h.type)};")
     out += [
         "    if (it->room && it->data - it->room >= n) start = b = (uint8_t *)it->data - n;",
         "    else if (!(start = b = ss_alloc(sw, (size_t)n + it->stored))) return NULL;",
     ]
+    out += [f"    {line}" for line in statements]
+    if statements:
+        out.append("    if (it->exit) return NULL; /* an assertion failed */")
     for h in headers:
         lvalue = layout.header(h.name)
-        values = [(f"{lvalue}.f{i}", f.width, f.width > 128) for i, f in enumerate(h.type.fields)]
+        lines = write_header(lvalue, h.type, "b")
+        size = header_bytes(lvalue, h.type)
         out.append(f"    if ({'1' if h.metadata else lvalue + '.valid'}) {{")
-        if needs_zero(h.type):
-            out.append(f"        memset(b, 0, {h.type.width // 8});")
-        out += [f"        {line}" for line in write_values(values, "b")]
-        out.append(f"        b += {h.type.width // 8};\n    }}")
+        if any("ss_put_bits" in line or "ss_put_wide" in line for line in lines) or h.type.varbit:
+            out.append(f"        memset(b, 0, {size});")
+        out += [f"        {line}" for line in lines]
+        out.append(f"        b += {size};\n    }}")
     out += [
         "    (void)p;",
         "    if (it->stored && b != it->data) memcpy(b, it->data, it->stored);",
@@ -134,6 +158,9 @@ def deparser(layout: Layout) -> str:
 def copy_field(to: FieldRef, source: FieldRef) -> str:
     """C statement that copies one field, from ``s->`` to ``d->``."""
     a, b = to.code.replace("p->", "d->", 1), source.code.replace("p->", "s->", 1)
+    if to.length:
+        n, m = to.length.replace("p->", "d->", 1), source.length.replace("p->", "s->", 1)
+        return f"memcpy({a}, {b}, {m}); {n} = {m};"
     if to.wide:
         return f"memcpy({a}, {b}, {(to.width + 7) // 8});"
     return f"{a} = {b};"
@@ -166,6 +193,7 @@ INTRINSIC = {
     "PARSER_ERROR": "standard_metadata.parser_error",
     "CHECKSUM_ERROR": "standard_metadata.checksum_error",
     "MCAST_GRP": "intrinsic_metadata.mcast_grp",
+    "PRIORITY": "intrinsic_metadata.priority",
     "EGRESS_RID": "intrinsic_metadata.egress_rid",
     "INGRESS_TIMESTAMP": "intrinsic_metadata.ingress_global_timestamp",
     "EGRESS_TIMESTAMP": "intrinsic_metadata.egress_global_timestamp",
@@ -173,6 +201,7 @@ INTRINSIC = {
     "ENQ_QDEPTH": "queueing_metadata.enq_qdepth",
     "DEQ_TIMEDELTA": "queueing_metadata.deq_timedelta",
     "DEQ_QDEPTH": "queueing_metadata.deq_qdepth",
+    "QID": "queueing_metadata.qid",
 }
 
 

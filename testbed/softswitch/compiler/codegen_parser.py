@@ -7,7 +7,7 @@ from typing import Any
 from testbed.softswitch.compiler.bmv2_program import Json, hexint, source_of
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_headers import extract, read_bits
-from testbed.softswitch.compiler.expressions import Expressions, literal
+from testbed.softswitch.compiler.expressions import Expressions, Node, literal
 from testbed.softswitch.compiler.layout import Layout, comment
 from testbed.softswitch.errors import UnsupportedProgram
 
@@ -63,8 +63,8 @@ class ParserWriter:
         """C of one parser operation."""
         kind, args, source = op["op"], op["parameters"], source_of(op)
         e = Expressions(self.layout, source=source)
-        if kind == "extract":
-            return self._extract(args[0], source)
+        if kind in ("extract", "extract_VL"):
+            return self._extract(args[0], e.read(args[1]) if len(args) > 1 else None, e)
         if kind == "set":
             return self._set(args, e)
         if kind == "verify":
@@ -92,22 +92,48 @@ class ParserWriter:
             "}",
         ]
 
-    def _extract(self, arg: Json, source: str) -> list[str]:
+    def _extract(self, arg: Json, length: Node | None, e: Expressions) -> list[str]:
+        """An extraction; ``length``: bits of the varbit field of the header, if it has one."""
+        out: list[str] = []
+        after: list[str] = []
+        rivals: tuple[str, ...] = ()
         if arg["type"] == "regular":
             h = self.program.headers[arg["value"]]
-            lvalue, t, out, after = self.layout.header(h.name), h.type, [], []
-        elif arg["type"] == "stack":
-            s = self.program.stacks[arg["value"]]
-            t, next_ = s.type, self.layout.stack_next(s.name)
-            lvalue = f"p->s{s.index}[{next_}]"
-            out = [f"if ({next_} >= {len(s.headers)}) {self.error('StackOutOfBounds')}"]
-            after = [f"{next_}++;"]
+            lvalue, t, rivals = self.layout.header(h.name), h.type, self.layout.rivals(h.name)
+        elif arg["type"] in ("stack", "union_stack"):
+            name = arg["value"] if arg["type"] == "stack" else arg["value"][0]
+            next_ = self.layout.stack_next(name)
+            if arg["type"] == "stack":
+                s = self.program.stacks[name]
+                lvalue, t = f"p->s{s.index}[{next_}]", s.type
+            else:
+                us = self.program.union_stacks[name]
+                place = [member for member, _ in us.type.members].index(arg["value"][1])
+                union = f"p->us{us.index}[{next_}]"
+                lvalue, t = f"{union}.m{place}", us.type.members[place][1]
+                rivals = self.layout.members(union, us.type, place)
+            size = self.layout.stack_size(name)
+            out.append(f"if ({next_} >= {size}) {self.error('StackOutOfBounds')}")
+            after.append(f"{next_}++;")
         else:
-            raise UnsupportedProgram(f"extraction into a {arg['type']}", source)
-        size = t.width // 8
-        out.append(f"if (n - at < {size}) {self.error('PacketTooShort')}")
+            raise e.refuse(f"extraction into a {arg['type']}")
+        size, bytes_ = t.width // 8, f"{t.width // 8}"
+        if bool(t.varbit) != bool(length):
+            raise e.refuse(f"extraction of {t.name!r} with another number of lengths than it has")
+        if t.varbit and length:
+            bytes_ = f"({size} + {lvalue}.v)"
+            out += [
+                f"{{ int64_t bits = (int32_t){e.word(length)}, all = {bytes_} + bits / 8;",
+                f"  if (bits % 8) {self.error('ParserInvalidArgument')}",
+                f"  if (bits < 0 || (int64_t)(n - at) < all) {self.error('PacketTooShort')}",
+                f"  if (all > {t.max_bytes}) {self.error('HeaderTooShort')}",
+                f"  {lvalue}.v = (uint32_t)(bits / 8); }}",
+            ]
+        else:
+            out.append(f"if (n - at < {size}) {self.error('PacketTooShort')}")
         out += extract(lvalue, t, "(d + at)")
-        return [*out, f"{lvalue}.valid = 1;", f"at += {size};", *after]
+        out += [f"{rival}.valid = 0;" for rival in rivals]
+        return [*out, f"{lvalue}.valid = 1;", f"at += {bytes_};", *after]
 
     def _set(self, args: list[Json], e: Expressions) -> list[str]:
         target = self.layout.field(*args[0]["value"])
@@ -141,11 +167,11 @@ class ParserWriter:
                     self.layout.field(*k["value"])
                     if k["type"] == "field"
                     else e.stack_field(k["value"])
-                    if k["type"] == "stack_field"
+                    if k["type"] in ("stack_field", "union_stack_field")
                     else None
                 )
-                if ref is None:
-                    raise UnsupportedProgram(f"select on a {k['type']}")
+                if ref is None or ref.length:
+                    raise UnsupportedProgram(f"select on a {'varbit' if ref else k['type']}")
                 width, value = ref.width, ref.code
             if width > 128:
                 raise UnsupportedProgram(f"select on {width} bits in parser state {s['name']!r}")
@@ -156,12 +182,30 @@ class ParserWriter:
             kind = t.get("type") or "hexstr"
             if kind == "default" or t.get("value") == "default":
                 default = t["next_state"]
+            elif kind == "parse_vset":
+                cond = self._in_value_set(keys, t["value"], t.get("mask"))
+                out.append(f"if ({cond}) {self.goto(t['next_state'])}")
             elif kind == "hexstr":
                 cond = _case(keys, t["value"], t.get("mask"))
                 out.append(f"if ({cond}) {self.goto(t['next_state'])}")
             else:
                 raise UnsupportedProgram(f"parser transition of type {kind!r}")
         return [*out, self.goto(default)]
+
+    def _in_value_set(self, keys: list[tuple[str, int]], name: str, mask: Any) -> str:
+        """C condition of a select case that is a value set: the keys side by side, no padding."""
+        values = self.program.value_sets[name]
+        if sum(width for _, width in keys) != values.width:
+            raise UnsupportedProgram(f"select with value_set {name!r} of another width")
+        left, padded = values.width, 8 * sum((w + 7) // 8 for _, w in keys)
+        given = hexint(mask) if mask else (1 << padded) - 1
+        parts, wanted = [], 0
+        for key, width in keys:
+            left -= width
+            padded -= 8 * ((width + 7) // 8)
+            parts.append(f"(u128){key} << {left}")
+            wanted = wanted << width | given >> padded & (1 << width) - 1
+        return f"ss_in_value_set(sw, {values.index}, {' | '.join(parts)}, {literal(wanted, 128)})"
 
 
 def _case(keys: list[tuple[str, int]], value: str, mask: Any) -> str:

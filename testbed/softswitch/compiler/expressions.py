@@ -22,7 +22,10 @@ MAX_SHIFT = 300  # any larger shift also leaves 128 bits
 
 @dataclass
 class Node:
-    """One value: ``sort`` is data, bool, header or stack; data lies in lo..hi."""
+    """One value: ``sort`` is data, bool, varbit, header, union or stack; data lies in lo..hi.
+
+    ``rivals``: lvalues of the headers that are not valid when a header is, of the same union.
+    """
 
     sort: str
     op: str
@@ -32,6 +35,7 @@ class Node:
     code: str = ""
     field: FieldRef | None = None
     type_name: str = ""
+    rivals: tuple[str, ...] = ()
 
     @property
     def const(self) -> int | None:
@@ -106,24 +110,41 @@ class Expressions:
             return Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
         if kind == "header":
             h = self.layout.program.headers[value]
-            code = self.layout.header(value)
-            return Node("header", "1" if h.metadata else "0", code=code, type_name=h.type.name)
-        if kind == "header_stack":
+            return Node(
+                "header",
+                "1" if h.metadata else "0",
+                code=self.layout.header(value),
+                type_name=h.type.name,
+                rivals=self.layout.rivals(value),
+            )
+        if kind == "header_union":
+            name = self.layout.program.unions[value].type.name
+            return Node("union", "union", code=self.layout.union(value), type_name=name)
+        if kind in ("header_stack", "header_union_stack"):
+            self.layout.stack_size(value)  # refuses unknown names
             return Node("stack", "stack", code=value)
-        if kind == "stack_field":
+        if kind in ("stack_field", "union_stack_field"):
             return self.load(self.stack_field(value))
         raise self.refuse(f"expression of type {kind!r}")
 
     def stack_field(self, value: list[str]) -> FieldRef:
-        """Field of the last element of a stack."""
-        stack = self.layout.program.stacks[value[0]]
-        if stack.type.find(value[1]) < 0:
-            raise self.refuse(f"reference to {value[0]}.{value[1]}")
-        element = self.layout.element(value[0], f"(uint64_t){self.layout.stack_next(value[0])} - 1")
-        return self.layout.member(element, stack.type, stack.type.find(value[1]), False, value[0])
+        """Field of the last element of a stack, of headers or of header unions."""
+        last = f"(uint64_t){self.layout.stack_next(value[0])} - 1"
+        element = self.layout.element(value[0], last)
+        if value[0] in self.layout.program.union_stacks:
+            members = self.layout.program.union_stacks[value[0]].type.members
+            place = [name for name, _ in members].index(value[1])
+            t, element = members[place][1], f"{element}.m{place}"
+        else:
+            t = self.layout.program.stacks[value[0]].type
+        if t.find(value[-1]) < 0:
+            raise self.refuse(f"reference to {'.'.join(value)}")
+        return self.layout.member(element, t, t.find(value[-1]), False, value[0])
 
     def load(self, f: FieldRef) -> Node:
         """Node of a field."""
+        if f.length:
+            return Node("varbit", "load", code=f.code, field=f)
         if f.signed and not f.wide:
             half = 1 << f.width - 1
             tag = 64 if f.width <= 64 else 128
@@ -135,6 +156,13 @@ class Expressions:
         op = e["op"]
         if op == "access_field":
             return self.load(self.header_field(self.read(e["left"]), int(e["right"])))
+        if op == "access_union_header":
+            return self._union_member(self.read(e["left"]), int(e["right"]))
+        if op == "dereference_union_stack":
+            stack, index = self.read(e["left"]), self.read(e["right"])
+            name = self.layout.program.union_stacks[stack.code].type.name
+            element = self.layout.element(stack.code, self.index(index))
+            return Node("union", "union", code=element, type_name=name)
         if op == "dereference_header_stack":
             stack, index = self.read(e["left"]), self.read(e["right"])
             s = self.layout.program.stacks[stack.code]
@@ -145,7 +173,7 @@ class Expressions:
             name = self.read(side).code
             n = f"(uint64_t){self.layout.stack_next(name)}"
             if op == "size_stack":
-                size = len(self.layout.program.stacks[name].headers)
+                size = self.layout.stack_size(name)
                 return Node("data", "load", lo=0, hi=size, code=n)
             return Node("data", "load", lo=0, hi=(1 << 64) - 1, code=f"({n} - 1)")
         if op in ("+", "-") and e.get("left") is None:
@@ -169,6 +197,18 @@ class Expressions:
                 return self.layout.member(header.code, h.type, i, header.op == "1", h.name)
         raise self.refuse(f"field {i} of {header.type_name!r}")
 
+    def _union_member(self, union: Node, i: int) -> Node:
+        members = self.layout.program.union_types[union.type_name].members
+        t = self.layout.program.union_types[union.type_name]
+        code = f"{union.code}.m{range(len(members))[i]}"
+        rivals = self.layout.members(union.code, t, i)
+        return Node("header", "0", code=code, type_name=members[i][1].name, rivals=rivals)
+
+    def union_headers(self, union: Node) -> list[Node]:
+        """All members of a header union."""
+        members = self.layout.program.union_types[union.type_name].members
+        return [self._union_member(union, i) for i in range(len(members))]
+
     def _ternary(self, cond: Node, left: Node, right: Node) -> Node:
         if left.sort != right.sort or left.sort not in ("data", "bool"):
             raise self.refuse(f"conditional expression of {left.sort}")
@@ -188,6 +228,9 @@ class Expressions:
             return Node("data", "load", lo=0, hi=1, code=f"(uint64_t)({self.boolean(a)})")
         if op == "valid" and a.sort == "header":
             return Node("bool", "bool", code="1" if a.op == "1" else f"{a.code}.valid")
+        if op in ("valid", "valid_union") and a.sort == "union":
+            valid = " || ".join(f"{h.code}.valid" for h in self.union_headers(a))
+            return Node("bool", "bool", code=f"({valid})")
         if op == "~" and a.sort == "data":
             return Node("data", "~", (a,), ~a.hi, ~a.lo)
         raise self.refuse(f"operator {op!r}")
@@ -196,12 +239,12 @@ class Expressions:
         if op in ("and", "or"):
             sign = "&&" if op == "and" else "||"
             return Node("bool", "bool", code=f"({self.boolean(a)} {sign} {self.boolean(b)})")
-        if op in ("==", "!=") and a.sort == b.sort and a.sort in ("bool", "header"):
-            code = (
-                f"(!!{self.boolean(a)} == !!{self.boolean(b)})"
-                if a.sort == "bool"
-                else self._header_equal(a, b)
-            )
+        if (
+            op in ("==", "!=")
+            and a.sort == b.sort
+            and a.sort in ("bool", "header", "union", "varbit")
+        ):
+            code = self._equal(a, b)
             return Node("bool", "bool", code=code if op == "==" else f"(!{code})")
         if a.sort != "data" or b.sort != "data":
             raise self.refuse(f"operator {op!r} on {a.sort} and {b.sort}")
@@ -353,13 +396,38 @@ class Expressions:
             raise self.refuse("comparison of signed with unsigned values of 128 bits")
         return f"(({t}){self.exact(a)} {op} ({t}){self.exact(b)})"
 
+    def _equal(self, a: Node, b: Node) -> str:
+        """C condition that two values of the same sort, which are no numbers, are equal."""
+        if a.sort == "bool":
+            return f"(!!{self.boolean(a)} == !!{self.boolean(b)})"
+        if a.sort == "union":
+            return self._union_equal(a, b)
+        return self._varbit_equal(a, b) if a.sort == "varbit" else self._header_equal(a, b)
+
+    def _union_equal(self, a: Node, b: Node) -> str:
+        if a.type_name != b.type_name:
+            raise self.refuse("comparison of header unions of different types")
+        pairs = zip(self.union_headers(a), self.union_headers(b), strict=True)
+        return "(" + " || ".join(self._header_equal(x, y) for x, y in pairs) + ")"
+
+    @staticmethod
+    def _varbit_equal(a: Node, b: Node) -> str:
+        """As BMv2: of two numbers, whatever their lengths."""
+        assert a.field
+        assert b.field
+        return f"ss_same_number({a.code}, {a.field.length}, {b.code}, {b.field.length})"
+
     def _header_equal(self, a: Node, b: Node) -> str:
         if a.type_name != b.type_name:
             raise self.refuse("comparison of headers of different types")
         h = next(x for x in self.layout.program.headers.values() if x.type.name == a.type_name)
         parts = [] if h.metadata else [f"{a.code}.valid", f"{b.code}.valid"]
         for i, f in enumerate(h.type.fields):
-            if f.width > 128:
+            if f.varbit:
+                parts.append(
+                    f"ss_same_number({a.code}.f{i}, {a.code}.v, {b.code}.f{i}, {b.code}.v)"
+                )
+            elif f.width > 128:
                 parts.append(f"!memcmp({a.code}.f{i}, {b.code}.f{i}, {(f.width + 7) // 8})")
             else:
                 parts.append(f"{a.code}.f{i} == {b.code}.f{i}")
@@ -367,6 +435,11 @@ class Expressions:
 
     def store(self, f: FieldRef, n: Node) -> str:
         """C statement that assigns a value to a field, truncated to its width."""
+        if f.length or n.sort == "varbit":
+            if not (f.length and n.field and n.sort == "varbit") or f.width < n.field.width:
+                raise self.refuse(f"assignment to or from a varbit field ({f.name})")
+            size = n.field.length
+            return f"{{ memmove({f.code}, {n.code}, {size}); {f.length} = {size}; }}"
         if f.wide:
             size = (f.width + 7) // 8
             if n.field and n.field.width == f.width:

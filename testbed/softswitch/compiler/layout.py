@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_program import VALID, Bmv2Program, Header, HeaderType
+from testbed.softswitch.compiler.bmv2_program import (
+    VALID,
+    Bmv2Program,
+    FieldType,
+    HeaderType,
+    UnionType,
+)
 
 
 def storage(width: int) -> str:
@@ -22,18 +28,23 @@ def comment(name: str) -> str:
 
 @dataclass(frozen=True)
 class FieldRef:
-    """A field in C: its lvalue, and the condition under which its header is valid."""
+    """A field in C: its lvalue, and the condition under which its header is valid.
+
+    ``length``: lvalue of the bytes a varbit field has, an array of at most ``width`` bits; "" of
+    any other field.
+    """
 
     code: str
     width: int
     signed: bool
     valid: str  # C expression, "1" for metadata
     name: str
+    length: str = ""
 
     @property
     def wide(self) -> bool:
         """Stored as a byte array because it has more than 128 bits."""
-        return self.width > 128
+        return self.width > 128 and not self.length
 
 
 class Layout:
@@ -51,19 +62,55 @@ class Layout:
         """C struct tag of a header type."""
         return f"struct ht{self._types[t.name]}"
 
+    def union_tag(self, t: UnionType) -> str:
+        """C struct tag of a header union: its members lie side by side, one of them valid."""
+        return f"struct un{t.index}"
+
     def header(self, name: str) -> str:
         """C lvalue of a header instance."""
         h = self.program.headers[name]
         if h.stack:
-            return f"p->s{self.program.stacks[h.stack].index}[{h.stack_index}]"
+            return f"p->s{self.program.stacks[h.stack].index}[{h.place}]"
+        if h.union:
+            return f"{self.union(h.union)}.m{h.place}"
         return f"p->h{h.index}"
+
+    def union(self, name: str) -> str:
+        """C lvalue of a header union."""
+        u = self.program.unions[name]
+        if u.stack:
+            return f"p->us{self.program.union_stacks[u.stack].index}[{u.place}]"
+        return f"p->u{u.index}"
+
+    def rivals(self, name: str) -> tuple[str, ...]:
+        """C lvalues of the headers that are not valid when this one is: of the same union."""
+        h = self.program.headers[name]
+        if not h.union:
+            return ()
+        return self.members(self.union(h.union), self.program.unions[h.union].type, h.place)
+
+    @staticmethod
+    def members(union: str, t: UnionType, but: int = -1) -> tuple[str, ...]:
+        """C lvalues of a union's members but one."""
+        return tuple(f"{union}.m{i}" for i in range(len(t.members)) if i != but)
 
     def stack_next(self, name: str) -> str:
         """C lvalue of the number of elements a stack has (BMv2's ``next``)."""
+        if name in self.program.union_stacks:
+            return f"p->un{self.program.union_stacks[name].index}"
         return f"p->n{self.program.stacks[name].index}"
+
+    def stack_size(self, name: str) -> int:
+        """Most elements of a stack of headers or header unions."""
+        if name in self.program.union_stacks:
+            return self.program.union_stacks[name].size
+        return len(self.program.stacks[name].headers)
 
     def element(self, stack: str, index: str) -> str:
         """C lvalue of a stack element; an index out of bounds means a scratch element."""
+        if stack in self.program.union_stacks:
+            u = self.program.union_stacks[stack]
+            return f"p->us{u.index}[SS_INDEX({index}, {u.size})]"
         s = self.program.stacks[stack]
         n = len(s.headers)
         return f"p->s{s.index}[SS_INDEX({index}, {n})]"
@@ -72,7 +119,8 @@ class Layout:
         """Field number ``i`` of a header lvalue."""
         f = t.fields[i]
         valid = "1" if metadata else f"{header}.valid"
-        return FieldRef(f"{header}.f{i}", f.width, f.signed, valid, f"{name}.{f.name}")
+        length = f"{header}.v" if f.varbit else ""
+        return FieldRef(f"{header}.f{i}", f.width, f.signed, valid, f"{name}.{f.name}", length)
 
     def field(self, header: str, name: str) -> FieldRef:
         """Field of a header instance by names; ``$valid$`` is its validity."""
@@ -88,16 +136,16 @@ class Layout:
         """C definition of the header structs and ``struct phv``."""
         out = []
         for name, t in self._type_defs.items():
-            members = "".join(
-                f" uint8_t f{i}[{(f.width + 7) // 8}];"
-                if f.width > 128
-                else f" {storage(f.width)} f{i};"
-                for i, f in enumerate(t.fields)
-            )
-            out.append(f"struct ht{self._types[name]} {{ uint8_t valid;{members} }};")
+            members = "".join(f" {_declared(f, i)};" for i, f in enumerate(t.fields))
+            length = " uint32_t v;" if t.varbit else ""
+            out.append(f"struct ht{self._types[name]} {{ uint8_t valid;{length}{members} }};")
+        for u in self.program.union_types.values():
+            members = "".join(f" {self.type_name(t)} m{i};" for i, (_, t) in enumerate(u.members))
+            out.append(f"{self.union_tag(u)} {{{members} }};")
         out.append("struct phv {")
-        metadata = [h for h in self.program.headers.values() if h.metadata]
-        plain = [h for h in self.program.headers.values() if not h.metadata and not h.stack]
+        headers = self.program.headers.values()
+        metadata = [h for h in headers if h.metadata]
+        plain = [h for h in headers if not h.metadata and not h.stack and not h.union]
         for h in metadata + plain:
             out.append(f"    {self.type_name(h.type)} h{h.index}; /* {comment(h.name)} */")
         for s in self.program.stacks.values():
@@ -106,22 +154,39 @@ class Layout:
                 f"/* {comment(s.name)}, then a scratch element */"
             )
             out.append(f"    uint32_t n{s.index};")
+        unions = [u for u in self.program.unions.values() if not u.stack]
+        for one in unions:
+            out.append(f"    {self.union_tag(one.type)} u{one.index}; /* {comment(one.name)} */")
+        for us in self.program.union_stacks.values():
+            out.append(
+                f"    {self.union_tag(us.type)} us{us.index}[{us.size + 1}]; "
+                f"/* {comment(us.name)}, then a scratch element */"
+            )
+            out.append(f"    uint32_t un{us.index};")
         out.append("};")
         out.append("#define SS_INDEX(i, n) ((uint64_t)(i) < (n) ? (uint64_t)(i) : (n))")
         out.append("SS_INLINE void ss_reset_metadata(struct phv *p) {")
         out += [f"    memset(&p->h{h.index}, 0, sizeof p->h{h.index});" for h in metadata]
         out.append("    (void)p;\n}")
-        out += self._clearing(metadata + plain)
+        single = [(f"p->h{h.index}", h.type) for h in metadata + plain]
+        for one in unions:
+            types = (t for _, t in one.type.members)
+            single += zip(self.members(f"p->u{one.index}", one.type), types, strict=True)
+        out += self._clearing(single)
         return "\n".join(out) + "\n"
 
-    def _clearing(self, single: list[Header]) -> list[str]:
+    def _clearing(self, single: list[tuple[str, HeaderType]]) -> list[str]:
         """C function ``ss_clear``: field by field, for a compiler keeps a local vector that is
         filled as a whole in memory."""
         out = ["SS_INLINE void ss_clear(struct phv *p) {"]
-        for h in single:
-            out.append(f"    p->h{h.index}.valid = 0;")
-            for i, f in enumerate(h.type.fields):
-                field = f"p->h{h.index}.f{i}"
+        for header, t in single:
+            out.append(f"    {header}.valid = 0;")
+            if t.varbit:
+                out.append(f"    {header}.v = 0;")
+            for i, f in enumerate(t.fields):
+                field = f"{header}.f{i}"
+                if f.varbit:
+                    continue
                 out.append(
                     f"    memset({field}, 0, sizeof {field});"
                     if f.width > 128
@@ -130,4 +195,14 @@ class Layout:
         for s in self.program.stacks.values():
             out.append(f"    memset(p->s{s.index}, 0, sizeof p->s{s.index});")
             out.append(f"    p->n{s.index} = 0;")
+        for us in self.program.union_stacks.values():
+            out.append(f"    memset(p->us{us.index}, 0, sizeof p->us{us.index});")
+            out.append(f"    p->un{us.index} = 0;")
         return [*out, "    (void)p;\n}"]
+
+
+def _declared(f: FieldType, i: int) -> str:
+    """C declaration of field number ``i`` of a header."""
+    if f.varbit or f.width > 128:
+        return f"uint8_t f{i}[{(f.width + 7) // 8}]"
+    return f"{storage(f.width)} f{i}"

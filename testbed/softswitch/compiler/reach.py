@@ -30,10 +30,8 @@ def _reach(
     state, at, seen = states[name], 0, 0
     for operation in state["parser_ops"]:
         kind, arguments = operation["op"], operation["parameters"]
-        if kind == "extract":
-            what = arguments[0]
-            known = program.stacks if what["type"] == "stack" else program.headers
-            at += known[what["value"]].type.width // 8
+        if kind in ("extract", "extract_VL"):
+            at += _extracted(program, arguments[0])
         elif kind == "shift":
             at += int(arguments[0])
         elif kind == "advance":
@@ -49,6 +47,15 @@ def _reach(
             return None
         seen = max(seen, at + rest)
     return max(seen, at)
+
+
+def _extracted(program: Bmv2Program, what: Json) -> int:
+    """Most bytes that an extraction takes."""
+    if what["type"] == "union_stack":
+        stack, member = what["value"]
+        return dict(program.union_stacks[stack].type.members)[member].max_bytes
+    known = program.stacks if what["type"] == "stack" else program.headers
+    return known[what["value"]].type.max_bytes
 
 
 def _lookahead(what: Json) -> int:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Mapping
-from ctypes import POINTER, c_int, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    POINTER,
+    c_double,
+    c_int,
+    c_int64,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -86,6 +96,14 @@ _SIGNATURES = {
     "ss_register": (_P, _P, _U32),
     "ss_register_bytes": (_U64, _P),
     "ss_counter": (_P, _P, _U32),
+    "ss_meter_at": (_P, _P, _U32, _U32),
+    "ss_meter_set": (None, _P, POINTER(c_double), POINTER(c_uint64)),
+    "ss_meter_clear": (None, _P),
+    "ss_meter_get": (c_int, _P, POINTER(c_double), POINTER(c_uint64)),
+    "ss_table_meter": (_P, _P, _U32, _U64),
+    "ss_table_seen": (_U64, _P, _U32, _U64),
+    "ss_set_value_set": (c_int, _P, _U32, POINTER(c_uint64), _U32),
+    "ss_set_queues": (None, _P, _U32),
     "ss_digest_count": (_U32, _P, _U32),
     "ss_digest_lost": (_U64, _P, _U32),
     "ss_digest_read": (None, _P, _U32, _P, _U32, c_int),
@@ -133,6 +151,8 @@ class TableInfo:
     size: int
     const: bool
     counters: bool
+    meters: bool
+    timeouts: bool
     profile: str
     default_action: str
     const_default: bool
@@ -152,6 +172,24 @@ class CounterInfo:
     """An indirect counter array of ``size`` elements."""
 
     name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class MeterInfo:
+    """An array of ``size`` meters of bytes, or of packets."""
+
+    name: str
+    size: int
+    bytes: bool
+
+
+@dataclass(frozen=True)
+class ValueSetInfo:
+    """A parser value set: values of ``width`` bits, as many as ``size``."""
+
+    name: str
+    width: int
     size: int
 
 
@@ -227,10 +265,11 @@ def read(path: str | Path, observe: str | None = None) -> Source:
 class Program:
     """A P4 program compiled for the software switch; make switches of it with ``Switch``.
 
-    ``tables``, ``actions``, ``registers``, ``counters`` and ``digests`` map the full P4
-    names to descriptions, ``head_bytes`` says how much of a packet the program can read, None where
-    that has no bound. ``process_address`` and ``digests_pending_address`` are the
-    addresses of ``ss_process`` and ``ss_digests_pending`` (abi.h) for other C code.
+    ``tables``, ``actions``, ``registers``, ``counters``, ``meters``, ``value_sets`` and
+    ``digests`` map the full P4 names to descriptions, ``head_bytes`` says how much of a packet the
+    program can read, None where that has no bound. ``process_address`` and
+    ``digests_pending_address`` are the addresses of ``ss_process`` and ``ss_digests_pending``
+    (abi.h) for other C code.
     """
 
     def __init__(self, source: Source, observe: str | None) -> None:
@@ -252,6 +291,8 @@ class Program:
                     t.max_size,
                     t.entries is not None,
                     t.counters,
+                    bool(t.meter),
+                    t.aged,
                     t.profile,
                     d.actions[t.default.action_id].name if t.default else "",
                     bool(t.default and t.default.entry_const),
@@ -264,6 +305,12 @@ class Program:
         )
         self.counters: Mapping[str, CounterInfo] = MappingProxyType(
             {c.name: CounterInfo(c.name, c.size) for c in d.counters.values()}
+        )
+        self.meters: Mapping[str, MeterInfo] = MappingProxyType(
+            {m.name: MeterInfo(m.name, m.size, m.bytes) for m in d.meters.values()}
+        )
+        self.value_sets: Mapping[str, ValueSetInfo] = MappingProxyType(
+            {v.name: ValueSetInfo(v.name, v.width, v.size) for v in d.value_sets.values()}
         )
         self.digests: Mapping[str, DigestInfo] = MappingProxyType(
             {

@@ -16,6 +16,7 @@ from testbed.softswitch.errors import SoftSwitchError, SwitchFault, unknown_name
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import number
 from testbed.softswitch.runtime.instance import Instance
+from testbed.softswitch.runtime.meters import MeterRates, get_meter, set_meter
 from testbed.softswitch.runtime.program import BatchOut, DigestInfo, Program, Result
 from testbed.softswitch.runtime.tables import Table
 
@@ -79,18 +80,22 @@ class Switch:
     """A switch that runs ``program``; all its state is its own.
 
     ``seed`` seeds the P4 ``random`` (xoshiro256** seeded by splitmix64, uniform by
-    rejection). Not thread safe: one thread at a time may use a switch.
+    rejection). Each egress port has ``queues`` queues: of the packets that one packet became those
+    of a higher ``priority`` leave first, and one whose priority has no queue is dropped, as in
+    BMv2. Not thread safe: one thread at a time may use a switch.
     """
 
-    def __init__(self, program: Program, seed: int = 1) -> None:
+    def __init__(self, program: Program, seed: int = 1, queues: int = 1) -> None:
         self.program = program
         self._lib = program.lib
         self._instance = instance = Instance(program, number(seed, 64, "seed"))
         #: Address of the ``ss_switch`` for other C code.
         self.handle: int = instance.handle
+        self._lib.ss_set_queues(self.handle, number(queues, 8, "queues"))
         self._result = Result()
         self._queue_dropped = 0
         self._registers: dict[str, NDArray[Any]] = {}
+        self._value_sets: dict[str, tuple[int, ...]] = {}
         self._profiles = {
             p.name: ActionProfile(instance, p) for p in program.definition.profiles.values()
         }
@@ -263,6 +268,44 @@ class Switch:
             raise unknown_name("counter", name, self.program.counters)
         c = self.program.definition.counters[name]
         return self._view(self._lib.ss_counter(self.handle, c.index), COUNT, c.size)
+
+    def meter(self, name: str, index: int) -> MeterRates | None:
+        """Rates of one meter of an array, None if it has none yet."""
+        return get_meter(self._lib, self._meter(name, index))
+
+    def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
+        """Give one meter of an array its rates; without, it colours all packets green."""
+        set_meter(self._lib, self._meter(name, index), rates)
+
+    def _meter(self, name: str, index: int) -> int:
+        if name not in self.program.meters:
+            direct = self.program.definition.direct_meters
+            if name in direct:
+                raise SoftSwitchError(
+                    f"meter {name!r} is direct: use table({direct[name].table!r}).meter(handle)"
+                )
+            raise unknown_name("meter", name, self.program.meters)
+        m = self.program.definition.meters[name]
+        if not 0 <= index < m.size:
+            raise SoftSwitchError(f"meter {name!r} has {m.size} elements: there is no {index}")
+        return self._lib.ss_meter_at(self.handle, m.index, index)
+
+    def value_set(self, name: str) -> tuple[int, ...]:
+        """Values of a parser value set."""
+        if name not in self.program.value_sets:
+            raise unknown_name("value set", name, self.program.value_sets)
+        return self._value_sets.get(name, ())
+
+    def set_value_set(self, name: str, values: Sequence[int]) -> None:
+        """Set the values of a parser value set: the fields of the select side by side."""
+        self.value_set(name)
+        v = self.program.definition.value_sets[name]
+        unique = tuple(dict.fromkeys(number(x, v.width, f"value set {name!r}") for x in values))
+        words = [w for x in unique for w in (x & (1 << 64) - 1, x >> 64)]
+        array = (ctypes.c_uint64 * max(len(words), 1))(*words)
+        if self._lib.ss_set_value_set(self.handle, v.index, array, len(unique)):
+            raise SoftSwitchError("out of memory")
+        self._value_sets[name] = unique
 
     def _view(self, address: int, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
         return np.frombuffer(self._memory(address, n * dtype.itemsize), dtype=dtype)

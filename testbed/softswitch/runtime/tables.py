@@ -22,6 +22,7 @@ from testbed.softswitch.runtime.encoding import (
     words,
 )
 from testbed.softswitch.runtime.instance import USED, Instance
+from testbed.softswitch.runtime.meters import MeterRates, get_meter, set_meter
 
 GROUP = 1 << 33  # SS_GROUP: an entry's reference is a group
 MAX_PRIORITY = (1 << 31) - 1
@@ -198,6 +199,29 @@ class Table:
             raise SoftSwitchError(f"table {self.name!r} has no direct counter")
         row = self._live_row(handle)
         row[2], row[3] = packets, size
+
+    def meter(self, handle: int) -> MeterRates | None:
+        """Rates of an entry's meter, None if it has none yet; needs a direct meter."""
+        return get_meter(self._lib, self._meter(handle))
+
+    def set_meter(self, handle: int, rates: MeterRates | None) -> None:
+        """Give an entry's meter its rates; without, it colours all packets green."""
+        set_meter(self._lib, self._meter(handle), rates)
+
+    def _meter(self, handle: int) -> int:
+        if not self.definition.meter:
+            raise SoftSwitchError(f"table {self.name!r} has no direct meter")
+        address = self._lib.ss_table_meter(self._sw, self._i, self._handle(handle))
+        if not address:
+            self._check(-4, handle)
+        return address
+
+    def last_hit(self, handle: int) -> int:
+        """Time of an entry's last hit in microseconds, 0 before the first."""
+        if not self.definition.aged:
+            raise SoftSwitchError(f"the entries of table {self.name!r} have no idle timeout")
+        self._live_row(handle)
+        return self._lib.ss_table_seen(self._sw, self._i, handle)
 
     def _handle(self, handle: int) -> int:
         return number(handle, 32, f"table {self.name!r} handle")

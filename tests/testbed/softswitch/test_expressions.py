@@ -366,12 +366,12 @@ def test_refused_constructs_name_their_line(tmp_path: Path) -> None:
         "parameters": [b, {"type": "expression", "value": expression("+", b, hexstr(1))}],
     }
     assert "256 bits of h.b" in refused(tmp_path, program(fields, [total]))
-    meters = {**base, "meter_arrays": [{"name": "m", "source_info": info}]}
-    assert "x.p4:42: " in refused(tmp_path, meters)
-    unions = {**base, "header_unions": [{"name": "u"}]}
-    assert "header union 'u'" in refused(tmp_path, unions)
-    sets = {**base, "parse_vsets": [{"name": "v", "source_info": info}]}
-    assert "value_set 'v'" in refused(tmp_path, sets)
+    meter = {"name": "m", "rate_count": 1, "type": "bytes", "size": 4, "source_info": info}
+    assert "x.p4:42: " in refused(tmp_path, {**base, "meter_arrays": [meter]})
+    extern = {**base, "extern_instances": [{"name": "e", "type": "mine", "source_info": info}]}
+    assert "extern object 'e'" in refused(tmp_path, extern)
+    sets = {**base, "parse_vsets": [{"name": "v", "compressed_bitwidth": 129}]}
+    assert "value_set 'v' of 129 bits" in refused(tmp_path, sets)
     varbit = json.loads(json.dumps(base))
     varbit["header_types"][1]["fields"].append(["options", "*"])
     assert "varbit field h_t.options" in refused(tmp_path, varbit)

@@ -16,6 +16,8 @@ void ss_destroy(ss_switch *sw) {
         }
     for (int i = 0; sw->profiles && i < SS_PROFILES; i++) ss_profile_free(sw->profiles + i);
     for (int i = 0; sw->counters && i < SS_COUNTERS; i++) free(sw->counters[i]);
+    for (int i = 0; sw->meters && i < SS_METERS; i++) free(sw->meters[i]);
+    for (int i = 0; sw->value_sets && i < SS_VALUE_SETS; i++) free(sw->value_sets[i].values);
     for (int i = 0; sw->learn && i < SS_LEARN_LISTS; i++) {
         free(sw->learn[i].samples);
         free(sw->learn[i].slots);
@@ -32,6 +34,8 @@ void ss_destroy(ss_switch *sw) {
     free(sw->defaults);
     free(sw->profiles);
     free(sw->counters);
+    free(sw->meters);
+    free(sw->value_sets);
     free(sw->learn);
     free(sw->sessions);
     free(sw->mgroups);
@@ -52,8 +56,11 @@ ss_switch *ss_create(uint64_t seed) {
     sw->defaults = calloc(words + 1, sizeof *sw->defaults);
     sw->profiles = calloc(SS_PROFILES + 1, sizeof *sw->profiles);
     sw->counters = calloc(SS_COUNTERS + 1, sizeof *sw->counters);
+    sw->meters = calloc(SS_METERS + 1, sizeof *sw->meters);
+    sw->value_sets = calloc(SS_VALUE_SETS + 1, sizeof *sw->value_sets);
     sw->learn = calloc(SS_LEARN_LISTS + 1, sizeof *sw->learn);
-    ok = sw->defaults && sw->profiles && sw->counters && sw->learn;
+    sw->queues = 1;
+    ok = sw->defaults && sw->profiles && sw->counters && sw->meters && sw->value_sets && sw->learn;
     words = 0;
     for (int i = 0; ok && i < SS_TABLES; i++) {
         ss_table_init(sw->tables + i, ss_table_infos + i, sw->defaults + words);
@@ -62,6 +69,8 @@ ss_switch *ss_create(uint64_t seed) {
     for (int i = 0; ok && i < SS_PROFILES; i++) sw->profiles[i].pw = ss_profile_words[i];
     for (int i = 0; ok && i < SS_COUNTERS; i++)
         ok = !!(sw->counters[i] = calloc(ss_counter_sizes[i] + 1, sizeof(ss_count)));
+    for (int i = 0; ok && i < SS_METERS; i++)
+        ok = !!(sw->meters[i] = calloc((size_t)ss_meter_sizes[i] + 1, sizeof(ss_meter)));
     for (int i = 0; ok && i < SS_LEARN_LISTS; i++) sw->learn[i].words = ss_learn_words[i];
     if (!ok) {
         ss_destroy(sw);
@@ -145,6 +154,25 @@ void *ss_register(ss_switch *sw, uint32_t r) {
 }
 uint64_t ss_register_bytes(ss_switch *sw) { return sw->register_bytes; }
 void *ss_counter(ss_switch *sw, uint32_t c) { return sw->counters[c]; }
+
+ss_meter *ss_meter_at(ss_switch *sw, uint32_t m, uint32_t index) { return sw->meters[m] + index; }
+ss_meter *ss_table_meter(ss_switch *sw, uint32_t t, uint64_t handle) {
+    return ss_row(sw->tables + t, handle) ? sw->tables[t].meters + handle : NULL;
+}
+/* Time of an entry's last hit; 0: none, or no such entry. */
+uint64_t ss_table_seen(ss_switch *sw, uint32_t t, uint64_t handle) {
+    return ss_row(sw->tables + t, handle) ? sw->tables[t].seen[handle] : 0;
+}
+/* values: two words each, low first */
+int ss_set_value_set(ss_switch *sw, uint32_t set, const uint64_t *values, uint32_t n) {
+    uint64_t *copy = malloc(16 * (size_t)n + 1);
+    if (!copy) return SS_E_MEMORY;
+    if (n) memcpy(copy, values, 16 * (size_t)n);
+    free(sw->value_sets[set].values);
+    sw->value_sets[set] = (ss_value_set){n, copy};
+    return 0;
+}
+void ss_set_queues(ss_switch *sw, uint32_t queues) { sw->queues = queues; }
 
 /* Copies the waiting samples of a digest to dst (words + 2 each); gives their number. */
 uint32_t ss_digest_count(ss_switch *sw, uint32_t l) { return sw->learn[l].n; }

@@ -40,7 +40,14 @@ SS_INLINE void ss_push_ingress(ss_switch *sw, ss_item *it) {
     else sw->ingress = it;
     sw->ingress_end = it;
 }
+/* A packet waits behind those of its priority and higher ones. */
 static void ss_enqueue(ss_switch *sw, ss_item *it, uint32_t port) {
+    uint32_t priority = GET_PRIORITY(&it->p);
+    ss_item **place = &sw->egress;
+    if (priority >= sw->queues) {
+        ss_item_drop(sw, it);
+        return;
+    }
     sw->out->egress_port = port;
     if (sw->admit) {
         uint32_t length = it->reg_length < it->limit ? it->reg_length : it->limit;
@@ -53,10 +60,17 @@ static void ss_enqueue(ss_switch *sw, ss_item *it, uint32_t port) {
     it->egress_port = port;
     SET_ENQ_TIMESTAMP(&it->p, sw->now);
     SET_ENQ_QDEPTH(&it->p, 0);
-    it->next = NULL;
-    if (sw->egress) sw->egress_end->next = it;
-    else sw->egress = it;
-    sw->egress_end = it;
+    it->priority = priority;
+    if (sw->queues == 1) {
+        it->next = NULL;
+        if (sw->egress) sw->egress_end->next = it;
+        else sw->egress = it;
+        sw->egress_end = it;
+        return;
+    }
+    while (*place && (*place)->priority >= priority) place = &(*place)->next;
+    it->next = *place;
+    *place = it;
 }
 static void ss_multicast(ss_switch *sw, const ss_item *it, uint32_t mgid) {
     const ss_mgroup *g = ss_mgroup_of(sw, mgid);

@@ -34,6 +34,7 @@ SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it) {
     SET_EGRESS_TIMESTAMP(&it->p, sw->now);
     SET_DEQ_TIMEDELTA(&it->p, 0);
     SET_DEQ_QDEPTH(&it->p, 0);
+    SET_QID(&it->p, it->priority);
     SET_EGRESS_PORT(&it->p, it->egress_port);
     SET_EGRESS_SPEC(&it->p, SS_DROP_PORT + 1);
     SET_PACKET_LENGTH(&it->p, it->reg_length);

@@ -98,6 +98,23 @@ static SS_UNUSED void ss_put_wide(uint8_t *p, unsigned bit, const uint8_t *src, 
         head = 8;
     }
 }
+/* n whole bytes at bit offset `bit` of p, the value of a varbit field; the target is zero */
+static SS_UNUSED void ss_get_bytes(uint8_t *dst, const uint8_t *p, unsigned bit, uint32_t n) {
+    p += bit / 8;
+    if (bit % 8 == 0 && n) memcpy(dst, p, n);
+    else for (uint32_t i = 0; i < n; i++) dst[i] = (uint8_t)ss_get_bits(p + i, bit % 8, 8);
+}
+static SS_UNUSED void ss_put_bytes(uint8_t *p, unsigned bit, const uint8_t *src, uint32_t n) {
+    p += bit / 8;
+    if (bit % 8 == 0 && n) memcpy(p, src, n);
+    else for (uint32_t i = 0; i < n; i++) ss_put_bits(p + i, bit % 8, 8, src[i]);
+}
+/* Whether byte strings are the same number; their lengths may differ. */
+static SS_UNUSED int ss_same_number(const uint8_t *a, uint32_t n, const uint8_t *b, uint32_t m) {
+    for (; n > m; n--) if (*a++) return 0;
+    for (; m > n; m--) if (*b++) return 0;
+    return !n || !memcmp(a, b, n);
+}
 
 /* low 128 bits of a wide value shifted right */
 static SS_UNUSED u128 ss_wide(const uint8_t *a, unsigned bytes, uint64_t shift) {

@@ -10,6 +10,7 @@ typedef struct {
     uint32_t *slots;  /* sample + 1 by content: the filter of unacknowledged samples */
     uint64_t number, lost;
 } ss_learn_list;
+typedef struct { uint32_t n; uint64_t *values; } ss_value_set; /* two words each, low first */
 typedef struct ss_chunk { struct ss_chunk *next; size_t size, used; uint8_t data[]; } ss_chunk;
 typedef struct ss_item ss_item;
 
@@ -19,6 +20,9 @@ struct ss_switch {
     ss_profile *profiles;
     uint8_t *blocks[SS_BLOCKS + 1]; /* registers; NULL until they are used */
     ss_count **counters;
+    ss_meter **meters;
+    ss_value_set *value_sets;
+    uint32_t queues;       /* of each egress port: priorities 0 to queues - 1 */
     ss_learn_list *learn;
     ss_session *sessions;
     ss_mgroup *mgroups;
@@ -130,6 +134,15 @@ static void ss_learn_clear(ss_switch *sw, ss_learn_list *l) {
     sw->pending -= l->n;
     l->n = 0;
     if (l->slots) memset(l->slots, 0, 4 * ((size_t)l->slot_mask + 1));
+}
+
+static SS_UNUSED int ss_in_value_set(const ss_switch *sw, uint32_t set, u128 key, u128 mask) {
+    const ss_value_set *s = sw->value_sets + set;
+    for (uint32_t i = 0; i < s->n; i++) {
+        u128 value = (u128)s->values[2 * i + 1] << 64 | s->values[2 * i];
+        if (!((value ^ key) & mask)) return 1;
+    }
+    return 0;
 }
 
 static const ss_session *ss_session_of(const ss_switch *sw, uint32_t id) {

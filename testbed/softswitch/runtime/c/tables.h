@@ -13,6 +13,7 @@ enum { SS_META, SS_PRIO, SS_PACKETS, SS_BYTES, SS_KEY };
 
 typedef struct {
     uint32_t kind, kw, mw, pw, rw, max_size; /* words: key, mask, parameters, row; entries */
+    uint32_t metered, aged;          /* each row has a meter; the time of its last hit is kept */
     uint64_t default_meta;           /* 0: no default action */
     const uint64_t *default_params;
 } ss_table_info;
@@ -26,6 +27,9 @@ typedef struct { /* what a lookup reads is in the first cache line */
     uint64_t *def;      /* default entry: meta, 0, 0, 0, parameters */
     uint32_t count, slot_mask, groups_n, kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
     uint64_t *def0;     /* the default entry the program came with */
+    ss_meter *meters;   /* of each row, or NULL */
+    uint64_t *seen;     /* time of each row's last hit in microseconds, or NULL */
+    uint32_t metered, aged;
 } __attribute__((aligned(64))) ss_table;
 
 typedef struct {
@@ -158,6 +162,8 @@ static void ss_table_init(ss_table *t, const ss_table_info *info, uint64_t *defa
     t->mw = info->mw;
     t->rw = info->rw;
     t->max_size = info->max_size;
+    t->metered = info->metered;
+    t->aged = info->aged;
     t->def = defaults;
     t->def0 = defaults + ss_default_words(info);
     t->def[SS_META] = t->def0[SS_META] = info->default_meta;
@@ -170,6 +176,8 @@ static void ss_table_free(ss_table *t) {
     free(t->groups);
     free(t->scan);
     free(t->scan_row);
+    free(t->meters);
+    free(t->seen);
 }
 static uint64_t *ss_params(const ss_table *t, uint64_t *row) { return row + SS_KEY + t->kw + t->mw; }
 static uint64_t *ss_row(const ss_table *t, uint64_t handle) {
@@ -201,6 +209,16 @@ static int ss_table_reserve(ss_table *t) {
     size_t old = 8 * (size_t)t->rw * t->capacity, size = 8 * (size_t)t->rw * cap;
     uint64_t *rows;
     if (t->count < t->capacity) return 1;
+    if (t->metered) {
+        ss_meter *meters = ss_grow(t->meters, cap, sizeof *meters);
+        if (!meters) return 0;
+        t->meters = meters;
+    }
+    if (t->aged) {
+        uint64_t *seen = ss_grow(t->seen, cap, sizeof *seen);
+        if (!seen) return 0;
+        t->seen = seen;
+    }
     if (!(rows = aligned_alloc(64, (size + 63) & ~(size_t)63))) return 0;
     if (old) memcpy(rows, t->rows, old);
     memset((uint8_t *)rows + old, 0, size - old);
@@ -308,6 +326,8 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     memset(row, 0, 8 * (size_t)t->rw);
     row[SS_META] = meta | SS_USED;
     row[SS_PRIO] = prio;
+    if (t->metered) ss_meter_clear(t->meters + h);
+    if (t->aged) t->seen[h] = 0;
     memcpy(row + SS_KEY, key, 8 * (size_t)t->kw);
     if (t->mw) memcpy(row + SS_KEY + t->kw, mask, 8 * (size_t)t->mw);
     if (t->pw) memcpy(ss_params(t, row), params, 8 * (size_t)t->pw);

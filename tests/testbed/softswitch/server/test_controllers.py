@@ -167,10 +167,10 @@ def test_bad_configurations_change_nothing(client: Client) -> None:
 
 def test_unsupported_program(client: Client) -> None:
     code = JSON.read_bytes().replace(
-        b'"meter_arrays" : []', b'"meter_arrays" : [{"name": "m", "id": 0}]'
+        b'"extern_instances" : []', b'"extern_instances" : [{"name": "e", "id": 0}]'
     )
     message = refused(grpc.StatusCode.UNIMPLEMENTED, lambda: client.configure(code=code))
-    assert "meter" in message and "\n" not in message
+    assert "extern object 'e'" in message and "\n" not in message
 
 
 def test_capabilities(client: Client) -> None:
