@@ -108,6 +108,9 @@ class Expressions:
         if kind in ("local", "runtime_data"):
             code, width = self.params[value]
             return Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
+        if kind == "header_union" or (kind == "header" and value in self.layout.program.unions):
+            name = self.layout.program.unions[value].type.name  # p4c calls those of a stack headers
+            return Node("union", "union", code=self.layout.union(value), type_name=name)
         if kind == "header":
             h = self.layout.program.headers[value]
             return Node(
@@ -117,9 +120,6 @@ class Expressions:
                 type_name=h.type.name,
                 rivals=self.layout.rivals(value),
             )
-        if kind == "header_union":
-            name = self.layout.program.unions[value].type.name
-            return Node("union", "union", code=self.layout.union(value), type_name=name)
         if kind in ("header_stack", "header_union_stack"):
             self.layout.stack_size(value)  # refuses unknown names
             return Node("stack", "stack", code=value)

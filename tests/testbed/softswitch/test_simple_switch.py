@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.softswitch import Program, Switch
+from testbed.softswitch import MeterRates, Program, Switch
 
 pytestmark = pytest.mark.skipif(
     shutil.which("simple_switch") is None, reason="simple_switch is not on PATH"
@@ -40,8 +41,22 @@ def read_pcap(path: Path) -> list[bytes]:
     return out
 
 
-def reference(program: str, packets: list[bytes], work: Path) -> list[list[bytes]]:
-    """What simple_switch sends on each port when the packets enter port 0."""
+def command_line(port: int, commands: str) -> str:
+    """What simple_switch_CLI says to some commands."""
+    given = ["simple_switch_CLI", "--thrift-port", str(port)]
+    for _ in range(50):  # the switch may not listen yet
+        run = subprocess.run(given, input=commands, capture_output=True, text=True, check=False)
+        if "Could not connect" not in run.stdout + run.stderr:
+            break
+        time.sleep(0.1)
+    return run.stdout
+
+
+def reference(
+    program: str, packets: list[bytes], work: Path, before: str = "", after: str = ""
+) -> tuple[list[list[bytes]], str]:
+    """What simple_switch sends on each port when the packets enter port 0, and what its command
+    line says ``after`` them; it is given the commands ``before`` first."""
     for port in range(PORTS):
         write_pcap(work / f"p{port}_in.pcap", packets if port == 0 else [])
     with socket.socket() as s:
@@ -50,7 +65,7 @@ def reference(program: str, packets: list[bytes], work: Path) -> list[list[bytes
     command = [
         "simple_switch",
         "--use-files",
-        "0",
+        "3" if before else "0",  # seconds before it reads the packets
         "--thrift-port",
         str(thrift),
         "--notifications-addr",
@@ -64,7 +79,9 @@ def reference(program: str, packets: list[bytes], work: Path) -> list[list[bytes
         stderr=subprocess.DEVNULL,
     )
     try:
-        before, deadline = -1, time.monotonic() + 20
+        if before:
+            command_line(thrift, before)
+        known, deadline = -1, time.monotonic() + 20
         while time.monotonic() < deadline:
             time.sleep(0.7)
             if process.poll() is not None:
@@ -72,13 +89,14 @@ def reference(program: str, packets: list[bytes], work: Path) -> list[list[bytes
                 assert process.returncode == -signal.SIGSEGV, "simple_switch ended by itself"
                 pytest.skip("simple_switch crashed: it was built without its bounds checks")
             size = sum(f.stat().st_size for f in work.glob("*_out.pcap"))
-            if size == before and size > 24 * PORTS:
+            if size == known and size > 24 * PORTS:
                 break
-            before = size
+            known = size
+        said = command_line(thrift, after) if after else ""
     finally:
         process.terminate()
         process.wait()
-    return [read_pcap(work / f"p{port}_out.pcap") for port in range(PORTS)]
+    return [read_pcap(work / f"p{port}_out.pcap") for port in range(PORTS)], said
 
 
 def packets_of(program: str, rng: random.Random) -> list[bytes]:
@@ -97,6 +115,15 @@ def packets_of(program: str, rng: random.Random) -> list[bytes]:
                 + noise(27)
                 + noise(rng.randrange(9))
             )
+        if program == "unions":
+            options = [b"\x01", b"\x02\x04\x12\x34", b"\x03\x03\x07", b"\0", b"\x09"]
+            chosen = b"".join(rng.choices(options, k=rng.randrange(7)))
+            return bytes([rng.randrange(8), 0, 0, 0]) + chosen + noise(rng.randrange(5))
+        if program == "varbits":
+            head = bytes([rng.randrange(6), rng.choice([0, 8, 32, 96, 104, 9]), rng.randrange(256)])
+            return head + noise(7 + rng.randrange(40))
+        if program == "meters":
+            return bytes([rng.choice([0, 1, 9]), rng.randrange(6)]) + noise(4 + rng.randrange(60))
         if program == "drops":
             return bytes([rng.randrange(8), 0]) + noise(4 + rng.randrange(9))
         if program == "copies":
@@ -109,7 +136,9 @@ def packets_of(program: str, rng: random.Random) -> list[bytes]:
     return [one() for _ in range(PACKETS)]
 
 
-@pytest.mark.parametrize("program", ["stacks", "state", "copies", "router", "drops"])
+@pytest.mark.parametrize(
+    "program", ["stacks", "state", "copies", "router", "drops", "unions", "varbits"]
+)
 def test_same_output(load: Callable[..., Program], program: str, tmp_path: Path) -> None:
     packets = packets_of(program, random.Random(program))
     sw = Switch(load(program))
@@ -118,6 +147,33 @@ def test_same_output(load: Callable[..., Program], program: str, tmp_path: Path)
         for port, data in sw.process(0, p):
             if port < PORTS:
                 mine[port].append(data)
-    theirs = reference(program, packets, tmp_path)
+    theirs, _ = reference(program, packets, tmp_path)
     assert sum(len(x) for x in theirs) > 5
     assert [sorted(x) for x in mine] == [sorted(x) for x in theirs]
+
+
+@pytest.mark.skipif(
+    shutil.which("simple_switch_CLI") is None, reason="simple_switch_CLI is not on PATH"
+)
+def test_same_meters_and_counters(load: Callable[..., Program], tmp_path: Path) -> None:
+    """Without rates only the bursts count, so that both see the same whenever a packet comes."""
+    packets = packets_of("meters", random.Random(3))
+    sw = Switch(load("meters"))
+    table = sw.table("I.entries")
+    entries = {key: table.add([key], "note") for key in range(4)}
+    before = "".join(f"table_add I.entries note {key} =>\n" for key in entries)
+    for i in range(4):
+        sw.set_meter("I.packets", i, MeterRates(0, i, 0, 2 * i))
+        sw.set_meter("I.bytes", i, MeterRates(0, 50 * i, 0, 60 * i))
+        table.set_meter(entries[i], MeterRates(0, 100 * i, 0, 200 * i))
+        before += f"meter_set_rates I.packets {i} 0:{i} 0:{2 * i}\n"
+        before += f"meter_set_rates I.bytes {i} 0:{50 * i} 0:{60 * i}\n"
+        before += f"meter_set_rates I.each {i} 0:{100 * i} 0:{200 * i}\n"
+    mine = [data for p in packets for _, data in sw.process(0, p)]
+    after = "".join(f"counter_read I.all {i}\n" for i in range(4))
+    theirs, said = reference("meters", packets, tmp_path, before, after)
+    assert mine == theirs[1]
+    assert {data[2] for data in mine} == {data[3] for data in mine} == {0, 1, 2}
+    counted = re.findall(r"\((\d+) bytes, (\d+) packets\)", said)
+    pairs = [(int(number), int(size)) for size, number in counted]
+    assert pairs == sw.counter("I.all").tolist()

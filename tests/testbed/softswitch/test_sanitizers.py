@@ -1,0 +1,64 @@
+"""Programs compiled with the address and the undefined-behaviour sanitizer, and hostile packets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+
+
+def runtime() -> str:
+    """The library of gcc's address sanitizer, "" where there is none."""
+    try:
+        run = subprocess.run(
+            ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return run.stdout.strip() if "/" in run.stdout else ""
+
+
+HOSTILE = """
+import random, sys
+from testbed.softswitch import MeterRates, Program, Switch, SwitchFault
+sw = Switch(Program.load(sys.argv[1]))
+rng = random.Random(1)
+sw.set_mirror(5, 3, truncate=9)
+sw.set_multicast_group(1, [(1, 1), (2, 2)])
+for name, meter in sw.program.meters.items():
+    for i in range(meter.size):
+        sw.set_meter(name, i, MeterRates(0.5, 10, 1e300, 2**63 - 1))
+for i in range(3000):
+    size = rng.choice([0, 1, 5, 20, 60, 600, 60000 if i % 100 == 0 else 30])
+    data = bytes([rng.randrange(16), rng.randrange(16) * 8]) + rng.randbytes(size)
+    try:
+        sw.process(rng.randrange(512), data[: rng.choice([1, size, size + 2])], i)
+    except SwitchFault:
+        pass
+"""
+
+
+@pytest.mark.skipif(not runtime(), reason="gcc or its sanitizers' library is not there")
+@pytest.mark.parametrize("name", ["unions", "varbits", "meters", "copies", "stacks"])
+def test_no_report(name: str) -> None:
+    environment = {
+        **os.environ,
+        "CC": f"gcc {SANITIZERS}",
+        "LD_PRELOAD": runtime(),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "PYTHONMALLOC": "malloc",  # each packet in memory of its own
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", HOSTILE, str(PROGRAMS / f"{name}.json")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
