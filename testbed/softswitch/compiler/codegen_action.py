@@ -14,8 +14,9 @@ from testbed.softswitch.compiler.bmv2_program import (
 )
 from testbed.softswitch.compiler.codegen_calculation import field_words
 from testbed.softswitch.compiler.codegen_registers import places
-from testbed.softswitch.compiler.expressions import Expressions, Node
+from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import FieldRef, Layout, comment, storage
+from testbed.softswitch.compiler.nodes import Node
 from testbed.softswitch.errors import UnsupportedProgram
 
 

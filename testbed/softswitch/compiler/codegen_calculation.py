@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from testbed.softswitch.compiler.bmv2_program import Json, hexint, source_of
 from testbed.softswitch.compiler.codegen_headers import write_values
-from testbed.softswitch.compiler.expressions import Expressions, literal
+from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import FieldRef, Layout
+from testbed.softswitch.compiler.nodes import literal
 from testbed.softswitch.errors import UnsupportedProgram
 
 ALGORITHMS = {

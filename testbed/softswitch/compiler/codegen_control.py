@@ -8,8 +8,9 @@ from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Pipeline, Tabl
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import field_words, function
 from testbed.softswitch.compiler.codegen_registers import record_bytes
-from testbed.softswitch.compiler.expressions import Expressions, Node, literal
+from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import Layout, comment
+from testbed.softswitch.compiler.nodes import Node, literal
 from testbed.softswitch.errors import UnsupportedProgram
 
 KINDS = {"keyless": 0, "exact": 1, "lpm": 2, "ternary": 3}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from testbed.softswitch.compiler.bmv2_program import Header, HeaderType
-from testbed.softswitch.compiler.expressions import literal
 from testbed.softswitch.compiler.layout import FieldRef, Layout
+from testbed.softswitch.compiler.nodes import literal
 from testbed.softswitch.errors import UnsupportedProgram
 
 

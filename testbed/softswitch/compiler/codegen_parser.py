@@ -7,8 +7,9 @@ from typing import Any
 from testbed.softswitch.compiler.bmv2_program import Json, hexint, source_of
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_headers import extract, read_bits
-from testbed.softswitch.compiler.expressions import Expressions, Node, literal
+from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import Layout, comment
+from testbed.softswitch.compiler.nodes import Node, literal
 from testbed.softswitch.errors import UnsupportedProgram
 
 MAX_STATES = 4096  # a parser that visits more states is stopped with ParserTimeout

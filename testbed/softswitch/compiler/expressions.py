@@ -8,64 +8,16 @@ truncation are computed modulo 2**64 or 2**128 instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from testbed.softswitch.compiler.bmv2_program import Json, hexint
 from testbed.softswitch.compiler.layout import FieldRef, Layout
+from testbed.softswitch.compiler.nodes import Node, ctype, literal, power_bits
 from testbed.softswitch.errors import UnsupportedProgram
 
 MODULAR = {"+", "-", "*", "&", "|", "^", "~", "<<"}
 COMPARE = {"==", "!=", "<", ">", "<=", ">="}
 MAX_SHIFT = 300  # any larger shift also leaves 128 bits
-
-
-@dataclass
-class Node:
-    """One value: ``sort`` is data, bool, varbit, header, union or stack; data lies in lo..hi.
-
-    ``rivals``: lvalues of the headers that are not valid when a header is, of the same union.
-    """
-
-    sort: str
-    op: str
-    kids: tuple[Node, ...] = ()
-    lo: int = 0
-    hi: int = 0
-    code: str = ""
-    field: FieldRef | None = None
-    type_name: str = ""
-    rivals: tuple[str, ...] = ()
-
-    @property
-    def const(self) -> int | None:
-        """The value when it is known at compile time."""
-        return self.lo if self.sort == "data" and self.lo == self.hi else None
-
-
-def ctype(lo: int, hi: int) -> str | None:
-    """Smallest C type of an exact value in lo..hi, None when 128 bits are not enough."""
-    for bits, unsigned, signed in ((64, "uint64_t", "int64_t"), (128, "u128", "i128")):
-        if lo >= 0 and hi < 1 << bits:
-            return unsigned
-        if lo >= -(1 << bits - 1) and hi < 1 << bits - 1:
-            return signed
-    return None
-
-
-def literal(value: int, bits: int) -> str:
-    """C literal of ``value`` modulo 2**bits (64 or 128)."""
-    value &= (1 << bits) - 1
-    if bits == 64:
-        return f"UINT64_C({value:#x})"
-    if value < 1 << 64:
-        return f"(u128)UINT64_C({value:#x})"
-    return f"((u128)UINT64_C({value >> 64:#x}) << 64 | UINT64_C({value & (1 << 64) - 1:#x}))"
-
-
-def power_bits(v: int) -> int:
-    """Smallest n with v < 2**n, for v >= 0."""
-    return v.bit_length()
 
 
 class Expressions:
