@@ -53,7 +53,12 @@ def command_line(port: int, commands: str) -> str:
 
 
 def reference(
-    program: str, packets: list[bytes], work: Path, before: str = "", after: str = ""
+    program: str,
+    packets: list[bytes],
+    work: Path,
+    before: str = "",
+    after: str = "",
+    options: tuple[str, ...] = (),
 ) -> tuple[list[list[bytes]], str]:
     """What simple_switch sends on each port when the packets enter port 0, and what its command
     line says ``after`` them; it is given the commands ``before`` first."""
@@ -74,7 +79,7 @@ def reference(
     for port in range(PORTS):
         command += ["-i", f"{port}@{work}/p{port}"]
     process = subprocess.Popen(
-        [*command, str(PROGRAMS / f"{program}.json")],
+        [*command, str(PROGRAMS / f"{program}.json"), *options],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -152,9 +157,45 @@ def test_same_output(load: Callable[..., Program], program: str, tmp_path: Path)
     assert [sorted(x) for x in mine] == [sorted(x) for x in theirs]
 
 
-@pytest.mark.skipif(
+needs_command_line = pytest.mark.skipif(
     shutil.which("simple_switch_CLI") is None, reason="simple_switch_CLI is not on PATH"
 )
+
+
+@needs_command_line
+def test_same_copies(load: Callable[..., Program], tmp_path: Path) -> None:
+    """Clones of both kinds with their fields, multicast with its rids, what goes round again."""
+    rng = random.Random(4)
+    kinds = [0, 1, 2, 3, 4, 6, 7, 8, 10, 12]
+    packets = [bytes([rng.choice(kinds), rng.randrange(4)]) + rng.randbytes(26) for _ in range(40)]
+    sw = Switch(load("copies"))
+    sw.set_mirror(5, 7)
+    sw.set_mirror(6, None, multicast_group=1)
+    sw.set_multicast_group(1, [(4, 10), (5, 10), (4, 12)])
+    before = "mirroring_add 5 7\nmirroring_add_mc 6 1\nmc_mgrp_create 1\n"
+    before += "mc_node_create 10 4 5\nmc_node_create 12 4\n"
+    before += "mc_node_associate 1 0\nmc_node_associate 1 1\n"
+    mine: list[list[bytes]] = [[] for _ in range(PORTS)]
+    for p in packets:
+        for port, data in sw.process(0, p):
+            mine[port].append(data)
+    theirs, _ = reference("copies", packets, tmp_path, before)
+    assert [sorted(x) for x in mine] == [sorted(x) for x in theirs]
+    assert all(theirs[port] for port in (2, 4, 5, 7))
+
+
+@pytest.mark.parametrize("queues", [1, 4])
+def test_same_priorities(load: Callable[..., Program], tmp_path: Path, queues: int) -> None:
+    packets = [bytes([2, priority, *bytes(10)]) for priority in range(8)]
+    sw = Switch(load("meters"), queues=queues)
+    mine = [data for p in packets for _, data in sw.process(0, p)]
+    options = ("--", "--priority-queues", str(queues)) if queues > 1 else ()
+    theirs, _ = reference("meters", packets, tmp_path, options=options)
+    assert sorted(mine) == sorted(theirs[1])
+    assert len(mine) == queues
+
+
+@needs_command_line
 def test_same_meters_and_counters(load: Callable[..., Program], tmp_path: Path) -> None:
     """Without rates only the bursts count, so that both see the same whenever a packet comes."""
     packets = packets_of("meters", random.Random(3))
