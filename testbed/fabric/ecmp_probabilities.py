@@ -126,12 +126,8 @@ class EcmpProbabilities:
         begin = np.zeros(len(at), np.int64)
         begin[good] = ptr[:-1][which.reshape(-1)]
         every = pointers(seen + onward)
-        out_links = np.empty(every[-1], np.int32)
-        out_chance = np.ones(every[-1])
-        out_links[_ranges(every[:-1], seen)] = traced.links[_ranges(traced.ptr[:-1], seen)]
-        new, old = _ranges(every[:-1] + seen, onward), _ranges(begin, onward)
-        out_links[new], out_chance[new] = links[old], chance[old]
-        return Continuations(every, out_links, out_chance)
+        both = _joined(every, seen, traced.ptr, traced.links, begin, links, chance)
+        return Continuations(every, *both)
 
     def _ends(self, src_tor: IntArray, traced: Paths) -> tuple[LongArray, BoolArray]:
         """The switch where each trace broke off, and whether it had begun to descend."""
@@ -365,6 +361,19 @@ def _continue(states, n_links, up, under, ways_to):
         links[ptr[i] : end], chance[ptr[i] : end] = on[:count], on_mass[:count]
         ptr[i + 1] = end
     return ptr, links, chance
+
+
+@njit
+def _joined(ptr, seen, traced_ptr, traced_links, begin, links, chance):
+    """The links that each trace saw, for certain, and those ahead of it."""
+    all_links, all_chance = np.empty(ptr[-1], np.int32), np.ones(ptr[-1])
+    for n in range(len(seen)):
+        at, ahead = ptr[n], ptr[n] + seen[n]
+        all_links[at:ahead] = traced_links[traced_ptr[n] : traced_ptr[n] + seen[n]]
+        end = begin[n] + ptr[n + 1] - ahead
+        all_links[ahead : ptr[n + 1]] = links[begin[n] : end]
+        all_chance[ahead : ptr[n + 1]] = chance[begin[n] : end]
+    return all_links, all_chance
 
 
 @njit

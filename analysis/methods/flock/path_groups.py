@@ -97,10 +97,13 @@ def _listed_flows(flows: Flows | None, probes: Probes | None) -> tuple[PathSets,
         path_set.append(number)
         counts.append((flows.sent[flow], flows.lost[flow]))
     if probes is not None:
-        probe = np.flatnonzero((probes.sent > 0) & (probes.paths.length > 0))
-        path_set.append(np.arange(len(probe)) + sum(len(part) for part in sets))
-        sets.append(PathSets.known(probes.paths.take(probe)))
-        counts.append((probes.sent[probe], probes.lost[probe]))
+        paths, sent, lost = probes.paths, probes.sent, probes.lost
+        some = (sent > 0) & (paths.length > 0)
+        if not some.all():  # else there is no need of copies, which are large
+            paths, sent, lost = paths.take(np.flatnonzero(some)), sent[some], lost[some]
+        path_set.append(np.arange(len(paths)) + sum(len(part) for part in sets))
+        sets.append(PathSets.known(paths))
+        counts.append((sent, lost))
     sent, lost = (_join([column[i] for column in counts]) for i in (0, 1))
     given_loss = np.zeros(len(sent), np.bool_)
     if flows is not None and (flows.lost > 0).all():
@@ -254,4 +257,5 @@ def occurrences(outer_ptr, inner_ptr, components, n_components):
 
 
 def _join(parts: list[LongArray]) -> LongArray:
-    return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
+    whole = parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])
+    return whole.astype(np.int64, copy=False)

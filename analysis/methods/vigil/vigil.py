@@ -54,14 +54,20 @@ FloatArray = npt.NDArray[np.float64]
 class Ballot:
     """The votes cast: entry e is connection ``voter[e]``'s for ``link[e]``.
 
-    ``share`` is the chance that the connection crossed the link, ``vote`` its part of the vote;
-    voter int64[V], link int64[V], share and vote float64[V].
+    ``share`` is the chance that the connection crossed the link; its one vote is divided by that.
+    voter int32[V], link int32[V], share float64[V]; ``links`` float64[n_connections] that each
+    crosses.
     """
 
-    voter: LongArray
-    link: LongArray
+    voter: IntArray
+    link: IntArray
     share: FloatArray
-    vote: FloatArray
+    links: FloatArray
+
+    @property
+    def vote(self) -> FloatArray:
+        """The part of its connection's vote in each entry: float64[V]."""
+        return self.share / self.links[self.voter]
 
     def tally(self, n_links: int) -> FloatArray:
         """The votes for each link, 007's ranking: float64[n_links]."""
@@ -111,7 +117,8 @@ class Vigil(Method):
         ecmp = EcmpProbabilities(fabric)
         votes = ballot(connections, ecmp)
         tally = votes.tally(n_links)
-        lone = votes.vote[connections.lost[votes.voter] == 1].sum() / max(tally.sum(), 1.0)
+        voters = connections.lost[votes.links > 0]
+        lone = float((voters == 1).sum()) / max(len(voters), 1)
         hops = votes.crossings(n_links) / np.where(tally > 0, tally, 1.0)
         order = self._blame(tally, hops, lone, ecmp)
         rank = np.full(n_links, len(order), np.int64)
@@ -165,21 +172,20 @@ def _as_many(voters: FloatArray, expected: FloatArray) -> FloatArray:
 def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:
     """Every connection's votes. A connection that lost nothing or has no path casts none."""
     paths = connections.paths
-    length = np.diff(paths.ptr)
     voting = (connections.lost > 0) & (connections.src_tor != connections.dst_tor)
-    whole = (voting & connections.complete & (length > 0))[paths.owner]
-    voter = paths.owner[whole].astype(np.int64)
-    broken = np.flatnonzero(voting & ~connections.complete)
+    whole = (voting & connections.complete)[paths.owner]
+    known = paths.owner[whole].astype(np.int32)
+    broken = np.flatnonzero(voting & ~connections.complete).astype(np.int32)
     possible = ecmp.continuations(
         connections.src_tor[broken], connections.dst_tor[broken], paths.take(broken)
     )
-    owner = np.repeat(np.arange(len(broken)), np.diff(possible.ptr))
-    hops = np.bincount(owner, possible.chance, len(broken))
+    voter = np.concatenate((known, np.repeat(broken, np.diff(possible.ptr))))
+    share = np.concatenate((np.ones(len(known)), possible.chance))
     return Ballot(
-        voter=np.concatenate((voter, broken[owner])),
-        link=np.concatenate((paths.links[whole], possible.links)).astype(np.int64),
-        share=np.concatenate((np.ones(len(voter)), possible.chance)),
-        vote=np.concatenate((1 / length[voter], possible.chance / hops[owner])),
+        voter=voter,
+        link=np.concatenate((paths.links[whole], possible.links)),
+        share=share,
+        links=np.bincount(voter, share, len(connections)).astype(np.float64),
     )
 
 
