@@ -328,7 +328,15 @@ class Table:
     # ---- const entries ----
 
     def _install_const_entries(self) -> None:
-        for e in self.definition.entries or ():
+        try:
+            self._install(self.definition.entries or ())
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as e:
+            raise SoftSwitchError(
+                f"the const entries of table {self.name!r} are not valid: {type(e).__name__} {e}"
+            ) from None
+
+    def _install(self, entries: Sequence[Any]) -> None:
+        for e in entries:
             match = [const_match(m) for m in e["match_key"]]
             value, mask, prefix = self._keys.encode(match)
             ref = e["action_entry"]

@@ -85,6 +85,24 @@ def test_damaged_programs_are_refused_not_crashed(tmp_path: Path, name: str) -> 
             assert "ss_process" in generated.code
 
 
+@pytest.mark.parametrize("damage", ["a kind without its mask", "no key", "no parameters"])
+def test_damaged_const_entries_are_one_line(tmp_path: Path, damage: str) -> None:
+    root = json.loads((PROGRAMS / "router.json").read_text())
+    tables = [t for pipe in root["pipelines"] for t in pipe["tables"]]
+    entry = next(e for t in tables for e in t.get("entries") or ())
+    if damage == "no parameters":
+        entry["action_entry"]["action_data"].clear()
+    elif damage == "no key":
+        del entry["match_key"][0]["key"]
+    else:
+        entry["match_key"][0]["match_type"] = "ternary"
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(root))
+    with pytest.raises(SoftSwitchError, match="const entries of table") as e:
+        Switch(Program.load(path))
+    assert "\n" not in str(e.value)
+
+
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
