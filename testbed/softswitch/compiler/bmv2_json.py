@@ -44,6 +44,19 @@ CORE_ERRORS = (  # of core.p4
     "ParserTimeout",
     "ParserInvalidArgument",
 )
+UNIQUE = (  # what is found by its name
+    "header_types",
+    "headers",
+    "header_stacks",
+    "header_union_types",
+    "header_unions",
+    "header_union_stacks",
+    "register_arrays",
+    "counter_arrays",
+    "meter_arrays",
+    "parse_vsets",
+    "calculations",
+)
 MAX_VARBIT = 1 << 16
 """Bits of a varbit field: no packet is longer."""
 
@@ -71,6 +84,10 @@ def load(path: str | Path) -> Bmv2Program:
 
 def _convert(root: Json, path: str) -> Bmv2Program:
     p = Bmv2Program(path)
+    for kind in UNIQUE:
+        names = [o["name"] for o in root.get(kind) or []]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two of {kind} have the same name")
     _headers(root, p)
     p.errors = {name: int(v) for name, v in root.get("errors", [])}
     for name in CORE_ERRORS:

@@ -103,6 +103,16 @@ def test_damaged_const_entries_are_one_line(tmp_path: Path, damage: str) -> None
     assert "\n" not in str(e.value)
 
 
+@pytest.mark.parametrize("kind", ["headers", "header_union_types", "header_union_stacks"])
+def test_two_of_one_name_are_refused(tmp_path: Path, kind: str) -> None:
+    root = json.loads((PROGRAMS / "unions.json").read_text())
+    root[kind].append(root[kind][0])
+    path = tmp_path / "damaged.json"
+    path.write_text(json.dumps(root))
+    with pytest.raises(SoftSwitchError, match=f"two of {kind} have the same name"):
+        Program.load(path)
+
+
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
