@@ -268,6 +268,7 @@ class Bmv2Program:
     """Everything of one BMv2 JSON."""
 
     path: str
+    drop_port: int = DROP_PORT
     headers: dict[str, Header] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
     union_types: dict[str, UnionType] = field(default_factory=dict)

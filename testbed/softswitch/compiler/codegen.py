@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Bmv2Program, Json
+from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Json
 from testbed.softswitch.compiler.build import C_SOURCES, read_c
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_ahead import AheadWriter
@@ -26,6 +26,7 @@ struct ss_item { /* a packet on its way */
     uint32_t reg_length;     /* BMv2's packet length register */
     uint32_t arrival_length; /* length when it entered ingress */
     uint32_t counted_length; /* what byte counters add */
+    uint32_t deq_timedelta, deq_qdepth; /* what egress reads of its wait */
     uint32_t truncate, limit;
     uint32_t error;
     uint16_t clone, clone_list, learn, resubmit, recirculate;
@@ -90,7 +91,8 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
         layout.definition(),
         ITEM,
         intrinsics(layout, ref),
-        f"#define SS_NO_ERROR {program.errors['NoError']}\n#define SS_DROP_PORT {DROP_PORT}\n",
+        f"#define SS_NO_ERROR {program.errors['NoError']}\n",
+        f"#define SS_DROP_PORT {program.drop_port}\n",
         field_lists(layout),
         calc_code,
         checksums(layout, calc_names),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from testbed.softswitch.compiler.bmv2_program import (
-    DROP_PORT,
     Action,
     HeaderType,
     Json,
@@ -179,7 +178,7 @@ class ActionWriter:
         if "egress_spec" not in names:
             raise e.refuse(f"mark_to_drop of {n.type_name!r}, which has no egress_spec")
         out = []
-        for name, value in (("egress_spec", DROP_PORT), ("mcast_grp", 0)):
+        for name, value in (("egress_spec", self.layout.program.drop_port), ("mcast_grp", 0)):
             if name in names:
                 field = e.header_field(n, names.index(name))
                 out.append(e.store(field, Node("data", "const", lo=value, hi=value)))

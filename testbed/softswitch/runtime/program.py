@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from testbed.softswitch.compiler import bmv2_json, codegen
-from testbed.softswitch.compiler.bmv2_program import Bmv2Program, KeyField
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Bmv2Program, KeyField
 from testbed.softswitch.compiler.build import load_library
 from testbed.softswitch.compiler.reach import head_bytes
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
@@ -38,6 +38,7 @@ class Packet(ctypes.Structure):
         ("data", c_void_p),
         ("kind", c_uint32),
         ("stored", c_uint32),
+        ("priority", c_uint32),
     ]
 
 
@@ -81,6 +82,8 @@ _SIGNATURES = {
     "ss_guess": (None, _P, _P, _U32, _U32, _P),
     "ss_guess_rows": (None, _P, _P),
     "ss_forward": (c_int, _P, _U32, _P, _P, _U32, _U32, _U64, _P, _P, POINTER(Result)),
+    "ss_priority": (_U32, _P),
+    "ss_waits": (None, _P, _U32, _U32, _U32),
     "ss_digests_pending": (_U32, _P),
     "ss_table_add": (c_int64, _P, _U32, _P, _P, _U64, _U64, _P),
     "ss_table_modify": (c_int, _P, _U32, _U64, _U64, _P),
@@ -248,9 +251,10 @@ class Source:
         return self.generated.code
 
 
-def read(path: str | Path, observe: str | None = None) -> Source:
+def read(path: str | Path, observe: str | None = None, drop_port: int = DROP_PORT) -> Source:
     """The part of ``Program.load`` that needs no C compiler; same errors."""
     definition = bmv2_json.load(path)
+    definition.drop_port = drop_port
     place = resolve_field(definition, observe) if observe is not None else None
     if place:
         width = definition.field_type(*place).width
@@ -324,15 +328,18 @@ class Program:
         self.head_bytes = head_bytes(definition)
 
     @classmethod
-    def load(cls, path: str | Path, observe: str | None = None) -> Program:
+    def load(
+        cls, path: str | Path, observe: str | None = None, drop_port: int = DROP_PORT
+    ) -> Program:
         """Read a BMv2 JSON file and compile it (or take it from the cache).
 
         ``observe``: metadata or header field of at most 64 bits whose final value each
-        processed packet reports. Errors: ``SoftSwitchError`` when the file is not a BMv2
+        processed packet reports. ``drop_port``: the egress port that means drop, simple_switch's
+        ``--drop-port``. Errors: ``SoftSwitchError`` when the file is not a BMv2
         JSON, ``UnsupportedProgram`` for a construct this switch does not run,
         ``NoCompiler`` without a C compiler.
         """
-        source = read(path, observe)
+        source = read(path, observe, drop_port)
         return cls(source, observe)
 
     def address(self, function: str) -> int:

@@ -186,6 +186,22 @@ class Table:
         self._default = None
         self._lib.ss_table_default(self._sw, self._i, 0, None)
 
+    def default(self) -> tuple[str, Any, tuple[int, ...]] | None:
+        """What a miss runs: ("action", name, parameters), ("member" or "group", number, ()), or
+        None."""
+        if self._default is not None:
+            return *self._default, ()
+        address = self._lib.ss_table_default_row(self._sw, self._i)
+        row = list((ctypes.c_uint64 * (4 + self.layout.param_words)).from_address(address))
+        if not row[0] & USED or self.definition.kind != "simple":
+            return None
+        action = self._program.actions[row[0] & 0xFFFFFFFF]
+        return "action", action.name, read_params(action, row[4:])
+
+    def canonical(self, match: Match) -> tuple[bytes, bytes, int]:
+        """The same for all ways to write a match."""
+        return self._keys.encode(match)
+
     def counter(self, handle: int) -> tuple[int, int]:
         """(packets, bytes) that hit an entry; needs a direct counter in the program."""
         if not self.definition.counters:

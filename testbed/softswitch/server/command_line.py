@@ -35,7 +35,7 @@ after -- come the options of the target:
   [--grpc-server-cacert FILE] [--grpc-server-with-client-auth]  TLS
   --cpu-port N            the port of packets from and to the controller
   --drop-port N           the port that means drop (default 511)
-  --priority-queues N     queues of a port, 1 to 256 (default 1)
+  --priority-queues N     queues of a port, 1 to 255 (default 1)
   --max-mc-groups N --max-l1-entries N --max-l2-entries N  limits of the multicast tables
   --disable-swap          the program cannot be replaced by another
 without effect, with a warning: {without}
@@ -195,7 +195,7 @@ def _target() -> _Parser:
     add("--disable-swap", action="store_true")
     add("--cpu-port", type=_number(1, 511, "a port"))
     add("--drop-port", type=_number(0, 511, "a port"), default=511)
-    add("--priority-queues", type=_number(1, 256, "a number of queues"), default=1)
+    add("--priority-queues", type=_number(1, 255, "a number of queues"), default=1)
     for name in ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries"):
         add(name, type=_number(1, INT_MAX, "a number"))
     return parser

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_program import TableDef
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT, TableDef
 from testbed.softswitch.errors import SoftSwitchError, UnsupportedProgram
 from testbed.softswitch.runtime.program import Program
 from testbed.softswitch.server.messages import p4info_pb2
@@ -141,13 +141,20 @@ class PipelineConfig:
     belong together, UNIMPLEMENTED for a program the switch cannot run.
     """
 
-    def __init__(self, p4info: Any, device_config: bytes, cookie: int | None = None) -> None:
+    def __init__(
+        self,
+        p4info: Any,
+        device_config: bytes,
+        cookie: int | None = None,
+        drop_port: int = DROP_PORT,
+    ) -> None:
         if not device_config:
             raise P4Error(INVALID_ARGUMENT, "p4_device_config is empty: it must be BMv2 JSON")
         self.p4info = p4info
         self.device_config = device_config
         self.cookie = cookie
-        self.program = self._compile(unwrapped(device_config))
+        self.code = unwrapped(device_config)
+        self.program = self._compile(self.code, drop_port)
         self.actions = {a.preamble.id: self._action(a) for a in p4info.actions}
         self.direct_counters = {c.preamble.id: c for c in p4info.direct_counters}
         self.profiles = {a.preamble.id: self._profile(a) for a in p4info.action_profiles}
@@ -161,12 +168,12 @@ class PipelineConfig:
         self.headers = {h.preamble.name: h for h in p4info.controller_packet_metadata}
 
     @staticmethod
-    def _compile(device_config: bytes) -> Program:
+    def _compile(device_config: bytes, drop_port: int) -> Program:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "p4_device_config")
             path.write_bytes(device_config)
             try:
-                return Program.load(path)
+                return Program.load(path, drop_port=drop_port)
             except UnsupportedProgram as e:
                 raise P4Error(UNIMPLEMENTED, str(e)) from None
             except SoftSwitchError as e:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import grpc
 from p4.v1 import p4runtime_pb2_grpc
 
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.server.arbitration import Arbitration, Controller
 from testbed.softswitch.server.config import PipelineConfig
@@ -55,10 +56,21 @@ def _defect(e: Exception) -> P4Error:
 class Device:
     """One switch: its ports, its pipeline once there is one, and its controllers."""
 
-    def __init__(self, device_id: int, ports: Ports, seed: int) -> None:
+    def __init__(
+        self,
+        device_id: int,
+        ports: Ports,
+        seed: int,
+        drop_port: int = DROP_PORT,
+        swap: bool = True,
+        most_groups: int | None = None,
+    ) -> None:
         self.id = device_id
         self.ports = ports
-        self.seed = seed
+        self.drop_port = drop_port
+        self.swap = swap  # whether a program may follow another
+        self._seed = seed
+        self._most_groups = most_groups
         self.arbitration = Arbitration(device_id)
         self.lock = threading.RLock()  # of everything below
         self.pipeline: Pipeline | None = None
@@ -67,9 +79,17 @@ class Device:
         self._thread = threading.Thread(target=self._news, name="news", daemon=True)
         self._thread.start()
 
+    def pipeline_of(self, config: PipelineConfig) -> Pipeline:
+        """A pipeline of this device, not in service."""
+        pipeline = Pipeline(config, self.ports, self._seed)
+        pipeline.replication.most_groups = self._most_groups
+        return pipeline
+
     def commit(self, pipeline: Pipeline) -> None:
         """Put a pipeline into service."""
         with self.lock:
+            if self.pipeline is not None and not self.swap:
+                raise P4Error(FAILED_PRECONDITION, "the program cannot be replaced: --disable-swap")
             self.ports.attach(pipeline.switch)
             self.pipeline, self.saved = pipeline, None
 
@@ -144,7 +164,7 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
         if request.action == ACTIONS.COMMIT:
             if device.saved is None:
                 raise P4Error(FAILED_PRECONDITION, "no forwarding pipeline config was saved")
-            device.commit(Pipeline(device.saved, device.ports, device.seed))
+            device.commit(device.pipeline_of(device.saved))
             return
         if request.action not in (
             ACTIONS.VERIFY,
@@ -157,12 +177,15 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             raise P4Error(INVALID_ARGUMENT, "the config has no P4Info")
         c = request.config
         config = PipelineConfig(
-            c.p4info, c.p4_device_config, c.cookie.cookie if c.HasField("cookie") else None
+            c.p4info,
+            c.p4_device_config,
+            c.cookie.cookie if c.HasField("cookie") else None,
+            device.drop_port,
         )
         if request.action == ACTIONS.VERIFY_AND_SAVE:
             device.saved = config
         elif request.action == ACTIONS.VERIFY_AND_COMMIT:
-            device.commit(Pipeline(config, device.ports, device.seed))
+            device.commit(device.pipeline_of(config))
         elif request.action == ACTIONS.RECONCILE_AND_COMMIT:
             self._reconcile(config)
 
@@ -172,7 +195,7 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
         if old is not None and old.config.same_as(config):
             old.config.cookie = config.cookie
             return
-        new = Pipeline(config, device.ports, device.seed)
+        new = device.pipeline_of(config)
         if old is not None:
             try:
                 new.restore(old.entities())

@@ -41,7 +41,7 @@ class Pipeline:
     def __init__(self, config: PipelineConfig, ports: Ports, seed: int) -> None:
         self.config = config
         self.ports = ports
-        self.switch = switch = Switch(config.program, seed)
+        self.switch = switch = Switch(config.program, seed, ports.priorities)
         self.profiles = {
             i: ProfileState(c, config, switch, ports) for i, c in config.profiles.items()
         }

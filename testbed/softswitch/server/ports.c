@@ -6,8 +6,6 @@
 #include "ports.h"
 #include "transmit.h"
 
-#define PP_PRIORITY(o) 0
-
 static void pp_to_cpu(pp_set *s, const uint8_t *data, uint32_t length) {
     uint8_t *copy = malloc((size_t)length + 1);
     if (copy) memcpy(copy, data, length);
@@ -33,11 +31,14 @@ static int pp_admit(void *context, uint32_t port, uint32_t length) {
     (void)length;
     if (priority >= s->priorities) {
         pp_say(&s->log, PP_ERROR, "Priority out of range, dropping packet");
-        return 0;
+        return 0; /* the program checks this too */
     }
     if (!p || (!p->egress.n && !p->egress.rated)) return 1;
     q = p->egress.queues + priority;
-    if (q->n >= pp_room(q)) return 0;
+    if (q->n >= pp_room(q)) {
+        p->count.tx_dropped++;
+        return 0;
+    }
     depth = pp_depth(q);
     s->waits(s->sw, depth, (uint32_t)(pp_wait_ns(q, pp_clock_ns()) / 1000), depth);
     return 1;
@@ -50,7 +51,7 @@ static void pp_run(pp_set *s, uint32_t port, const uint8_t *data, uint32_t lengt
     if (s->log.fd >= 0)
         pp_say(&s->log, PP_DEBUG, "[%llu.0] [cxt 0] Processing packet received on port %u",
                (unsigned long long)s->number, port);
-    if (s->process(s->sw, port, data, length, now, s->priority ? pp_admit : NULL, s, r)) s->faults++;
+    if (s->process(s->sw, port, data, length, now, pp_admit, s, r)) s->faults++;
     for (uint32_t i = 0; i < r->n; i++) {
         const ss_packet *o = r->packets + i;
         pp_port *p;
@@ -67,13 +68,13 @@ static void pp_run(pp_set *s, uint32_t port, const uint8_t *data, uint32_t lengt
         }
         if (o->length > PP_ARENA) continue;
         if (p->egress.n || p->egress.rated) {
-            pp_queue_up(s, p, PP_PRIORITY(o), o->data, o->length);
+            pp_queue_up(s, p, o->priority, o->data, o->length);
             if (p->egress.rated) pp_drain(s, p);
             continue;
         }
         if (s->out_n == PP_OUT || s->arena_used + o->length > PP_ARENA) pp_send(s);
         memcpy(s->arena + s->arena_used, o->data, o->length);
-        s->out[s->out_n] = (pp_out){s->arena_used, o->length, (uint16_t)PP_PRIORITY(o), 0};
+        s->out[s->out_n] = (pp_out){s->arena_used, o->length, (uint16_t)o->priority, 0};
         s->arena_used += o->length;
         place = (uint16_t)++s->out_n;
         if (p->first) s->out[p->last - 1].next = place;

@@ -237,8 +237,8 @@ class Ports:
                 switch.handle,
                 program.process_address,
                 program.digests_pending_address,
-                None,
-                None,
+                program.address("ss_priority"),
+                program.address("ss_waits"),
             )
             self._switch = switch
 

@@ -81,7 +81,14 @@ def _serve(options: argparse.Namespace, ended: socket.socket) -> int:
     if options.use_files is not None:
         replay = Replay(options.interface, options.use_files)
     ports = _ports(options)
-    device = Device(options.device_id, ports, options.seed)
+    device = Device(
+        options.device_id,
+        ports,
+        options.seed,
+        options.drop_port,
+        not options.disable_swap,
+        options.max_mc_groups,
+    )
     if options.json:
         start_program(device, options.json)
     tls = None

@@ -29,6 +29,7 @@ class Replication:
         self.ports = ports
         self.sessions: dict[int, Any] = {}
         self.groups: dict[int, Any] = {}
+        self.most_groups: int | None = None  # --max-mc-groups
 
     @staticmethod
     def _copies(replicas: Any, what: str) -> list[tuple[int, int]]:
@@ -94,6 +95,8 @@ class Replication:
         if not 0 < e.multicast_group_id < SESSIONS:
             raise P4Error(INVALID_ARGUMENT, f"{what} is not within 1..{SESSIONS - 1}")
         self._check(kind, e.multicast_group_id in self.groups, what)
+        if kind == "INSERT" and len(self.groups) == self.most_groups:
+            raise P4Error(RESOURCE_EXHAUSTED, f"{what}: at most {self.most_groups} groups")
         copies = [] if kind == "DELETE" else self._copies(e.replicas, what)
         try:
             with self.ports.lock():

@@ -11,7 +11,6 @@ from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.server.config import PipelineConfig
 from testbed.softswitch.server.messages import p4info_pb2
 from testbed.softswitch.server.p4runtime import Device
-from testbed.softswitch.server.pipeline import Pipeline
 from testbed.softswitch.server.values import P4Error
 
 SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4info.pb.txt")
@@ -39,6 +38,6 @@ def start_program(device: Device, path: str) -> None:
                 raise SoftSwitchError(f"cannot read {file}: {reason}") from None
             break
     try:
-        device.commit(Pipeline(PipelineConfig(p4info, code), device.ports, device.seed))
+        device.commit(device.pipeline_of(PipelineConfig(p4info, code, drop_port=device.drop_port)))
     except P4Error as e:
         raise SoftSwitchError(f"{path}: {e.message}") from None

@@ -15,6 +15,7 @@ typedef struct {
      * 5 replicated, 6 resubmitted (0 once such a packet left ingress as unicast) */
     uint32_t kind;
     uint32_t stored; /* bytes of data; less than length where the input's were */
+    uint32_t priority; /* of the queue that it came through */
 } ss_packet;
 
 /* Called between ingress and egress for every packet that enters the egress
@@ -63,6 +64,12 @@ void ss_prefetch(const ss_switch *sw, int what);
 void ss_guess(ss_switch *sw, const uint8_t *data, uint32_t stored, uint32_t length,
               uint64_t *guess);
 void ss_guess_rows(const ss_switch *sw, const uint64_t *guess);
+
+/* Within admit: the priority of the packet that asks, and what its egress shall read of its wait:
+ * packets in its queue when it came and when it left, and the time between, in microseconds (all 0
+ * unless this is called). */
+uint32_t ss_priority(const ss_switch *sw);
+void ss_waits(ss_switch *sw, uint32_t enq_qdepth, uint32_t deq_timedelta, uint32_t deq_qdepth);
 
 /* Number of digest samples not yet acknowledged. */
 uint32_t ss_digests_pending(ss_switch *sw);

@@ -42,25 +42,12 @@ SS_INLINE void ss_push_ingress(ss_switch *sw, ss_item *it) {
 }
 /* A packet waits behind those of its priority and higher ones. */
 static void ss_enqueue(ss_switch *sw, ss_item *it, uint32_t port) {
-    uint32_t priority = GET_PRIORITY(&it->p);
     ss_item **place = &sw->egress;
-    if (priority >= sw->queues) {
+    if (!ss_admitted(sw, it, port, it->reg_length < it->limit ? it->reg_length : it->limit)) {
         ss_item_drop(sw, it);
         return;
     }
-    sw->out->egress_port = port;
-    if (sw->admit) {
-        uint32_t length = it->reg_length < it->limit ? it->reg_length : it->limit;
-        if (!sw->admit(sw->admit_ctx, port, length)) {
-            sw->out->queue_dropped++;
-            ss_item_drop(sw, it);
-            return;
-        }
-    }
     it->egress_port = port;
-    SET_ENQ_TIMESTAMP(&it->p, sw->now);
-    SET_ENQ_QDEPTH(&it->p, 0);
-    it->priority = priority;
     if (sw->queues == 1) {
         it->next = NULL;
         if (sw->egress) sw->egress_end->next = it;
@@ -68,7 +55,7 @@ static void ss_enqueue(ss_switch *sw, ss_item *it, uint32_t port) {
         sw->egress_end = it;
         return;
     }
-    while (*place && (*place)->priority >= priority) place = &(*place)->next;
+    while (*place && (*place)->priority >= it->priority) place = &(*place)->next;
     it->next = *place;
     *place = it;
 }

@@ -27,13 +27,42 @@ SS_INLINE void ss_put_out(ss_switch *sw, const ss_item *it, uint8_t *data, uint3
     o->stored = stored < o->length ? stored : o->length;
     o->data = data;
     o->kind = it->kind;
+    o->priority = it->priority;
+}
+
+/* Whether a packet may come to its queue; what egress reads of its wait is then in the item. */
+SS_INLINE int ss_admitted(ss_switch *sw, ss_item *it, uint32_t port, uint32_t length) {
+    it->priority = GET_PRIORITY(&it->p);
+    if (it->priority >= sw->queues) return 0;
+    it->deq_timedelta = it->deq_qdepth = 0;
+    sw->enq_qdepth = 0;
+    sw->out->egress_port = port;
+    if (sw->admit) {
+        sw->priority = it->priority;
+        sw->deq_timedelta = sw->deq_qdepth = 0;
+        if (!sw->admit(sw->admit_ctx, port, length)) {
+            sw->out->queue_dropped++;
+            return 0;
+        }
+        it->deq_timedelta = sw->deq_timedelta;
+        it->deq_qdepth = sw->deq_qdepth;
+    }
+    SET_ENQ_TIMESTAMP(&it->p, sw->now);
+    SET_ENQ_QDEPTH(&it->p, sw->enq_qdepth);
+    return 1;
+}
+uint32_t ss_priority(const ss_switch *sw) { return sw->priority; }
+void ss_waits(ss_switch *sw, uint32_t enq_qdepth, uint32_t deq_timedelta, uint32_t deq_qdepth) {
+    sw->enq_qdepth = enq_qdepth;
+    sw->deq_timedelta = deq_timedelta;
+    sw->deq_qdepth = deq_qdepth;
 }
 
 /* Run the egress control. */
 SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it) {
     SET_EGRESS_TIMESTAMP(&it->p, sw->now);
-    SET_DEQ_TIMEDELTA(&it->p, 0);
-    SET_DEQ_QDEPTH(&it->p, 0);
+    SET_DEQ_TIMEDELTA(&it->p, it->deq_timedelta);
+    SET_DEQ_QDEPTH(&it->p, it->deq_qdepth);
     SET_QID(&it->p, it->priority);
     SET_EGRESS_PORT(&it->p, it->egress_port);
     SET_EGRESS_SPEC(&it->p, SS_DROP_PORT + 1);

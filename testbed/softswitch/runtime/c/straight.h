@@ -22,15 +22,7 @@ int ss_forward(
     item.egress_port = GET_EGRESS_SPEC(&item.p);
     if (item.egress_port == SS_DROP_PORT) return sw->fault;
     SET_INSTANCE_TYPE(&item.p, SS_NORMAL);
-    if (GET_PRIORITY(&item.p) >= sw->queues) return sw->fault;
-    out->egress_port = item.egress_port;
-    if (admit && !admit(admit_ctx, item.egress_port, item.reg_length)) {
-        out->queue_dropped++;
-        return sw->fault;
-    }
-    SET_ENQ_TIMESTAMP(&item.p, now_us);
-    SET_ENQ_QDEPTH(&item.p, 0);
-    item.priority = GET_PRIORITY(&item.p);
+    if (!ss_admitted(sw, &item, item.egress_port, item.reg_length)) return sw->fault;
     ss_run_egress(sw, &item);
     if (sw->fault == SS_ASSERT || GET_EGRESS_SPEC(&item.p) == SS_DROP_PORT) return sw->fault;
     bytes = ss_deparser(sw, &item, &length, &stored);

@@ -37,6 +37,7 @@ struct ss_switch {
     ss_admit_fn admit;
     void *admit_ctx;
     ss_result *out;
+    uint32_t priority, enq_qdepth, deq_timedelta, deq_qdepth; /* of the packet that admit sees */
 };
 
 /* Registers that are used together, made on first use, aligned to cache lines; NULL: no memory. */

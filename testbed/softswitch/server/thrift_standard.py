@@ -1,0 +1,313 @@
+"""BMv2's service "standard" without its tables: registers, counters, meters, value sets, ports."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.runtime.meters import MeterRates
+from testbed.softswitch.server.arrays import integers, store
+from testbed.softswitch.server.p4runtime import Device
+from testbed.softswitch.server.pipeline import Pipeline
+from testbed.softswitch.server.ports import Port
+from testbed.softswitch.server.thrift_values import (
+    BOOL,
+    DOUBLE,
+    I32,
+    I64,
+    NOTHING,
+    STRING,
+    STRUCT,
+    Arguments,
+    BmError,
+    Call,
+    Result,
+    listed,
+    struct,
+    text,
+)
+
+INVALID_NAME, INVALID_INDEX, ERROR = 1, 2, 3
+BAD_RATES_LIST, INVALID_RATE, INVALID_BURST, METER_ERROR = 3, 4, 5, 6
+NO_SWAP = 1
+WRONG_TYPE, WRONG_NAME = 0, 1
+INT64_MAX = (1 << 63) - 1
+
+
+def meter_rates(rates: list[Arguments]) -> MeterRates:
+    """Two rates as Thrift's clients send them: the committed one first."""
+    if len(rates) != 2:
+        raise BmError(BAD_RATES_LIST)
+    (low, low_burst), (high, high_burst) = ((r.get(1, 0.0), r.get(2, 0)) for r in rates)
+    if low_burst < 0 or high_burst < 0:
+        raise BmError(INVALID_BURST)
+    try:
+        return MeterRates(low, low_burst, high, high_burst)
+    except SoftSwitchError:
+        raise BmError(INVALID_RATE) from None
+
+
+def rates_result(rates: MeterRates | None) -> Result:
+    """Rates as Thrift's clients take them; an empty list for a meter without."""
+    if rates is None:
+        return listed(STRUCT, [])
+    pairs = (
+        (rates.committed_rate, rates.committed_burst),
+        (rates.peak_rate, rates.peak_burst),
+    )
+    return listed(STRUCT, [struct((1, DOUBLE, r), (2, I32, b)) for r, b in pairs])
+
+
+def counter_result(packets: int, size: int) -> Result:
+    """BmCounterValue."""
+    return struct((1, I64, min(size, INT64_MAX)), (2, I64, min(packets, INT64_MAX)))
+
+
+class Standard:
+    """The calls. Each gives the type of its result and the result."""
+
+    def __init__(self, device: Device, port: int) -> None:
+        self.device = device
+        self.port = port
+        self.calls: dict[str, Call] = {
+            "bm_register_read": self._read,
+            "bm_register_read_all": self._read_all,
+            "bm_register_write": self._write,
+            "bm_register_write_range": self._write_range,
+            "bm_register_reset": self._reset,
+            "bm_counter_read": self._counter_read,
+            "bm_counter_write": self._counter_write,
+            "bm_counter_reset_all": self._counter_reset,
+            "bm_meter_array_set_rates": self._meter_array,
+            "bm_meter_set_rates": self._meter_set,
+            "bm_meter_get_rates": self._meter_get,
+            "bm_parse_vset_get": self._vset_get,
+            "bm_parse_vset_add": self._vset_add,
+            "bm_parse_vset_remove": self._vset_remove,
+            "bm_parse_vset_clear": self._vset_clear,
+            "bm_dev_mgr_show_ports": self._show_ports,
+            "bm_dev_mgr_add_port": self._add_port,
+            "bm_dev_mgr_remove_port": self._remove_port,
+            "bm_load_new_config": self._no_swap,
+            "bm_swap_configs": self._no_swap,
+            "bm_get_id_from_name": self._id_of,
+            "bm_get_config": lambda a: (STRING, self._config()),
+            "bm_get_config_md5": lambda a: (STRING, hashlib.md5(self._config()).digest()),
+            "bm_mgmt_get_info": lambda a: struct((1, I64, device.id), (2, I32, port)),
+        }
+
+    def _config(self) -> bytes:
+        pipeline = self.device.pipeline
+        return pipeline.config.code if pipeline else b"{}"
+
+    def _pipeline(self, a: Arguments) -> Pipeline:
+        if a.get(1, 0) or self.device.pipeline is None:
+            raise BmError(INVALID_NAME)
+        return self.device.pipeline
+
+    # ---- registers ----
+
+    def _register(self, a: Arguments) -> tuple[Any, int]:
+        """The array an argument list names, and its width; the device is locked."""
+        pipeline, name = self._pipeline(a), text(a, 2)
+        registers = pipeline.config.program.registers
+        if name not in registers:
+            raise BmError(INVALID_NAME)
+        return pipeline.switch.register(name), registers[name].width
+
+    def _read(self, a: Arguments) -> Result:
+        with self.device.lock:
+            array, _ = self._register(a)
+            i = a.get(3, 0)
+            if not 0 <= i < len(array):
+                raise BmError(INVALID_INDEX)
+            with self.device.ports.lock():
+                value = array[i : i + 1].copy()
+        return I64, min(integers(value)[0], INT64_MAX)
+
+    def _read_all(self, a: Arguments) -> Result:
+        with self.device.lock:
+            array, width = self._register(a)
+            with self.device.ports.lock():
+                values = array.copy()
+        out = integers(values)
+        return listed(I64, [min(v, INT64_MAX) for v in out] if width > 63 else out)
+
+    def _write_at(self, a: Arguments, first: int, end: int, value: int) -> Result:
+        with self.device.lock:
+            array, width = self._register(a)
+            if not 0 <= first <= end <= len(array):
+                raise BmError(INVALID_INDEX)
+            with self.device.ports.lock():
+                store(array, slice(first, end), value & (1 << width) - 1)
+        return NOTHING
+
+    def _write(self, a: Arguments) -> Result:
+        return self._write_at(a, a.get(3, 0), a.get(3, 0) + 1, a.get(4, 0))
+
+    def _write_range(self, a: Arguments) -> Result:
+        return self._write_at(a, a.get(3, 0), a.get(4, 0), a.get(5, 0))
+
+    def _reset(self, a: Arguments) -> Result:
+        with self.device.lock:
+            return self._write_at(a, 0, len(self._register(a)[0]), 0)
+
+    # ---- counters and meters ----
+
+    def _counter(self, a: Arguments) -> Any:
+        pipeline, name = self._pipeline(a), text(a, 2)
+        if name not in pipeline.config.program.counters:
+            raise BmError(INVALID_NAME)
+        return pipeline.switch.counter(name)
+
+    def _counter_read(self, a: Arguments) -> Result:
+        with self.device.lock:
+            array, i = self._counter(a), a.get(3, 0)
+            if not 0 <= i < len(array):
+                raise BmError(INVALID_INDEX)
+            with self.device.ports.lock():
+                packets, size = array[i].item()
+        return counter_result(packets, size)
+
+    def _counter_write(self, a: Arguments) -> Result:
+        with self.device.lock:
+            array, i, value = self._counter(a), a.get(3, 0), a.get(4, {})
+            if not 0 <= i < len(array):
+                raise BmError(INVALID_INDEX)
+            with self.device.ports.lock():
+                array[i] = value.get(2, 0), value.get(1, 0)
+        return NOTHING
+
+    def _counter_reset(self, a: Arguments) -> Result:
+        with self.device.lock:
+            array = self._counter(a)
+            with self.device.ports.lock():
+                array[:] = 0, 0
+        return NOTHING
+
+    def _meter(self, a: Arguments) -> tuple[Pipeline, str, int]:
+        """The pipeline, and a meter array's name and size."""
+        pipeline, name = self._pipeline(a), text(a, 2)
+        if name not in pipeline.config.program.meters:
+            raise BmError(INVALID_NAME)
+        return pipeline, name, pipeline.config.program.meters[name].size
+
+    def _meter_array(self, a: Arguments) -> Result:
+        with self.device.lock:
+            pipeline, name, size = self._meter(a)
+            rates = meter_rates(a.get(3, []))
+            with self.device.ports.lock():
+                for i in range(size):
+                    pipeline.switch.set_meter(name, i, rates)
+        return NOTHING
+
+    def _meter_set(self, a: Arguments) -> Result:
+        with self.device.lock:
+            pipeline, name, size = self._meter(a)
+            if not 0 <= a.get(3, 0) < size:
+                raise BmError(INVALID_INDEX)
+            rates = meter_rates(a.get(4, []))
+            with self.device.ports.lock():
+                pipeline.switch.set_meter(name, a.get(3, 0), rates)
+        return NOTHING
+
+    def _meter_get(self, a: Arguments) -> Result:
+        with self.device.lock:
+            pipeline, name, size = self._meter(a)
+            if not 0 <= a.get(3, 0) < size:
+                raise BmError(INVALID_INDEX)
+            with self.device.ports.lock():
+                return rates_result(pipeline.switch.meter(name, a.get(3, 0)))
+
+    # ---- value sets ----
+
+    def _vset(self, a: Arguments) -> tuple[Pipeline, str, int]:
+        """The pipeline, and a value set's name and width in bits."""
+        pipeline, name = self._pipeline(a), text(a, 2)
+        if name not in pipeline.config.program.value_sets:
+            raise BmError(INVALID_NAME)
+        return pipeline, name, pipeline.config.program.value_sets[name].width
+
+    def _vset_get(self, a: Arguments) -> Result:
+        with self.device.lock:
+            pipeline, name, width = self._vset(a)
+            values = pipeline.switch.value_set(name)
+        return listed(STRING, [v.to_bytes((width + 7) // 8, "big") for v in values])
+
+    def _vset_change(self, a: Arguments, add: bool) -> Result:
+        with self.device.lock:
+            pipeline, name, width = self._vset(a)
+            value = int.from_bytes(a.get(3, b""), "big")
+            if value >> width:
+                raise BmError(INVALID_INDEX)
+            values = [v for v in pipeline.switch.value_set(name) if v != value]
+            with self.device.ports.lock():
+                pipeline.switch.set_value_set(name, [*values, value] if add else values)
+        return NOTHING
+
+    def _vset_add(self, a: Arguments) -> Result:
+        return self._vset_change(a, True)
+
+    def _vset_remove(self, a: Arguments) -> Result:
+        return self._vset_change(a, False)
+
+    def _vset_clear(self, a: Arguments) -> Result:
+        with self.device.lock:
+            pipeline, name, _ = self._vset(a)
+            with self.device.ports.lock():
+                pipeline.switch.set_value_set(name, [])
+        return NOTHING
+
+    # ---- ports and management ----
+
+    def _show_ports(self, a: Arguments) -> Result:
+        def up(interface: str) -> bool:
+            try:
+                return Path(f"/sys/class/net/{interface}/operstate").read_text() != "down\n"
+            except OSError:
+                return False
+
+        return listed(
+            STRUCT,
+            [
+                struct((1, I32, p.number), (2, STRING, p.interface), (3, BOOL, up(p.interface)))
+                for p in self.device.ports.ports
+            ],
+        )
+
+    def _add_port(self, a: Arguments) -> Result:
+        try:
+            self.device.ports.add(Port(a.get(2, 0), text(a, 1)))
+        except SoftSwitchError:
+            raise BmError(1) from None
+        return NOTHING
+
+    def _remove_port(self, a: Arguments) -> Result:
+        try:
+            self.device.ports.remove(a.get(1, 0))
+        except SoftSwitchError:
+            raise BmError(1) from None
+        return NOTHING
+
+    def _no_swap(self, a: Arguments) -> Result:
+        raise BmError(NO_SWAP)  # programs come by P4Runtime or the command line
+
+    def _id_of(self, a: Arguments) -> Result:
+        pipeline, name = self._pipeline(a), text(a, 3)
+        d = pipeline.config.program.definition
+        kinds = [
+            {t.name: t.index for t in d.tables},
+            {p.name: p.index for p in d.profiles.values()},
+            {c.name: c.index for c in d.counters.values()},
+            {m.name: m.index for m in d.meters.values()},
+            {r.name: r.index for r in d.registers.values()},
+            {x.name: i for i, x in d.learn_lists.items()},
+        ]
+        kind = a.get(2, 0)
+        if not 0 <= kind < len(kinds):
+            raise BmError(WRONG_TYPE)
+        if name not in kinds[kind]:
+            raise BmError(WRONG_NAME)
+        return I32, kinds[kind][name]

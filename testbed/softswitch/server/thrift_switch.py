@@ -1,0 +1,295 @@
+"""BMv2's services "simple_switch" (mirroring, queues, time) and "simple_pre_lag" (multicast)."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+
+from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.server.p4runtime import Device
+from testbed.softswitch.server.pipeline import Pipeline
+from testbed.softswitch.server.thrift_values import (
+    I32,
+    I64,
+    NOTHING,
+    STRING,
+    Arguments,
+    BmError,
+    Call,
+    Result,
+    struct,
+    text,
+)
+
+SESSION_NOT_FOUND = 1
+INVALID_MGID, INVALID_MGRP_HANDLE, INVALID_L1_HANDLE, MC_ERROR = 2, 3, 4, 5
+MOST_MIRRORS = 1 << 15
+
+
+class SimpleSwitch:
+    """Mirror sessions, limits of queues, and the clock."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._start = time.monotonic()
+        self._pipeline: Pipeline | None = None
+        self._mirrors: dict[int, tuple[int | None, int]] = {}
+        self.calls: dict[str, Call] = {
+            "mirroring_session_add": lambda a: self._add(a.get(1, 0), a.get(2, {})),
+            "mirroring_session_delete": lambda a: self._delete(a.get(1, 0)),
+            "mirroring_session_get": lambda a: self._get(a.get(1, 0)),
+            "mirroring_mapping_add": lambda a: self._status(
+                lambda: self._add(a.get(1, 0), {1: a.get(2, 0)})
+            ),
+            "mirroring_mapping_delete": lambda a: self._status(lambda: self._delete(a.get(1, 0))),
+            "mirroring_mapping_get_egress_port": self._mapping,
+            "set_egress_priority_queue_depth": lambda a: self._limit(
+                a.get(1), a.get(2), depth=a.get(3, 0)
+            ),
+            "set_egress_queue_depth": lambda a: self._limit(a.get(1), depth=a.get(2, 0)),
+            "set_all_egress_queue_depths": lambda a: self._limit(depth=a.get(1, 0)),
+            "set_egress_priority_queue_rate": lambda a: self._limit(
+                a.get(1), a.get(2), rate=a.get(3, 0)
+            ),
+            "set_egress_queue_rate": lambda a: self._limit(a.get(1), rate=a.get(2, 0)),
+            "set_all_egress_queue_rates": lambda a: self._limit(rate=a.get(1, 0)),
+            "get_time_elapsed_us": lambda a: (
+                I64,
+                round((time.monotonic() - self._start) * 1e6),
+            ),
+            "get_time_since_epoch_us": lambda a: (I64, time.time_ns() // 1000),
+        }
+
+    @staticmethod
+    def _status(call) -> Result:
+        """What the older calls say of success and failure."""
+        try:
+            call()
+        except BmError:
+            return I32, 1
+        return I32, 0
+
+    def _running(self) -> Pipeline:
+        """The pipeline in service, which has our sessions."""
+        pipeline = self.device.pipeline
+        if pipeline is None:
+            raise BmError(SESSION_NOT_FOUND)
+        if pipeline is not self._pipeline:
+            self._pipeline, self._mirrors = pipeline, {}
+        return pipeline
+
+    def _add(self, session: int, config: Arguments) -> Result:
+        with self.device.lock:
+            pipeline = self._running()
+            port, group = config.get(1), config.get(2, 0)
+            if not 0 <= session < MOST_MIRRORS:
+                raise BmError(SESSION_NOT_FOUND)
+            try:
+                with self.device.ports.lock():
+                    pipeline.switch.set_mirror(session, port, 0, group)
+            except SoftSwitchError:
+                raise BmError(SESSION_NOT_FOUND) from None
+            self._mirrors[session] = port, group
+        return NOTHING
+
+    def _delete(self, session: int) -> Result:
+        with self.device.lock:
+            pipeline = self._running()
+            if self._mirrors.pop(session, None) is None:
+                raise BmError(SESSION_NOT_FOUND)
+            with self.device.ports.lock():
+                pipeline.switch.delete_mirror(session)
+        return NOTHING
+
+    def _get(self, session: int) -> Result:
+        with self.device.lock:
+            self._running()
+            if session not in self._mirrors:
+                raise BmError(SESSION_NOT_FOUND)
+            port, group = self._mirrors[session]
+        return struct((1, I32, port), (2, I32, group or None))
+
+    def _mapping(self, a: Arguments) -> Result:
+        with self.device.lock:
+            self._running()
+            port, _ = self._mirrors.get(a.get(1, 0), (None, 0))
+        return I32, -1 if port is None else port
+
+    def _limit(
+        self,
+        port: int | None = None,
+        priority: int | None = None,
+        depth: int | None = None,
+        rate: int | None = None,
+    ) -> Result:
+        if (depth or 0) < 0 or (rate or 0) < 0:
+            return I32, 1
+        try:
+            self.device.ports.limit_queues(port, priority, depth, rate)
+        except SoftSwitchError:
+            return I32, 1
+        return I32, 0
+
+
+@dataclass
+class _Node:
+    rid: int
+    ports: list[int]
+    lags: list[int]
+    group: int | None = None
+
+
+@dataclass
+class _Books:
+    """What Thrift's clients have made of groups and nodes in one pipeline."""
+
+    groups: dict[int, list[int]] = field(default_factory=dict)  # nodes, by group
+    nodes: dict[int, _Node] = field(default_factory=dict)
+    lags: dict[int, list[int]] = field(default_factory=dict)
+    next: int = 0
+
+
+def _bits(text_: str) -> list[int]:
+    """Positions of the ones, counted from the right."""
+    if set(text_) - set("01"):
+        raise BmError(MC_ERROR)
+    return [i for i, c in enumerate(reversed(text_)) if c == "1"]
+
+
+class Multicast:
+    """Multicast groups of nodes: a replication id, ports and link aggregation groups each."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._pipeline: Pipeline | None = None
+        self._books = _Books()
+        self.calls: dict[str, Call] = {
+            name: self._locked(call)
+            for name, call in {
+                "bm_mc_mgrp_create": self._create,
+                "bm_mc_mgrp_destroy": self._destroy,
+                "bm_mc_node_create": self._node_create,
+                "bm_mc_node_associate": self._associate,
+                "bm_mc_node_dissociate": self._dissociate,
+                "bm_mc_node_destroy": self._node_destroy,
+                "bm_mc_node_update": self._node_update,
+                "bm_mc_set_lag_membership": self._lag,
+                "bm_mc_get_entries": self._entries,
+            }.items()
+        }
+
+    def _locked(self, call: Call) -> Call:
+        def locked(a: Arguments) -> Result:
+            with self.device.lock:
+                if self.device.pipeline is None:
+                    raise BmError(MC_ERROR)
+                if self.device.pipeline is not self._pipeline:
+                    self._pipeline, self._books = self.device.pipeline, _Books()
+                return call(a)
+
+        return locked
+
+    def _install(self, group: int) -> None:
+        """Tell the switch what a group copies to."""
+        copies: list[tuple[int, int]] = []
+        for h in self._books.groups.get(group, []):
+            node = self._books.nodes[h]
+            ports = list(node.ports)
+            for lag in node.lags:
+                ports += self._books.lags.get(lag, [])[:1]  # one member carries a packet
+            copies += [(p, node.rid) for p in ports]
+        assert self._pipeline is not None
+        try:
+            with self.device.ports.lock():
+                self._pipeline.switch.set_multicast_group(group, copies)
+        except SoftSwitchError:
+            raise BmError(MC_ERROR) from None
+
+    def _create(self, a: Arguments) -> Result:
+        group = a.get(2, 0)
+        if not 0 < group < 1 << 16:
+            raise BmError(INVALID_MGID)
+        self._books.groups.setdefault(group, [])
+        return I32, group
+
+    def _group(self, a: Arguments) -> int:
+        if a.get(2, 0) not in self._books.groups:
+            raise BmError(INVALID_MGRP_HANDLE)
+        return a[2]
+
+    def _destroy(self, a: Arguments) -> Result:
+        group = a.get(2, 0)
+        for h in self._books.groups.pop(group, []):
+            self._books.nodes[h].group = None
+            self._install(group)
+        return NOTHING
+
+    def _node_create(self, a: Arguments) -> Result:
+        node = _Node(a.get(2, 0), _bits(text(a, 3)), _bits(text(a, 4)))
+        if not 0 <= node.rid < 1 << 16 or max(node.ports, default=0) > 511:
+            raise BmError(MC_ERROR)
+        handle = self._books.next
+        self._books.next += 1
+        self._books.nodes[handle] = node
+        return I32, handle
+
+    def _node(self, handle: int) -> _Node:
+        if handle not in self._books.nodes:
+            raise BmError(INVALID_L1_HANDLE)
+        return self._books.nodes[handle]
+
+    def _associate(self, a: Arguments) -> Result:
+        group, node = self._group(a), self._node(a.get(3, 0))
+        if node.group is not None:
+            raise BmError(MC_ERROR)
+        node.group = group
+        self._books.groups[group].append(a.get(3, 0))
+        self._install(group)
+        return NOTHING
+
+    def _dissociate(self, a: Arguments) -> Result:
+        group, node = self._group(a), self._node(a.get(3, 0))
+        if node.group != group:
+            raise BmError(MC_ERROR)
+        node.group = None
+        self._books.groups[group].remove(a.get(3, 0))
+        self._install(group)
+        return NOTHING
+
+    def _node_destroy(self, a: Arguments) -> Result:
+        handle = a.get(2, 0)
+        node = self._node(handle)
+        if node.group is not None:
+            self._books.groups[node.group].remove(handle)
+            self._install(node.group)
+        del self._books.nodes[handle]
+        return NOTHING
+
+    def _node_update(self, a: Arguments) -> Result:
+        node = self._node(a.get(2, 0))
+        node.ports, node.lags = _bits(text(a, 3)), _bits(text(a, 4))
+        if node.group is not None:
+            self._install(node.group)
+        return NOTHING
+
+    def _lag(self, a: Arguments) -> Result:
+        self._books.lags[a.get(2, 0)] = _bits(text(a, 3))
+        for group in self._books.groups:
+            self._install(group)
+        return NOTHING
+
+    def _entries(self, a: Arguments) -> Result:
+        """The groups, as BMv2 writes them in JSON."""
+        b = self._books
+        out = {
+            "mgrps": [{"id": g, "l1_handles": h} for g, h in sorted(b.groups.items())],
+            "l1_handles": [
+                {"handle": h, "rid": n.rid, "l2_handle": h} for h, n in sorted(b.nodes.items())
+            ],
+            "l2_handles": [
+                {"handle": h, "ports": n.ports, "lags": n.lags} for h, n in sorted(b.nodes.items())
+            ],
+            "lags": [{"id": i, "ports": p} for i, p in sorted(b.lags.items())],
+        }
+        return STRING, json.dumps(out)

@@ -1,0 +1,108 @@
+"""Thrift's binary protocol for BMv2's calls: values in, values out, errors by their code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from thrift.Thrift import TType
+
+Arguments = dict[int, Any]
+#: Type and value of a result: a TType and what it takes, ("list", element type) and a sequence.
+Result = tuple[Any, Any]
+Call = Callable[[Arguments], Result]
+NOTHING: Result = (TType.VOID, None)
+I16, I32, I64, BOOL = TType.I16, TType.I32, TType.I64, TType.BOOL
+DOUBLE, STRING, STRUCT = TType.DOUBLE, TType.STRING, TType.STRUCT
+
+
+class BmError(Exception):
+    """One of BMv2's exceptions: a struct with an error code, its first declared one."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+
+
+def read_value(p: Any, kind: int) -> Any:
+    """A value; structs as dicts by field number, sets as lists."""
+    if kind == TType.STRUCT:
+        return read_struct(p)
+    if kind in (TType.LIST, TType.SET):
+        element, n = p.readListBegin() if kind == TType.LIST else p.readSetBegin()
+        return [read_value(p, element) for _ in range(n)]
+    if kind == TType.MAP:
+        key, value, n = p.readMapBegin()
+        return {read_value(p, key): read_value(p, value) for _ in range(n)}
+    return {
+        TType.BOOL: p.readBool,
+        TType.BYTE: p.readByte,
+        TType.I16: p.readI16,
+        TType.I32: p.readI32,
+        TType.I64: p.readI64,
+        TType.DOUBLE: p.readDouble,
+        TType.STRING: p.readBinary,
+    }[kind]()
+
+
+def read_struct(p: Any) -> Arguments:
+    """The fields of a struct by number."""
+    out: Arguments = {}
+    p.readStructBegin()
+    while True:
+        _, kind, number = p.readFieldBegin()
+        if kind == TType.STOP:
+            break
+        out[number] = read_value(p, kind)
+        p.readFieldEnd()
+    p.readStructEnd()
+    return out
+
+
+def struct(*fields: tuple[int, Any, Any]) -> Result:
+    """A struct of (number, type, value); fields that are None are left out."""
+    return STRUCT, [f for f in fields if f[2] is not None]
+
+
+def listed(kind: Any, values: Sequence[Any]) -> Result:
+    """A list of values of one type; of structs, as ``struct`` makes them."""
+    return ("list", kind), values
+
+
+def _type(kind: Any) -> int:
+    return kind if isinstance(kind, int) else TType.LIST
+
+
+def write_value(p: Any, kind: Any, value: Any) -> None:
+    """A value of a type, as ``Result`` has them."""
+    if isinstance(kind, tuple):
+        p.writeListBegin(_type(kind[1]), len(value))
+        if kind[1] == I64:  # registers: packed at once
+            p.trans.write(b"".join([v.to_bytes(8, "big", signed=True) for v in value]))
+        else:
+            for v in value:
+                write_value(p, kind[1], v[1] if kind[1] == STRUCT else v)
+        p.writeListEnd()
+    elif kind == STRUCT:
+        p.writeStructBegin("")
+        for number, of, v in value:
+            p.writeFieldBegin("", _type(of), number)
+            write_value(p, of, v[1] if of == STRUCT else v)
+            p.writeFieldEnd()
+        p.writeFieldStop()
+        p.writeStructEnd()
+    elif kind == STRING:
+        p.writeBinary(value if isinstance(value, bytes) else value.encode())
+    else:
+        {
+            BOOL: p.writeBool,
+            I16: p.writeI16,
+            I32: p.writeI32,
+            I64: p.writeI64,
+            DOUBLE: p.writeDouble,
+        }[kind](value)
+
+
+def text(arguments: Arguments, number: int) -> str:
+    """A string argument; "" when it is missing."""
+    return arguments.get(number, b"").decode(errors="replace")
