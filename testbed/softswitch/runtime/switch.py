@@ -7,21 +7,22 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from testbed.softswitch.errors import SoftSwitchError, SwitchFault, unknown_name
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import number
 from testbed.softswitch.runtime.instance import Instance
+from testbed.softswitch.runtime.later import np
 from testbed.softswitch.runtime.meters import MeterRates, get_meter, set_meter
 from testbed.softswitch.runtime.program import BatchOut, DigestInfo, Program, Result
 from testbed.softswitch.runtime.tables import Table
 
-WIDE = np.dtype([("lo", "<u8"), ("hi", "<u8")])
-COUNT = np.dtype([("packets", "<u8"), ("bytes", "<u8")])
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WIDE = [("lo", "<u8"), ("hi", "<u8")]
+COUNT = [("packets", "<u8"), ("bytes", "<u8")]
 FAULTS = {
     1: "more than 64 output packets: the surplus was dropped",
     2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",
@@ -52,7 +53,7 @@ def element_dtype(width: int) -> np.dtype[Any]:
     for bits in (8, 16, 32, 64):
         if width <= bits:
             return np.dtype(f"<u{bits // 8}")
-    return WIDE
+    return np.dtype(WIDE)
 
 
 @cache
@@ -267,7 +268,7 @@ class Switch:
                 )
             raise unknown_name("counter", name, self.program.counters)
         c = self.program.definition.counters[name]
-        return self._view(self._lib.ss_counter(self.handle, c.index), COUNT, c.size)
+        return self._view(self._lib.ss_counter(self.handle, c.index), np.dtype(COUNT), c.size)
 
     def meter(self, name: str, index: int) -> MeterRates | None:
         """Rates of one meter of an array, None if it has none yet."""

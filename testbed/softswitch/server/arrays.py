@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from testbed.softswitch.runtime.later import np
 from testbed.softswitch.server.config import ArrayConfig
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.table_entries import fill_counter
 from testbed.softswitch.server.values import (
     INVALID_ARGUMENT,
     OUT_OF_RANGE,
@@ -19,7 +16,11 @@ from testbed.softswitch.server.values import (
     P4Error,
     decode,
     encode,
+    fill_counter,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def integers(array: NDArray[Any]) -> list[int]:

@@ -50,12 +50,13 @@ class TableConfig:
     const_default: bool
     const: bool
     counter: int  # id of the direct counter or 0
+    meter: int  # id of the direct meter or 0
     profile: int  # id of the action profile or 0
 
 
 @dataclass(frozen=True)
 class ArrayConfig:
-    """A counter or register array."""
+    """A counter, meter or register array."""
 
     id: int
     name: str
@@ -157,11 +158,15 @@ class PipelineConfig:
         self.program = self._compile(self.code, drop_port)
         self.actions = {a.preamble.id: self._action(a) for a in p4info.actions}
         self.direct_counters = {c.preamble.id: c for c in p4info.direct_counters}
+        self.direct_meters = {m.preamble.id: m for m in p4info.direct_meters}
         self.profiles = {a.preamble.id: self._profile(a) for a in p4info.action_profiles}
         self.tables = {t.preamble.id: self._table(t) for t in p4info.tables}
         self.counters = {
             c.preamble.id: self._array("counter", c, self.program.counters, unit=c.spec.unit)
             for c in p4info.counters
+        }
+        self.meters = {
+            m.preamble.id: self._array("meter", m, self.program.meters) for m in p4info.meters
         }
         self.registers = {r.preamble.id: self._register(r) for r in p4info.registers}
         self.digests = {d.preamble.id: self._digest(d) for d in p4info.digests}
@@ -229,6 +234,7 @@ class PipelineConfig:
             if r.id not in self.actions:
                 raise P4Error(INVALID_ARGUMENT, f"table {name!r}: no action has the id {r.id}")
         counters = [r for r in t.direct_resource_ids if r in self.direct_counters]
+        meters = [r for r in t.direct_resource_ids if r in self.direct_meters]
         return TableConfig(
             t.preamble.id,
             name,
@@ -239,6 +245,7 @@ class PipelineConfig:
             bool(t.const_default_action_id),
             t.is_const_table,
             counters[0] if counters else 0,
+            meters[0] if meters else 0,
             t.implementation_id,
         )
 

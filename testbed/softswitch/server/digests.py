@@ -9,9 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import DigestConfig
@@ -24,6 +22,9 @@ from testbed.softswitch.server.values import (
     P4Error,
     encode,
 )
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 UNLIMITED = 1024  # samples in a list when max_list_size is 0
 LISTS = 16  # lists of a digest in one go: others want the switch as well

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,16 +12,14 @@ from typing import Any, NoReturn
 import grpc
 from p4.v1 import p4runtime_pb2_grpc
 
-from testbed.softswitch.compiler.bmv2_program import DROP_PORT
 from testbed.softswitch.errors import SoftSwitchError
-from testbed.softswitch.server.arbitration import Arbitration, Controller
+from testbed.softswitch.server.arbitration import Controller
 from testbed.softswitch.server.config import PipelineConfig
+from testbed.softswitch.server.device import Device, defect
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.pipeline import Pipeline
-from testbed.softswitch.server.ports import PACKET, Ports
 from testbed.softswitch.server.values import (
     FAILED_PRECONDITION,
-    INTERNAL,
     INVALID_ARGUMENT,
     NOT_FOUND,
     PERMISSION_DENIED,
@@ -33,10 +29,8 @@ from testbed.softswitch.server.values import (
 )
 
 API_VERSION = "1.4.1"
-PAUSE = 0.001  # between two looks at the digests
 CHUNK = 500  # entities in one ReadResponse
 WORKERS = 64
-BACKLOG = 10000  # messages that wait for a slow controller; later ones are dropped
 STATUS = {code.value[0]: code for code in grpc.StatusCode}
 ACTIONS = p4runtime_pb2.SetForwardingPipelineConfigRequest
 CONFIG = p4runtime_pb2.GetForwardingPipelineConfigRequest
@@ -47,105 +41,12 @@ def _abort(context: grpc.ServicerContext, e: P4Error) -> NoReturn:
     raise e  # not reached: abort raises
 
 
-def _defect(e: Exception) -> P4Error:
-    """What a client is told of a defect of this program; its traceback goes to stderr."""
-    traceback.print_exception(e)
-    return P4Error(INTERNAL, f"{type(e).__name__}: {e}".splitlines()[0])
-
-
-class Device:
-    """One switch: its ports, its pipeline once there is one, and its controllers."""
-
-    def __init__(
-        self,
-        device_id: int,
-        ports: Ports,
-        seed: int,
-        drop_port: int = DROP_PORT,
-        swap: bool = True,
-        most_groups: int | None = None,
-    ) -> None:
-        self.id = device_id
-        self.ports = ports
-        self.drop_port = drop_port
-        self.swap = swap  # whether a program may follow another
-        self._seed = seed
-        self._most_groups = most_groups
-        self.arbitration = Arbitration(device_id)
-        self.lock = threading.RLock()  # of everything below
-        self.pipeline: Pipeline | None = None
-        self.saved: PipelineConfig | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._news, name="news", daemon=True)
-        self._thread.start()
-
-    def pipeline_of(self, config: PipelineConfig) -> Pipeline:
-        """A pipeline of this device, not in service."""
-        pipeline = Pipeline(config, self.ports, self._seed)
-        pipeline.replication.most_groups = self._most_groups
-        return pipeline
-
-    def commit(self, pipeline: Pipeline) -> None:
-        """Put a pipeline into service."""
-        with self.lock:
-            if self.pipeline is not None and not self.swap:
-                raise P4Error(FAILED_PRECONDITION, "the program cannot be replaced: --disable-swap")
-            self.ports.attach(pipeline.switch)
-            self.pipeline, self.saved = pipeline, None
-
-    def running(self) -> Pipeline:
-        """The pipeline in service; ``P4Error`` without one."""
-        if self.pipeline is None:
-            raise P4Error(FAILED_PRECONDITION, "no forwarding pipeline config has been set")
-        return self.pipeline
-
-    def close(self) -> None:
-        """End the thread that serves digests and packets to the controller."""
-        self._stop.set()
-        self.ports.wake()
-        self._thread.join()
-
-    # ---- from the data plane to the primary controller ----
-
-    def _send(self, **what: Any) -> bool:
-        primary = self.arbitration.primary()
-        if primary is None or primary.out.qsize() >= BACKLOG:
-            return False
-        primary.out.put(p4runtime_pb2.StreamMessageResponse(**what))
-        return True
-
-    def _news(self) -> None:
-        due: float | None = None
-        while not self._stop.is_set():
-            news = self.ports.wait(due)
-            if self._stop.is_set():
-                return
-            try:
-                with self.lock:
-                    due = self._serve_news(news)
-            except Exception as e:  # a defect here must not end the service
-                due = None
-                _defect(e)
-            time.sleep(PAUSE)
-
-    def _serve_news(self, news: int) -> float | None:
-        if self.pipeline is None:
-            return None
-        if news & PACKET:
-            while (data := self.ports.take()) is not None:
-                self._send(packet=self.pipeline.packet_in.unpack(data))
-        return self.pipeline.digests.poll(lambda m: self._send(digest=m))
-
-    def look(self) -> None:
-        """Have the digests looked at, after their configuration may have changed."""
-        self.ports.wake()
-
-
 class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
     """The generated service, for one device."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self._configuring = threading.Lock()
 
     # ---- configuration ----
 
@@ -153,7 +54,8 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
         """VERIFY, SAVE, COMMIT and RECONCILE; see the module of ``PipelineConfig``."""
         try:
             self.device.arbitration.allow(request)
-            with self.device.lock:
+            self.device.settled()
+            with self._configuring:  # the device answers others while the program is compiled
                 self._configure(request)
         except P4Error as e:
             _abort(context, e)
@@ -191,23 +93,26 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
 
     def _reconcile(self, config: PipelineConfig) -> None:
         """Keep all state of the same program; of another, keep the entries, which must fit."""
-        device, old = self.device, self.device.pipeline
-        if old is not None and old.config.same_as(config):
-            old.config.cookie = config.cookie
-            return
-        new = device.pipeline_of(config)
-        if old is not None:
-            try:
-                new.restore(old.entities())
-            except P4Error as e:
-                raise P4Error(INVALID_ARGUMENT, f"cannot reconcile: {e.message}") from None
-        device.commit(new)
+        device = self.device
+        with device.lock:
+            old = device.pipeline
+            if old is not None and old.config.same_as(config):
+                old.config.cookie = config.cookie
+                return
+            new = device.pipeline_of(config)
+            if old is not None:
+                try:
+                    new.restore(old.entities())
+                except P4Error as e:
+                    raise P4Error(INVALID_ARGUMENT, f"cannot reconcile: {e.message}") from None
+            device.commit(new)
 
     def GetForwardingPipelineConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
         """What was set, as far as the request asks for it."""
         response = p4runtime_pb2.GetForwardingPipelineConfigResponse()
         try:
             self._device(request)
+            self.device.settled()
             with self.device.lock:
                 config = self.device.running().config
         except P4Error as e:
@@ -241,13 +146,17 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             self.device.arbitration.allow(request)
             if request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR:
                 raise P4Error(UNIMPLEMENTED, "only CONTINUE_ON_ERROR is supported")
+            self.device.settled()
             with self.device.lock:
                 pipeline = self.device.running()
                 for update in request.updates:
                     errors.append(self._apply(pipeline, update))
         except P4Error as e:
             _abort(context, e)
-        if any(u.entity.HasField("digest_entry") for u in request.updates):
+        if any(
+            u.entity.HasField("digest_entry") or u.entity.table_entry.idle_timeout_ns
+            for u in request.updates
+        ):
             self.device.look()
         if any(errors):
             status = batch_status(errors)
@@ -264,13 +173,14 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
         except P4Error as e:
             return e
         except Exception as e:  # a defect here must not stop the rest of the batch
-            return _defect(e)
+            return defect(e)
         return None
 
     def Read(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         """Stream the entities that match any of the request's."""
         try:
             self._device(request)
+            self.device.settled()
             for entity in request.entities:
                 with self.device.lock:
                     found = self.device.running().read(entity)
@@ -311,7 +221,7 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
         except grpc.RpcError:
             pass  # the client went
         except Exception as e:  # a defect here must not leave the client waiting
-            c.out.put(_defect(e))
+            c.out.put(defect(e))
         finally:
             c.out.put(None)
 
@@ -342,14 +252,14 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
                 error.other.SetInParent()
             c.out.put(p4runtime_pb2.StreamMessageResponse(error=error))
 
-    @staticmethod
-    def _handle(handler: Callable[[Any], None], message: Any) -> None:
+    def _handle(self, handler: Callable[[Any], None], message: Any) -> None:
         try:
+            self.device.settled()
             handler(message)
         except P4Error:
             raise
         except Exception as e:  # a defect here must not end the stream
-            raise _defect(e) from None
+            raise defect(e) from None
 
     def _packet_out(self, packet: Any) -> None:
         ports = self.device.ports

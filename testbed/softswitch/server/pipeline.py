@@ -7,9 +7,10 @@ from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.switch import Switch
-from testbed.softswitch.server import arrays
+from testbed.softswitch.server import arrays, meters
+from testbed.softswitch.server.ageing import Ageing
 from testbed.softswitch.server.arrays import only_modify
-from testbed.softswitch.server.config import PipelineConfig
+from testbed.softswitch.server.config import ArrayConfig, PipelineConfig
 from testbed.softswitch.server.digests import Digests
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.packets import ControllerHeader
@@ -51,16 +52,17 @@ class Pipeline:
         }
         self.replication = Replication(switch, ports)
         self.digests = Digests(config.digests, switch, ports)
+        self.ageing = Ageing(self.tables.values())
         self.packet_in = ControllerHeader(config.headers.get("packet_in"))
         self.packet_out = ControllerHeader(config.headers.get("packet_out"))
-        self._counters = {i: switch.counter(c.name) for i, c in config.counters.items()}
-        self._registers = {i: switch.register(c.name) for i, c in config.registers.items()}
         self._writers: dict[str, Callable[[str, Any], None]] = {
             "table_entry": self._write_table,
             "action_profile_member": lambda k, e: self._profile(e).write_member(k, e),
             "action_profile_group": lambda k, e: self._profile(e).write_group(k, e),
             "counter_entry": self._write_counter,
             "direct_counter_entry": self._write_direct_counter,
+            "meter_entry": self._write_meter,
+            "direct_meter_entry": self._write_direct_meter,
             "register_entry": self._write_register,
             "packet_replication_engine_entry": self.replication.write,
             "digest_entry": self.digests.write,
@@ -95,28 +97,46 @@ class Pipeline:
         one_of("action profile", self.profiles, entity.action_profile_id)
         return self.profiles[entity.action_profile_id]
 
+    def _array(self, what: str, known: dict[int, ArrayConfig], id_: int) -> tuple[ArrayConfig, Any]:
+        """A counter or register array: its configuration and its elements."""
+        one_of(what, known, id_)
+        view = self.switch.counter if what == "counter" else self.switch.register
+        return known[id_], view(known[id_].name)
+
     def _write_counter(self, kind: str, entry: Any) -> None:
-        i = entry.counter_id
-        one_of("counter", self._counters, i)
-        arrays.write_counter(self.config.counters[i], self._counters[i], self.ports, kind, entry)
+        config, array = self._array("counter", self.config.counters, entry.counter_id)
+        arrays.write_counter(config, array, self.ports, kind, entry)
 
     def _write_register(self, kind: str, entry: Any) -> None:
-        i = entry.register_id
-        one_of("register", self._registers, i)
-        arrays.write_register(self.config.registers[i], self._registers[i], self.ports, kind, entry)
+        config, array = self._array("register", self.config.registers, entry.register_id)
+        arrays.write_register(config, array, self.ports, kind, entry)
 
-    def _counted_table(self, entry: Any) -> TableState:
+    def _write_meter(self, kind: str, entry: Any) -> None:
+        one_of("meter", self.config.meters, entry.meter_id)
+        config = self.config.meters[entry.meter_id]
+        meters.write_meter(config, self.switch, self.ports, kind, entry)
+
+    def _direct(self, entry: Any, what: str) -> TableState:
+        """The table of a direct resource's entry, which must have one."""
         one_of("table", self.tables, entry.table_entry.table_id)
         table = self.tables[entry.table_entry.table_id]
-        if not table.config.counter:
-            raise P4Error(INVALID_ARGUMENT, f"table {table.config.name!r} has no direct counter")
+        if not getattr(table.config, what):
+            raise P4Error(INVALID_ARGUMENT, f"table {table.config.name!r} has no direct {what}")
         return table
+
+    def _write_direct_meter(self, kind: str, entry: Any) -> None:
+        only_modify(kind, "direct meter entry")
+        table = self._direct(entry, "meter")
+        rates = None
+        if entry.HasField("config"):
+            rates = meters.read_config(entry.config, f"table {table.config.name!r}")
+        table.set_meter(table.find(entry.table_entry), rates)
 
     def _write_direct_counter(self, kind: str, entry: Any) -> None:
         only_modify(kind, "direct counter entry")
         if not entry.HasField("data"):
             raise P4Error(INVALID_ARGUMENT, "the data of the direct counter entry is missing")
-        table = self._counted_table(entry)
+        table = self._direct(entry, "counter")
         table.set_counter(table.find(entry.table_entry), entry.data)
 
     # ---- reading ----
@@ -138,18 +158,22 @@ class Pipeline:
                 p.read_groups(g.group_id, out)
         elif which == "counter_entry":
             c = entity.counter_entry
-            for i in self._chosen_ids("counter", self._counters, c.counter_id):
-                out += arrays.read_counter(
-                    self.config.counters[i], self._counters[i], self.ports, c
-                )
+            for i in self._chosen_ids("counter", self.config.counters, c.counter_id):
+                config, array = self._array("counter", self.config.counters, i)
+                out += arrays.read_counter(config, array, self.ports, c)
         elif which == "register_entry":
             r = entity.register_entry
-            for i in self._chosen_ids("register", self._registers, r.register_id):
-                out += arrays.read_register(
-                    self.config.registers[i], self._registers[i], self.ports, r
-                )
+            for i in self._chosen_ids("register", self.config.registers, r.register_id):
+                config, array = self._array("register", self.config.registers, i)
+                out += arrays.read_register(config, array, self.ports, r)
+        elif which == "meter_entry":
+            m = entity.meter_entry
+            for config in self._chosen("meter", self.config.meters, m.meter_id):
+                out += meters.read_meter(config, self.switch, self.ports, m)
         elif which == "direct_counter_entry":
-            self._read_direct_counters(entity.direct_counter_entry, out)
+            self._read_direct("counter", entity.direct_counter_entry, out)
+        elif which == "direct_meter_entry":
+            self._read_direct("meter", entity.direct_meter_entry, out)
         elif which == "packet_replication_engine_entry":
             self.replication.read(entity.packet_replication_engine_entry, out)
         elif which == "digest_entry":
@@ -171,18 +195,22 @@ class Pipeline:
     def _chosen(self, what: str, known: dict[int, Any], id_: int) -> Iterable[Any]:
         return [known[i] for i in self._chosen_ids(what, known, id_)]
 
-    def _read_direct_counters(self, request: Any, out: list[Any]) -> None:
+    def _read_direct(self, what: str, request: Any, out: list[Any]) -> None:
         entry = request.table_entry
         tables = (
-            [self._counted_table(request)]
+            [self._direct(request, what)]
             if entry.table_id
-            else [t for t in self.tables.values() if t.config.counter]
+            else [t for t in self.tables.values() if getattr(t.config, what)]
         )
         for table in tables:
             for stored in table.select(entry):
                 e = p4runtime_pb2.Entity()
-                table.fill_match(stored, e.direct_counter_entry.table_entry)
-                table.read_counter(stored, e.direct_counter_entry.data)
+                found = e.direct_counter_entry if what == "counter" else e.direct_meter_entry
+                table.fill_match(stored, found.table_entry)
+                if what == "counter":
+                    table.read_counter(stored, found.data)
+                else:
+                    meters.fill_config(table.meter(stored), found, "config")
                 out.append(e)
 
     def entities(self) -> list[Any]:
@@ -194,11 +222,16 @@ class Pipeline:
             p.read_groups(0, out)
         every = p4runtime_pb2.TableEntry()
         every.counter_data.SetInParent()
+        every.meter_config.SetInParent()
         for t in self.tables.values():
             if not t.config.const:
                 t.read(every, out)
             if t.default is not None:
                 t.read(p4runtime_pb2.TableEntry(is_default_action=True), out)
+        for config in self.config.meters.values():
+            entry = p4runtime_pb2.MeterEntry(meter_id=config.id)
+            found = meters.read_meter(config, self.switch, self.ports, entry)
+            out += [e for e in found if e.meter_entry.HasField("config")]
         self.replication.read(p4runtime_pb2.PacketReplicationEngineEntry(), out)
         self.digests.read(0, out)
         return out
@@ -206,6 +239,8 @@ class Pipeline:
     def restore(self, entities: Iterable[Any]) -> None:
         """Write what ``entities`` of another pipeline gave; ``P4Error`` when it does not fit."""
         for e in entities:
-            default = e.HasField("table_entry") and e.table_entry.is_default_action
+            default = e.HasField("meter_entry") or (
+                e.HasField("table_entry") and e.table_entry.is_default_action
+            )
             kind = p4runtime_pb2.Update.MODIFY if default else p4runtime_pb2.Update.INSERT
             self.write(p4runtime_pb2.Update(type=kind, entity=e))

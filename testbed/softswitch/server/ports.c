@@ -384,6 +384,7 @@ uint32_t pp_wait(pp_set *s, int64_t ms) {
     pthread_mutex_unlock(&s->news_lock);
     return news;
 }
+uint64_t pp_now(const pp_set *s) { return pp_clock_us() - s->start_us; }
 void pp_wake(pp_set *s) { pp_tell(s, PP_NEWS_WAKE); }
 
 /* Takes the next packet for the controller: its whole length, or -1. */

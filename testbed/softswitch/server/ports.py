@@ -66,6 +66,7 @@ _SIGNATURES = {
     "pp_inject": (None, _P, _U32, c_char_p, _U32),
     "pp_wait": (_U32, _P, c_int64),
     "pp_wake": (None, _P),
+    "pp_now": (c_uint64, _P),
     "pp_take": (c_int64, _P, c_char_p, _U32),
     "pp_read": (None, _P, _U32, _P),
     "pp_read_totals": (None, _P, _P),
@@ -251,6 +252,10 @@ class Ports:
         return self._lib.pp_wait(
             self._handle, -1 if seconds is None else max(0, round(seconds * 1000))
         )
+
+    def now_us(self) -> int:
+        """The switch's time: microseconds since it was made."""
+        return self._lib.pp_now(self._handle)
 
     def wake(self) -> None:
         """Let ``wait`` return WAKE."""

@@ -27,27 +27,28 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes; gives the exit status."""
-    ended = _signal_socket()
+    ended, written = _signal_sockets()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
     from testbed.softswitch.errors import SoftSwitchError
 
     for warning in options.warnings:
         print(f"{NAME}: warning: {warning}", file=sys.stderr, flush=True)
     try:
-        return _serve(options, ended)
+        return _serve(options, ended, written)
     except SoftSwitchError as e:
         print(f"{NAME}: {e}", file=sys.stderr)
         return 1
 
 
-def _signal_socket() -> socket.socket:
-    """A socket that gets a byte when SIGTERM or SIGINT comes, whatever thread it comes to."""
+def _signal_sockets() -> tuple[socket.socket, socket.socket]:
+    """A socket that gets a byte when SIGTERM or SIGINT comes, whatever thread it comes to, and the
+    one to write such a byte to."""
     ended, written = socket.socketpair()
     written.setblocking(False)
-    signal.set_wakeup_fd(written.detach())
+    signal.set_wakeup_fd(written.fileno())
     for s in (signal.SIGTERM, signal.SIGINT):
         signal.signal(s, lambda *_: None)
-    return ended
+    return ended, written
 
 
 def _ports(options: argparse.Namespace) -> Ports:
@@ -71,8 +72,10 @@ def _ports(options: argparse.Namespace) -> Ports:
     )
 
 
-def _serve(options: argparse.Namespace, ended: socket.socket) -> int:
-    from testbed.softswitch.server.p4runtime import Device, Server, Tls
+def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.socket) -> int:
+    from testbed.softswitch.errors import SoftSwitchError
+    from testbed.softswitch.server.device import Device
+    from testbed.softswitch.server.p4runtime import Server, Tls
     from testbed.softswitch.server.replay import Replay
     from testbed.softswitch.server.startup import start_program
     from testbed.softswitch.server.thrift_service import ThriftServer
@@ -89,8 +92,14 @@ def _serve(options: argparse.Namespace, ended: socket.socket) -> int:
         not options.disable_swap,
         options.max_mc_groups,
     )
+    failures: list[str] = []
+
+    def failed(why: str) -> None:
+        failures.append(why)
+        written.send(b"\0")
+
     if options.json:
-        start_program(device, options.json)
+        start_program(device, options.json, failed)
     tls = None
     if options.grpc_server_ssl:
         tls = Tls.read(
@@ -110,6 +119,8 @@ def _serve(options: argparse.Namespace, ended: socket.socket) -> int:
     if replay is not None:
         replay.start(ports)
     ended.recv(1)
+    if failures:
+        raise SoftSwitchError(failures[0])
     thrift.stop()
     server.stop()
     device.close()

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.text_format import ParseError
 
 from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.runtime.program import read
 from testbed.softswitch.server.config import PipelineConfig
+from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.messages import p4info_pb2
-from testbed.softswitch.server.p4runtime import Device
-from testbed.softswitch.server.values import P4Error
 
-SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4info.pb.txt")
+SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4info.pb.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
 
 
-def start_program(device: Device, path: str) -> None:
+def start_program(device: Device, path: str, failed: Callable[[str], None]) -> None:
     """Run a BMv2 JSON file, with the P4Info file beside it when there is one.
 
-    Without P4Info the program runs with the entries it declares, Thrift serves its registers,
-    and P4Runtime knows no entity of it.
+    It is compiled in a thread, while the device is reached already; ``failed`` hears when it does
+    not compile. Without P4Info the program runs with the entries it declares, Thrift serves it, and
+    P4Runtime knows no entity of it.
+
+    Raises:
+        SoftSwitchError: A file cannot be read, or has a program that the switch cannot run.
     """
     json = Path(path)
     try:
         code = json.read_bytes()
     except OSError as e:
         raise SoftSwitchError(f"cannot read {path}: {e.strerror}") from None
+    p4info = _p4info_beside(json)
+    read(path, drop_port=device.drop_port)  # what is wrong with it is said before all else
+    device.start(
+        lambda: PipelineConfig(p4info, code, drop_port=device.drop_port),
+        lambda why: failed(f"{path}: {why}"),
+    )
+
+
+def _p4info_beside(json: Path) -> Any:
     p4info = p4info_pb2.P4Info()
     beside = [json.with_name(json.name.removesuffix(".json") + s) for s in SUFFIXES]
     for file in beside:
@@ -37,7 +52,4 @@ def start_program(device: Device, path: str) -> None:
                 reason = str(e).splitlines()[0]
                 raise SoftSwitchError(f"cannot read {file}: {reason}") from None
             break
-    try:
-        device.commit(device.pipeline_of(PipelineConfig(p4info, code, drop_port=device.drop_port)))
-    except P4Error as e:
-        raise SoftSwitchError(f"{path}: {e.message}") from None
+    return p4info

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from testbed.softswitch.runtime.meters import MeterRates
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import MATCH, PipelineConfig, TableConfig
 from testbed.softswitch.server.match_fields import dont_care, read_match, write_match
 from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2
+from testbed.softswitch.server.meters import fill_config, read_config
 from testbed.softswitch.server.ports import Ports
 from testbed.softswitch.server.profiles import (
     Member,
@@ -26,6 +28,7 @@ from testbed.softswitch.server.values import (
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
     P4Error,
+    fill_counter,
 )
 
 SCOPE = p4info_pb2.ActionRef.Scope
@@ -53,6 +56,9 @@ class Stored:
     reference: Reference
     metadata: bytes = b""
     controller_metadata: int = 0
+    timeout_ns: int = 0  # 0: none
+    since_us: int = 0  # when it was written
+    told: bool = False  # of its being idle
 
 
 class TableState:
@@ -199,10 +205,16 @@ class TableState:
 
     def write(self, kind: str, entry: Any) -> None:
         """INSERT, MODIFY or DELETE an entry, or MODIFY the default entry."""
-        if entry.idle_timeout_ns:
-            raise self._error(UNIMPLEMENTED, "idle timeouts are not supported")
+        if entry.idle_timeout_ns < 0:
+            raise self._error(INVALID_ARGUMENT, "the idle timeout is negative")
+        timed = self.config.definition.aged and not entry.is_default_action
+        if entry.idle_timeout_ns and not timed:
+            raise self._error(INVALID_ARGUMENT, "this entry cannot have an idle timeout")
+        rates = None
         if entry.HasField("meter_config"):
-            raise self._error(INVALID_ARGUMENT, "the table has no meter")
+            if not self.config.meter or entry.is_default_action:
+                raise self._error(INVALID_ARGUMENT, "this entry has no meter")
+            rates = read_config(entry.meter_config, f"table {self.config.name!r}")
         if entry.HasField("counter_data") and not self.config.counter:
             raise self._error(INVALID_ARGUMENT, "the table has no direct counter")
         if entry.is_default_action:
@@ -235,6 +247,10 @@ class TableState:
             self._use(known.reference, -1)
             return
         known.metadata, known.controller_metadata = entry.metadata, entry.controller_metadata
+        known.timeout_ns, known.since_us = entry.idle_timeout_ns, self.ports.now_us()
+        known.told = False
+        if self.config.meter:
+            self.set_meter(known, rates)
         if entry.HasField("counter_data"):
             self.set_counter(known, entry.counter_data)
 
@@ -321,6 +337,16 @@ class TableState:
             self.pipeline.direct_counters[self.config.counter].spec.unit, packets, size, data
         )
 
+    def set_meter(self, stored: Stored, rates: MeterRates | None) -> None:
+        """Set the meter of an entry."""
+        with self.ports.lock():
+            self.table.set_meter(stored.handle, rates)
+
+    def meter(self, stored: Stored) -> MeterRates | None:
+        """The rates of an entry's meter."""
+        with self.ports.lock():
+            return self.table.meter(stored.handle)
+
     def find(self, entry: Any) -> Stored:
         """The entry with the match and priority of a message."""
         stored = self.entries.get(self.key(entry))
@@ -348,6 +374,20 @@ class TableState:
             write_match(f, stored.match[f.place], entry)
         entry.priority = stored.priority
 
+    def fill(self, stored: Stored, entry: Any) -> None:
+        """Fill in what the controller wrote of an entry."""
+        self.fill_match(stored, entry)
+        self._fill_action(stored.reference, entry.action)
+        entry.metadata = stored.metadata
+        entry.controller_metadata = stored.controller_metadata
+        entry.idle_timeout_ns = stored.timeout_ns
+
+    def idle_ns(self, stored: Stored) -> int:
+        """How long an entry has not been hit, from when it was written on."""
+        with self.ports.lock():
+            hit = self.table.last_hit(stored.handle)
+        return max(0, self.ports.now_us() - max(hit, stored.since_us)) * 1000
+
     def _fill_action(self, r: Reference, action: Any) -> None:
         if r.kind == "action":
             write_action(self.pipeline.actions[r.id], r.values, action.action)
@@ -371,19 +411,11 @@ class TableState:
         for stored in self.select(request):
             e = p4runtime_pb2.Entity()
             entry = e.table_entry
-            self.fill_match(stored, entry)
-            self._fill_action(stored.reference, entry.action)
-            entry.metadata = stored.metadata
-            entry.controller_metadata = stored.controller_metadata
+            self.fill(stored, entry)
             if request.HasField("counter_data") and self.config.counter:
                 self.read_counter(stored, entry.counter_data)
+            if request.HasField("meter_config") and self.config.meter:
+                fill_config(self.meter(stored), entry, "meter_config")
+            if request.HasField("time_since_last_hit") and stored.timeout_ns:
+                entry.time_since_last_hit.elapsed_ns = self.idle_ns(stored)
             out.append(e)
-
-
-def fill_counter(unit: int, packets: int, size: int, data: Any) -> None:
-    """Fill in CounterData; only what the unit counts."""
-    data.SetInParent()
-    if unit != p4info_pb2.CounterSpec.BYTES:
-        data.packet_count = packets
-    if unit != p4info_pb2.CounterSpec.PACKETS:
-        data.byte_count = size

@@ -19,7 +19,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from testbed.softswitch.errors import SoftSwitchError
-from testbed.softswitch.server.p4runtime import Device
+from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.thrift_standard import Standard
 from testbed.softswitch.server.thrift_switch import Multicast, SimpleSwitch
 from testbed.softswitch.server.thrift_tables import Tables
@@ -40,6 +40,7 @@ class Services:
 
     def __init__(self, device: Device, port: int) -> None:
         standard = {**Standard(device, port).calls, **Tables(device).calls}
+        self._device = device
         self._calls: dict[str, dict[str, Call]] = {
             "standard": standard,
             "": standard,
@@ -60,6 +61,7 @@ class Services:
             error = TApplicationException.UNKNOWN_METHOD, f"no method {name!r}"
         else:
             try:
+                self._device.settled()
                 result = call(arguments)
             except BmError as e:
                 result = e

@@ -9,7 +9,7 @@ from typing import Any
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.meters import MeterRates
 from testbed.softswitch.server.arrays import integers, store
-from testbed.softswitch.server.p4runtime import Device
+from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.pipeline import Pipeline
 from testbed.softswitch.server.ports import Port
 from testbed.softswitch.server.thrift_values import (

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from testbed.softswitch.errors import SoftSwitchError
-from testbed.softswitch.server.p4runtime import Device
+from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.pipeline import Pipeline
 from testbed.softswitch.server.thrift_values import (
     I32,

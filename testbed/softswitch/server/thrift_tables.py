@@ -8,7 +8,7 @@ from typing import Any
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.tables import MAX_PRIORITY, Entry, Table
-from testbed.softswitch.server.p4runtime import Device
+from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.pipeline import Pipeline
 from testbed.softswitch.server.thrift_standard import counter_result, meter_rates, rates_result
 from testbed.softswitch.server.thrift_values import (

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from testbed.softswitch.server.messages import any_pb2, code_pb2, p4runtime_pb2, status_pb2
+from testbed.softswitch.server.messages import (
+    any_pb2,
+    code_pb2,
+    p4info_pb2,
+    p4runtime_pb2,
+    status_pb2,
+)
 
 OK = code_pb2.OK
 ALREADY_EXISTS = code_pb2.ALREADY_EXISTS
@@ -62,3 +68,12 @@ def one_of(what: str, known: Iterable[int], id_: int) -> None:
     """Error unless an id is known."""
     if id_ not in known:
         raise P4Error(NOT_FOUND, f"no {what} has the id {id_}")
+
+
+def fill_counter(unit: int, packets: int, size: int, data: Any) -> None:
+    """Fill in CounterData; only what the unit counts."""
+    data.SetInParent()
+    if unit != p4info_pb2.CounterSpec.BYTES:
+        data.packet_count = packets
+    if unit != p4info_pb2.CounterSpec.PACKETS:
+        data.byte_count = size
