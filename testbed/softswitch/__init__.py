@@ -19,7 +19,7 @@ Priorities follow P4Runtime: the larger wins. What the switch cannot run is refu
 Differences to simple_switch, all on purpose:
 
 - the caller gives the time (``now_us``); both timestamps of a packet are that time, queue
-  depths and delays are 0;
+  depths and delays are 0 (the process has its ports' queues);
 - ``random`` is a seeded generator of each switch: xoshiro256** seeded by splitmix64,
   uniform in lo..hi by rejection;
 - fields of headers that were never valid read as 0 (in BMv2: what an earlier packet left);
@@ -28,8 +28,8 @@ Differences to simple_switch, all on purpose:
 - a packet that takes more than 256 passes, or makes more than 64 outputs, is cut off;
 - a prefix of an lpm key is counted from the key's own top bit whatever its width.
 
-``python -m testbed.softswitch.server.process`` is the same switch as a process with real
-interfaces, P4Runtime and BMv2's Thrift calls for registers; it stands in for simple_switch_grpc.
+``canary-switch`` is the same switch as a process with real interfaces, P4Runtime and BMv2's Thrift
+calls; it stands in for simple_switch_grpc (``README.md`` beside this file).
 
 C code can push packets itself: see ``abi.h``, ``Program.process_address`` and
 ``Switch.handle``.

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from sysconfig import get_path
 
 import numpy as np
@@ -31,7 +32,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def bmv2() -> Iterator[int]:
+def bmv2(json: Path = JSON) -> Iterator[int]:
     """The Thrift port of a simple_switch without interfaces."""
     port = free_port()
     p = subprocess.Popen(
@@ -41,7 +42,7 @@ def bmv2() -> Iterator[int]:
             str(port),
             "--notifications-addr",
             f"ipc:///tmp/softswitch-test-{os.getpid()}",
-            str(JSON),
+            str(json),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
