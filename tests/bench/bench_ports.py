@@ -2,7 +2,7 @@
 
 ``python -m tests.bench.bench_ports`` (root). The Canary program with one route; frames of 64 and
 1,500 bytes come in by one veth pair as fast as they can be sent and leave by another; for the
-latency one frame at a time. The switch's processor time for a packet does not depend on what else runs.
+latency one frame at a time. The switch's processor time does not depend on what else runs.
 """
 
 from __future__ import annotations

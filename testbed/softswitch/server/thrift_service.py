@@ -7,6 +7,7 @@ P4Runtime's controllers do not see it, as they keep their own books.
 
 from __future__ import annotations
 
+import ctypes
 import socket
 import threading
 import traceback
@@ -33,6 +34,14 @@ from testbed.softswitch.server.thrift_values import (
 )
 
 BUFFER = 1 << 16
+WRONG_ARGUMENTS = (
+    TypeError,
+    AttributeError,
+    ValueError,
+    KeyError,
+    OverflowError,
+    ctypes.ArgumentError,
+)
 
 
 class Services:
@@ -47,6 +56,10 @@ class Services:
             "simple_switch": SimpleSwitch(device).calls,
             "simple_pre_lag": Multicast(device).calls,
         }
+
+    def names(self) -> list[str]:
+        """All calls as clients name them."""
+        return [f"{s}:{c}" for s, calls in self._calls.items() if s for c in calls]
 
     def serve(self, p: Any) -> None:
         """Answer one call."""
@@ -65,6 +78,9 @@ class Services:
                 result = call(arguments)
             except BmError as e:
                 result = e
+            except WRONG_ARGUMENTS as e:
+                # an argument of another type, or out of its range, as no client of BMv2 sends it
+                error = TApplicationException.PROTOCOL_ERROR, f"wrong arguments of {name!r}: {e}"
             except Exception as e:  # a defect here must not end the service
                 traceback.print_exception(e)
                 error = TApplicationException.INTERNAL_ERROR, f"{type(e).__name__}: {e}"
@@ -128,7 +144,7 @@ class ThriftServer:
         try:
             while True:
                 self._services.serve(p)
-        except (TException, OSError, EOFError, KeyError, RecursionError):
+        except (TException, OSError, EOFError, ValueError, KeyError, RecursionError):
             pass  # the client went, or does not speak Thrift
         finally:
             with self._lock:

@@ -274,7 +274,7 @@ class Multicast:
         return NOTHING
 
     def _lag(self, a: Arguments) -> Result:
-        self._books.lags[a.get(2, 0)] = _bits(text(a, 3))
+        self._books.lags[int(a.get(2, 0))] = _bits(text(a, 3))
         for group in self._books.groups:
             self._install(group)
         return NOTHING
