@@ -139,7 +139,8 @@ class PipelineConfig:
     """What a SetForwardingPipelineConfig request gives, checked and compiled.
 
     Errors are ``P4Error``: INVALID_ARGUMENT for a bad P4Info or JSON or when they do not
-    belong together, UNIMPLEMENTED for a program the switch cannot run.
+    belong together, UNIMPLEMENTED for a program the switch cannot run. ``program`` is what the
+    device config compiles to, if that is known already.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class PipelineConfig:
         device_config: bytes,
         cookie: int | None = None,
         drop_port: int = DROP_PORT,
+        program: Program | None = None,
     ) -> None:
         if not device_config:
             raise P4Error(INVALID_ARGUMENT, "p4_device_config is empty: it must be BMv2 JSON")
@@ -155,7 +157,7 @@ class PipelineConfig:
         self.device_config = device_config
         self.cookie = cookie
         self.code = unwrapped(device_config)
-        self.program = self._compile(self.code, drop_port)
+        self.program = program or self._compile(self.code, drop_port)
         self.actions = {a.preamble.id: self._action(a) for a in p4info.actions}
         self.direct_counters = {c.preamble.id: c for c in p4info.direct_counters}
         self.direct_meters = {m.preamble.id: m for m in p4info.direct_meters}

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from google.protobuf.text_format import ParseError
 
 from testbed.softswitch.errors import SoftSwitchError
-from testbed.softswitch.runtime.program import read
+from testbed.softswitch.runtime.program import Program, read
 from testbed.softswitch.server.config import PipelineConfig
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.messages import p4info_pb2
@@ -34,9 +34,9 @@ def start_program(device: Device, path: str, failed: Callable[[str], None]) -> N
     except OSError as e:
         raise SoftSwitchError(f"cannot read {path}: {e.strerror}") from None
     p4info = _p4info_beside(json)
-    read(path, drop_port=device.drop_port)  # what is wrong with it is said before all else
+    source = read(path, drop_port=device.drop_port)  # what is wrong with it is said at once
     device.start(
-        lambda: PipelineConfig(p4info, code, drop_port=device.drop_port),
+        lambda: PipelineConfig(p4info, code, program=Program(source, None)),
         lambda why: failed(f"{path}: {why}"),
     )
 
