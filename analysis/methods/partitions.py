@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis
 from analysis.methods.canary.multistage import Canary
-from analysis.methods.mle.correlation import correlated
+from analysis.methods.mle.correlation import correlated, weigh_until_settled
 from analysis.methods.mle.devices import failed_devices
 from analysis.methods.mle.likelihood import Problem
-from analysis.methods.mle.mle import ROUNDS, CanaryMle, _verdict
+from analysis.methods.mle.mle import CanaryMle, verdict_of
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
 from analysis.telemetry.parts import read_part
@@ -35,6 +34,7 @@ from testbed.record.schema import TableError
 
 __all__ = ["Part", "Parts", "diagnose_canary", "diagnose_mle", "load_part", "observed_segments"]
 
+BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
 Result = TypeVar("Result")
@@ -78,7 +78,7 @@ def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
     """Canary's verdict, each part solved where it is."""
     success = np.full(fabric.n_links, np.nan)
     stages: list[list[npt.NDArray[np.int32]]] = [[] for _ in method.groups[1:]]
-    for links, through, blamed in parts.each(_solve, method, fabric.n_links):
+    for links, through, blamed in parts.each(_solve, method, fabric):
         success[links] = through
         for stage, found in zip(stages, blamed, strict=True):
             stage.append(found)
@@ -87,9 +87,9 @@ def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
 
 
 def _solve(
-    part: Part, method: Canary, n_links: int
+    part: Part, method: Canary, fabric: Fabric
 ) -> tuple[LongArray, FloatArray, tuple[npt.NDArray[np.int32], ...]]:
-    found = method.infer(part.counts, cast(Fabric, SimpleNamespace(n_links=n_links)))
+    found = method.infer(part.counts, fabric)
     links = np.flatnonzero(~np.isnan(found.success))
     return links, found.success[links], found.stages
 
@@ -104,20 +104,19 @@ def diagnose_mle(parts: Parts, method: CanaryMle, fabric: Fabric) -> Diagnosis:
         TableError: Two parts have a link in common.
     """
     units = _units(parts.each(_classes, fabric.n_links), fabric.n_links)
-    found = _explanation(parts.each(_add_up, units), units, method)
-    in_flows = np.zeros(len(units.size), np.bool_)
-    for _ in range(ROUNDS):
+
+    def again(found: Problem) -> tuple[BoolArray, Problem | None]:
         weighed = parts.each(_weigh, units, found)
-        in_flows = np.any([part.in_flows for part in weighed], axis=0) & found.blamed
+        in_flows = np.any([part.in_flows for part in weighed], axis=0)
         if not any(part.changed for part in weighed):
-            break
-        before = found.blamed
-        found = _explanation([part.sums for part in weighed], units, method)
-        if (found.blamed == before).all():
-            break
+            return in_flows, None
+        return in_flows, _explanation([part.sums for part in weighed], units, method)
+
+    first = _explanation(parts.each(_add_up, units), units, method)
+    found, in_flows = weigh_until_settled(first, again)
     failed = failed_devices(found, fabric, units, penalty=method.penalty)
     in_flows &= found.blamed
-    return _verdict(method, fabric, units, units, found, failed, in_flows)
+    return verdict_of(method, fabric, units, units, found, failed, in_flows)
 
 
 class _Sums(NamedTuple):
@@ -131,7 +130,7 @@ class _Sums(NamedTuple):
 
 class _Weighed(NamedTuple):
     sums: _Sums
-    in_flows: npt.NDArray[np.bool_]
+    in_flows: BoolArray
     changed: bool
 
 

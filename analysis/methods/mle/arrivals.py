@@ -44,7 +44,7 @@ def explain_loss_free(
     known = rows._replace(arrived=first)
     found = explain(known, size, may, fault_rate=fault_rate, penalty=penalty)
     for _ in range(TURNS):
-        if not resume(found, rows.arrived + expected_arrivals(hidden, found.x)):
+        if not resume(found, rows.arrived + expected_arrivals(hidden, found.x), penalty=penalty):
             break
     return found
 

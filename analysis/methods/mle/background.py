@@ -14,7 +14,10 @@ import numpy as np
 from analysis.methods.mle.likelihood import FAULT, MEAN, PENALTY, healthy
 from testbed.fabric.compiled import kernel
 
-__all__ = ["evidence", "mean_rate", "settled"]
+__all__ = ["WIDEST", "evidence", "mean_rate", "settled", "width"]
+
+WIDEST = 0.5
+"""The mean rate of healthy links is at most this share of a fault's least."""
 
 
 @kernel
@@ -25,7 +28,7 @@ def mean_rate(s, floor):
     more it is nearly flat. Uses ``s.kept`` and ``s.share``.
     """
     fault = s.law[FAULT]
-    mean = min(s.law[MEAN], 0.5 * fault)
+    mean = min(s.law[MEAN], WIDEST * fault)
     rate, fallen = s.kept, s.share
     links = 0.0
     for i in range(len(rate)):
@@ -50,7 +53,7 @@ def mean_rate(s, floor):
                 after = (fallen[i] + s.size[i]) / (s.arrived[i] + 1.0 / mean)
                 rate[i] = min(after, fault * s.size[i])
                 total += rate[i]
-        mean = max(floor, min(total / links, 0.5 * fault))
+        mean = max(floor, min(total / links, WIDEST * fault))
         if abs(mean - before) < 1e-3 * before:
             break
     fallen[:] = 0.0
@@ -62,6 +65,20 @@ def settled(lost, size):
     """Nats by which the evidence of a healthy unit of ``size`` links, with its rate integrated over
     their law, is below its likelihood and law at the best rate (Laplace, in ln x)."""
     return size - size * np.log(size) + math.lgamma(size) - 0.5 * np.log(2 * np.pi / (lost + size))
+
+
+@kernel
+def width(lost, least):
+    """The integral of x^lost e^(-arrived x) over ln x from a fault's least on, relative to its
+    peak, to second order around that; ``least`` are the losses expected at a fault's least."""
+    if lost > least:
+        return np.sqrt(2 * np.pi / lost) * (
+            1.0 - 0.5 * math.erfc(np.log(lost / max(least, 1e-9)) * np.sqrt(lost / 2))
+        )
+    off = (least - lost) / np.sqrt(2 * least) if least > 0.0 else 0.0
+    if off > 5.0:
+        return 1.0 / (least - lost)
+    return np.sqrt(0.5 * np.pi / max(least, 1e-9)) * np.exp(off * off) * math.erfc(off)
 
 
 @kernel

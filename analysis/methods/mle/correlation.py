@@ -17,7 +17,7 @@ An observation has the correlation of its units, in proportion to their rates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,10 +28,13 @@ from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Observed, Units, over_units
 from testbed.fabric.compiled import njit
 
-__all__ = ["Correlated", "correlated"]
+__all__ = ["Correlated", "correlated", "weigh_until_settled"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+
+ROUNDS = 4
+"""Explanations at most, each with the weights that the last one gave the observations."""
 
 CLEAR = 10.0  # standard deviations
 IN_FLOWS = 0.05
@@ -67,6 +70,30 @@ def correlated(parts: Sequence[Observed], units: Units, found: Problem) -> Corre
             part, changed = replace(part, sent=part.sent * weight, lost=part.lost * weight), True
         weighed.append(part)
     return Correlated(weighed, in_flows, changed)
+
+
+def weigh_until_settled(
+    found: Problem, again: Callable[[Problem], tuple[BoolArray, Problem | None]]
+) -> tuple[Problem, BoolArray]:
+    """Explain again until what is blamed stays the same, at most `ROUNDS` times. Returns the
+    explanation, and the blamed units that lose packets in flows.
+
+    Args:
+        found: The explanation of observations that all weigh alike.
+        again: Given an explanation, the units that lose packets in flows, and the explanation of
+            observations weighed by that; None where none of them weighs less.
+    """
+    in_flows = np.zeros(len(found.x), np.bool_)
+    for _ in range(ROUNDS):
+        in_flows, after = again(found)
+        in_flows = in_flows & found.blamed
+        if after is None:
+            break
+        settled = bool((after.blamed == found.blamed).all())
+        found = after
+        if settled:
+            break
+    return found, in_flows
 
 
 def _estimate(part: Observed, units: Units, found: Problem) -> tuple[FloatArray, FloatArray]:

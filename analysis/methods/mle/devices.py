@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analysis.methods.mle.background import settled
+from analysis.methods.mle.background import settled, width
 from analysis.methods.mle.likelihood import (
     FAULT,
     PENALTY,
@@ -37,19 +37,18 @@ from analysis.methods.mle.likelihood import (
     move,
     touch,
 )
-from analysis.methods.mle.problem import Units
-from analysis.methods.mle.search import (
+from analysis.methods.mle.moves import (
     COARSE,
     LENIENT,
-    RATE,
     blame,
     finish,
     keep,
-    penalty_of,
     release,
     restore,
     settle_around,
 )
+from analysis.methods.mle.problem import Units
+from analysis.methods.mle.search import RATE, penalty_of
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
 
@@ -173,23 +172,9 @@ def _rate(i, s):
         r = s.rows[e]
         lost += s.lost[r] * min(s.x[i] / s.total[r], 1.0)
     if s.blamed[i]:
-        width = _width(lost, s.arrived[i] * s.law[FAULT])
-        return max(np.log(-np.log(s.law[FAULT]) / width), 0.0)
+        over = width(lost, s.arrived[i] * s.law[FAULT])
+        return max(np.log(-np.log(s.law[FAULT]) / over), 0.0)
     return settled(lost, s.size[i])
-
-
-@kernel
-def _width(lost, least):
-    """The integral of x^lost e^(-arrived x) over ln x from a fault's least on, relative to its
-    peak, to second order around that; ``least`` are the losses expected at a fault's least."""
-    if lost > least:
-        return np.sqrt(2 * np.pi / lost) * (
-            1.0 - 0.5 * math.erfc(np.log(lost / max(least, 1e-9)) * np.sqrt(lost / 2))
-        )
-    off = (least - lost) / np.sqrt(2 * least) if least > 0.0 else 0.0
-    if off > 5.0:
-        return 1.0 / (least - lost)
-    return np.sqrt(0.5 * np.pi / max(least, 1e-9)) * np.exp(off * off) * math.erfc(off)
 
 
 @kernel

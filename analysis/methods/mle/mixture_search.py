@@ -20,8 +20,9 @@ from scipy.optimize import minimize_scalar
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import DEAD
 from analysis.methods.mle.mixture import RATES, Mixture, change, gains_at, make_mixture, set_mean
+from analysis.methods.mle.moves import LENIENT
 from analysis.methods.mle.problem import Rows
-from analysis.methods.mle.search import LENIENT, NARROWEST
+from analysis.methods.mle.search import NARROWEST
 from analysis.methods.mle.start import Start, nothing
 from testbed.fabric.compiled import kernel
 

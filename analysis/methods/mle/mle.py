@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.mle.arrivals import explain_loss_free
-from analysis.methods.mle.correlation import correlated
+from analysis.methods.mle.correlation import correlated, weigh_until_settled
 from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.flows import FlowParts, hidden_flows
 from analysis.methods.mle.hidden import HiddenFlows
@@ -43,14 +43,11 @@ from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
 
-__all__ = ["CanaryMle", "Mle"]
+__all__ = ["CanaryMle", "Mle", "verdict_of"]
 
 FloatArray = npt.NDArray[np.float64]
 
 BoolArray = npt.NDArray[np.bool_]
-
-ROUNDS = 4
-"""Explanations at most, each with the weights that the last one gave the observations."""
 
 SOME_LIVE = 2.0
 """The rate at which whole flows die below which others over the same link clearly do not."""
@@ -106,32 +103,27 @@ class Mle(Method):
             found = self._mixture(known, probed, flows, units)
             none = Failed(np.zeros(0, np.int32), np.zeros(0, np.int32))
             in_flows = found.blamed & (found.x < SOME_LIVE) & flows.trials
-            return _verdict(self, fabric, units, Units.of(alike), found, none, in_flows)
-        found = self._explanation(known, flows, units)
-        in_flows = np.zeros(len(units.size), np.bool_)
+            return verdict_of(self, fabric, units, Units.of(alike), found, none, in_flows)
         # Flows that are known as they lost packets say nothing of how losses are correlated.
-        chosen = [
+        telling = [
             flows is None or part is not flows.known or "INT" in flows.kinds for part in parts.known
         ]
-        for _ in range(ROUNDS):
-            which = [part for part, ok in zip(known, chosen, strict=True) if ok]
-            weighed = correlated(which, units, found)
-            in_flows = weighed.in_flows & found.blamed
+        asked = [part for part, tells in zip(known, telling, strict=True) if tells]
+        others = [part for part, tells in zip(known, telling, strict=True) if not tells]
+
+        def again(found: Problem) -> tuple[BoolArray, Problem | None]:
+            weighed = correlated(asked, units, found)
             if not weighed.any:
-                break
-            before, others = (
-                found.blamed,
-                [p for p, ok in zip(known, chosen, strict=True) if not ok],
-            )
-            found = self._explanation(weighed.parts + others, flows, units)
-            if (found.blamed == before).all():
-                break
+                return weighed.in_flows, None
+            return weighed.in_flows, self._explanation(weighed.parts + others, flows, units)
+
+        found, in_flows = weigh_until_settled(self._explanation(known, flows, units), again)
         counted = None
         if flows is not None and flows.kinds == {"A2"}:
             counted = observe(Observed.join(known), units).arrived
         failed = failed_devices(found, fabric, units, penalty=self.penalty, counted=counted)
         in_flows &= found.blamed
-        return _verdict(self, fabric, units, Units.of(alike), found, failed, in_flows)
+        return verdict_of(self, fabric, units, Units.of(alike), found, failed, in_flows)
 
     def _explanation(self, known: list[Observed], flows: FlowParts | None, units: Units) -> Problem:
         """Rates and blamed units that explain observations over known paths, and flows of hidden
@@ -206,7 +198,7 @@ class CanaryMle(Mle):
         super().__init__(kinds="segments", fault_rate=fault_rate, penalty=penalty)
 
 
-def _verdict(
+def verdict_of(
     method: Method,
     fabric: Fabric,
     units: Units,

@@ -10,6 +10,11 @@ paths (Dempster, Laird and Rubin, J. R. Stat. Soc. B 39, 1977, section 4.2, trun
 A path is only known if its trace is answered: asked up to where it turns, answered the same way
 back (007, section 4.2). So paths count as much as their traces survive the rates as they are.
 
+A healthy link that loses more than twice the mean has a rate of its own there, not that of all: of
+a device of which nearly all links fail, most reports are of flows through it, and the first turns
+take the missing ones for many and its links for a little worse than others. With one rate for all
+that were not blamed, the turns would stop there.
+
 How much all links lose is the one thing that such turns find slowly, as nearly all flows are
 missing. So the mean rate of healthy links is fitted to the likelihood itself in each turn. It
 begins as if no link were faulty, and falls as blamed links take their losses with them.
@@ -36,7 +41,9 @@ IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 
-TURNS = 10
+TURNS = 40
+NEAR = 0.05
+"""A rate that changes by a smaller share has settled."""
 
 
 def explain_traced(
@@ -61,14 +68,21 @@ def explain_traced(
     known = rows._replace(arrived=rows.arrived + unreported(hidden, back, x, mean)[0])
     found = explain(known, size, may, fault_rate=fault_rate, penalty=penalty)
     for turn in range(TURNS):
-        before, blamed = mean, found.blamed.copy()
-        x = np.where(blamed, found.x, 0.0)
+        before, x = mean, _own(found)
         mean = _mean(*given, x, max(0.2 * mean, least), min(1.3 * mean, most))
         found.law[MEAN] = mean
-        resume(found, rows.arrived + unreported(hidden, back, x, mean)[0])
-        if turn and (found.blamed == blamed).all() and abs(mean - before) < 0.05 * mean:
+        arrived = rows.arrived + unreported(hidden, back, x, mean)[0]
+        changed = resume(found, arrived, penalty=penalty)
+        changed |= bool((np.abs(_own(found) - x) > NEAR * np.maximum(x, mean * size)).any())
+        if turn and not changed and abs(mean - before) <= NEAR * mean:
             break
     return found
+
+
+def _own(found: Problem) -> FloatArray:
+    """By how much each unit loses more than the mean healthy one, if that is as much again."""
+    more = found.x - found.law[MEAN] * found.size
+    return np.where(found.blamed | (more > found.law[MEAN] * found.size), more, 0.0)
 
 
 def _mean(
