@@ -152,7 +152,7 @@ def _units(classes: Sequence[tuple[LongArray, LongArray]], n_links: int) -> Unit
 
 
 def _add_up(part: Part, units: Units) -> _Sums:
-    return _sums(observe(part.observed, units))
+    return _sums(observe([part.observed], units))
 
 
 def _sums(rows: Rows) -> _Sums:
@@ -162,7 +162,7 @@ def _sums(rows: Rows) -> _Sums:
 
 def _weigh(part: Part, units: Units, found: Problem) -> _Weighed:
     weighed = correlated([part.observed], units, found)
-    return _Weighed(_sums(observe(weighed.parts[0], units)), weighed.in_flows, weighed.any)
+    return _Weighed(_sums(observe(weighed.parts, units)), weighed.in_flows, weighed.any)
 
 
 def _explanation(sums: Sequence[_Sums], units: Units, method: CanaryMle) -> Problem:
@@ -182,4 +182,4 @@ def _rows(sums: Sequence[_Sums], n_units: int) -> Rows:
     paths = Paths(np.concatenate((np.zeros(1, np.int64), np.cumsum(length))), over)
     # Of units alone each is its own link: so their rows come in the order that the paths have.
     alone = Units(np.arange(n_units, dtype=np.int32), np.ones(n_units))
-    return observe(Observed(paths, lost, lost), alone)._replace(arrived=arrived)
+    return observe([Observed(paths, lost, lost)], alone)._replace(arrived=arrived)

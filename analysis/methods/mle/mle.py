@@ -92,8 +92,8 @@ class Mle(Method):
 
     def infer(self, parts: Parts, fabric: Fabric) -> Diagnosis:
         known, flows = [Observed.join([part]) for part in parts.known], parts.flows
-        paths = Observed.join(known).paths
-        sets = [PathSets.known(paths)] + ([] if flows is None else [flows.used_sets()])
+        sets = [PathSets.known(part.paths) for part in known]
+        sets += [] if flows is None else [flows.used_sets()]
         same, alike = marks(sets, fabric.n_links)
         if flows is not None and flows.pairs is not None:
             flows.pairs.mark(same, alike)
@@ -120,7 +120,7 @@ class Mle(Method):
         found, in_flows = weigh_until_settled(self._explanation(known, flows, units), again)
         counted = None
         if flows is not None and flows.kinds == {"A2"}:
-            counted = observe(Observed.join(known), units).arrived
+            counted = observe(known, units).arrived
         failed = failed_devices(found, fabric, units, penalty=self.penalty, counted=counted)
         in_flows &= found.blamed
         return verdict_of(self, fabric, units, Units.of(alike), found, failed, in_flows)
@@ -155,7 +155,7 @@ class Mle(Method):
     ) -> tuple[Rows, BoolArray, HiddenFlows | None, dict[str, Any]]:
         """The rows of known paths, the units that may be blamed, flows of hidden paths, and what a
         fault and its penalty are."""
-        rows = observe(Observed.join(known), units)
+        rows = observe(known, units)
         lost, arrived = rows.lost_over(), rows.arrived
         hidden = None
         if flows is None:

@@ -41,17 +41,36 @@ class Observed:
         """All of them, those without a packet or a link left out."""
         kept = []
         for part in parts:
-            some = np.flatnonzero((part.sent > 0) & (part.paths.length > 0))
-            whole = len(some) == len(part.sent)
-            paths = part.paths if whole else part.paths.take(some)
-            kept.append(cls(paths, part.sent[some], part.lost[some]))
-        length = [np.zeros(1, np.int64), *(part.paths.length for part in kept)]
-        links = [np.zeros(0, np.int32), *(part.paths.links for part in kept)]
+            some = (part.sent > 0) & (part.paths.length > 0)
+            if some.all():  # millions of them: not copied in vain
+                kept.append(part)
+            else:
+                paths = part.paths.take(np.flatnonzero(some))
+                kept.append(cls(paths, part.sent[some], part.lost[some]))
+        return cls._one_after_another(kept)
+
+    @classmethod
+    def _one_after_another(cls, parts: list[Observed]) -> Observed:
+        if len(parts) == 1:
+            return parts[0]
+        length = [np.zeros(1, np.int64), *(part.paths.length for part in parts)]
+        links = [np.zeros(0, np.int32), *(part.paths.links for part in parts)]
         counts = [
-            np.concatenate([np.zeros(0), *(getattr(part, name) for part in kept)])
+            np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
             for name in ("sent", "lost")
         ]
         return cls(Paths(np.cumsum(np.concatenate(length)), np.concatenate(links)), *counts)
+
+    @classmethod
+    def lossy(cls, parts: Sequence[Observed]) -> Observed:
+        """Those of all parts that lost packets."""
+        some = [np.flatnonzero(part.lost > 0) for part in parts]
+        return cls._one_after_another(
+            [
+                cls(part.paths.take(few), part.sent[few], part.lost[few])
+                for part, few in zip(parts, some, strict=True)
+            ]
+        )
 
 
 class Units(NamedTuple):
@@ -102,20 +121,23 @@ class Rows(NamedTuple):
         return np.bincount(self.units, each, len(self.arrived)).astype(np.float64)
 
 
-def observe(observed: Observed, units: Units) -> Rows:
-    """Add up the observations over units, in O(links of all paths) and a sort of the paths."""
-    paths, n_units = observed.paths, len(units.size)
-    arrived = np.zeros(n_units)
-    scratch = np.full(n_units, -1, np.int64)
-    key = np.empty(len(paths), np.uint64)
+def observe(parts: Sequence[Observed], units: Units) -> Rows:
+    """Add up the observations over units, in O(links of all paths) and a sort of the lossy ones."""
+    n_units = len(units.size)
+    arrived, keys = np.zeros(n_units), [np.zeros(0, np.uint64)]
     secret = np.random.default_rng(1).integers(1, 1 << 63, n_units).astype(np.uint64)
-    counts = observed.sent, observed.lost
-    _add_up(paths.ptr, paths.links, units.of_link, *counts, secret, scratch, arrived, key)
-    lossy = np.flatnonzero(observed.lost > 0)
-    _, first, row = np.unique(key[lossy], return_index=True, return_inverse=True)
-    lost = np.bincount(row.reshape(-1), observed.lost[lossy], len(first)).astype(np.float64)
-    kept = paths.take(lossy[first])
-    scratch[:] = -1
+    for part in parts:
+        key, scratch = np.empty(len(part.paths), np.uint64), np.full(n_units, -1, np.int64)
+        counts = part.sent, part.lost
+        _add_up(
+            part.paths.ptr, part.paths.links, units.of_link, *counts, secret, scratch, arrived, key
+        )
+        keys.append(key[part.lost > 0])
+    lossy = Observed.lossy(parts)
+    _, first, row = np.unique(np.concatenate(keys), return_index=True, return_inverse=True)
+    lost = np.bincount(row.reshape(-1), lossy.lost, len(first)).astype(np.float64)
+    kept = lossy.paths.take(first)
+    scratch = np.full(n_units, -1, np.int64)
     ptr, over, unit_ptr, rows = _over_units(kept.ptr, kept.links, units.of_link, scratch)
     return Rows(ptr, over, unit_ptr, rows, lost, arrived)
 

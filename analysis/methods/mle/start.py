@@ -46,12 +46,12 @@ def start_from(
 
     Arguments as `analysis.methods.mle.search.explain`'s; penalty None is learned as there.
     """
-    observed = Observed.join(list(known))
-    if not len(observed.sent):
+    parts = [Observed.join([part]) for part in known]
+    if not any(len(part.sent) for part in parts):
         return nothing()
-    same, _ = marks([PathSets.known(observed.paths)], len(units.of_link))
+    same, _ = marks([PathSets.known(part.paths) for part in parts], len(units.of_link))
     classes = Units.of(same)
-    rows = observe(observed, classes)
+    rows = observe(parts, classes)
     may = suspects(rows.lost_over(), rows.arrived, fault_rate)
     found = explain(rows, classes.size, may, fault_rate=fault_rate, penalty=penalty)
     blamed = np.flatnonzero(found.blamed)

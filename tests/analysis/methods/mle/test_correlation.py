@@ -57,7 +57,7 @@ def test_the_correlation_is_estimated(together):
     lost = rng.binomial(sent, rate)
     part = Observed(paths, sent.astype(np.float64), lost.astype(np.float64))
     units = Units.of(marks([PathSets.known(paths)], 401)[0])
-    rows = observe(part, units)
+    rows = observe([part], units)
     may = suspects(rows.lost_over(), rows.arrived, 1e-3)
     may[1:] = False
     penalty = penalty_of(401)

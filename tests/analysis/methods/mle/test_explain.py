@@ -20,7 +20,7 @@ def explain(paths, sent, lost, penalty=None, fault_rate=1e-3):
     """Loss rate of each link, 1e-5 where healthy in a clean background, and its evidence."""
     observed = Observed(paths, np.asarray(sent, float), np.asarray(lost, float))
     units = Units.of(marks([PathSets.known(paths)], int(paths.links.max()) + 1)[0])
-    rows = observe(observed, units)
+    rows = observe([observed], units)
     if penalty is None:
         penalty = penalty_of(len(units.size))
     may = suspects(rows.lost_over(), rows.arrived, fault_rate)

@@ -39,7 +39,7 @@ def hidden(flows):
 def known(sent, lost):
     paths = Paths.from_padded(np.array([path + [-1] * (2 - len(path)) for path in KNOWN]))
     units = Units(np.arange(6, dtype=np.int32), np.ones(6))
-    return observe(Observed(paths, np.asarray(sent, float), np.asarray(lost, float)), units)
+    return observe([Observed(paths, np.asarray(sent, float), np.asarray(lost, float))], units)
 
 
 def plain(sent, lost, h, x, mean):
