@@ -44,7 +44,7 @@ FIGURE_6B = Experiment(
     "Canary, figure 6 (b)",
     "decoding time against the link's loss rate",
     f"{SETTING} Processor seconds on one core, compiled; the paper prints no time.",
-    seconds=120,
+    seconds=130,
     memory_mb=380,
     panels=(
         Panel(SECONDS, "loss rate of the link", "seconds to decode", log_x=True, log_y=True),

@@ -75,7 +75,7 @@ FIGURE_7 = Experiment(
     "α = 1000, β = δ = 20. The paper replays a MAWI trace that it does not name, of 8.9 million "
     "flows; here 150,000 flows of Pareto sizes, 2 million packets: flows that send evenly for some "
     "seconds, and flows that last and send in 6 bursts; or TRACE=.",
-    seconds=750,
+    seconds=550,
     memory_mb=700,
     panels=(
         Panel(PACKETS, "% of the epochs", "packets counted, at most"),

@@ -71,7 +71,7 @@ FIGURE_8 = Experiment(
     "paper's proportions, α to 1.5α packets a segment in one epoch, one prober a ToR, 100 packets "
     "a path, no noise. Probes are scored on 256 undirected links, Canary on 512 directed ones. "
     "Canary with equation 4 and with the authors' linear map.",
-    seconds=40,
+    seconds=60,
     memory_mb=560,
     panels=(
         *(Panel(each, "stage", each) for each in SHOWN),

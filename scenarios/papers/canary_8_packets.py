@@ -96,7 +96,7 @@ FIGURE_8_PACKETS = Experiment(
     "The faults of canary-8, emulated: every packet crosses the P4 program of K=8's 80 switches "
     "for 10 epochs, the controller selects flows, α = 1000; probes are those of one host a ToR. "
     "'segments' is the segment level. Canary reads 10 epochs, the paper's simulator one.",
-    seconds=280,
+    seconds=260,
     memory_mb=700,
     panels=(
         *(Panel(each, "stage", each) for each in SHOWN),

@@ -63,7 +63,7 @@ FIGURE_9 = Experiment(
     "As figure 8, with α = 1000. The paper divides lossy segments evenly and does not say how: in "
     "groups of equal numbers, or of equal ranges of the logarithm of the loss. Time is of one "
     "thread of compiled code; the authors' is Python.",
-    seconds=10,
+    seconds=15,
     memory_mb=360,
     panels=(
         Panel(F1, "groups", "F1", limits=(0.8, 1.01)),

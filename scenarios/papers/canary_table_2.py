@@ -64,7 +64,7 @@ TABLE_II = replace(
     setting=f"{SETTING} One switch's memory, times 80 switches, or Canary's 32 ToRs, or 48 with "
     "the cores. And the cells that follow from a whole number of items each: 10,000 flows; 834, "
     "8,333 and 83,333 lost packets; 627, 4,965 and 9,998 flows with losses.",
-    seconds=160,
+    seconds=100,
     panels=(
         Panel(PRINTED, "loss rate of the link", "KB", log_x=True, log_y=True),
         *FIGURE_6A.panels,

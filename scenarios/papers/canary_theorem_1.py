@@ -58,7 +58,7 @@ THEOREM_1 = Experiment(
     "Formula (1) with b = 32 and m = 3, and random 48-bit switch IDs under the testbed's own hash: "
     "the share of random other segments between the same ends that pass the Bloom test. The "
     "testbed draws IDs with which none does.",
-    seconds=7,
+    seconds=10,
     memory_mb=350,
     panels=(Panel(FAIL, "switches h on the segment", "P_fail", log_y=True),),
     tasks=_tasks,

@@ -62,7 +62,7 @@ THEOREM_2 = Experiment(
     "flows with a clean bucket among those that a meter watches",
     f"Formula (6) with d = 3 and w = {WIDTH}; meters of random hashes; and the running P4 program's"
     " upstream meter, with its CRC32 and registers, one packet of each flow.",
-    seconds=75,
+    seconds=90,
     memory_mb=490,
     panels=(Panel(CLEAN, "flows F", "P_clean", log_x=True, limits=(0.4, 1.02)),),
     tasks=_tasks,

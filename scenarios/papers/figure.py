@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from scenarios.papers.experiment import Experiment, Panel
 from scenarios.papers.values import Printed
@@ -29,6 +30,7 @@ MARKS = (
     Patch(color="0.4", alpha=0.15, label="paper: bound"),
 )
 
+FloatArray = npt.NDArray[np.float64]
 Ours = Mapping[tuple[str, str, str], Figures]
 
 
@@ -51,7 +53,7 @@ def draw(experiment: Experiment, ours: Ours, printed: Sequence[Printed], paths: 
         for axes in every[len(experiment.panels) :]:
             axes.axis("off")
         picture = f" {ONLY_IN_THE_PICTURE}" if "figure" in experiment.paper else ""
-        said = textwrap.fill(experiment.setting + picture, 125 if columns == 1 else 170)
+        said = textwrap.fill(experiment.setting.rstrip() + picture, 125 if columns == 1 else 170)
         figure.supxlabel(said, fontsize=8)
         shown = {
             value.kind
@@ -113,13 +115,17 @@ def _draw_panel(
             ms=4.5,
             lw=1.4,
         )
-    _draw_paper(axes, values, styles, ticks, shift)
     if panel.limits is not None:
         axes.set_ylim(*panel.limits)
-    elif any(value.kind == "bound" for _, value in values):
-        axes.set_ylim(*axes.get_ylim())
+    _draw_paper(axes, values, styles, ticks, shift)
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "log" and high < 100 * low:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    elif axes.get_yscale() == "linear" and high > 1e5:
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     if not panel.numeric or len(ticks) < 8:
-        axes.set_xticks(list(ticks.values()), list(ticks), fontsize=8)
+        shown = _apart(axes, ticks) if panel.numeric else ticks
+        axes.set_xticks(list(shown.values()), list(shown), fontsize=8)
         axes.minorticks_off()
     if not panel.numeric and sum(map(len, ticks)) > 60:
         for text in axes.get_xticklabels():
@@ -128,6 +134,19 @@ def _draw_panel(
     axes.set_ylabel(panel.y)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _apart(axes: Axes, ticks: Mapping[str, float]) -> dict[str, float]:
+    """Those whose labels do not run into one another."""
+    place = axes.transData.transform([(at, 1.0) for at in ticks.values()])[:, 0]
+    width = axes.get_window_extent().width
+    shown: dict[str, float] = {}
+    last = -np.inf
+    for n in np.argsort(place):
+        if place[n] - last > 0.03 * width:
+            name = list(ticks)[n]
+            shown[name], last = ticks[name], place[n]
+    return shown
 
 
 def _marked(
@@ -151,25 +170,36 @@ def _draw_paper(
     ticks: Mapping[str, float],
     shift: Mapping[str, float],
 ) -> None:
-    low, high = axes.get_ylim()
     names = any(shift.values()) or len(shift) == 1
-    shaded: set[tuple[str, tuple[float, float]]] = set()
+    bounds: list[tuple[str, FloatArray, Printed]] = []
     for series, value in values:
         colour = _colour(styles[series]) if series in styles else "0.3"
-        if value.kind == "bound":
-            edges = (value.value, high) if value.side == "above" else (low, value.value)
-            if value.x in ticks and names:
-                at = np.clip(ticks[value.x] + np.array((-0.45, 0.45)), *axes.get_xlim())
-                axes.fill_between(at, *edges, color=colour, alpha=0.08, lw=0)
-                axes.plot(at, [value.value] * 2, color=colour, lw=0.8, ls=":")
-            elif value.x in ticks and (colour, edges) not in shaded:
-                shaded.add((colour, edges))
-                axes.axhspan(*edges, color=colour, alpha=0.08, lw=0)
-                axes.axhline(value.value, color=colour, lw=0.8, ls=":")
-        else:
+        at = ticks.get(value.x)
+        if value.kind != "bound":
             face = colour if value.kind == "stated" else "white"
-            at = ticks[value.x] + shift.get(series, 0.0)
-            axes.plot(at, value.value, "D", color=colour, mfc=face, ms=8, mew=1.5, alpha=0.75)
+            place = ticks[value.x] + shift.get(series, 0.0)
+            axes.plot(place, value.value, "D", color=colour, mfc=face, ms=8, mew=1.5, alpha=0.75)
+        elif at is not None:
+            own = {name for name, other in values if (other.kind, other.x) == ("bound", value.x)}
+            across = at + np.array((-0.45, 0.45))
+            if len(own) > 1:  # each about its own series
+                across = at + shift.get(series, 0.0) + np.array((-0.3, 0.3)) / len(shift)
+            across = np.clip(across, *axes.get_xlim())
+            bounds.append((colour, across, value))
+            if names:
+                axes.plot(across, [value.value] * 2, color=colour, lw=0.8, ls=":")
+            else:
+                axes.axhline(value.value, color=colour, lw=0.8, ls=":")
+    low, high = axes.get_ylim()
+    shaded: set[tuple[str, tuple[float, float]]] = set()
+    for colour, across, value in bounds:
+        edges = (value.value, high) if value.side == "above" else (low, value.value)
+        if names:
+            axes.fill_between(across, *edges, color=colour, alpha=0.08, lw=0)
+        elif (colour, edges) not in shaded:
+            shaded.add((colour, edges))
+            axes.axhspan(*edges, color=colour, alpha=0.08, lw=0)
+    axes.set_ylim(low, high)
 
 
 def _colour(number: int) -> str:

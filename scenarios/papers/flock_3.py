@@ -43,7 +43,7 @@ FIGURE_3 = Experiment(
     "recall and f-score by the loss rate of one failed link",
     SETTING + "One failed link; a draw is two traces, the paper has 32 a point. It prints no "
     "figure: above 1 % A2 should find it, above 0.4 % INT and A1+A2+P.",
-    seconds=1800,
+    seconds=500,
     memory_mb=3500,
     panels=tuple(
         Panel(f"{what}, {kind}", "loss rate of the link", f"{what}, {kind} traffic", log_x=True)

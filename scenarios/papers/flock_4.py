@@ -63,7 +63,7 @@ FIGURE_4C = Experiment(
     "time of the search: greedy, joint likelihoods, Sherlock's",
     "K=8, 20,000 flows, A1+A2+P, two failed links, all searches on one model; Sherlock tries every "
     "pair of components. The paper's network is larger, and its Sherlock's 19 days extrapolated.",
-    seconds=300,
+    seconds=110,
     memory_mb=600,
     panels=(
         Panel(SECONDS, "", SECONDS, numeric=False, log_y=True),

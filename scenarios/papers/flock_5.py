@@ -59,7 +59,7 @@ FIGURE_5 = Experiment(
     SETTING + "Silent drops with 400,000 flows; NetBouncer and 007 calibrated on 4 traces of "
     "networks that lack as many links, Flock as in the regular one. A draw is 4 traces. The paper "
     "prints no figure.",
-    seconds=3600,
+    seconds=500,
     memory_mb=3500,
     panels=(
         Panel(PRECISION, "% of the links left out", PRECISION, limits=(0, 1.05)),

@@ -65,7 +65,7 @@ FIGURE_5C = Experiment(
     SETTING + "One failed link of 0.4 to 1 %; flows of hidden path are all there is. Blamed is the "
     "whole class of links that these cannot tell apart; 'at most' is the precision of naming the "
     "failed link's class and no other.",
-    seconds=600,
+    seconds=70,
     memory_mb=3500,
     panels=(
         Panel(PRECISION, "% of the links left out", PRECISION, limits=(0, 1.05)),

@@ -99,7 +99,7 @@ TABLE_1 = Experiment(
     "tested on a queue that drops 0.2 to 1 % in a leaf-spine of 8 leaves and 2 spines, where the "
     "paper has hardware. Failure rate: trained at 0.1 to 0.4 %, tested at 0.5 to 1 %. Interval: "
     "100,000 flows, then 400,000. Scenario: silent drops, then failed devices.",
-    seconds=3600,
+    seconds=1700,
     memory_mb=3500,
     panels=(
         Panel(AGGREGATE, "", AGGREGATE, numeric=False, limits=(0, 1.05)),

@@ -34,7 +34,7 @@ FIGURE_8 = Experiment(
     "NetBouncer, figure 8",
     "false negatives and positives by λ, 1 % faulty",
     SETTING,
-    seconds=45,
+    seconds=55,
     memory_mb=1900,
     panels=(
         *(Panel(q, "λ", q, log_x=True, log_y=True) for q in (FN, FP)),

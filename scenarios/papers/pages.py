@@ -16,8 +16,8 @@ HEAD = ("quantity", "paper", "ours (mean; 95 %; range)", "difference", "verdict"
 
 
 def number(value: float) -> str:
-    """Four digits, or all of a count."""
-    return f"{value:,.0f}" if abs(value) >= 1e4 and value == round(value) else f"{value:.4g}"
+    """Four digits, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def _paper(line: Line) -> str:

@@ -102,7 +102,7 @@ FIGURE_13 = Experiment(
     "10 ToRs, 4 tier-1 switches, 80 directed links between them, 50 hosts with 60 connections of "
     "up to 100 packets an epoch, 50 epochs a draw; T1-to-ToR links fail; healthy links lose up to "
     "10⁻⁶, as in section 6. The paper replays production traffic in a cluster that carries more.",
-    seconds=35,
+    seconds=40,
     memory_mb=430,
     panels=(
         Panel(TOP, "loss rate of the bad link", TOP, log_x=True),
