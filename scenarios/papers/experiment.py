@@ -120,8 +120,7 @@ def label(x: float | str) -> str:
     return x if isinstance(x, str) else f"{x:g}"
 
 
-def together(draws: int) -> dict[str, range]:
-    """Twenty draws at a time, by name: for parts that all need one calibration."""
-    firsts = range(0, draws, 20)
-    every = [range(first, min(first + 20, draws)) for first in firsts]
+def together(draws: int, at_once: int = 20) -> dict[str, range]:
+    """So many draws at a time, by name: where all need one calibration, or one large network."""
+    every = [range(first, min(first + at_once, draws)) for first in range(0, draws, at_once)]
     return {f"draws-{some[0]}-{some[-1]}": some for some in every}
