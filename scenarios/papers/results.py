@@ -14,8 +14,9 @@ __all__ = ["write_results"]
 
 HEAD = """# The papers' figures, reproduced
 
-Made by `make reproduce FIG=all` and `make reproduce RESULTS=scenarios/papers/RESULTS.md`. Each
-value that a paper prints is held against ours: *agrees*, *explained* (the reason beside it holds
+Made by `make reproduce FIG=all` (with `DRAWS=` where fewer than 20 draws are said) and
+`make reproduce RESULTS=scenarios/papers/RESULTS.md`. Each value that a paper prints is held
+against ours: *agrees*, *explained* (the reason beside it holds
 for that difference), *not explained*, *cannot be compared*. Verdicts are computed; 20 draws are
 seeds 0 to 19; seconds are of one processor; code is the commit, with a + if the sources differed
 from it, and how their SHA-256 begins."""

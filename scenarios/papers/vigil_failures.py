@@ -38,6 +38,16 @@ FIGURE_10_TO_12 = experiment(
     seconds=250,
     quick=False,
 )
+EXAMPLE = (
+    "The paper's is one example. Of 20 draws of this setting ours has 97.87 on average, 97.1 to "
+    "98.6, and the paper's lies among them; of a few draws it may not."
+)
 SECTION_6_7 = experiment(
-    "6.7", "section 6.7", "larger networks, and 30 failed links", PODS, seconds=500, quick=False
+    "6.7",
+    "section 6.7",
+    "larger networks, and 30 failed links",
+    PODS,
+    seconds=500,
+    quick=False,
+    tried={"007": EXAMPLE},
 )
