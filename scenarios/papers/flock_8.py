@@ -27,6 +27,7 @@ P_GOOD = (1e-4, 2e-4, 3e-4, 5e-4, 7e-4)
 P_BAD = (1e-3, 2e-3, 4e-3, 8e-3)
 PRIORS = (0.0, -2.0, -5.0, -10.0, -15.0, -25.0)
 OF_PRIOR = " by prior"
+BOTH, LIMITS = (PRECISION, RECALL), (0.0, 1.05)
 
 
 def swept(draw: int, small: bool) -> list[Row]:
@@ -60,8 +61,8 @@ FIGURE_8 = Experiment(
     seconds=200,
     memory_mb=3500,
     panels=(
-        *(Panel(what, "p_g", what, log_x=True) for what in (PRECISION, RECALL)),
-        *(Panel(what + OF_PRIOR, "log prior", what) for what in (PRECISION, RECALL)),
+        *(Panel(what, "p_g", what, log_x=True, limits=LIMITS) for what in BOTH),
+        *(Panel(what + OF_PRIOR, "log prior", what, limits=LIMITS) for what in BOTH),
     ),
     tasks=_tasks,
     quick=False,
