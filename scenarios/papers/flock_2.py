@@ -54,7 +54,7 @@ FIGURE_2 = Experiment(
     "Flock, figure 2",
     "f-score by telemetry: silent drops and failed devices",
     SETTING + "A draw is 8 traces; the paper has 63 and draws curves, its text names the points.",
-    seconds=600,
+    seconds=200,
     memory_mb=3500,
     panels=(
         *(Panel(f"{F}, {n}", "", f"{F}, {n}", False) for n in (DROPS_100K, DROPS_400K, DEVICES)),

@@ -58,7 +58,7 @@ FIGURE_8 = Experiment(
     "precision and recall by p_g, p_b and the prior",
     SETTING + "A1+A2+P, silent drops; a draw is 4 traces. The paper prints no figure: precision "
     "should rise with p_g or p_b, recall fall, and priors should cut false positives.",
-    seconds=200,
+    seconds=150,
     memory_mb=3500,
     panels=(
         *(Panel(what, "p_g", what, log_x=True, limits=LIMITS) for what in BOTH),

@@ -91,7 +91,7 @@ FIGURE_7 = Experiment(
     "coordinate descent beside stochastic gradient descent",
     "The network of figure 6 with 0.1 % of the links faulty, λ = 1, without the paths over failed "
     "devices; stochastic gradient descent with lazy updates.",
-    seconds=700,
+    seconds=370,
     memory_mb=1900,
     panels=(
         Panel(ROUNDS, "learning rate", ROUNDS, numeric=False, log_y=True),
