@@ -95,26 +95,7 @@ def _draw_panel(
     for axis in [axes.xaxis] * panel.log_x + [axes.yaxis] * panel.log_y:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.set_minor_formatter(NullFormatter())
-    for name in names:
-        own = {x: figures for (series, x), figures in here.items() if series == name}
-        at = np.array([ticks[x] for x in own]) + shift[name]
-        mean = np.array([figures.mean.mean for figures in own.values()])
-        low = np.array([figures.mean.low for figures in own.values()])
-        high = np.array([figures.mean.high for figures in own.values()])
-        error = np.nan_to_num(np.abs(np.stack((mean - low, high - mean))))
-        order = np.argsort(at)
-        axes.errorbar(
-            at[order],
-            mean[order],
-            yerr=error[:, order],
-            marker="o",
-            color=_colour(styles[name]),
-            mfc=_face(styles[name]),
-            ls=_dashes(styles[name]) if panel.numeric else "",
-            capsize=3,
-            ms=4.5,
-            lw=1.4,
-        )
+    _draw_ours(axes, here, styles, ticks, shift, panel.numeric)
     if panel.limits is not None:
         axes.set_ylim(*panel.limits)
     _draw_paper(axes, values, styles, ticks, shift)
@@ -134,6 +115,36 @@ def _draw_panel(
     axes.set_ylabel(panel.y)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_ours(
+    axes: Axes,
+    here: Mapping[tuple[str, str], Figures],
+    styles: Mapping[str, int],
+    ticks: Mapping[str, float],
+    shift: Mapping[str, float],
+    joined: bool,
+) -> None:
+    for name in shift:
+        own = {x: figures for (series, x), figures in here.items() if series == name}
+        at = np.array([ticks[x] for x in own]) + shift[name]
+        mean = np.array([figures.mean.mean for figures in own.values()])
+        low = np.array([figures.mean.low for figures in own.values()])
+        high = np.array([figures.mean.high for figures in own.values()])
+        error = np.nan_to_num(np.abs(np.stack((mean - low, high - mean))))
+        order = np.argsort(at)
+        axes.errorbar(
+            at[order],
+            mean[order],
+            yerr=error[:, order],
+            marker="o",
+            color=_colour(styles[name]),
+            mfc=_face(styles[name]),
+            ls=_dashes(styles[name]) if joined else "",
+            capsize=3,
+            ms=4.5,
+            lw=1.4,
+        )
 
 
 def _apart(axes: Axes, ticks: Mapping[str, float]) -> dict[str, float]:
