@@ -101,8 +101,12 @@ def solve_stages(
     """
     n_stages = len(groups) - 1
     lossy, weight = rates.lossy, rates.sent.astype(np.float64)
-    group = np.where(lossy, loss_group(rates.success, groups), n_stages)
-    mapped = map_success(rates.success, np.minimum(group, n_stages - 1), groups, mapping)
+    # Few paths lose packets: only theirs are worked out.
+    some = np.flatnonzero(lossy)
+    of_lossy = loss_group(rates.success[some], groups)
+    group, mapped = np.full(len(lossy), n_stages, np.int8), np.zeros(len(lossy))
+    group[some] = of_lossy
+    mapped[some] = map_success(rates.success[some], of_lossy, groups, mapping)
     success = np.ones(incidence.n_links)
     stage = np.full(incidence.n_links, n_stages, np.int64)
     present = rates.observed
