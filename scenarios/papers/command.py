@@ -12,7 +12,7 @@ from scenarios.mistakes import errors
 from scenarios.terminal import line, progress_bar, wide_console
 
 if TYPE_CHECKING:
-    from scenarios.papers.experiment import Experiment
+    from scenarios.papers.experiment import Effort, Experiment
 
 __all__ = ["reproduce"]
 
@@ -57,9 +57,7 @@ def reproduce(
     with errors():
         from scenarios.papers.experiment import Effort
         from scenarios.papers.registry import chosen
-        from scenarios.papers.reproduce import reproduce as run
-        from scenarios.papers.reproduce import write_overview
-        from scenarios.papers.tables import listed, verdict_table
+        from scenarios.papers.tables import listed
 
         console = wide_console()
         if results is not None:
@@ -75,15 +73,31 @@ def reproduce(
         if not 2 <= draws <= 1000:
             raise ValueError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
         experiments = chosen(fig)
-        trace = _checked(trace, experiments)
-        with progress_bar() as progress:
-            for experiment in experiments:
-                effort = Effort(draws, trace=trace)
+        effort = Effort(draws, trace=_checked(trace, experiments))
+        _run(experiments, effort, out, cluster)
+
+
+def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None) -> None:
+    """One after the other; one that fails is told at the end."""
+    from scenarios.papers.reproduce import reproduce as run
+    from scenarios.papers.reproduce import write_overview
+    from scenarios.papers.tables import verdict_table
+    from testbed.record.run import RunError
+
+    console, failed = wide_console(), []
+    with progress_bar() as progress:
+        for experiment in experiments:
+            try:
                 lines = run(experiment, progress, out, effort, cluster=cluster)
-                write_overview(out)
-                console.print(verdict_table(experiment, lines))
-                console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)
-        console.print(line(f"all: {out}/index.html"), soft_wrap=True)
+            except RunError as error:
+                failed.append(str(error))
+                continue
+            write_overview(out)
+            console.print(verdict_table(experiment, lines))
+            console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)
+    if failed:
+        raise RunError("; ".join(failed))
+    console.print(line(f"all: {out}/index.html"), soft_wrap=True)
 
 
 def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | None:

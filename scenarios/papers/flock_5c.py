@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -12,6 +13,7 @@ from analysis.evaluation.calibration import accuracy
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
 from scenarios.papers.flock_schemes import PRECISION, RECALL
 from scenarios.papers.flock_world import FLOWS, SETTING, flock, network, soft_failure
+from testbed.fabric.clos import TopologyError
 from testbed.fabric.ecmp import Ecmp
 
 __all__ = ["FIGURE_5C", "OF_HIDDEN", "lacking"]
@@ -22,10 +24,15 @@ OF_HIDDEN = (0.006, 2e-4, -25.0)
 
 
 def lacking(omitted: float, small: bool, rng: np.random.Generator) -> Ecmp:
-    """Flock's network without a share of its links."""
+    """Flock's network without a share of its links; drawn again where that cuts ToRs off."""
     regular = network(small).fabric
-    left_out = rng.choice(regular.n_edges, round(omitted * regular.n_edges), replace=False)
-    return Ecmp(regular.without(left_out)) if len(left_out) else network(small)
+    count = round(omitted * regular.n_edges)
+    for _ in range(100 if count else 0):
+        with suppress(TopologyError):
+            return Ecmp(regular.without(rng.choice(regular.n_edges, count, replace=False)))
+    if count:
+        raise TopologyError(f"{regular.title} falls apart without {100 * omitted:g} % of its links")
+    return network(small)
 
 
 def irregular(draw: int, omitted: float, small: bool) -> list[Row]:
