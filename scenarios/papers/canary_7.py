@@ -91,7 +91,7 @@ FIGURE_7 = Experiment(
         **{f"η={eta}": tuple(f"η={eta}, {kind}" for kind in KINDS) for eta in ETAS},
         "Canary": KINDS,
     },
-    reasons=tuple(Reason(UNKNOWN, each, ratio=(0.0, 20.0)) for each in (FEW, MEAN, QUIET)),
+    reasons=tuple(Reason(UNKNOWN, each, ratio=(0.002, 20.0)) for each in (FEW, MEAN, QUIET)),
     quick=False,
     traffic=True,
 )

@@ -47,13 +47,15 @@ def message(name: str, arguments: bytes) -> bytes:
 def answer(port: int, data: bytes) -> bytes:
     """What comes back, b"" when the connection was closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
-        s.sendall(data)
-        s.shutdown(socket.SHUT_WR)
         out = b""
         try:
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
             while part := s.recv(1 << 16):
                 out += part
-        except ConnectionError:  # it had enough
+        except TimeoutError:
+            raise
+        except OSError:  # it had enough
             return b""
         return out
 
