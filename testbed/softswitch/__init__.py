@@ -25,6 +25,8 @@ Differences to simple_switch, all on purpose:
 - fields of headers that were never valid read as 0 (in BMv2: what an earlier packet left);
 - dividing by zero gives 0, an index outside a header stack reads as a header never valid,
   and a failed assert or assume drops the packet and raises ``SwitchFault`` (BMv2 aborts);
+- ``log_msg`` writes only where the process keeps a log; with a wrong number of arguments it says so
+  there (BMv2 ends);
 - a packet that takes more than 256 passes, or makes more than 64 outputs, is cut off;
 - a prefix of an lpm key is counted from the key's own top bit whatever its width.
 

@@ -319,12 +319,12 @@ class Bmv2Program:
         return None
 
 
-def source_of(obj: Json) -> str:
-    """``file:line`` of a JSON object, or an empty string."""
+def source_of(obj: Json, form: str = "{}:{}") -> str:
+    """File and line of a JSON object in a form, or an empty string."""
     info = obj.get("source_info") or {}
     if not info.get("filename") and not info.get("line"):
         return ""
-    return f"{info.get('filename', '?')}:{info.get('line', '?')}"
+    return form.format(info.get("filename", "?"), info.get("line", "?"))
 
 
 def hexint(text: str) -> int:

@@ -88,6 +88,7 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
         control.infos(),
         register_tables(program),
         read_c(C_SOURCES / "switch.h"),
+        read_c(C_SOURCES / "log.h"),
         layout.definition(),
         ITEM,
         intrinsics(layout, ref),

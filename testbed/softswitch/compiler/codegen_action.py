@@ -12,6 +12,7 @@ from testbed.softswitch.compiler.bmv2_program import (
     source_of,
 )
 from testbed.softswitch.compiler.codegen_calculation import field_words
+from testbed.softswitch.compiler.codegen_log import log_msg
 from testbed.softswitch.compiler.codegen_registers import places
 from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import FieldRef, Layout, comment, storage
@@ -91,6 +92,8 @@ class ActionWriter:
     def primitive(self, prim: Json, e: Expressions) -> list[str]:
         """C statements of one primitive."""
         op, args = prim["op"], prim["parameters"]
+        if op == "log_msg":
+            return log_msg(e, prim)
         method = getattr(self, f"_op_{op.lstrip('_')}", None)
         if method is None:
             raise e.refuse(f"primitive {op!r}")
@@ -140,9 +143,6 @@ class ActionWriter:
 
     def _op_no_op(self, e: Expressions) -> list[str]:
         return []
-
-    def _op_log_msg(self, e: Expressions, *args: Json) -> list[str]:
-        return []  # only writes a log in BMv2
 
     def _op_exit(self, e: Expressions) -> list[str]:
         return ["it->exit = 1;"]

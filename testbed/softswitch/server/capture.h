@@ -1,7 +1,7 @@
 /* What of the packets is kept for a reader: pcap files and a log, as BMv2 writes them. */
 
 enum { PP_TRACE, PP_DEBUG, PP_INFO, PP_WARN, PP_ERROR, PP_OFF };
-enum { PP_LOG_LINES = 1 << 16, PP_SNAPLEN = 262144 };
+enum { PP_LOG_LINES = 1 << 16, PP_LOG_HEAD = 128, PP_SNAPLEN = 262144 };
 
 typedef struct {
     int fd; /* -1: no log */
@@ -43,24 +43,38 @@ static void pp_log_flush(pp_log *l) {
     if (l->path && l->fd >= 0 && l->size >= l->max_size) pp_log_rotate(l);
 }
 
-/* One line in spdlog's pattern as BMv2 sets it: [time] [bmv2] [level] [thread id] text */
-__attribute__((format(printf, 3, 4)))
-static void pp_say(pp_log *l, int level, const char *format, ...) {
+/* A line's head in spdlog's pattern as BMv2 sets it: [time] [bmv2] [level] [thread id]; 0: the line
+ * is not wanted. There is then room for a text of that length. */
+static int pp_begin(pp_log *l, int level, uint32_t length) {
     struct timespec t;
     struct tm day;
-    va_list arguments;
-    int n;
-    if (l->fd < 0 || level < l->level) return;
-    if (PP_LOG_LINES - l->used < 2048) pp_log_flush(l);
+    if (l->fd < 0 || level < l->level) return 0;
+    if (PP_LOG_LINES - l->used < length + PP_LOG_HEAD) pp_log_flush(l);
     clock_gettime(CLOCK_REALTIME, &t);
     localtime_r(&t.tv_sec, &day);
     l->used += (uint32_t)sprintf(l->lines + l->used, "[%02d:%02d:%02d.%03ld] [bmv2] [%c] [thread %d] ",
                                  day.tm_hour, day.tm_min, day.tm_sec, t.tv_nsec / 1000000,
                                  "TDIWE"[level], (int)syscall(SYS_gettid));
+    return 1;
+}
+/* A line of at most 1,899 characters. */
+__attribute__((format(printf, 3, 4)))
+static void pp_say(pp_log *l, int level, const char *format, ...) {
+    va_list arguments;
+    int n;
+    if (!pp_begin(l, level, 1900)) return;
     va_start(arguments, format);
     n = vsnprintf(l->lines + l->used, 1900, format, arguments);
     va_end(arguments);
     l->used += n < 1900 ? (uint32_t)n : 1899;
+    l->lines[l->used++] = '\n';
+}
+/* A line that the program writes. */
+static void pp_say_text(pp_log *l, int level, const char *text, uint32_t length) {
+    if (length > PP_LOG_LINES - PP_LOG_HEAD) length = PP_LOG_LINES - PP_LOG_HEAD;
+    if (!pp_begin(l, level, length)) return;
+    memcpy(l->lines + l->used, text, length);
+    l->used += length;
     l->lines[l->used++] = '\n';
 }
 /* The first bytes of a packet in hex, after a line's text. */

@@ -305,6 +305,7 @@ void pp_destroy(pp_set *s) {
     uint64_t one = 1;
     if (s->running && write(s->wake, &one, sizeof one) == (ssize_t)sizeof one)
         pthread_join(s->thread, NULL);
+    if (s->sw) s->log_to(s->sw, NULL, NULL);
     for (uint32_t i = 0; i < s->ports_n; i++) pp_close(s, s->ports + i);
     for (; s->cpu_n; s->cpu_n--, s->cpu_head++) free(s->cpu[s->cpu_head % PP_CPU].data);
     pp_log_flush(&s->log);
@@ -341,9 +342,18 @@ int pp_queue_limits(pp_set *s, uint32_t number, uint32_t priority, int64_t depth
     return found || number == PP_NO_PORT ? 0 : -ENOENT;
 }
 
+/* A line of the program's log_msg. */
+static void pp_program_says(void *context, int error, const char *text, uint32_t length) {
+    pp_set *s = context;
+    pp_say_text(&s->log, error ? PP_ERROR : PP_INFO, text, length);
+}
+
 /* Puts a switch behind the ports (NULL: packets are dropped). With the lock held. */
 void pp_switch(pp_set *s, ss_switch *sw, pp_process_fn process, pp_pending_fn pending,
-               pp_priority_fn priority, pp_waits_fn waits) {
+               pp_priority_fn priority, pp_waits_fn waits, pp_log_to_fn log_to) {
+    if (s->sw) s->log_to(s->sw, NULL, NULL);
+    if (sw && s->log.fd >= 0) log_to(sw, pp_program_says, s);
+    s->log_to = log_to;
     s->sw = sw;
     s->process = process;
     s->pending = pending;

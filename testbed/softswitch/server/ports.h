@@ -50,6 +50,7 @@ typedef int (*pp_process_fn)(ss_switch *, uint32_t, const uint8_t *, uint32_t, u
 typedef uint32_t (*pp_pending_fn)(ss_switch *);
 typedef uint32_t (*pp_priority_fn)(const ss_switch *);
 typedef void (*pp_waits_fn)(ss_switch *, uint32_t, uint32_t, uint32_t);
+typedef void (*pp_log_to_fn)(ss_switch *, ss_log_fn, void *);
 
 typedef struct {
     uint64_t rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped;
@@ -87,6 +88,7 @@ typedef struct {
     pp_pending_fn pending;
     pp_priority_fn priority;
     pp_waits_fn waits;
+    pp_log_to_fn log_to;
     uint64_t start_us, faults, unknown_port, cpu_dropped, number;
     uint64_t timer_ns; /* when the timer fires; 0: not set */
     uint32_t pending_seen;

@@ -62,7 +62,7 @@ _SIGNATURES = {
     "pp_tell_log": (None, _P, c_int, c_char_p),
     "pp_queue_limits": (c_int, _P, _U32, _U32, c_int64, c_int64),
     "pp_start": (c_int, _P),
-    "pp_switch": (None, _P, _P, _P, _P, _P, _P),
+    "pp_switch": (None, _P, _P, _P, _P, _P, _P, _P),
     "pp_inject": (None, _P, _U32, c_char_p, _U32),
     "pp_wait": (_U32, _P, c_int64),
     "pp_wake": (None, _P),
@@ -240,6 +240,7 @@ class Ports:
                 program.digests_pending_address,
                 program.address("ss_priority"),
                 program.address("ss_waits"),
+                program.address("ss_log_to"),
             )
             self._switch = switch
 

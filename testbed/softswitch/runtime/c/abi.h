@@ -71,6 +71,11 @@ void ss_guess_rows(const ss_switch *sw, const uint64_t *guess);
 uint32_t ss_priority(const ss_switch *sw);
 void ss_waits(ss_switch *sw, uint32_t enq_qdepth, uint32_t deq_timedelta, uint32_t deq_qdepth);
 
+/* Told each line of the program's log_msg (error: what is wrong with one); text does not end in 0.
+ * Without it (NULL, as at the beginning) they go nowhere. */
+typedef void (*ss_log_fn)(void *ctx, int error, const char *text, uint32_t length);
+void ss_log_to(ss_switch *sw, ss_log_fn log, void *ctx);
+
 /* Number of digest samples not yet acknowledged. */
 uint32_t ss_digests_pending(ss_switch *sw);
 #endif

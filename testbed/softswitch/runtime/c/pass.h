@@ -57,6 +57,10 @@ void ss_waits(ss_switch *sw, uint32_t enq_qdepth, uint32_t deq_timedelta, uint32
     sw->deq_timedelta = deq_timedelta;
     sw->deq_qdepth = deq_qdepth;
 }
+void ss_log_to(ss_switch *sw, ss_log_fn log, void *ctx) {
+    sw->log = log;
+    sw->log_ctx = ctx;
+}
 
 /* Run the egress control. */
 SS_INLINE void ss_run_egress(ss_switch *sw, ss_item *it) {

@@ -38,6 +38,8 @@ struct ss_switch {
     void *admit_ctx;
     ss_result *out;
     uint32_t priority, enq_qdepth, deq_timedelta, deq_qdepth; /* of the packet that admit sees */
+    ss_log_fn log;
+    void *log_ctx;
 };
 
 /* Registers that are used together, made on first use, aligned to cache lines; NULL: no memory. */

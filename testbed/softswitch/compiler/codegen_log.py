@@ -1,0 +1,100 @@
+"""C of ``log_msg``: a line of text in which each ``{}`` is a number in decimal."""
+
+from __future__ import annotations
+
+from testbed.softswitch.compiler.bmv2_program import Json, source_of
+from testbed.softswitch.compiler.expressions import Expressions
+from testbed.softswitch.compiler.nodes import Node
+
+
+class WrongFormat(Exception):
+    """What BMv2 says of a format and its arguments before it ends."""
+
+
+def pieces(text: str, arguments: int) -> list[str]:
+    r"""The text around each placeholder: one piece more than there are arguments.
+
+    A placeholder goes from a ``{`` to the next ``}``; ``\{`` and ``\}`` are braces.
+
+    BMv2 overlooks a ``{`` at the beginning and right after another placeholder, and ends where the
+    numbers then differ. Here such a one is a placeholder if that makes them equal.
+
+    Raises:
+        WrongFormat: There are more or fewer placeholders, or one has no end.
+    """
+    found = _pieces(text, arguments, adjacent=False)
+    if len(found) != arguments + 1:
+        found = _pieces(text, arguments, adjacent=True)
+    if len(found) != arguments + 1:
+        raise WrongFormat(
+            "Not enough arguments for format string in call to log_msg(). Format string expected "
+            f"({len(found) - 1}) argument(s) but go ({arguments})"
+        )
+    return [piece.replace("\\{", "{").replace("\\}", "}") for piece in found]
+
+
+def _pieces(text: str, arguments: int, adjacent: bool) -> list[str]:
+    found, begin = [], 0
+    at = text.find("{", 0 if adjacent else 1)
+    while at >= 0:
+        if at and text[at - 1] == "\\":
+            at = text.find("{", at + 1)
+            continue
+        end = text.find("}", at)
+        while end >= 0 and text[end - 1] == "\\":
+            end = text.find("}", end + 1)
+        if end < 0:
+            raise WrongFormat('No matching "}" in call to log_msg()')
+        found.append(text[begin:at])
+        begin = end + 1
+        at = text.find("{", begin if adjacent or len(found) > arguments else begin + 1)
+    return [*found, text[begin:]]
+
+
+def log_msg(e: Expressions, prim: Json) -> list[str]:
+    """C statements of one call."""
+    text, given = (p["value"] for p in prim["parameters"])
+    if not isinstance(text, str):
+        raise e.refuse("log_msg without a text")
+    values = [e.read(argument) for argument in given]
+    try:
+        around = pieces(text, len(values))
+    except WrongFormat as wrong:
+        said = f"{wrong}: {source_of(prim, '{}({})') or '[no source available]'}."
+        code, size = _literal(said)
+        return [f"if (sw->log) sw->log(sw->log_ctx, 1, {code}, {size});"]
+    out, most = [], 0
+    for i, piece in enumerate(around):
+        code, size = _literal(piece)
+        if size:
+            out.append(f"    at = ss_say_text(at, {code}, {size});")
+        most += size
+        if i < len(values):
+            code, size = _number(e, values[i])
+            out.append(f"    at = {code};")
+            most += size
+    return [
+        "if (__builtin_expect(!!sw->log, 0)) {",
+        f"    char text[{most + 1}], *at = text;",
+        *out,
+        "    sw->log(sw->log_ctx, 0, text, (uint32_t)(at - text));",
+        "}",
+    ]
+
+
+def _literal(text: str) -> tuple[str, int]:
+    """A C string, and its bytes."""
+    data = text.encode("utf-8", "surrogatepass")
+    kept = (chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data)
+    return '"' + "".join(kept) + '"', len(data)
+
+
+def _number(e: Expressions, n: Node) -> tuple[str, int]:
+    """C that writes a value in decimal at ``at``, and the most characters it takes."""
+    f = n.field
+    if f and f.wide:
+        size, sign = (f.width + 7) // 8, f.width if f.signed else 0
+        return f"ss_say_bytes(at, {f.code}, {size}, {sign})", f.width * 31 // 100 + 2
+    value = e.exact(n)
+    kind = "signed" if n.lo < 0 else "number"
+    return f"ss_say_{kind}(at, {value})", max(len(str(n.lo)), len(str(n.hi)))
