@@ -6,6 +6,7 @@ Lines are written by a thread; if the server is slow, counters are left out.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import socket
 import subprocess
@@ -26,6 +27,8 @@ __all__ = ["Counters", "Publisher"]
 LOOPBACK = "127.0.0.1"
 _WAITING = 64
 _PATIENCE_S = 3
+_NICE = 10
+"""Who looks can wait, the run cannot."""
 _LEAST_S = 0.4
 
 
@@ -45,9 +48,11 @@ class Publisher:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[listening.fileno()],
-                start_new_session=True,  # Ctrl-C is for the run, with which it ends
+                process_group=0,  # Ctrl-C is for the run, with which it ends
             )
+        os.setpriority(os.PRIO_PROCESS, self._server.pid, _NICE)
         self._lines: queue.Queue[tuple[str, Any] | None] = queue.Queue()
+        self._told = threading.Event()
         self._writer = threading.Thread(target=self._write, name="watch", daemon=True)
         self._writer.start()
 
@@ -57,14 +62,10 @@ class Publisher:
             self._lines.put((name, what))
 
     def close(self) -> None:
-        """Let the server end, once it has told all."""
+        """Let the server hear the rest; it tells it to who listens and ends, in its own time."""
         self._lines.put(None)
-        self._writer.join(_PATIENCE_S)
-        try:
-            self._server.wait(_PATIENCE_S)
-        except subprocess.TimeoutExpired:
+        if not self._told.wait(_PATIENCE_S):
             self._server.kill()
-            self._server.wait()
 
     def _write(self) -> None:
         pipe = self._server.stdin
@@ -76,6 +77,8 @@ class Publisher:
                 pipe.flush()
         with suppress(OSError):
             pipe.close()
+        self._told.set()
+        self._server.wait()
 
 
 class _Reading:
