@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from testbed.softswitch.runtime.meters import MeterRates
 from testbed.softswitch.runtime.switch import Switch
+from testbed.softswitch.runtime.tables import Entry
 from testbed.softswitch.server.config import MATCH, PipelineConfig, TableConfig
 from testbed.softswitch.server.match_fields import dont_care, read_match, write_match
 from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2
 from testbed.softswitch.server.meters import fill_config, read_config
 from testbed.softswitch.server.ports import Ports
 from testbed.softswitch.server.profiles import (
-    Member,
     ProfileState,
     program_order,
     read_action,
     write_action,
 )
+from testbed.softswitch.server.stored_entries import Key, Reference, Stored
 from testbed.softswitch.server.values import (
     ALREADY_EXISTS,
     INVALID_ARGUMENT,
@@ -32,33 +32,6 @@ from testbed.softswitch.server.values import (
 )
 
 SCOPE = p4info_pb2.ActionRef.Scope
-Key = tuple[tuple[Any, ...], int]
-
-
-@dataclass
-class Reference:
-    """What an entry runs: an action, a member, a group or a one-shot action set."""
-
-    kind: str  # action, member, group, set
-    id: int
-    values: tuple[int, ...] = ()
-    members: tuple[Member, ...] = ()
-    message: Any = None
-
-
-@dataclass
-class Stored:
-    """An entry of the controller; ``match`` is in the program's order."""
-
-    handle: int
-    match: tuple[Any, ...]
-    priority: int
-    reference: Reference
-    metadata: bytes = b""
-    controller_metadata: int = 0
-    timeout_ns: int = 0  # 0: none
-    since_us: int = 0  # when it was written
-    told: bool = False  # of its being idle
 
 
 class TableState:
@@ -77,14 +50,28 @@ class TableState:
         self.table = switch.table(config.name)
         self.ports = ports
         self.profile = profile
-        self.entries: dict[Key, Stored] = {}
-        self.default: Reference | None = None
+        self.stale = True  # the switch has entries that are not in the books: const ones, Thrift's
+        self._entries: dict[Key, Stored] = {}
+        self._default: Reference | None = None
         self._fields = {f.id: f for f in config.fields}
         self._dont_cares = self._template()
         self._required = {f.place: f for f in config.fields if f.kind == MATCH.EXACT}
         self._by_name = {pipeline.actions[i].name: i for i in config.actions}
         self._program_default = self._initial_default()
-        self._install_const()
+
+    @property
+    def entries(self) -> dict[Key, Stored]:
+        """What is in the table, whoever wrote it."""
+        if self.stale:
+            self._adopt()
+        return self._entries
+
+    @property
+    def default(self) -> Reference | None:
+        """What a miss runs in place of the program's own default."""
+        if self.stale:
+            self._adopt()
+        return self._default
 
     def _template(self) -> list[Any]:
         out: list[Any] = [None] * len(self.config.fields)
@@ -99,31 +86,54 @@ class TableState:
         d = self.config.definition.default
         if d is None:
             return None
-        program = self.pipeline.program.definition
-        id_ = self._by_name.get(program.actions[d.action_id].name)
-        if id_ is None:
-            return None
-        values = [0] * len(d.data)
-        for place, i in enumerate(self.pipeline.actions[id_].order):
-            values[i] = d.data[place]
-        return Reference("action", id_, tuple(values))
+        return self._direct(self.pipeline.program.definition.actions[d.action_id].name, d.data)
 
-    def _install_const(self) -> None:
-        for e in self.table.entries():
+    def _adopt(self) -> None:
+        """Bring the books up to the switch. What Thrift had run a member or group is left out."""
+        self.stale = False
+        with self.ports.lock():
+            found, default = self.table.entries(), self.table.default()
+        known, self._entries = self._entries, {}
+        for e in found:
             match: list[Any] = list(e.match)
             for f in self.config.fields:
                 v = match[f.place]
                 if f.kind == MATCH.OPTIONAL and isinstance(v, tuple):
                     match[f.place] = v[0] if v[1] else None
-            action = self.pipeline.actions[self._by_name[e.action]]
-            values = [0] * len(e.params)
-            for place, i in enumerate(action.order):
-                values[i] = e.params[place]
-            priority = e.priority or 0
-            stored = Stored(
-                e.handle, tuple(match), priority, Reference("action", action.id, tuple(values))
-            )
-            self.entries[stored.match, priority] = stored
+            key = tuple(match), e.priority or 0
+            stored = known.get(key)
+            if stored and stored.handle != e.handle:
+                stored = None
+            r = self._direct(e.action, e.params) if self.profile is None else self._same(stored, e)
+            if r is None:
+                continue
+            if stored:
+                stored.reference = r
+                self._entries[key] = known.pop(key)
+            else:
+                self._entries[key] = Stored(e.handle, *key, r, since_us=self.ports.now_us())
+        for stored in known.values():
+            self._use(stored.reference, -1)
+        if self.profile is None:
+            r = self._direct(*default[1:]) if default else None
+            self._default = None if r == self._program_default else r
+
+    def _direct(self, name: str, data: Sequence[int]) -> Reference | None:
+        """An action of the switch with its data; None if P4Info has no such action in the table."""
+        id_ = self._by_name.get(name)
+        if id_ is None:
+            return None
+        values = [0] * len(data)
+        for place, i in enumerate(self.pipeline.actions[id_].order):
+            values[i] = data[place]
+        return Reference("action", id_, tuple(values))
+
+    def _same(self, stored: Stored | None, e: Entry) -> Reference | None:
+        """What an entry runs, if it is what the controller had it run."""
+        if stored is None or (stored.reference.kind == "member") != (e.group is None):
+            return None
+        same = self._number(stored.reference) == (e.member if e.group is None else e.group)
+        return stored.reference if same else None
 
     # ---- writing ----
 
@@ -302,7 +312,7 @@ class TableState:
         if not entry.HasField("action"):
             with self.ports.lock():
                 self.table.reset_default()
-            self.default = None
+            self._default = None
         else:
             r = self._reference(entry.action, True)
             if r.kind == "action":
@@ -318,7 +328,7 @@ class TableState:
                 )
                 with self.ports.lock():
                     choose(self._number(r))
-            self.default = r
+            self._default = r
             self._use(r, 1)
         self._use(old, -1)
 

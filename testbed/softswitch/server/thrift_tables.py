@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,10 @@ CODES = (
 )
 
 
+#: Calls that change what is in a table.
+WRITES = re.compile("_mt_(?!act_prof|get).*(entry|entries|default_(action|member|group))$")
+
+
 def _integer(data: Any) -> int:
     if not isinstance(data, bytes):
         raise BmError(BAD_MATCH_KEY)
@@ -106,9 +111,9 @@ class Tables:
             "bm_mt_act_prof_get_groups": self._groups,
             "bm_mt_act_prof_get_group": self._group,
         }
-        self.calls: dict[str, Call] = {n: self._guarded(c) for n, c in names.items()}
+        self.calls: dict[str, Call] = {n: self._guarded(n, c) for n, c in names.items()}
 
-    def _guarded(self, call: Callable[[Pipeline, Arguments], Result]) -> Call:
+    def _guarded(self, name: str, call: Callable[[Pipeline, Arguments], Result]) -> Call:
         """A call with the switch to itself, whose refusals are BMv2's codes."""
 
         def guarded(a: Arguments) -> Result:
@@ -118,10 +123,14 @@ class Tables:
                     raise BmError(INVALID_TABLE_NAME)
                 try:
                     with self.device.ports.lock():
-                        return call(pipeline, a)
+                        result = call(pipeline, a)
                 except SoftSwitchError as e:
                     found = [code for words, code in CODES if words in str(e)]
                     raise BmError(found[0] if found else ERROR) from None
+                if WRITES.search(name):
+                    for state in pipeline.tables.values():
+                        state.stale |= state.config.name == text(a, 2)
+                return result
 
         return guarded
 
