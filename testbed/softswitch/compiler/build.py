@@ -13,7 +13,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,19 +46,54 @@ def compiler() -> list[str]:
 
 
 @lru_cache(maxsize=8)
-def identity(command: tuple[str, ...]) -> str:
-    """Version line and target CPU of a compiler: what a cached library depends on."""
+def identity(command: tuple[str, ...], folder: Path) -> str:
+    """Hash of a compiler's version and target CPU: what a cached library depends on.
+
+    It is kept in a folder, for this file of the compiler and this processor: to ask takes as long
+    as a tenth of a switch's start.
+    """
+    kept = _identity_file(command, folder)
+    known = ""
+    with suppress(OSError):
+        known = kept.read_text() if kept else ""
+    if known:
+        return known
+    asked = _asked_identity(command)
+    if kept and asked:
+        with suppress(OSError), tempfile.TemporaryDirectory(dir=folder) as work:
+            new = Path(work) / kept.name
+            new.write_text(asked)
+            os.replace(new, kept)
+    return asked
+
+
+def _identity_file(command: tuple[str, ...], folder: Path) -> Path | None:
+    """Where a compiler's identity is kept; None if there is no telling which processor this is."""
+    try:
+        found = os.stat(command[0])
+        processor = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
+    except OSError:
+        return None
+    kinds = re.findall(
+        r"^(?:vendor_id|cpu family|model|flags|CPU .*|Features)\s*:.*", processor, re.M
+    )
+    told = (command, os.path.realpath(command[0]), found.st_size, found.st_mtime_ns, kinds)
+    name = hashlib.sha256(repr(told).encode()).hexdigest()[:40]
+    return folder / f"{name}.compiler" if kinds else None
+
+
+def _asked_identity(command: tuple[str, ...]) -> str:
+    """The hash of what a compiler defines on this machine; "" if it does not know its CPU."""
     try:
         run = subprocess.run(
             [*command, "-march=native", "-E", "-dM", "-x", "c", os.devnull],
             capture_output=True,
-            text=True,
             timeout=60,
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as e:
         raise NoCompiler(f"the C compiler {command[0]} does not run: {e}") from None
-    return run.stdout if run.returncode == 0 else ""
+    return "" if run.returncode else hashlib.sha256(run.stdout).hexdigest()
 
 
 def cache_dir() -> Path:
@@ -165,15 +200,16 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
     """Path of the shared library of ``code``, beside which is its hash; compiles unless the same
     was compiled before."""
     command = compiler()
-    target = identity(tuple(command))
-    flags = (*FLAGS, *(("-march=native",) if target else ()), *extra_flags)
-    digest = hashlib.sha256()
-    for part in (code, *command, target, *flags):
-        digest.update(part.encode() + b"\0")
-    path = cache_dir() / f"{digest.hexdigest()[:40]}.so"
+    folder = cache_dir()
     try:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _need_own(path.parent)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _need_own(folder)
+        target = identity(tuple(command), folder)
+        flags = (*FLAGS, *(("-march=native",) if target else ()), *extra_flags)
+        digest = hashlib.sha256()
+        for part in (code, *command, target, *flags):
+            digest.update(part.encode() + b"\0")
+        path = folder / f"{digest.hexdigest()[:40]}.so"
         if _intact(path):
             return path
         with _only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work:
@@ -197,7 +233,7 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
             os.replace(library, path)
             os.replace(digest_file, path.with_suffix(".sha256"))
     except OSError as e:
-        raise SoftSwitchError(f"cannot compile into {path.parent}: {e}") from None
+        raise SoftSwitchError(f"cannot compile into {folder}: {e}") from None
     return path
 
 

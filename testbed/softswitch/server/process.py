@@ -10,6 +10,7 @@ passed it.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -116,6 +117,8 @@ def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.so
     )
     ports.say("info", ready)
     print(f"{NAME}: {ready}", flush=True)
+    gc.freeze()
+    gc.enable()
     if replay is not None:
         replay.start(ports)
     ended.recv(1)
@@ -142,6 +145,7 @@ def _say_what_passed(ports: Ports) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Command line; ends the process."""
+    gc.disable()  # until all modules are there: it would look at their objects again and again
     options = parse(sys.argv[1:] if arguments is None else arguments)
     status = run(options)
     sys.stdout.flush()

@@ -131,3 +131,26 @@ def test_without_a_home_nothing_is_made_here(
     with pytest.raises(SoftSwitchError, match="set HOME, or XDG_CACHE_HOME"):
         load()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_compiler_is_not_asked_again_what_it_is(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, calls = tmp_path / "cc", tmp_path / "calls"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec gcc "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+
+    def started() -> int:
+        """How often the compiler has been started, after a process more that needs a library."""
+        subprocess.run([sys.executable, "-c", LOAD], capture_output=True, check=True)
+        return len(calls.read_text().splitlines())
+
+    assert [started(), started()] == [2, 2]
+    script.write_text(script.read_text() + "# a newer one\n")
+    assert [started(), started()] == [3, 3]
+    (kept,) = cache.glob("*.so")
+    assert kept.is_file()
+    for file in cache.glob("*.compiler"):
+        file.write_text("")
+    assert [started(), started()] == [4, 4]
