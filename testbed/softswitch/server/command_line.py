@@ -26,6 +26,7 @@ WITHOUT_EFFECT = {
     "notifications_addr": "notifications go to P4Runtime's stream",
     "packet_in": "packets come from interfaces or --use-files, not from a nanomsg socket",
     "restore_state": "BMv2's saved state cannot be read: the switch starts empty",
+    "load_modules": "BMv2's modules cannot be loaded, and a program that needs one is refused",
     "dp_grpc_server_addr": "packets come from interfaces or --use-files, not by gRPC",
 }
 TARGET_HELP = """
@@ -192,6 +193,7 @@ def _target() -> _Parser:
     add("--grpc-server-key")
     add("--grpc-server-with-client-auth", action="store_true")
     add("--dp-grpc-server-addr")
+    add("--load-modules")
     add("--disable-swap", action="store_true")
     add("--cpu-port", type=_number(1, 511, "a port"))
     add("--drop-port", type=_number(0, 511, "a port"), default=511)
