@@ -31,7 +31,7 @@ def test_every_option_of_bmv2_is_there_and_in_the_table() -> None:
         ["simple_switch_grpc", "--help"], capture_output=True, text=True, check=False
     )
     general, _, target = run.stdout.partition("Target options:")
-    value = {"--interface": "1@x", "--pcap": "/", "--log-level": "info", "--cpu-port": "9"}
+    value = {"--interface": "1@x", "--log-level": "info", "--grpc-server-addr": "127.0.0.1:1"}
     ends = ("--version", "--json-version", "--no-p4")
     tried = 0
     for text, before in ((general, []), (target, ["--"])):
