@@ -209,9 +209,10 @@ def _without_pairs(model: FlockModel, devices: bool, n: int) -> BoolArray | None
     found = Search(listed).run(refine=True, devices=devices)
     if n > MANY_PAIRS:
         return found
-    links, alike = np.flatnonzero(found[: model.n_links]), listed.indistinguishable()
+    links = np.flatnonzero(found[: model.n_links])
     if n * len(links) <= MANY_TRIED:
         return None
+    alike = listed.indistinguishable()
     known = model.undirected or np.mean(alike[links] != alike[links ^ 1]) > KNOWN
     return found if known else None
 
