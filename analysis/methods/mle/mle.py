@@ -4,7 +4,7 @@ Link i loses packets at a rate x_i = -ln(success). An observation over a known p
 its packets, with success exp(-sum of x); so the log-likelihood is concave in x, and the rates of
 given links are found exactly. A healthy link's rate follows a law whose mean is estimated
 (`analysis.methods.mle.background`), cut off at what the user calls a fault; a blamed one is free
-and pays a penalty: that it was picked among so many, the less the more are faulty, and 1.8 nats for
+and pays a penalty: that it was picked among so many, the less the more are faulty, and 1.2 nats for
 its rate. So a link is blamed when its rate stands out of the law and exceeds a fault.
 
 Where the losses of a blamed link prove correlated, as in a black hole, its observations weigh less
@@ -65,7 +65,7 @@ class Mle(Method):
             paths.
         fault_rate: What the user calls a fault: least loss rate a link is blamed for.
         penalty: Nats a blamed link must gain; default
-            ``ln((links - blamed) / (blamed + 1)) + 1.8``.
+            ``ln((links - blamed) / (blamed + 1)) + 1.2``.
 
     Raises:
         ValueError: A kind is unknown, or the rate is none.

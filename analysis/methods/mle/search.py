@@ -26,9 +26,10 @@ __all__ = ["NARROWEST", "RATE", "explain", "penalty_of", "resume", "suspects"]
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-RATE = 1.8
+RATE = 1.2
 """Nats that a free rate costs: the logarithm of its range, ln(1 / 0.001), over the width of the
-likelihood's peak in ln x, sqrt(2 pi / lost), at five losses (`analysis.methods.mle.devices`)."""
+likelihood's peak in ln x, sqrt(2 pi / lost), at one and a half losses: where few packets are seen,
+one or two tell a fault (`analysis.methods.mle.devices`)."""
 
 NARROWEST = 100.0
 """The mean rate of healthy links is at least a fault's least divided by this: a link that loses so
