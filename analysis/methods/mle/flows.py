@@ -201,7 +201,8 @@ def hidden_flows(parts: FlowParts, units: Units, may: BoolArray) -> HiddenFlows 
     alike = sum_up(len(sets), of.reshape(-1).astype(np.int64), parts.arrived, parts.lost, times)
     path_ptr, over = over_units(sets.paths, units)
     hops = np.bincount(sets.owner, sets.paths.length, len(sets)) / np.maximum(sets.width, 1)
-    listed = HiddenFlows(sets.ptr, path_ptr, over, np.ones(len(sets.paths)), *alike, hops)
+    one = np.ones(len(sets.paths), np.float32)
+    listed = HiddenFlows(sets.ptr, path_ptr.astype(np.int32), over, one, *alike, hops)
     return HiddenFlows.join(
         [listed] + ([] if parts.pairs is None else [parts.pairs.over(units, may)])
     )

@@ -25,6 +25,7 @@ __all__ = ["GIVEN", "HiddenFlows", "sum_up"]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+SingleArray = npt.NDArray[np.float32]
 
 GIVEN = -1.0
 """The ``lost`` of an entry that is a divisor: that of flows reported for their loss."""
@@ -40,9 +41,9 @@ class HiddenFlows(NamedTuple):
     """
 
     set_ptr: LongArray
-    path_ptr: LongArray
+    path_ptr: IntArray
     units: IntArray
-    many: FloatArray
+    many: SingleArray
     flow_ptr: LongArray
     arrived: FloatArray
     lost: FloatArray
@@ -57,7 +58,7 @@ class HiddenFlows(NamedTuple):
             return parts[0] if parts else None
         return cls(
             pointers(np.concatenate([np.diff(p.set_ptr) for p in parts])),
-            pointers(np.concatenate([np.diff(p.path_ptr) for p in parts])),
+            pointers(np.concatenate([np.diff(p.path_ptr) for p in parts])).astype(np.int32),
             np.concatenate([p.units[: p.path_ptr[-1]] for p in parts]),
             np.concatenate([p.many for p in parts]),
             pointers(np.concatenate([np.diff(p.flow_ptr) for p in parts])),

@@ -81,10 +81,7 @@ class Mixture(NamedTuple):
 def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
     """Nothing blamed yet; the mean is to be set, see `set_mean`."""
     n_paths = len(hidden.many)
-    of_path = np.repeat(np.arange(n_paths, dtype=np.int32), np.diff(hidden.path_ptr))
-    unit = hidden.units[: len(of_path)]
-    order = np.argsort(unit, kind="stable")
-    count = np.bincount(unit, minlength=len(size))
+    over_ptr, over = _paths_over(len(size), hidden.path_ptr, hidden.units)
     row_hops = np.bincount(
         np.repeat(np.arange(len(rows.lost)), np.diff(rows.ptr)), size[rows.units], len(rows.lost)
     )
@@ -101,8 +98,8 @@ def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
         row_hops=row_hops.astype(np.float64),
         total=np.zeros(len(rows.lost)),
         hidden=hidden,
-        over_ptr=np.concatenate(([0], np.cumsum(count))).astype(np.int64),
-        over=of_path[order],
+        over_ptr=over_ptr,
+        over=over,
         set_of=np.repeat(
             np.arange(len(hidden.set_ptr) - 1, dtype=np.int32), np.diff(hidden.set_ptr)
         ),
@@ -115,6 +112,21 @@ def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:
         room=np.zeros((3 + RATES, widest + 1)),
         alike=np.zeros((SIZES * SHARES, 3)),
     )
+
+
+@njit
+def _paths_over(n_units, path_ptr, units):
+    """The paths that each unit is on, ascending, and where those of each begin."""
+    over_ptr = np.zeros(n_units + 1, np.int64)
+    for e in range(path_ptr[-1]):
+        over_ptr[units[e] + 1] += 1
+    over_ptr = np.cumsum(over_ptr)
+    free, over = over_ptr[:-1].copy(), np.empty(path_ptr[-1], np.int32)
+    for p in range(len(path_ptr) - 1):
+        for i in units[path_ptr[p] : path_ptr[p + 1]]:
+            over[free[i]] = p
+            free[i] += 1
+    return over_ptr, over
 
 
 def _by_size(hidden: HiddenFlows) -> tuple[HiddenFlows, IntArray]:

@@ -123,12 +123,21 @@ def _place(start: Start, m: Mixture, s: _Search) -> None:
     set_mean(s.fault / NARROWEST, m)
     size = np.diff(start.ptr)
     m.x[start.units] = np.maximum(np.repeat(start.rate / np.maximum(size, 1), size), s.fault)
-    of_path = np.repeat(np.arange(len(m.rate)), np.diff(m.hidden.path_ptr))
-    m.rate[:] = np.bincount(of_path, m.x[m.hidden.units[: len(of_path)]], len(m.rate))
+    _add_up(m)
     set_mean(s.fault / NARROWEST, m)
     for _ in range(SWEEPS):
         if not _choose(start, m, s):
             break
+
+
+@kernel
+def _add_up(m):
+    """The rate of each hidden path, of those of its units."""
+    h = m.hidden
+    for p in range(len(m.rate)):
+        m.rate[p] = 0.0
+        for i in h.units[h.path_ptr[p] : h.path_ptr[p + 1]]:
+            m.rate[p] += m.x[i]
 
 
 def _fit_mean(m: Mixture, low: float, high: float) -> float:

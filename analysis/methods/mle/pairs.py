@@ -96,16 +96,16 @@ class PairFlows:
         _count(up, down, e.count, *sides, count, entries, covered)
         pair = np.flatnonzero((count > 0) & (np.bincount(self.of, minlength=len(up)) > 0))
         rest = width[pair] - covered[pair]
-        takes = 4 * int(entries[pair].sum()) + 16 * int(count[pair].sum())
+        takes = 4 * int(entries[pair].sum()) + 8 * int(count[pair].sum())
         if takes > MOST_BYTES:
             raise MissingTelemetry(
                 f"mle would take {takes / 1e9:.0f} GB for the {count[pair].sum():,} paths that "
                 "flows may have taken: name kinds of known path (A1, A2, INT, segments)"
             )
         set_ptr = pointers(count[pair] + (rest > 0))
-        path_ptr = np.zeros(set_ptr[-1] + 1, np.int64)
+        path_ptr = np.zeros(set_ptr[-1] + 1, np.int32)
         over = np.empty(int(entries[pair].sum()) + 1, np.int32)
-        many = np.ones(set_ptr[-1])
+        many = np.ones(set_ptr[-1], np.float32)
         _fill(up[pair], down[pair], e.count, rest, *sides, set_ptr, path_ptr, over, many)
         number = np.full(len(up), -1, np.int64)
         number[pair] = np.arange(len(pair))

@@ -15,9 +15,9 @@ def hidden(arrived, times):
     n = len(arrived)
     return HiddenFlows(
         set_ptr=np.array([0, 4]),
-        path_ptr=np.arange(5) * 3,
+        path_ptr=np.arange(5, dtype=np.int32) * 3,
         units=units,
-        many=np.ones(4),
+        many=np.ones(4, np.float32),
         flow_ptr=np.array([0, n]),
         arrived=np.array(arrived, float),
         lost=np.zeros(n),

@@ -17,9 +17,9 @@ def test_the_flows_that_are_missing_are_put_back():
     """With the true rates, reports give back the packets of the flows that lost none."""
     hidden = HiddenFlows(
         set_ptr=np.array([0, 4]),
-        path_ptr=np.arange(5) * 3,
+        path_ptr=np.arange(5, dtype=np.int32) * 3,
         units=np.array(PATHS, np.int32).reshape(-1),
-        many=np.ones(4),
+        many=np.ones(4, np.float32),
         flow_ptr=np.array([0, 1]),
         arrived=np.array([50.0]),
         lost=np.array([GIVEN]),
