@@ -58,7 +58,9 @@ FIGURE_5 = Experiment(
     "precision and recall where links are left out",
     SETTING + "Silent drops with 400,000 flows; NetBouncer and 007 calibrated on 4 traces of "
     "networks that lack as many links, Flock as in the regular one. A draw is 4 traces; "
-    "with more links left out ToRs are cut off from one another. The paper prints no figure.",
+    "with more links left out ToRs are cut off from one another. Calibration takes the highest "
+    "recall at a precision of 98 %, if there is any: of 007 at 2 % that blames next to nothing. "
+    "The paper prints no number of it.",
     seconds=500,
     memory_mb=3500,
     panels=(

@@ -103,11 +103,11 @@ def _judged(
 
 
 def _agrees(value: Printed, figures: Figures) -> bool:
-    """Beyond the bound; or where the mean, or one draw, may well be."""
+    """Where the mean, or one draw, may well be; a bound: the mean may well be beyond it."""
     if value.side == "above":
-        return figures.mean.mean >= value.value
+        return figures.mean.high >= value.value
     if value.side == "below":
-        return figures.mean.mean <= value.value
+        return figures.mean.low <= value.value
     low, high = (figures.mean.low, figures.mean.high) if value.mean else figures.usual
     slack = value.rounding + 1e-9 * abs(value.value)
     return low - slack <= value.value <= high + slack
