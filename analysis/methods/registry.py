@@ -7,7 +7,9 @@ entry point of the group ``canary.methods``, its name leading to the class.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from analysis.methods.base import Localizer
@@ -187,6 +189,12 @@ _FACE = ("localize", "telemetry_bytes", "probe_packets")
 
 
 def _registered() -> dict[str, EntryPoint]:
+    return _registered_on(tuple(sys.path))
+
+
+@cache  # a run asks some fifty times, and each time all that is installed would be read
+def _registered_on(path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    del path
     found = {point.name: point for point in entry_points(group=GROUP)}
     for name in found.keys() & (METHODS.keys() | ON_REQUEST.keys() | ALIASES.keys()):
         raise ValueError(f"the entry point {found[name].value} takes the name of {name}: rename it")

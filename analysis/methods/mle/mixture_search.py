@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import DEAD
@@ -142,6 +141,8 @@ def _add_up(m):
 
 def _fit_mean(m: Mixture, low: float, high: float) -> float:
     """Set the mean to the likeliest of a range, to within 1 %."""
+    from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
+
     found: Any = minimize_scalar(
         lambda at: -set_mean(math.exp(at), m),
         bounds=(math.log(low), math.log(high)),

@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import MEAN, Problem
@@ -97,6 +96,8 @@ def _mean(
     most: float,
 ) -> float:
     """The likeliest mean rate of healthy links in a range, to within 2 %."""
+    from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
+
     blamed = np.bincount(of_row, x[rows.units], len(rows.lost))
 
     def value(log_mean: float) -> float:

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.optimize import Bounds, milp
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.vigil.vigil import Ballot, ballot, connection_causes
@@ -91,6 +90,8 @@ class Cover:
 
 def binary_program(routing: Routing, time_limit: float = 60.0) -> Cover:
     """Equation 3: the fewest links that cross every lossy connection, within seconds."""
+    from scipy.optimize import Bounds, milp  # takes long to load, and few runs need it
+
     n_links = len(routing.links)
     if not n_links:
         return _nothing()
@@ -113,6 +114,8 @@ def integer_program(routing: Routing, time_limit: float = 60.0) -> Cover:
 
     ``time_limit`` holds for each of the two steps.
     """
+    from scipy.optimize import Bounds, milp  # as above
+
     cover = binary_program(routing, time_limit)
     if not len(cover.links):
         return cover

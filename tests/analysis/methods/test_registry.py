@@ -1,14 +1,17 @@
 """What holds of every method: one face, healthy networks, gaps, determinism."""
 
 import inspect
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from analysis.methods import registry
 from analysis.methods.base import Diagnosis
-from analysis.methods.registry import METHODS, ON_REQUEST
+from analysis.methods.registry import METHODS, ON_REQUEST, make_method, method_names
 from analysis.telemetry.telemetry import (
     Connections,
     Flows,
@@ -202,3 +205,18 @@ def test_meters_on_tors_only(synthetic, name):
     result = EVERY[name]().localize(world.telemetry)
     check(result, world.topology)
     assert np.isin(result.flagged, world.faulty).mean() > 0.7
+
+
+def test_what_few_runs_need_is_not_loaded_before():
+    code = "import sys, analysis.methods.registry; print('scipy.optimize' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"
+
+
+def test_what_is_installed_is_read_once(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "entry_points", lambda group: asked.append(group) or ())
+    for name in method_names():
+        make_method(name)
+    assert asked == ["canary.methods"]

@@ -11,7 +11,6 @@ from scipy import sparse
 from scipy.optimize import Bounds, milp
 
 from analysis.evaluation.metrics import score
-from analysis.methods.vigil import set_cover
 from analysis.methods.vigil.set_cover import (
     BinaryProgram,
     IntegerProgram,
@@ -181,7 +180,7 @@ def test_out_of_time_it_takes_the_greedy_cover_and_says_so(monkeypatch, method):
     class Stopped:
         x, status = None, 1
 
-    monkeypatch.setattr(set_cover, "milp", lambda *_, **__: Stopped())
+    monkeypatch.setattr("scipy.optimize.milp", lambda *_, **__: Stopped())
     rows = [[0, 2], [0, 2], [1, 2], [1, 2], [0], [1]]
     with pytest.warns(RuntimeWarning, match=r"stopped after 60 s with 3 links"):
         cover = method().cover(routing(rows))
