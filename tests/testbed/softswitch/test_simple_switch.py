@@ -59,9 +59,11 @@ def reference(
     before: str = "",
     after: str = "",
     options: tuple[str, ...] = (),
+    seconds: int = 3,
 ) -> tuple[list[list[bytes]], str]:
     """What simple_switch sends on each port when the packets enter port 0, and what its command
-    line says ``after`` them; it is given the commands ``before`` first."""
+    line says ``after`` them; it is given the commands ``before`` first, ``seconds`` before it reads
+    the packets, or longer where the machine is too busy for that."""
     for port in range(PORTS):
         write_pcap(work / f"p{port}_in.pcap", packets if port == 0 else [])
     with socket.socket() as s:
@@ -70,7 +72,7 @@ def reference(
     command = [
         "simple_switch",
         "--use-files",
-        "3" if before else "0",  # seconds before it reads the packets
+        str(seconds) if before else "0",
         "--thrift-port",
         str(thrift),
         "--notifications-addr",
@@ -78,6 +80,7 @@ def reference(
     ]
     for port in range(PORTS):
         command += ["-i", f"{port}@{work}/p{port}"]
+    begin = time.monotonic()
     process = subprocess.Popen(
         [*command, str(PROGRAMS / f"{program}.json"), *options],
         stdout=subprocess.DEVNULL,
@@ -86,7 +89,11 @@ def reference(
     try:
         if before:
             command_line(thrift, before)
-        known, deadline = -1, time.monotonic() + 20
+            if time.monotonic() - begin > seconds - 0.5:
+                process.kill()
+                process.wait()
+                return reference(program, packets, work, before, after, options, 4 * seconds)
+        known, deadline = -1, time.monotonic() + 20 + seconds
         while time.monotonic() < deadline:
             time.sleep(0.7)
             if process.poll() is not None:
