@@ -3,7 +3,7 @@
 What is known of each run stays in `runs/bench-tables`: runs on packets as they are, and what each
 method made of each run, by its parameters and its sources. So an interrupted table goes on where it
 stopped, and after a change to a method no other is run again. Interrupted, it writes the table of
-the runs that there are; all first seeds come first.
+the runs that there are; first seeds come first, and large fabrics last.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ READERS: Mapping[str, tuple[str, ...]] = {
 }
 """Who reads what; the exact programs of 007 and Sherlock take up to a minute a run and stay out."""
 
+LARGE = "K=16"
+"""Runs take minutes there, so that they come last."""
+
 Row = tuple[float, float, float]
 """F1, links wrongly blamed, seconds of processor time."""
 
@@ -98,7 +101,7 @@ def bench_comparison(console: Console) -> None:
     """Method x parameters x faults x fabric x telemetry: `analysis/COMPARISON.md`."""
     fabrics = {
         "K=8": {"k": 8},
-        "K=16": {"k": 16, "load": 0.1},
+        LARGE: {"k": 16, "load": 0.1},
         "leaf-spine": {"topology": "leaf-spine:32:8", "load": 0.2},
     }
     faults = {
@@ -113,7 +116,7 @@ def bench_comparison(console: Console) -> None:
         Cell(part, column, "faulty_links", flow | fabric | {"faults": broken, "seed": seed})
         for part, broken in faults.items()
         for column, fabric in fabrics.items()
-        for seed in range(1, 6 if column == "K=16" else 21)
+        for seed in range(1, 6 if column == LARGE else 21)
     ]
     packets = {"k": 4, "faults": "3links"}
     cells += [
@@ -168,7 +171,7 @@ def _make(table: Table, console: Console) -> None:
     out = ROOT / "analysis" / f"{table.name.upper()}.md"
     pool = ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
     try:
-        cells = sorted(table.cells, key=lambda cell: cell.settings["seed"])
+        cells = sorted(table.cells, key=lambda cell: (cell.column == LARGE, cell.settings["seed"]))
         futures = {pool.submit(_rows, table, cell): cell for cell in cells}
         for number, future in enumerate(as_completed(futures), 1):
             cell = futures[future]
