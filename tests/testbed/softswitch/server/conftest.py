@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from testbed.softswitch.server.device import Device
+from testbed.softswitch.server.ports import Ports
 from tests.testbed.softswitch.server.client import Client, Process
 from tests.testbed.softswitch.server.wires import Wire
 
@@ -16,6 +18,16 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     """One process for a module; its device is 0, its CPU port 100."""
     with Process("--no-p4", target=("--cpu-port", "100")) as p:
         yield p
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    """A device of this process, without interfaces."""
+    ports = Ports()
+    device = Device(0, ports, 1)
+    yield device
+    device.close()
+    ports.close()
 
 
 @pytest.fixture

@@ -10,22 +10,12 @@ import pytest
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2
 from testbed.softswitch.server.p4runtime import Server
-from testbed.softswitch.server.ports import Ports
 from testbed.softswitch.server.thrift_tables import Tables
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, Refused, p4info
 
 ROUTES, DELIVER = "CanaryIngress.routing.routes", "CanaryIngress.routing.deliver"
 MAC = 0x020000000001
 Thrift = Callable[..., Any]
-
-
-@pytest.fixture
-def device() -> Iterator[Device]:
-    ports = Ports()
-    device = Device(0, ports, 1)
-    yield device
-    device.close()
-    ports.close()
 
 
 @pytest.fixture

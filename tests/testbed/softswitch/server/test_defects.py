@@ -13,17 +13,7 @@ from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2
 from testbed.softswitch.server.p4runtime import P4Runtime, Server
 from testbed.softswitch.server.pipeline import Pipeline
-from testbed.softswitch.server.ports import Ports
 from tests.testbed.softswitch.server.client import Client, Refused, eventually
-
-
-@pytest.fixture
-def device() -> Iterator[Device]:
-    ports = Ports()
-    device = Device(0, ports, 1)
-    yield device
-    device.close()
-    ports.close()
 
 
 @pytest.fixture
