@@ -21,7 +21,7 @@ from analysis.evaluation.calibration import RULES, Case, search
 from analysis.evaluation.grids import GRIDS
 from analysis.evaluation.parameter_sets import Calibrated, Entry, Trained, write_set
 from analysis.methods.parameters import NamedMethod, own_values, read_names
-from analysis.methods.registry import ALIASES, METHODS, find_methods
+from analysis.methods.registry import ALIASES, METHODS, ON_REQUEST, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment import Progress
@@ -36,6 +36,7 @@ from testbed.record.yaml_file import read_yaml
 __all__ = ["TRAINING", "calibrate", "read_training"]
 
 TRAINING = Path(__file__).parent / "training.yaml"
+EVERY = METHODS | ON_REQUEST
 _PARTS = ("segments", "probes", "connections", "detector")
 _CLOSED = ConfigDict(extra="forbid")
 
@@ -120,13 +121,13 @@ def _method(named: NamedMethod) -> tuple[str, Mapping[str, Any]]:
     name = ALIASES.get(named.name, named.name)
     if name not in GRIDS:
         raise ValueError(f"{name} has no parameters to calibrate: {nearest(name, GRIDS)}")
-    return name, own_values(named, METHODS[name])
+    return name, own_values(named, EVERY[name])
 
 
 def _entry(
     name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns], rule: str, tell: Any
 ) -> Entry:
-    make = partial(METHODS[name], **held)
+    make = partial(EVERY[name], **held)
     cases = _readable(name, held, runs)
     grid = {p: values for p, values in GRIDS[name].items() if p not in held}
     settings = search(make, grid, cases, tell, rule=RULES[rule])
@@ -147,7 +148,7 @@ def _plain(value: Any) -> Any:
 
 def _readable(name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns]) -> list[Case]:
     """What a method can read: every view, or of one that reads a part alone each run once."""
-    part = getattr(METHODS[name](**held), "reads", None)
+    part = getattr(EVERY[name](**held), "reads", None)
     found: list[Case] = []
     for views in (views for group in runs for views in group.seen):
         if part in _PARTS:

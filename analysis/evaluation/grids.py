@@ -57,5 +57,9 @@ GRIDS: Mapping[str, Grid] = {
     "netscope": {
         "omega": (1.0, 0.003, 0.01, 0.03, 0.1, 0.3, 0.5, 2.0, 4.0, 10.0),
     },
+    "kdd14": {
+        "noise": (1e-3, 1e-6, 1e-5, 5e-5, 1e-4, 2e-4, 5e-4, 2e-3),
+        "significance": (0.01, 1e-6, 1e-5, 1e-4, 1e-3, 0.05, 0.1),
+    },
 }
 """By method, values by parameter."""

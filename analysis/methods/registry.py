@@ -16,6 +16,7 @@ from analysis.methods.base import Localizer
 from analysis.methods.canary.multistage import Canary
 from analysis.methods.detector import Detector
 from analysis.methods.flock.flock import Flock
+from analysis.methods.kdd14 import Kdd14
 from analysis.methods.mle.mle import CanaryMle, Mle
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
 from analysis.methods.netscope import NetScope
@@ -65,6 +66,7 @@ ON_REQUEST: dict[str, Callable[..., Localizer]] = {
     "007-integer": IntegerProgram,
     "max-coverage": MaxCoverage,
     "sherlock": Sherlock,
+    "kdd14": Kdd14,
 }
 """What a paper compares its method with, or what may take long: run where it is named."""
 

@@ -77,8 +77,6 @@ EXPERIMENTS = {
 
 LEFT_OUT = {
     "Canary, figures 1 to 5": "drawings and examples; figures 4 and 5 are tests",
-    "NetBouncer, figure 9, KDD14": "its paper is not at hand, and NetBouncer's does not say how "
-    "it blames",
     "NetBouncer, figures 11 to 13": "production data",
     "Flock, figure 4 (a) and (b)": "a cluster of hardware",
     "Flock, figure 4 (d)": "times: python -m tests.bench flock has the largest network of it",

@@ -38,6 +38,7 @@ NEEDS = {
     "007-integer": "connections",
     "max-coverage": "connections",
     "sherlock": "flows",
+    "kdd14": "probes",
 }
 EVERY = METHODS | ON_REQUEST
 

@@ -1,0 +1,144 @@
+"""KDD14 (Herodotou and others, KDD 2014), reconstructed: one culprit a path, and a test.
+
+The paper itself is not at hand. This is what can be built from two statements about it. Its public
+abstract: a failure probability is computed for devices and links from active monitoring, and what
+is looked for are statistically significant increases of it; they are surfaced as a ranked list.
+NetBouncer's section 6.5, which compares with its inference: paths are taken as known, and "there is
+at most one faulty link among all the paths between two servers".
+
+So the suspects are links and switches, and all that a path lost has one culprit: of the suspects on
+it the one of the highest failure probability, which is what it is the culprit of over what was sent
+across it. Whoever shares a path with a likelier suspect is acquitted of that path, rightly or not;
+where faults meet on paths, some are missed, and switches are blamed for their faulty links.
+analysis/DECISIONS.md has what other readings do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import bdtrc
+
+from analysis.methods.base import Diagnosis, Method
+from analysis.solvers.incidence import Incidence
+from analysis.telemetry.telemetry import Probes
+from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import njit
+from testbed.fabric.paths import Paths
+
+__all__ = ["Kdd14"]
+
+FloatArray = npt.NDArray[np.float64]
+LongArray = npt.NDArray[np.int64]
+
+
+class Kdd14(Method):
+    """Localize faulty links and switches from probes; undirected links where these bounce.
+
+    Between which two times a failure probability increased is not asked of one run: what is usual
+    is a parameter, and the same for all links.
+
+    Args:
+        noise: Loss rate of healthy links, which is the usual one (NetBouncer, section 6.1: 1e-3).
+        significance: A suspect is blamed if it would lose what it is the culprit of with no more
+            than this probability, were all links on its paths healthy.
+    """
+
+    name = "kdd14"
+    reads = "probes"
+
+    def __init__(self, *, noise: float = 1e-3, significance: float = 0.01) -> None:
+        if not (0 <= noise < 1 and 0 <= significance <= 1):
+            raise ValueError("significance is a share and noise a rate: 0 to 1")
+        self.noise = noise
+        self.significance = significance
+
+    def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
+        shift = int(probes.bounced)
+        n_links = fabric.n_links >> shift
+        incidence = Incidence.of(_suspects(probes.paths, fabric, shift))
+        sent, lost = probes.sent.astype(np.int64), probes.lost.astype(np.int64)
+        across = _sum(incidence, sent)
+        caused = _culprits(incidence, across, lost)
+
+        links_of = Incidence.of(probes.paths, undirected=probes.bounced).path_ptr
+        healthy = 1 - (1 - self.noise) ** np.diff(links_of)  # of each path
+        usual = np.minimum(_sum(incidence, sent * healthy) / np.maximum(across, 1), 1.0)
+        chance = np.where(caused > 0, bdtrc(caused - 1.0, across, usual), 1.0)
+        blamed = incidence.link_ids[(caused > 0) & (chance <= self.significance)]
+
+        seen = across > 0
+        failure = np.full(n_links + fabric.n_switches, np.nan)
+        failure[incidence.link_ids[seen]] = caused[seen] / across[seen]
+        devices = blamed[blamed >= n_links] - n_links
+        ends = np.stack((fabric.link_src, fabric.link_dst))[:, :: 1 << shift]
+        of_device = np.where(np.isin(ends, devices), failure[n_links + ends], 0.0).max(axis=0)
+        flagged = np.union1d(blamed[blamed < n_links], np.flatnonzero(of_device))
+        # A link of a blamed switch fails at least as often as that does.
+        success = 1 - np.maximum(failure[:n_links], of_device)
+        return self.diagnosis(
+            fabric, flagged, success=success, undirected=probes.bounced, devices=devices
+        )
+
+
+def _suspects(paths: Paths, fabric: Fabric, shift: int) -> Paths:
+    """The suspects of each path: its links, and the switches at their ends after all links."""
+    of_link = np.empty((len(paths.links), 3), np.int32)
+    of_link[:, 0] = paths.links >> shift
+    switches = fabric.n_links >> shift
+    of_link[:, 1] = switches + fabric.link_src[paths.links]
+    of_link[:, 2] = switches + fabric.link_dst[paths.links]
+    return Paths(3 * paths.ptr, of_link.reshape(-1))
+
+
+def _sum(incidence: Incidence, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The sum of a value of each path, over the paths across each suspect."""
+    return _sums(incidence.link_ptr, incidence.paths, value)
+
+
+def _culprits(incidence: Incidence, across: LongArray, lost: LongArray) -> LongArray:
+    """How many lost packets each suspect is the culprit of: int64[suspects].
+
+    At first all that the paths across a suspect lost counts against it. Then each path's losses go
+    to the likeliest suspect on it, and so on until nothing changes. With D
+    of N packets a suspect's, that is the linearised ascent of the convex sum of D² / N over all
+    ways to name culprits, so it ends. Of equals the one across which most was sent is likelier,
+    as it takes fewer faults to explain the rest, and then a link.
+    """
+    caused = _sum(incidence, lost)
+    culprit = np.full(len(lost), -1, np.int64)
+    while _name(incidence, caused / np.maximum(across, 1), across, lost, culprit):
+        caused = np.zeros(incidence.n_links, np.int64)
+        named = culprit >= 0
+        np.add.at(caused, culprit[named], lost[named])
+    return caused
+
+
+@njit
+def _sums(ptr, members, value):
+    total = np.zeros(len(ptr) - 1, value.dtype)
+    for j in range(len(total)):
+        for e in range(ptr[j], ptr[j + 1]):
+            total[j] += value[members[e]]
+    return total
+
+
+@njit
+def _name(incidence, failure, across, lost, culprit):
+    """Write the likeliest suspect of each path that lost packets; says whether one is new."""
+    path_ptr, suspects, _, _, _ = incidence
+    changed = False
+    for path in range(len(lost)):
+        if lost[path] == 0 or path_ptr[path] == path_ptr[path + 1]:
+            continue
+        best = suspects[path_ptr[path]]
+        for e in range(path_ptr[path] + 1, path_ptr[path + 1]):
+            one = suspects[e]
+            equal = failure[one] == failure[best]
+            if failure[one] > failure[best] or (equal and across[one] > across[best]):
+                best = one
+        changed |= culprit[path] != best
+        culprit[path] = best
+    return changed
