@@ -14,7 +14,8 @@ from scenarios.settings import Settings
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
 from testbed.dataplane import P4INFO, PROGRAM, VERDICT
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.topologies import make_addressed
 from testbed.faults.injector import FaultInjector
 from testbed.faults.links import LinkInjector
 from testbed.faults.netem import NetemInjector
@@ -74,13 +75,14 @@ class Choice:
     sudo: bool = False
 
 
-def choose_backend(k: int) -> Choice:
-    """BMv2, the reference, where somebody installed it and it can keep up; else virtual time."""
+def choose_backend(switches: int) -> Choice:
+    """BMv2, the reference, where somebody installed it and it can keep up with so many switches;
+    else virtual time."""
     from testbed.network.installed import not_installed
 
     if reason := not_installed("bmv2"):
         return Choice("virtual", reason.partition(":")[0])
-    switches, cores = FatTree(k).n_switches, os.cpu_count() or 1
+    cores = os.cpu_count() or 1
     if switches > BMV2_PER_CORE * cores:
         return Choice("virtual", f"{switches} BMv2 switches are too many for {cores} cores")
     installed = "Mininet and BMv2 are installed"
@@ -110,7 +112,7 @@ def need_backend(settings: Settings) -> None:
             need_iperf()
 
 
-def _threads(settings: Settings, topology: FatTree) -> int:
+def _threads(settings: Settings, topology: AddressedFabric) -> int:
     """As many as were asked for; else one a core, if each has work that pays for the waiting."""
     if settings.threads:
         return settings.threads
@@ -125,7 +127,7 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
-    topology = FatTree(settings.k)
+    topology = make_addressed(settings.topology, settings.k)
     if settings.backend == "virtual":
         program = Program.load(PROGRAM, observe=VERDICT.field)
         switches = [

@@ -110,13 +110,16 @@ def run(
         from scenarios.experiment import default_directory, run_experiment
         from scenarios.request import make_request
         from scenarios.showing import offer_page
+        from testbed.fabric.topologies import make_addressed
 
         names, chosen = choose_methods(methods, parameters, fault_rate)
         request = make_request(scenario, ctx.obj.settings, config)
         ctx.obj.tell()
         backend = request.backend
         if backend == "auto":
-            backend = pick_backend(request.settings("virtual").k, ctx.obj)
+            settings = request.settings("virtual")
+            switches = make_addressed(settings.topology, settings.k).n_switches
+            backend = pick_backend(switches, ctx.obj)
         settings = at_this_pace(request.settings(backend), request.named)
         path = run_dir or default_directory(request.name)
         with (

@@ -31,9 +31,8 @@ from scenarios.memory import available_bytes
 from scenarios.seed_process import Outcome, begin, end_all, run_seed
 from scenarios.settings import Settings
 from scenarios.traffic import capture_file, make_traffic
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, pointers
-from testbed.fabric.topologies import make_fabric
+from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.documents import document_text
@@ -139,7 +138,8 @@ def _account(settings: Settings, seed: int) -> Mapping[str, Any] | None:
     """What becomes of a capture's frames, found out and said once and not by each seed."""
     if settings.backend == "flow" or capture_file(settings.traffic) is None:
         return None
-    _, account = make_traffic(replace(settings, seed=seed), FatTree(settings.k))
+    fabric = make_addressed(settings.topology, settings.k)
+    _, account = make_traffic(replace(settings, seed=seed), fabric)
     return None if account is None else account.as_dict()
 
 

@@ -29,8 +29,7 @@ from scenarios.settings import Settings
 from scenarios.traffic import make_traffic
 from testbed.dataplane import source_digests
 from testbed.fabric.compiled import nothing_kept
-from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.topologies import make_fabric
+from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.record.documents import Summary
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
@@ -104,7 +103,7 @@ def run_experiment(
             write_run(simulate(settings, plan, topology, progress=progress), writer)
         else:
             if watched is not None:
-                watched.begin(name, settings, FatTree(settings.k), plan)
+                watched.begin(name, settings, make_addressed(settings.topology, settings.k), plan)
                 tell = watched.beside(progress)
                 progress = lambda what, share: tell(what, share)  # noqa: E731
             _emulate(scenario, settings, plan, writer, progress, watched)
@@ -137,7 +136,7 @@ def _emulate(
     watched: WatchedRun | None,
 ) -> None:
     progress("traffic", 0.0)
-    traffic, account = make_traffic(settings, FatTree(settings.k))
+    traffic, account = make_traffic(settings, make_addressed(settings.topology, settings.k))
     if account is not None:
         writer.json("capture.json", account.as_dict())
     progress("switch program", 0.0)  # compiled once

@@ -22,7 +22,7 @@ from scenarios.backends import open_backend
 from scenarios.live import Live
 from scenarios.settings import make_settings
 from scenarios.watch.net import WatchedNet, watched_net
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.network.mininet import MininetNetwork
 from testbed.network.packet_dump import PacketDump
 from testbed.network.virtual import LinkModel
@@ -251,10 +251,9 @@ def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
     raise UsageError(told.get("error", "iperf3 said nothing"))
 
 
-def _greeting(topology: FatTree) -> str:
+def _greeting(topology: AddressedFabric) -> str:
     hosts, switches = topology.host_names, topology.switch_names
-    tiers = (topology.n_tors, topology.n_aggs, topology.n_cores)
-    at = np.cumsum((0, *tiers))
+    at = np.cumsum((0, *np.bincount(topology.tier)))
     rows = [
         f"{what:12}{switches[at[i]]} to {switches[at[i + 1] - 1]}"
         for i, what in enumerate(("ToRs", "aggregation", "cores"))

@@ -16,9 +16,9 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from testbed.control.capacity import check_tables
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.names import nearest
 from testbed.fabric.segments import Monitors
+from testbed.fabric.topologies import make_addressed
 from testbed.faults.noise import noise_range
 from testbed.record.documents import EPOCHS, TELEMETRY
 
@@ -158,7 +158,8 @@ class Settings:
     topology: Annotated[
         str,
         Field(
-            description="with `BACKEND=flow`: `leaf-spine:LEAVES:SPINES[:OVERSUB]`, "
+            description="`fat-tree`; `two-switch`: two switches, a host each, a link between; with "
+            "`BACKEND=flow` also `leaf-spine:LEAVES:SPINES[:OVERSUB]`, "
             "`clos:PODS:TORS:AGGS:CORES[:OVERSUB]`, each with `:irregular=5pct` to leave out links"
         ),
     ] = "fat-tree"
@@ -173,7 +174,7 @@ class Settings:
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
-        FatTree(self.k)  # raises
+        make_addressed("fat-tree", self.k)  # raises
         noise_range(self.noise)
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
@@ -182,7 +183,9 @@ class Settings:
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
             )
         if self.backend != "flow":
-            check_tables(self.k, self.monitors, selects=self.alpha > 0 or self.beta > 0)
+            make_addressed(self.topology, self.k)  # raises
+            if self.topology == "fat-tree":
+                check_tables(self.k, self.monitors, selects=self.alpha > 0 or self.beta > 0)
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
         if self.tcp and not self.real_time:
@@ -192,9 +195,8 @@ class Settings:
             raise SettingsError(
                 f"TELEMETRY={self.telemetry} is unknown: use {', '.join(TELEMETRY)}, joined by +"
             )
-        for name in ("topology", "telemetry"):
-            if self.backend != "flow" and getattr(self, name) != getattr(Settings, name):
-                raise SettingsError(f"{name.upper()}={getattr(self, name)} needs BACKEND=flow")
+        if self.backend != "flow" and self.telemetry != Settings.telemetry:
+            raise SettingsError(f"TELEMETRY={self.telemetry} needs BACKEND=flow")
         return self
 
     @property

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["new_run", "pick_backend"]
 
 
-def pick_backend(k: int, given: Given) -> str:
+def pick_backend(switches: int, given: Given) -> str:
     """What BACKEND=auto means here; where it takes root, this process goes on as root."""
     from scenarios.backends import choose_backend
 
-    choice = choose_backend(k)
+    choice = choose_backend(switches)
     print(f"BACKEND=auto: {choice.backend} ({choice.reason})", flush=True)
     if choice.sudo:
         # sudo passes no environment on

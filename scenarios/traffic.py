@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from scenarios.settings import Settings, SettingsError
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.names import plain
 from testbed.traffic.capture import BEYOND
 from testbed.traffic.distributions import WORKLOADS
@@ -27,7 +27,7 @@ def capture_file(traffic: str) -> Path | None:
     return Path(name) if name.lower().endswith(_CAPTURES) else None
 
 
-def make_traffic(settings: Settings, topology: FatTree) -> tuple[Traffic, Account | None]:
+def make_traffic(settings: Settings, topology: AddressedFabric) -> tuple[Traffic, Account | None]:
     """Generate or replay the traffic of a run; what became of a capture's frames, if one is.
 
     ``traffic`` is ``hadoop``, ``websearch``, ``storage`` or ``pareto``, with ``:skewed`` for half

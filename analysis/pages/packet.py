@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from analysis.telemetry.minus_meters import MinusMeter
 from analysis.telemetry.observations import read_minus_meters
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.record.run import RunDirectory
 from testbed.record.run_tables import registers
 
@@ -29,7 +29,7 @@ def example_flows(run: RunDirectory) -> list[dict[str, Any]]:
         counted there in all epochs. Empty where the record has no registers.
     """
     fabric = run.fabric
-    if not run.has(registers(0)) or not run.has("drops") or not isinstance(fabric, FatTree):
+    if not run.has(registers(0)) or not run.has("drops") or not isinstance(fabric, AddressedFabric):
         return []
     flows, traces, drops = run.table("flows"), run.table("connections"), run.table("drops")
     meters = read_minus_meters(run)
@@ -57,7 +57,7 @@ def example_flows(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 def _flow_numbers(
-    fabric: FatTree, flows: dict[str, Any], meters: list[MinusMeter]
+    fabric: AddressedFabric, flows: dict[str, Any], meters: list[MinusMeter]
 ) -> list[npt.NDArray[np.int64]]:
     """For each row of each minus meter the row of ``flows``; -1 if it is none of the traffic's."""
     ip = fabric.host_ip.astype(np.uint64)
@@ -81,7 +81,7 @@ def _flow_numbers(
     ]
 
 
-def _ends(fabric: FatTree, flows: dict[str, Any], flow: int) -> dict[str, Any]:
+def _ends(fabric: AddressedFabric, flows: dict[str, Any], flow: int) -> dict[str, Any]:
     host = fabric.host_names
     protocol = int(flows["protocol"][flow])
     return {
@@ -94,7 +94,7 @@ def _ends(fabric: FatTree, flows: dict[str, Any], flow: int) -> dict[str, Any]:
 
 
 def _path(
-    fabric: FatTree, switches: dict[str, Any], links: npt.NDArray[np.integer]
+    fabric: AddressedFabric, switches: dict[str, Any], links: npt.NDArray[np.integer]
 ) -> dict[str, Any]:
     path = [*fabric.link_src[links].tolist(), int(fabric.link_dst[links[-1]])]
     bits, value = [], 0

@@ -37,8 +37,8 @@ from analysis.telemetry.telemetry import (
     SegmentCounts,
     Telemetry,
 )
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.paths import Paths, PathSets
 from testbed.record.run import Record
@@ -84,7 +84,7 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
 def read_minus_meters(record: Record) -> list[MinusMeter]:
     """The minus meter (Canary, section III-E) of each epoch of a run with registers."""
     parts = record.segments
-    assert isinstance(record.fabric, FatTree)  # as every network of packets is
+    assert isinstance(record.fabric, AddressedFabric)  # as every network of packets is
     decoder = SegmentDecoder(record.fabric, parts, record.table("switches")["id"])
     rules = record.table("rules")
     meters = []

@@ -191,14 +191,15 @@ def _probe_paths(emulation: Emulation) -> Mapping[str, Any]:
 def _probe_counts(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
     topology, sources = emulation.topology, emulation.sources
     probes, matrix = sources.probes, sources.matrix
-    bounce = topology.host_tor[probes.host] * topology.n_cores + probes.core
+    n_bouncing = len(topology.bouncing)
+    bounce = topology.host_tor[probes.host] * n_bouncing + probes.core
     counts = (
         _sent_and_lost(emulation, seen, source)
         for source in (sources.probing, sources.probing_matrix)
     )
     sent, lost = (np.concatenate(part) for part in zip(*counts, strict=True))
     return {
-        "path": np.concatenate((bounce, topology.n_tors * topology.n_cores + matrix.path)),
+        "path": np.concatenate((bounce, len(Ecmp(topology).to_top) + matrix.path)),
         "src_host": np.concatenate((probes.host, matrix.src_host)),
         "dst_host": np.concatenate((probes.host, matrix.dst_host)),
         "sent": sent,
@@ -227,8 +228,11 @@ def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
     traced = np.flatnonzero(emulation.agents.traced & (lost > 0))
     paths = assemble_paths(topology, traffic, traced, replies)
     src, dst = (topology.host_tor[h[traced]] for h in (traffic.src_host, traffic.dst_host))
-    length = np.where(src // topology.half == dst // topology.half, 2, 4)
-    return {"flow": traced, "path": paths, "complete": paths.length == length}
+    return {
+        "flow": traced,
+        "path": paths,
+        "complete": paths.length == topology.hops(src, dst),
+    }
 
 
 def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> Network:

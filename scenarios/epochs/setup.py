@@ -15,8 +15,9 @@ from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import install_forwarding
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import SwitchControl, batch
-from testbed.fabric.fat_tree import FatTree, Segments
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
+from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network
 from testbed.network.sources import Source
@@ -56,7 +57,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Emulation:
-    """A fat-tree of switches with its controller, faults, traffic, probes and agents, all ready.
+    """Switches with its controller, faults, traffic, probes and agents, all ready.
 
     ``ids`` are the switches' 48-bit IDs, ``monitors`` the switches with meters and ``controls``
     theirs; ``transfers`` are the flows that ``tcp`` carries, where there is any.
@@ -66,7 +67,7 @@ class Emulation:
     plan: FaultPlan
     backend: Backend
     network: Network
-    topology: FatTree
+    topology: AddressedFabric
     segments: Segments
     ids: npt.NDArray[np.uint64]
     decoder: SegmentDecoder
@@ -104,7 +105,7 @@ def set_up(
         SettingsError: An epoch is too short for the network's packets to drain.
     """
     progress("switch IDs", 0.1)
-    topology = FatTree(settings.k)
+    topology = backend.network.topology
     segments = topology.segments(settings.monitors)
     ids = switch_ids(topology, segments, settings.seed)
     decoder = SegmentDecoder(topology, segments, ids)
@@ -151,7 +152,7 @@ def set_up(
 
 
 def _add_sources(
-    settings: Settings, topology: FatTree, network: Network, traffic: Traffic, idle: bool
+    settings: Settings, topology: AddressedFabric, network: Network, traffic: Traffic, idle: bool
 ) -> Sources:
     templates, lengths = headers(traffic, topology)
     data = Source(

@@ -22,7 +22,7 @@ from scenarios.epochs.loop import Epoch
 from scenarios.epochs.setup import Emulation
 from scenarios.settings import Settings, SettingsError
 from scenarios.watch.publisher import Counters, Publisher
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import FaultPlan
 
 __all__ = ["WATCHED_METHOD", "WatchedRun", "can_be_watched"]
@@ -53,7 +53,9 @@ class WatchedRun:
         self._sent: list[npt.NDArray[np.int64]] = []
         self._lost: list[npt.NDArray[np.int64]] = []
 
-    def begin(self, name: str, settings: Settings, topology: FatTree, plan: FaultPlan) -> None:
+    def begin(
+        self, name: str, settings: Settings, topology: AddressedFabric, plan: FaultPlan
+    ) -> None:
         """It is known what will be run."""
         title = f"{Path(name).stem}: {topology.title} on {settings.backend}, seed {settings.seed}"
         faults = [(fault.link, fault.rate) for fault in plan.faults]

@@ -1,4 +1,4 @@
-"""Fat-tree forwarding: two-level prefixes down, ECMP up (Al-Fares et al., SIGCOMM 2008)."""
+"""Forwarding: two-level prefixes down, ECMP up in the fat-tree (Al-Fares et al., SIGCOMM 2008)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import numpy.typing as npt
 
 from testbed.control.switch import Tables
 from testbed.dataplane import IDENTITY, ROUTING
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.fat_tree import FatTree
 
 __all__ = ["install_forwarding"]
 
 
 def install_forwarding(
-    topology: FatTree,
+    topology: AddressedFabric,
     switch: int,
     control: Tables,
     mask: int,
@@ -22,7 +23,7 @@ def install_forwarding(
     """Install one switch's identity, routes and uplink group.
 
     Args:
-        topology: The fat-tree.
+        topology: A fat-tree, or two switches.
         switch: Index of the switch.
         control: Its tables.
         mask: Its bits of pathBF (`testbed.fabric.pathbf.bloom_mask`).
@@ -37,6 +38,10 @@ def install_forwarding(
     )
     routes = _Routes(topology, control)
     routes.add(own_ip, 32, ROUTING.local)
+    if not isinstance(topology, FatTree):
+        _rack_routes(topology, switch, routes)
+        routes.through(0, 0, int(_outgoing(topology, switch)[0]))
+        return
     if tier == 0:
         _tor_routes(topology, switch, routes)
     elif tier == 1:
@@ -50,7 +55,7 @@ def install_forwarding(
 class _Routes:
     """Writes routes of one switch; links give port and next hop's MAC."""
 
-    def __init__(self, topology: FatTree, control: Tables) -> None:
+    def __init__(self, topology: AddressedFabric, control: Tables) -> None:
         self._topology = topology
         self._table = control.table(ROUTING.routes)
 
@@ -61,19 +66,23 @@ class _Routes:
         self.add(prefix, length, ROUTING.forward, *_hop(self._topology, link))
 
 
-def _hop(topology: FatTree, link: int) -> tuple[int, int]:
+def _hop(topology: AddressedFabric, link: int) -> tuple[int, int]:
     return int(topology.link_src_port[link]), int(topology.switch_mac[topology.link_dst[link]])
 
 
-def _outgoing(topology: FatTree, switch: int) -> npt.NDArray[np.intp]:
+def _outgoing(topology: AddressedFabric, switch: int) -> npt.NDArray[np.intp]:
     return np.flatnonzero(topology.link_src == switch)
 
 
-def _tor_routes(topology: FatTree, tor: int, routes: _Routes) -> None:
+def _rack_routes(topology: AddressedFabric, tor: int, routes: _Routes) -> None:
     routes.add(int(topology.switch_ip[tor]) & ~0xFF, 24, ROUTING.unroutable)
     for host in np.flatnonzero(topology.host_tor == tor):
         port, mac = int(topology.host_port[host]), int(topology.host_mac[host])
         routes.add(int(topology.host_ip[host]), 32, ROUTING.deliver, port, mac)
+
+
+def _tor_routes(topology: FatTree, tor: int, routes: _Routes) -> None:
+    _rack_routes(topology, tor, routes)
     up = _outgoing(topology, tor)
     for core in range(topology.n_cores):
         core_ip = int(topology.switch_ip[topology.core(core)])

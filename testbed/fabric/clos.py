@@ -28,9 +28,10 @@ class TopologyError(ValueError):
 class Fabric:
     """Switches in tiers and the directed links between them.
 
-    Tier 0 holds the ToRs, where paths begin and end; they come first. A directed link is numbered
-    ``2 * edge`` upwards and ``2 * edge + 1`` downwards, so ``link ^ 1`` is the opposite direction
-    and ``link >> 1`` the undirected link. Two links may join the same two switches.
+    Paths begin and end at ToRs, which come first: tier 0 and, where so many are given, the next.
+    A directed link is numbered ``2 * edge`` upwards and ``2 * edge + 1`` downwards, so ``link ^ 1``
+    is the opposite direction and ``link >> 1`` the undirected link. Two links may join the same two
+    switches.
 
     Attributes:
         switch_names: The name of each switch.
@@ -45,6 +46,7 @@ class Fabric:
         switch_names: Distinct names, those of tier 0 first.
         tier: int[n_switches].
         lower, upper: The ends of each undirected link, int[n_edges]; the upper's tier is higher.
+        n_tors: How many switches are ToRs; by default those of tier 0.
 
     Raises:
         TopologyError: The arguments do not fit together.
@@ -58,12 +60,13 @@ class Fabric:
         upper: npt.NDArray[np.integer],
         *,
         hosts_per_tor: int = 1,
+        n_tors: int | None = None,
         title: str | None = None,
     ) -> None:
         self.switch_names = list(switch_names)
         self.tier = np.asarray(tier, np.int8)
         self.n_switches = len(self.switch_names)
-        self.n_tors = int((self.tier == 0).sum())
+        self.n_tors = int((self.tier == 0).sum()) if n_tors is None else n_tors
         self.n_edges = len(lower)
         self.n_links = 2 * self.n_edges
         self.hosts_per_tor = hosts_per_tor
@@ -76,7 +79,8 @@ class Fabric:
     def _check(self) -> None:
         if len(self.tier) != self.n_switches or len(self.link_src) != len(self.link_dst):
             raise TopologyError(f"{self.title}: names, tiers or ends of links are not equally many")
-        if (self.tier < 0).any() or (self.tier[: self.n_tors] != 0).any():
+        lowest = int((self.tier == 0).sum())
+        if (self.tier < 0).any() or (self.tier[:lowest] != 0).any() or self.n_tors < lowest:
             raise TopologyError(f"{self.title}: tiers count from 0, switches of tier 0 come first")
         if len(set(self.switch_names)) != self.n_switches:
             raise TopologyError(f"{self.title}: two switches have the same name")

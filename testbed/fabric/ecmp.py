@@ -20,6 +20,7 @@ from testbed.fabric.paths import Paths, pointers
 __all__ = ["Ecmp"]
 
 IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
 
 
 class Ecmp:
@@ -78,7 +79,9 @@ class Ecmp:
 
     @cached_property
     def turn(self) -> npt.NDArray[np.int8]:
-        """The tier where the paths of two ToRs turn, -1 if there is none: int8[n_tors, n_tors]."""
+        """The tier where the paths of two ToRs turn, -1 if there is none: int8[n_tors, n_tors].
+
+        0 within a rack, whatever its tier."""
         turn = np.full((self.fabric.n_tors, self.fabric.n_tors), -1, np.int8)
         for tier in range(self.top, 0, -1):
             reach = self.reach(tier)
@@ -96,10 +99,16 @@ class Ecmp:
             width[here] = (reach @ reach.T)[here].round()
         return width
 
+    @cached_property
+    def to_top(self) -> LongArray:
+        """The climbs to the highest tier from below it: int64[]."""
+        ends = self.fabric.tier[self.end] == self.top
+        return np.flatnonzero(ends & (self.climbs.length > 0))
+
     def bounces(self) -> Paths:
         """NetBouncer's probes (its section 4.3): every way from a ToR to the highest tier, and back
         the same way. Those of a ToR are together, ascending in the switch that bounces them."""
-        up = self.climbs.take(np.flatnonzero(self.fabric.tier[self.end] == self.top))
+        up = self.climbs.take(self.to_top)
         rows = up.links.reshape(len(up), self.top)
         rows = np.concatenate((rows, rows[:, ::-1] ^ 1), axis=1)
         return Paths(np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1], rows.reshape(-1))
@@ -107,7 +116,9 @@ class Ecmp:
     def draw(self, src: IntArray, dst: IntArray, rng: np.random.Generator) -> Paths:
         """One path for each pair of ToRs (int32[N] each), uniform over its equal-cost paths."""
         turn = self.turn[src, dst]
-        ptr = pointers(2 * turn.astype(np.int64))
+        tier = self.fabric.tier
+        length = 2 * turn.astype(np.int64) - tier[src] - tier[dst]
+        ptr = pointers(np.where(src == dst, 0, length))
         links = np.empty(int(ptr[-1]), np.int32)
         most = np.array([self.reach(tier).max(initial=1) for tier in range(self.top + 1)])
         _draw(

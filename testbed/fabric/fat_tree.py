@@ -19,16 +19,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.clos import Fabric, TopologyError
-from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.segments import Monitors, Segments, segments
+from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.clos import TopologyError
 
 __all__ = ["FatTree"]
 
 IntArray = npt.NDArray[np.int32]
 
 
-class FatTree(Fabric):
+class FatTree(AddressedFabric):
     """A k-ary fat-tree (Al-Fares et al., SIGCOMM 2008) with its names, ports and addresses.
 
     Switches are numbered ToRs first, then aggregation, then core. A directed fabric link is
@@ -52,7 +51,7 @@ class FatTree(Fabric):
     def __init__(self, k: int) -> None:
         if k < 4 or k % 2 or k > 128:
             raise TopologyError(f"K={k} is no fat-tree: K must be an even number from 4 to 128")
-        self.k = k
+        self.k = self.n_ports = k
         self.half = half = k // 2
         self.n_pods = k
         self.n_tors = self.n_aggs = k * half
@@ -92,25 +91,7 @@ class FatTree(Fabric):
     def core(self, i: int) -> int:
         return self.n_tors + self.n_aggs + i
 
-    @cached_property
-    def host_tor(self) -> IntArray:
-        """The ToR switch of each host: int32[n_hosts]."""
-        return np.repeat(np.arange(self.n_tors, dtype=np.int32), self.half)
-
-    @cached_property
-    def host_port(self) -> IntArray:
-        """The ToR's port of each host: int32[n_hosts]."""
-        return np.tile(np.arange(1, self.half + 1, dtype=np.int32), self.n_tors)
-
     # ---- addresses ---------------------------------------------------------------------------
-
-    @cached_property
-    def host_ip(self) -> npt.NDArray[np.uint32]:
-        """10.pod.tor.(2 + n): uint32[n_hosts]."""
-        tor = self.host_tor.astype(np.uint32)
-        last = self.host_port.astype(np.uint32) + 1
-        address = np.uint32(10 << 24) | tor // self.half << 16 | tor % self.half << 8 | last
-        return address.astype(np.uint32)
 
     @cached_property
     def switch_ip(self) -> npt.NDArray[np.uint32]:
@@ -123,15 +104,6 @@ class FatTree(Fabric):
         group, member = core_index // self.half, core_index % self.half + 1
         core = base | np.uint32(self.k << 16) | group << 8 | member
         return np.concatenate((tor, agg, core)).astype(np.uint32)
-
-    @cached_property
-    def host_mac(self) -> npt.NDArray[np.uint64]:
-        """Locally administered, 02:00 followed by the IPv4 address: uint64[n_hosts]."""
-        return np.uint64(0x0200 << 32) | self.host_ip.astype(np.uint64)
-
-    @cached_property
-    def switch_mac(self) -> npt.NDArray[np.uint64]:
-        return np.uint64(0x0200 << 32) | self.switch_ip.astype(np.uint64)
 
     # ---- links -------------------------------------------------------------------------------
 
@@ -167,6 +139,11 @@ class FatTree(Fabric):
         _, _, lower, upper = self._edges
         return self._both(upper, lower)
 
+    @cached_property
+    def pod(self) -> IntArray:
+        in_pod = np.arange(self.n_tors, dtype=np.int32) // self.half
+        return np.concatenate((in_pod, in_pod, np.full(self.n_cores, -1, np.int32)))
+
     # ---- paths -------------------------------------------------------------------------------
 
     def path_counts(
@@ -175,7 +152,3 @@ class FatTree(Fabric):
         src, dst = self._checked_pairs(src_tor, dst_tor)
         within = np.where(src // self.half == dst // self.half, self.half, self.n_cores)
         return np.where(src == dst, 1, within).astype(np.int64)
-
-    def segments(self, monitors: Monitors = "tor+core") -> Segments:
-        """Every path segment between monitor switches: see `testbed.fabric.segments.segments`."""
-        return segments(Ecmp(self), monitors)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric, TopologyError
+from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import PathSets
 
 __all__ = ["PairSets"]
@@ -39,6 +40,19 @@ class PairSets:
 
     def __len__(self) -> int:
         return len(self.src_tor) + len(self.listed)
+
+    def climbs(self) -> Ecmp | None:
+        """The climbs that the pairs' paths are made of.
+
+        None where pairs are better listed: a link skips a tier, there are ToRs that no path joins,
+        or paths begin above the lowest tier.
+        """
+        if self.fabric.tier[: self.fabric.n_tors].any():
+            return None
+        try:
+            return Ecmp(self.fabric)
+        except TopologyError:
+            return None
 
     def expanded(self) -> PathSets:
         """All sets listed, in order: as much memory as they have links."""

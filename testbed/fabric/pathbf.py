@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.segments import Segments
 
 __all__ = [
@@ -75,7 +75,7 @@ class SegmentDecoder:
         path_bf: uint32[S], what a packet carries at the end of each segment.
     """
 
-    def __init__(self, topology: FatTree, segments: Segments, ids: Ids) -> None:
+    def __init__(self, topology: AddressedFabric, segments: Segments, ids: Ids) -> None:
         if len(ids) != topology.n_switches:
             raise PathBfError(f"{len(ids)} IDs for {topology.n_switches} switches")
         self._segments = segments
@@ -99,7 +99,7 @@ class SegmentDecoder:
         return np.unique(this[passes]).astype(np.int32)
 
 
-def switch_ids(topology: FatTree, segments: Segments, seed: int) -> Ids:
+def switch_ids(topology: AddressedFabric, segments: Segments, seed: int) -> Ids:
     """Draw a 48-bit ID for every switch such that every segment decodes uniquely.
 
     Two things are required: no segment passes the Bloom test of another between the same ends (the
@@ -109,7 +109,7 @@ def switch_ids(topology: FatTree, segments: Segments, seed: int) -> Ids:
     1.4 s for K=24; with ToR monitors alone 1 s for K=10 and half a minute for K=12.
 
     Args:
-        topology: The fat-tree.
+        topology: The fabric.
         segments: Its segments between monitor switches.
         seed: Same seed, same IDs.
 
@@ -147,7 +147,7 @@ def switch_ids(topology: FatTree, segments: Segments, seed: int) -> Ids:
         path_bf[through] = _path_bf(segments.switches[through], masks)
         passes[near] = path_bf[pairs[1]] & ~path_bf[pairs[0]] == 0
     raise PathBfError(
-        f"no switch IDs make all {len(segments)} segments of K={topology.k} decodable from "
+        f"no switch IDs make all {len(segments)} segments of {topology.title} decodable from "
         f"{BITS} bits: use MONITORS=tor+core or a smaller K"
     )
 

@@ -67,7 +67,7 @@ def segments(ecmp: Ecmp, monitors: Monitors = "tor+core") -> Segments:
     src, dst = src[local.owner], dst[local.owner]
     if monitors == "tor":
         return _of(ecmp, src, dst, local.paths, np.zeros(len(src), np.int32))
-    top = _to_top(ecmp)
+    top = ecmp.to_top
     tor, end, up = ecmp.tor[top], ecmp.end[top], ecmp.climbs.take(top)
     ptr = np.concatenate((local.paths.ptr, local.paths.ptr[-1] + up.ptr[1:]))
     ptr = np.concatenate((ptr, ptr[-1] + up.ptr[1:]))
@@ -94,7 +94,7 @@ def segment_share(
         return local
     across = np.where(ecmp.turn == ecmp.top, spread, 0.0)
     reach = ecmp.reach(ecmp.top).astype(np.float64)
-    top = _to_top(ecmp)
+    top = ecmp.to_top
     at = ecmp.tor[top], _number_in_tier(ecmp)[ecmp.end[top]]
     return np.concatenate((local, (across @ reach)[at], (across.T @ reach)[at]))
 
@@ -105,11 +105,6 @@ def _local(ecmp: Ecmp, monitors: Monitors) -> tuple[IntArray, IntArray]:
     pairs = [np.zeros((0, 2), np.int64), *(np.argwhere(ecmp.turn == tier) for tier in tiers)]
     src, dst = np.concatenate(pairs).T.astype(np.int32)
     return src, dst
-
-
-def _to_top(ecmp: Ecmp) -> npt.NDArray[np.int64]:
-    """The climbs to the highest tier."""
-    return np.flatnonzero(ecmp.fabric.tier[ecmp.end] == ecmp.top)
 
 
 def _number_in_tier(ecmp: Ecmp) -> npt.NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """What TOPOLOGY means: the fabric of a run in a word.
 
     fat-tree                                the fat-tree of K
+    two-switch                              two switches with a host each and a link between them
     leaf-spine:LEAVES:SPINES[:OVERSUB]      two tiers; OVERSUB hosts for each uplink of a leaf
     clos:PODS:TORS:AGGS:CORES[:OVERSUB]     three tiers: pods of ToRs and aggregation switches
 
@@ -13,15 +14,17 @@ import re
 
 import numpy as np
 
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric, TopologyError, clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.two_switches import TwoSwitches
 
-__all__ = ["make_fabric"]
+__all__ = ["make_addressed", "make_fabric"]
 
 _FORMS = (
-    "fat-tree, leaf-spine:LEAVES:SPINES[:OVERSUB] or clos:PODS:TORS:AGGS:CORES[:OVERSUB], "
-    "each also with :irregular=5pct"
+    "fat-tree, two-switch, leaf-spine:LEAVES:SPINES[:OVERSUB] or "
+    "clos:PODS:TORS:AGGS:CORES[:OVERSUB], each also with :irregular=5pct"
 )
 _SHAPES = {"leaf-spine": (leaf_spine, 2), "clos": (clos, 4)}
 _ATTEMPTS = 100
@@ -41,8 +44,8 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
     """
     regular, _, irregular = text.strip().partition(":irregular=")
     name, *fields = regular.split(":")
-    if name == "fat-tree" and not fields:
-        fabric: Fabric = FatTree(k)
+    if regular in ("fat-tree", "two-switch"):
+        fabric: Fabric = make_addressed(regular, k)
     elif name in _SHAPES:
         shape, numbers = _SHAPES[name]
         try:
@@ -64,6 +67,22 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
     if share is None or not 0 < float(share[1]) < 100:
         raise _unknown(text)
     return _irregular(fabric, float(share[1]) / 100, seed)
+
+
+def make_addressed(text: str, k: int) -> AddressedFabric:
+    """The fabric of a run with packets.
+
+    Args:
+        text, k: As of `make_fabric`.
+
+    Raises:
+        TopologyError: There is no such fabric, or no packets are sent through it (one line).
+    """
+    if text == "two-switch":
+        return TwoSwitches()
+    if text == "fat-tree":
+        return FatTree(k)
+    raise TopologyError(f"TOPOLOGY={text} needs BACKEND=flow")
 
 
 def _unknown(text: str) -> TopologyError:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from testbed.control.switch import Tables
 from testbed.dataplane import FAULT
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 __all__ = ["FaultInjector"]
@@ -27,7 +27,7 @@ class FaultInjector:
     holds the loss rate of each link while no fault of it is active, float64[n_links].
     """
 
-    topology: FatTree
+    topology: AddressedFabric
     controls: Sequence[Tables]
     plan: FaultPlan
     noise: npt.NDArray[np.float64] | None = None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import Fault, FaultPlan
 
 __all__ = ["InjectorError", "LinkInjector", "ask_in", "in_new_namespace", "run_in"]
@@ -37,13 +37,13 @@ class LinkInjector(ABC):
     with a flow match wins, then the whole link's, then the link's ``noise``.
 
     Args:
-        topology: The fat-tree.
+        topology: The fabric.
         egress: Where links begin (`testbed.network.mininet.MininetNetwork.egress`).
         plan: The faults.
         noise: The loss rate of each link while no fault of it is active, float64[n_links].
     """
 
-    topology: FatTree
+    topology: AddressedFabric
     egress: Egress
     plan: FaultPlan
     noise: npt.NDArray[np.float64] | None = None

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from testbed.control.switch import batch, for_each
 from testbed.dataplane import INGRESS_FAULT
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.network.network import EmulatorDrops
 from testbed.network.nodes import Nodes
 from testbed.network.packet_sockets import PacketSockets
@@ -38,13 +38,13 @@ _EVERYTHING = 1  # the lowest priority: an entry that drops comes first
 class Arrivals:
     """Counts what each switch began to process, by the port it came in at."""
 
-    def __init__(self, topology: FatTree, controls: Sequence[RemoteSwitch]) -> None:
+    def __init__(self, topology: AddressedFabric, controls: Sequence[RemoteSwitch]) -> None:
         self._controls = controls
         self._handles: dict[int, dict[int, int]] = {}
         with batch(controls):
             for control in controls:
                 table = control.table(INGRESS_FAULT.faults)
-                for port in range(1, topology.k + 1):
+                for port in range(1, topology.n_ports + 1):
                     key = [port, *[_ANY] * 5]
                     handle = table.add(key, INGRESS_FAULT.healthy, priority=_EVERYTHING)
                     self._handles.setdefault(id(control), {})[port] = handle
@@ -80,13 +80,13 @@ class Losses:
     """Compares what was sent on each cable with what arrived, from `begin` on.
 
     Args:
-        topology: The fat-tree.
+        topology: The fabric.
         nodes: Its nodes.
         arrivals: What switches began to process.
         sockets: Of each switch.
     """
 
-    topology: FatTree
+    topology: AddressedFabric
     nodes: Nodes
     arrivals: Arrivals
     sockets: list[PacketSockets]
@@ -201,7 +201,7 @@ class Losses:
         }
 
 
-def _cables(topology: FatTree) -> _Cables:
+def _cables(topology: AddressedFabric) -> _Cables:
     names, hosts = topology.switch_names, topology.host_names
     links = range(topology.n_links)
     tors = [names[tor] for tor in topology.host_tor]

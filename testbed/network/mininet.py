@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.network import counters
 from testbed.network.hosts import HostAgents
 from testbed.network.installed import missing
@@ -47,7 +47,7 @@ class MininetNetwork:
     """A running fat-tree. Its construction brings it up; `start` begins the run's time.
 
     Args:
-        topology: The fat-tree.
+        topology: The fabric.
         backend: What its switches are.
         program: The program as BMv2's JSON.
         p4info: Its P4Info, as text.
@@ -62,7 +62,7 @@ class MininetNetwork:
 
     def __init__(
         self,
-        topology: FatTree,
+        topology: AddressedFabric,
         backend: Backend,
         program: Path,
         p4info: Path,

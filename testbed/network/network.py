@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.network.sources import Source
 
 __all__ = ["DROP", "EmulatorDrops", "Network", "NetworkError", "Statistics", "switch_seed"]
@@ -80,7 +80,7 @@ class Network(Protocol):
     """What every network does; see `testbed.network.virtual.VirtualNetwork`."""
 
     @property
-    def topology(self) -> FatTree: ...
+    def topology(self) -> AddressedFabric: ...
     @property
     def statistics(self) -> Statistics: ...
     @property

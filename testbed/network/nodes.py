@@ -14,7 +14,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import Any
 
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.network.namespaces import (
     entered,
     inside,
@@ -38,10 +38,10 @@ class Nodes:
     """The nodes of a network, once `make` has been called.
 
     Args:
-        topology: The fat-tree.
+        topology: The fabric.
     """
 
-    def __init__(self, topology: FatTree) -> None:
+    def __init__(self, topology: AddressedFabric) -> None:
         self._topology = topology
         self._names = [*topology.switch_names, *topology.host_names]
         self._nodes: dict[str, Any] = {}

@@ -11,10 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.two_switches import TwoSwitches
 from testbed.network.namespaces import inside
 from testbed.network.network import NetworkError, switch_seed
 from testbed.network.nodes import Nodes
@@ -50,8 +53,9 @@ def running_switch(name: str, state: Path | None = None) -> list[str]:
     address = sockets / f"{name}.grpc"
     if name not in found:
         raise NetworkError(f"no switch {name!r} is up: there are {', '.join(found[:6])}, ...")
-    k = next(k for k in range(4, 129, 2) if FatTree(k).n_switches == len(found))
-    device = FatTree(k).switch(name) + 1
+    fabrics = chain([TwoSwitches()], (FatTree(k) for k in range(4, 129, 2)))
+    fabric = next(each for each in fabrics if each.n_switches == len(found))
+    device = fabric.switch(name) + 1
     return ["--grpc-addr", f"unix:{address}", "--device-id", str(device)]
 
 
@@ -59,7 +63,7 @@ class Switches:
     """The switch processes of a network, once `start` has been called.
 
     Args:
-        topology: The fat-tree.
+        topology: The fabric.
         backend: What the switches are.
         nodes: Their nodes.
         state: The run.
@@ -74,7 +78,7 @@ class Switches:
 
     def __init__(
         self,
-        topology: FatTree,
+        topology: AddressedFabric,
         backend: Backend,
         nodes: Nodes,
         state: RunState,

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane import CAUSES, c_defines
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.network.network import DROP, NetworkError, Statistics
 from testbed.network.schedules import FOREVER
 from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Feed, Source
@@ -95,7 +95,7 @@ class VirtualNetwork:
     """A fat-tree whose switches are soft switches and whose hosts send what they are given.
 
     Args:
-        topology: The fat-tree.
+        topology: The fabric.
         program: The compiled program, loaded with its verdict as the observed field.
         switches: One soft switch for each switch of the topology, in its order.
         links: Delay, rate and queue of every link.
@@ -108,7 +108,7 @@ class VirtualNetwork:
 
     def __init__(
         self,
-        topology: FatTree,
+        topology: AddressedFabric,
         program: Program,
         switches: list[Switch],
         links: LinkModel = LinkModel(),
@@ -288,14 +288,13 @@ class _Shares:
     boundary: npt.NDArray[np.uint32]
 
     @classmethod
-    def of(cls, topology: FatTree, threads: int) -> _Shares:
+    def of(cls, topology: AddressedFabric, threads: int) -> _Shares:
         n = topology.n_switches
         threads = min(threads, n)
-        cores = topology.core(0) + np.arange(topology.n_cores)
-        in_pods = np.arange(topology.core(0))  # all ToRs by pod, then all aggregation switches
-        in_pods = in_pods[np.argsort(in_pods % topology.n_tors // topology.half, kind="stable")]
+        below = np.flatnonzero(topology.pod >= 0)
+        in_pods = below[np.argsort(topology.pod[below], kind="stable")]
         owner = np.zeros(n, np.uint32)
-        for switches in (in_pods, cores):
+        for switches in (in_pods, topology.bouncing):
             owner[switches] = np.arange(len(switches)) * threads // len(switches)
         apart = owner[topology.link_src] != owner[topology.link_dst]
         inner = np.ones(n, np.bool_)
@@ -319,7 +318,7 @@ def _copy(function: Any, net: int, thread: int, dtype: np.dtype) -> npt.NDArray[
     return np.frombuffer(buffer, dtype, n).copy()
 
 
-def _link_table(topology: FatTree, model: LinkModel) -> npt.NDArray[Any]:
+def _link_table(topology: AddressedFabric, model: LinkModel) -> npt.NDArray[Any]:
     """Fabric links, then host->ToR, then ToR->host."""
     fabric, hosts = topology.n_links, topology.n_hosts
     table = np.zeros(fabric + 2 * hosts, _LINK)
@@ -337,9 +336,9 @@ def _link_table(topology: FatTree, model: LinkModel) -> npt.NDArray[Any]:
     return table
 
 
-def _port_links(topology: FatTree) -> npt.NDArray[np.uint32]:
-    """The link that leaves each port of each switch: uint32[n_switches, k + 1]."""
-    ports = np.full((topology.n_switches, topology.k + 1), _NOWHERE, np.uint32)
+def _port_links(topology: AddressedFabric) -> npt.NDArray[np.uint32]:
+    """The link that leaves each port of each switch: uint32[n_switches, n_ports + 1]."""
+    ports = np.full((topology.n_switches, topology.n_ports + 1), _NOWHERE, np.uint32)
     ports[topology.link_src, topology.link_src_port] = np.arange(topology.n_links)
     first_down = topology.n_links + topology.n_hosts
     ports[topology.host_tor, topology.host_port] = first_down + np.arange(topology.n_hosts)

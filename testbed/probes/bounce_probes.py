@@ -2,7 +2,8 @@
 
 A probe is IP-in-IP (NetBouncer, section 3): the outer header takes it to the core switch, which
 removes it; the inner one takes it back to the host. Upwards a core switch has one path from a host
-and downwards another, so both are known (its section 4.3).
+and downwards another, so both are known (its section 4.3). Where there are no core switches, those
+of the highest tier stand for them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.network.schedules import Rounds
 from testbed.traffic.flows import UDP
 from testbed.traffic.packets import ETHERNET, IPV4, put_ethernet, put_ipv4, put_udp
@@ -29,9 +30,7 @@ _PAYLOAD = _FRAME - ETHERNET - 2 * IPV4 - 8
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """N = hosts x core switches pairs, each probed ``packets`` times.
-
-    Pair ``i`` is host ``i // n_cores`` and core switch ``i % n_cores``.
+    """N = hosts x core switches pairs, each probed ``packets`` times; those of a host together.
 
     Attributes:
         host: int32[N].
@@ -47,21 +46,24 @@ class ProbePlan:
 
 
 def probe_plan(
-    topology: FatTree, duration_s: float, packets: int = 100, seed: int = 0
+    topology: AddressedFabric, duration_s: float, packets: int = 100, seed: int = 0
 ) -> ProbePlan:
     """The probes of a run, those of a pair evenly spread over it from a random phase on.
 
     Args:
-        topology: The fat-tree.
+        topology: The fabric.
         duration_s: Length of the run.
         packets: Probes a pair; NetBouncer sends 100.
         seed: Draws the phases.
     """
     rng = np.random.default_rng([seed, 0x9B0BE])
-    pairs = np.arange(topology.n_hosts * topology.n_cores, dtype=np.int64)
-    host, core = np.divmod(pairs, topology.n_cores)
+    bouncing = topology.bouncing
+    below = np.flatnonzero(~np.isin(topology.host_tor, bouncing))
+    pairs = np.arange(len(below) * len(bouncing), dtype=np.int64)
+    nth, core = np.divmod(pairs, len(bouncing))
+    host = below[nth]
     host_ip = topology.host_ip[host]
-    core_ip = topology.switch_ip[topology.n_tors + topology.n_aggs + core]
+    core_ip = topology.switch_ip[bouncing[core]]
 
     frames = np.zeros((len(pairs), _FRAME), np.uint8)
     inner = ETHERNET + IPV4

@@ -34,7 +34,10 @@ def decompose(climbs: MeetingClimbs, *, apart: bool = True) -> list[Part]:
     used[first] = used[second] = True
     if not used.any():
         return []
-    lowest = climbs.edges[:, 0]
+    lowest = climbs.edges[:, 0].copy()
+    for this, other in ((first, second), (second, first)):
+        empty = climbs.length[this] == 0  # of a ToR where others' paths turn
+        lowest[this[empty]] = lowest[other[empty]]
     on, nth = np.nonzero((climbs.edges >= 0) & used[:, None])
     ends = (
         np.concatenate((lowest[on], lowest[first])),

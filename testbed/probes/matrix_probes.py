@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.paths import Paths
 from testbed.network.schedules import Rounds
 from testbed.probes.bounce_probes import PROBE_TTL
@@ -64,7 +64,7 @@ class MatrixProbes:
 
 
 def matrix_probes(
-    topology: FatTree, matrix: ProbeMatrix, duration_s: float, packets: int, seed: int = 0
+    topology: AddressedFabric, matrix: ProbeMatrix, duration_s: float, packets: int, seed: int = 0
 ) -> MatrixProbes:
     """The probes of a run, those of a flow evenly spread over it from a random phase on.
 
@@ -82,8 +82,9 @@ def matrix_probes(
     ends = np.stack((matrix.src_tor, matrix.dst_tor), axis=1)
     src_tor, dst_tor = (side.reshape(-1)[path] for side in (ends, ends[:, ::-1]))
     # the hosts of a rack take turns over its paths
-    host = (path + nth) % topology.half
-    src_host, dst_host = (tor * topology.half + host for tor in (src_tor, dst_tor))
+    rack = topology.hosts_per_tor
+    host = (path + nth) % rack
+    src_host, dst_host = (tor * rack + host for tor in (src_tor, dst_tor))
 
     frames = np.zeros((len(path), _FRAME), np.uint8)
     inner = ETHERNET + IPV4

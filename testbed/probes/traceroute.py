@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
@@ -41,7 +42,7 @@ _REPLY = _QUOTED + IPV4 + 8
 def traceroute_frames(
     traffic: Traffic,
     flows: npt.NDArray[np.integer],
-    topology: FatTree,
+    topology: AddressedFabric,
     max_hops: int = MAX_HOPS,
 ) -> npt.NDArray[np.uint8]:
     """One frame a flow and TTL.
@@ -53,7 +54,7 @@ def traceroute_frames(
     Args:
         traffic: The run's flows.
         flows: Which of them to trace, int[N].
-        topology: The fat-tree.
+        topology: The fabric.
         max_hops: TTLs 1 to this.
 
     Returns:
@@ -113,7 +114,7 @@ class HopReplies:
 
 
 def parse_time_exceeded(
-    frames: Sequence[bytes] | npt.NDArray[np.uint8], topology: FatTree
+    frames: Sequence[bytes] | npt.NDArray[np.uint8], topology: AddressedFabric
 ) -> HopReplies:
     """Read the time-exceeded messages among received frames and skip every other frame.
 
@@ -157,7 +158,7 @@ def parse_time_exceeded(
 
 
 def assemble_paths(
-    topology: FatTree, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
+    topology: AddressedFabric, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
 ) -> Paths:
     """The directed links that the replies show each flow to take.
 
@@ -166,14 +167,16 @@ def assemble_paths(
     switches gives the position of the aggregation switches on both sides, but only its own reply
     names a core switch. Where a trace breaks off, the next link is kept too if it is determined
     (downwards it is): it is the link where the trace ended. Replies that contradict the topology,
-    as after a change of routes, name no link.
+    as after a change of routes, name no link. Where there is but one path, no reply is needed.
 
     Returns:
         One path for each of ``flows``; a whole one has 4 links between pods and 2 within.
     """
-    hops = _hops(topology, traffic, flows, replies)
     src = topology.host_tor[traffic.src_host[flows]]
     dst = topology.host_tor[traffic.dst_host[flows]]
+    if not isinstance(topology, FatTree):
+        return topology.path_sets(src, dst).paths
+    hops = _hops(topology, traffic, flows, replies)
     half, n_tors = topology.half, topology.n_tors
     src_pod, dst_pod = src // half, dst // half
     reached = np.where(hops >= 0, np.arange(1, MAX_HOPS + 1), 1).max(axis=1)
@@ -274,7 +277,7 @@ def _flow_keys(
 
 
 def _links(
-    topology: FatTree, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]
+    topology: AddressedFabric, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int64]:
     """The directed link from switch to switch, -1 where there is none; shapes are kept."""
     keys = topology.link_src.astype(np.int64) * topology.n_switches + topology.link_dst

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.two_switches import TwoSwitches
 from testbed.record.run_tables import FABRIC
 from testbed.record.schema import TableError
 from testbed.record.tables import Columns, Table, Texts, read_table, write_table
@@ -57,7 +58,8 @@ def write_fabric(path: Path, fabric: Fabric) -> None:
 
 
 def read_fabric(path: Path) -> NumberedFabric:
-    """Read a fabric file; one that is a fat-tree by its names becomes a `FatTree`.
+    """Read a fabric file; one that is a fat-tree by its names becomes a `FatTree`, and likewise
+    `TwoSwitches`.
 
     Raises:
         TableError: The file is unreadable or no Clos fabric; one line.
@@ -80,7 +82,7 @@ def read_fabric(path: Path) -> NumberedFabric:
     src, dst = index[src], index[dst]
     up, down = _pair(table, src, dst, tier[order])
     fabric = Fabric([names[i] for i in order], tier[order], src[up], dst[up])
-    return NumberedFabric(_as_fat_tree(fabric), np.stack((link[up], link[down]), 1).reshape(-1))
+    return NumberedFabric(_addressed(fabric), np.stack((link[up], link[down]), 1).reshape(-1))
 
 
 def _ends(table: Table) -> tuple[tuple[LongArray, LongArray], list[str]]:
@@ -153,16 +155,19 @@ def _pair(
     return up[in_order], down[in_order]
 
 
-def _as_fat_tree(fabric: Fabric) -> Fabric:
-    """The same fabric with closed forms, if it is a fat-tree in names and numbers."""
-    k = round((4 * fabric.n_links / 4) ** (1 / 3))
-    if k < 4 or k % 2 or k > 128 or k**3 != fabric.n_links:
+def _addressed(fabric: Fabric) -> Fabric:
+    """The same fabric with hosts and addresses, if it is one that has them in names and numbers."""
+    k = round(fabric.n_links ** (1 / 3))
+    if fabric.n_links == 2:
+        known: Fabric = TwoSwitches()
+    elif k < 4 or k % 2 or k > 128 or k**3 != fabric.n_links:
         return fabric
-    tree = FatTree(k)
+    else:
+        known = FatTree(k)
     same = (
-        tree.switch_names == fabric.switch_names
-        and np.array_equal(tree.link_src, fabric.link_src)
-        and np.array_equal(tree.link_dst, fabric.link_dst)
-        and np.array_equal(tree.tier, fabric.tier)
+        known.switch_names == fabric.switch_names
+        and np.array_equal(known.link_src, fabric.link_src)
+        and np.array_equal(known.link_dst, fabric.link_dst)
+        and np.array_equal(known.tier, fabric.tier)
     )
-    return tree if same else fabric
+    return known if same else fabric

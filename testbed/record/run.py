@@ -33,6 +33,7 @@ from typing import Any, NoReturn, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
@@ -324,10 +325,13 @@ class RunDirectory:
             # A Clos with other hosts than a fat-tree's may have its switches and links.
             ends = fabric.link_src[::2], fabric.link_dst[::2]
             fabric = Fabric(fabric.switch_names, fabric.tier, *ends)
-        if isinstance(fabric, FatTree) and fabric.title != title:
+        if isinstance(fabric, AddressedFabric) and fabric.title != title:
             self._wrong("fabric.parquet", f"is {fabric.title}, network.json says {shown(title)}")
-        if self.has(registers(0)) and not isinstance(fabric, FatTree):
-            self._wrong("fabric.parquet", "is no fat-tree, as every network of packets is")
+        if self.has(registers(0)) and not isinstance(fabric, AddressedFabric):
+            self._wrong(
+                "fabric.parquet",
+                "is no fat-tree or two switches, as all networks of packets",
+            )
         fabric.title = title
         return fabric
 
@@ -365,7 +369,7 @@ class RunDirectory:
             case "tors":
                 return fabric.n_tors
             case "hosts":  # of other fabrics a file of links does not tell
-                return fabric.n_hosts if isinstance(fabric, FatTree) else None
+                return fabric.n_hosts if isinstance(fabric, AddressedFabric) else None
             case "segments":
                 return len(self.segments)
             case "epochs":

@@ -18,8 +18,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
-from testbed.fabric.fat_tree import FatTree
 from testbed.traffic.distributions import WORKLOADS, FlowSizes, Workload, flow_sizes
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_distinct
 from testbed.traffic.trains import Trains, expand, frames_before, serialise
@@ -138,7 +138,7 @@ class FlowProcess:
 
 
 def generate(
-    topology: FatTree,
+    topology: AddressedFabric,
     workload: Workload,
     load: float,
     duration_s: float,

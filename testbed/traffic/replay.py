@@ -1,4 +1,4 @@
-"""Replay of a capture: its packets mapped onto the hosts of a fat-tree, and an account of it."""
+"""Replay of a capture: its packets mapped onto the hosts of a fabric, and an account of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.addressed import AddressedFabric
 from testbed.network.schedules import Packets
 from testbed.traffic.capture import Capture, mix, read_capture
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, Traffic, make_distinct
@@ -52,14 +52,14 @@ class Account:
 
 
 def replay(
-    path: str | Path, topology: FatTree, seed: int, duration_s: float, fit: bool = False
+    path: str | Path, topology: AddressedFabric, seed: int, duration_s: float, fit: bool = False
 ) -> tuple[Traffic, Account]:
     """Read a capture and map it onto the hosts.
 
     Args:
         path: pcap or pcapng, optionally gzipped, with microseconds or nanoseconds, of Ethernet, raw
             IP, BSD loopback or Linux cooked frames, VLAN tags or none.
-        topology: The fat-tree.
+        topology: The fabric.
         seed: Draws which address becomes which host.
         duration_s: The run's length.
         fit: Stretch or squeeze the capture to that, instead of using what fits into it.
@@ -98,7 +98,7 @@ def _fitted(time_ns: npt.NDArray[np.uint64], duration_s: float) -> npt.NDArray[n
 
 
 def onto_hosts(
-    capture: Capture, time_ns: npt.NDArray[np.uint64], topology: FatTree, seed: int
+    capture: Capture, time_ns: npt.NDArray[np.uint64], topology: AddressedFabric, seed: int
 ) -> Traffic:
     """Map addresses onto hosts; the packets leave at ``time_ns``.
 
@@ -124,18 +124,19 @@ def onto_hosts(
     address, index = np.unique(np.concatenate((src, dst)), return_inverse=True)
     busy = np.bincount(index, weights=np.tile(packets, 2))
     racks = rng.permutation(topology.n_tors)
-    seats = racks * topology.half + np.arange(topology.half)[:, None]
+    rack = topology.hosts_per_tor
+    seats = racks * rack + np.arange(rack)[:, None]
     host_of = np.empty(len(address), np.int64)
     dealt = np.argsort(-busy, kind="stable")
     host_of[dealt] = seats.ravel()[np.arange(len(address)) % topology.n_hosts]
     src_host, dst_host = host_of[index[: len(src)]], host_of[index[len(src) :]]
 
-    together = src_host // topology.half == dst_host // topology.half
+    together = src_host // rack == dst_host // rack
     moved = np.maximum(src, dst)
     hop = 1 + (mix(moved) % np.uint64(topology.n_tors - 1)).astype(np.int64)
     for host, is_moved in ((dst_host, dst == moved), (src_host, (src == moved) & (src != dst))):
         now = together & is_moved
-        host[now] = (host[now] + topology.half * hop[now]) % topology.n_hosts
+        host[now] = (host[now] + rack * hop[now]) % topology.n_hosts
 
     flows = (
         src_host.astype(np.int32),

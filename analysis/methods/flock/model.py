@@ -25,7 +25,7 @@ import numpy.typing as npt
 from analysis.methods.flock.flow_values import Counts, Loss, flow_values
 from analysis.methods.flock.likelihood import accumulate
 from analysis.methods.flock.listed import Listed
-from analysis.methods.flock.pair_groups import no_pairs, pair_climbs, pair_groups
+from analysis.methods.flock.pair_groups import no_pairs, pair_groups
 from analysis.methods.flock.pairs import Pairs
 from analysis.methods.flock.path_groups import Components, listed_groups, make_listed
 from analysis.telemetry.telemetry import Flows, Probes
@@ -131,7 +131,9 @@ def build_model(
     """
     components = Components.of(topology, undirected=undirected)
     prior = np.repeat((link_prior, device_prior), (components.n_links, topology.n_switches))
-    ecmp = None if listed else pair_climbs(flows)
+    ecmp = None
+    if flows is not None and isinstance(flows.sets, PairSets):
+        ecmp = None if listed else flows.sets.climbs()
     if flows is not None and isinstance(flows.sets, PairSets) and ecmp is None:
         flows = Flows(flows.sets.expanded(), flows.path_set, flows.sent, flows.lost)
     groups = listed_groups(flows, probes, components, len(prior), loss)

@@ -11,24 +11,13 @@ from analysis.methods.flock.flow_values import Counts, FlowValues, Loss, flow_va
 from analysis.methods.flock.pairs import Pairs
 from analysis.methods.flock.path_groups import Components, occurrences
 from analysis.telemetry.telemetry import Flows
-from testbed.fabric.clos import TopologyError
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import pointers
 
-__all__ = ["no_pairs", "pair_climbs", "pair_groups"]
+__all__ = ["no_pairs", "pair_groups"]
 
 LongArray = npt.NDArray[np.int64]
-
-
-def pair_climbs(flows: Flows | None) -> Ecmp | None:
-    """The climbs of the flows' fabric, if the flows are of pairs and it is a Clos."""
-    if flows is None or not isinstance(flows.sets, PairSets):
-        return None
-    try:
-        return Ecmp(flows.sets.fabric)
-    except TopologyError:  # a link skips a tier, or there are ToRs that no path joins
-        return None
 
 
 def pair_groups(

@@ -11,8 +11,7 @@ from analysis.methods.mle.hidden import GIVEN, HiddenFlows, sum_up
 from analysis.methods.mle.pairs import PairFlows
 from analysis.methods.mle.problem import Observed, Units, over_units
 from analysis.telemetry.telemetry import Flows, MissingTelemetry
-from testbed.fabric.clos import Fabric, TopologyError
-from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets
 
@@ -125,9 +124,8 @@ def chosen_flows(
     traced = weight
     if lossy.any() and not given and not hides and not trials:
         traced *= (known & lossy).sum() / lossy.sum()
-    ecmp = _climbs(flows)
     pairs = None
-    if ecmp is not None and isinstance(flows.sets, PairSets):
+    if isinstance(flows.sets, PairSets) and (ecmp := flows.sets.climbs()) is not None:
         free = rest[of[rest] < n_pairs] if not given else rest[:0]
         rest = rest[of[rest] >= n_pairs]
         ends = flows.sets.src_tor, flows.sets.dst_tor
@@ -143,16 +141,6 @@ def chosen_flows(
         both = (np.zeros(len(broken)), lost[broken].astype(np.float64))
         counts = np.concatenate((counts[0], both[0])), np.concatenate((counts[1], both[1]))
     return FlowParts(kinds, observed, pairs, sets, at, *counts, float(traced), trials)
-
-
-def _climbs(flows: Flows) -> Ecmp | None:
-    """The climbs of the flows' fabric, if its paths are made of them."""
-    if not isinstance(flows.sets, PairSets):
-        return None
-    try:
-        return Ecmp(flows.sets.fabric)
-    except TopologyError:  # a link skips a tier, or there are ToRs that no path joins
-        return None
 
 
 def _kinds(known: BoolArray, lossy: BoolArray) -> frozenset[str]:
