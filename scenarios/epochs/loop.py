@@ -122,11 +122,13 @@ def decode(epoch: Epoch) -> None:
 
 def plan_and_retire(epoch: Epoch) -> None:
     """Ask for flows on segments that were measured too little, and let quiet flows go."""
-    emulation, segment = epoch.emulation, epoch.meter.segment
-    sent, _ = segment_counts(epoch.meter, len(emulation.segments))
-    flows = np.bincount(segment, minlength=len(emulation.segments))
-    emulation.selector.plan(sent, flows)
-    emulation.selector.retire_quiet()
+    emulation, n = epoch.emulation, len(epoch.emulation.segments)
+    packets, _ = segment_counts(epoch.meter, n)
+    flows = np.bincount(epoch.meter.segment, minlength=n)
+    emulation.selector.plan(packets, flows)
+    quiet = emulation.selector.retire_quiet()
+    rules, removed = (np.bincount(each, minlength=n) for each in (epoch.rules.segment, quiet))
+    epoch.seen.note_selection(packets, flows, rules, removed)
 
 
 def clear(epoch: Epoch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -32,16 +32,30 @@ LongArray = npt.NDArray[np.int64]
 _PLACES_TOLD = 5
 
 
+@dataclass(frozen=True)
+class Selected:
+    """Of each segment what an epoch's meters counted and what became of its flows' rules, int64[S]
+    each: see the table ``selection`` of `testbed.record.run_tables`."""
+
+    packets: LongArray
+    flows: LongArray
+    rules: LongArray
+    installed: LongArray
+    removed: LongArray
+
+
 @dataclass
 class Seen:
     """What was seen so far, besides what the network counts itself.
 
-    ``rules`` are those in force in each epoch; ``late_ns`` how late the controller was at worst;
-    ``collection_s`` how long each reading of the meters took; ``unread`` the (epoch, switch) whose
-    meters were lost; ``sent`` the packets that each source had sent when it was last noted.
+    ``rules`` are those in force in each epoch, ``selection`` what became of them; ``late_ns`` how
+    late the controller was at worst; ``collection_s`` how long each reading of the meters took;
+    ``unread`` the (epoch, switch) whose meters were lost; ``sent`` the packets that each source had
+    sent when it was last noted.
     """
 
     rules: list[tuple[int, Rules]] = field(default_factory=list)
+    selection: list[Selected] = field(default_factory=list)
     late_ns: int = 0
     collection_s: list[float] = field(default_factory=list)
     unread: list[tuple[int, int]] = field(default_factory=list)
@@ -50,6 +64,14 @@ class Seen:
     def reached(self, late_ns: int) -> None:
         """Something was done so much later than it was due."""
         self.late_ns = max(self.late_ns, late_ns)
+
+    def note_selection(
+        self, packets: LongArray, flows: LongArray, rules: LongArray, removed: LongArray
+    ) -> None:
+        """The columns of `Selected`; rules that the epoch before did not leave are new."""
+        before = self.selection[-1:]
+        left = before[0].rules - before[0].removed if before else 0
+        self.selection.append(Selected(packets, flows, rules, rules - left, removed))
 
     def note_sent(self, emulation: Emulation) -> None:
         network = emulation.network
@@ -75,6 +97,7 @@ def record(emulation: Emulation, seen: Seen, writer: RunWriter) -> None:
     if by_emulator is not None:
         writer.table("emulator_drops", vars(by_emulator))
     writer.table("rules", _rules(seen))
+    writer.table("selection", _selection(seen))
     sent, lost = _sent_and_lost(emulation, seen, sources.data)
     if emulation.tcp is not None:
         carried = emulation.transfers.flow
@@ -161,6 +184,15 @@ def _rules(seen: Seen) -> Mapping[str, Any]:
         for name in ("flow_hi", "flow_lo", "segment")
     }
     return {"epoch": np.concatenate(epoch), **columns}
+
+
+def _selection(seen: Seen) -> Mapping[str, Any]:
+    names = [each.name for each in fields(Selected)]
+    counts = np.array([[getattr(each, name) for name in names] for each in seen.selection])
+    epoch, segment = np.nonzero(counts.any(axis=1))
+    number = np.array([number for number, _ in seen.rules])
+    columns = {name: counts[epoch, n, segment] for n, name in enumerate(names)}
+    return {"epoch": number[epoch], "segment": segment, **columns}
 
 
 def _flows(emulation: Emulation, sent: LongArray, lost: LongArray) -> Mapping[str, Any]:

@@ -178,13 +178,13 @@ class FlowSelector:
             self._close(segment)
         return rule
 
-    def retire_quiet(self) -> None:
-        """Stop counting flows that sent nothing since the last call.
+    def retire_quiet(self) -> list[int]:
+        """Stop counting flows that sent nothing since the last call; the segments of these.
 
         The USM entry goes first; `finish_retiring` removes the DSM entry after the drain, so no
         packet is counted upstream alone.
         """
-        counted = self._counted()
+        counted, quiet = self._counted(), []
         with batch(self.controls.values()):
             for key, packets in counted.items():
                 rule = self.rules[key]
@@ -197,6 +197,8 @@ class FlowSelector:
                 self._load[upstream] -= 1
                 self._leaving[key] = rule
                 self.removed += 1
+                quiet.append(rule.segment)
+        return quiet
 
     def _counted(self) -> dict[tuple[FlowKey, int], int]:
         """Packets that each rule's USM entry has counted; every switch is asked at once."""

@@ -82,6 +82,8 @@ def make_addressed(text: str, k: int) -> AddressedFabric:
         return TwoSwitches()
     if text == "fat-tree":
         return FatTree(k)
+    if text.partition(":")[0] not in _SHAPES and ":irregular=" not in text:
+        raise _unknown(text)
     raise TopologyError(f"TOPOLOGY={text} needs BACKEND=flow")
 
 

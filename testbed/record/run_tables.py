@@ -200,6 +200,23 @@ RULES = Schema(
     required=False,
 )
 
+SELECTION = Schema(
+    "selection",
+    "what the controller selected and the meters counted, a row for each epoch and segment with a "
+    "number that is not 0",
+    (
+        Column("epoch", "int32", "measurement epoch", numbers="epochs"),
+        Column("segment", "int32", "where", numbers="segments"),
+        _packets("packets", "counted at the upstream, of flows that have a bucket of their own"),
+        Column("flows", "int64", "of these flows, those with packets in this epoch", low=0),
+        Column("rules", "int64", "flows with rules at the epoch's end", low=0),
+        Column("installed", "int64", "flows that got rules in this epoch", low=0),
+        Column("removed", "int64", "flows whose rules its end removed, as they were quiet", low=0),
+    ),
+    required=False,
+    key=("epoch", "segment"),
+)
+
 SWITCHES = Schema(
     "switches",
     "the switches of a network of packets",
@@ -276,6 +293,7 @@ TABLES = (
     SEGMENTS,
     REGISTERS,
     RULES,
+    SELECTION,
     SWITCHES,
     DROPS,
     DIAGNOSIS,
