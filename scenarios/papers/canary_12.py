@@ -21,7 +21,7 @@ BATCH = 4096
 
 def one_draw(draw: int, turns: int) -> list[Row]:
     """The best of some turns, with so many of 4,096 flows monitored on both switches."""
-    frames, ids = frames_of(BATCH, np.random.default_rng([draw, 12]))
+    frames, ids = frames_of(BATCH, draw)
     now, rows = np.zeros(BATCH, np.uint64), []
 
     def rate(pair: Pair) -> float:

@@ -11,7 +11,6 @@ import numpy as np
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
 from scenarios.papers.heavy_hitters import Trace
 from scenarios.papers.two_monitors import watch
-from testbed.control.selection import SelectionParameters
 
 __all__ = ["FIGURE_7"]
 
@@ -36,7 +35,7 @@ def one_draw(draw: int, flows: int, etas: tuple[int, ...], capture: Path | None)
 def _rows(trace: Trace, kind: str, draw: int, etas: tuple[int, ...]) -> list[Row]:
     rows, rules = [], {}
     for eta in etas:
-        seen = watch(trace, SelectionParameters(alpha=ALPHA, eta=eta), draw)
+        seen = watch(trace, eta, ALPHA, draw)
         name = f"η={eta}, {kind}"
         for quantity, values in (
             (PACKETS, seen.packets),
@@ -70,7 +69,7 @@ FIGURE_7 = Experiment(
     "canary-7",
     "Canary, figure 7",
     "packets counted, flows active and rules installed an epoch",
-    "The P4 program in two switches with a link between them, and the testbed's controller: rules "
+    "Runs with TOPOLOGY=two-switch, what their record says of each epoch: rules "
     "of flows that fall silent are removed, which the paper does not say. 300 epochs of 100 ms, "
     "α = 1000, β = δ = 20. The paper replays a MAWI trace that it does not name, of 8.9 million "
     "flows; here 150,000 flows of Pareto sizes, 2 million packets: flows that send evenly for some "

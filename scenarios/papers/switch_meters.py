@@ -20,7 +20,7 @@ def _pair() -> Pair:
 def clean_flows(flows: int, seed: int) -> float:
     """The share of random flows with a clean bucket in some row, after one packet of each."""
     switch = _pair().lower
-    frames, ids = frames_of(flows, np.random.default_rng([seed, flows]))
+    frames, ids = frames_of(flows, seed)
     rules = switch.table(USM.rules)
     rules.clear()
     for each in ids:

@@ -40,7 +40,9 @@ def install_forwarding(
     routes.add(own_ip, 32, ROUTING.local)
     if not isinstance(topology, FatTree):
         _rack_routes(topology, switch, routes)
-        routes.through(0, 0, int(_outgoing(topology, switch)[0]))
+        for link in _outgoing(topology, switch):
+            rack = int(topology.switch_ip[topology.link_dst[link]]) & ~0xFF
+            routes.through(rack, 24, int(link))
         return
     if tier == 0:
         _tor_routes(topology, switch, routes)

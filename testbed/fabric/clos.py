@@ -197,6 +197,7 @@ class Fabric:
             self.link_src[::2][keep],
             self.link_dst[::2][keep],
             hosts_per_tor=self.hosts_per_tor,
+            n_tors=self.n_tors,
             title=f"{self.title} without {self.n_edges - int(keep.sum())} links",
         )
 

@@ -7,13 +7,15 @@ import pytest
 
 from testbed.fabric.clos import TopologyError
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.topologies import make_fabric
+from testbed.fabric.topologies import make_addressed, make_fabric
+from testbed.fabric.two_switches import TwoSwitches
 
 
 def test_shapes() -> None:
     assert isinstance(make_fabric("fat-tree", 6, 1), FatTree)
     leaf_spine = make_fabric("leaf-spine:8:4:3", 4, 1)
     assert (leaf_spine.n_tors, leaf_spine.n_edges, leaf_spine.hosts_per_tor) == (8, 32, 12)
+    assert isinstance(make_fabric("two-switch", 4, 1), TwoSwitches)
     clos = make_fabric("clos:3:4:2:6", 4, 1)
     assert np.bincount(clos.tier).tolist() == [12, 6, 6] and clos.hosts_per_tor == 2
 
@@ -27,7 +29,7 @@ def test_irregular_fabrics_lack_links_by_the_seed() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("ring", "is unknown: use fat-tree, leaf-spine"),
+        ("ring", "is unknown: use fat-tree, two-switch, leaf-spine"),
         ("leaf-spine", "is unknown"),
         ("leaf-spine:8", "is unknown"),
         ("leaf-spine:8:four", "is unknown"),
@@ -38,6 +40,8 @@ def test_irregular_fabrics_lack_links_by_the_seed() -> None:
         ("clos:4000:4000:2:2", "too large"),
         ("clos:2:2:2:3", "multiple"),
         ("fat-tree:8", "is unknown"),
+        ("two-switch:8", "is unknown"),
+        ("two-switch:irregular=60pct", "falls apart"),
         ("fat-tree:irregular=", "is unknown"),
         ("fat-tree:irregular=0pct", "is unknown"),
         ("fat-tree:irregular=1pct", "rounds to no link"),
@@ -48,3 +52,17 @@ def test_what_makes_no_sense_is_refused(text: str, why: str) -> None:
     with pytest.raises(TopologyError, match=why) as error:
         make_fabric(text, 4, 1)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("leaf-spine:4:2", "needs BACKEND=flow"),
+        ("fat-tree:irregular=5pct", "needs BACKEND=flow"),
+        ("ring", "is unknown"),
+        ("two-switch:3", "is unknown"),
+    ],
+)
+def test_packets_go_through_few_shapes(text: str, why: str) -> None:
+    with pytest.raises(TopologyError, match=why):
+        make_addressed(text, 4)

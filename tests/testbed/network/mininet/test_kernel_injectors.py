@@ -18,9 +18,9 @@ from testbed.network.mininet import MininetNetwork
 from testbed.network.speed import slowness
 from tests.testbed.network.mininet.conftest import some_backend
 from tests.testbed.network.mininet.two_switches import (
-    LEFTWARD,
-    RIGHTWARD,
+    DOWNWARD,
     TWO,
+    UPWARD,
     bring_up_two,
     one_flow,
     send,
@@ -58,14 +58,14 @@ def injector(kind: type[LinkInjector], net: MininetNetwork, *faults: Fault) -> L
 def test_the_injected_rate_is_within_the_binomial_interval_and_in_one_direction(
     net: MininetNetwork, flows: list[int], kind: type[LinkInjector], rate: float
 ) -> None:
-    link = injector(kind, net, Fault(RIGHTWARD, rate))
+    link = injector(kind, net, Fault(UPWARD, rate))
     counted = link.dropped()
     try:
         sent, lost = send(net, flows[0], PACKETS)
         counted = link.dropped() - counted
         back = send(net, flows[1], 1000, src=1)
     finally:
-        link.set_link(RIGHTWARD, [], 0.0)
+        link.set_link(UPWARD, [], 0.0)
     low, high = (int(n) for n in binom.interval(0.999, PACKETS, rate))
     print(f"{kind.__name__} at {rate:g}: {lost} of {sent} lost, 99.9 % interval {low} to {high}")
     assert sent == PACKETS
@@ -81,13 +81,13 @@ def test_the_injected_rate_is_within_the_binomial_interval_and_in_one_direction(
 def test_netem_loses_in_bursts_at_the_same_rate(net: MininetNetwork, flows: list[int]) -> None:
     if reason := NetemInjector.available():
         pytest.skip(reason)
-    plan = FaultPlan((Fault(LEFTWARD, 0.1),))
+    plan = FaultPlan((Fault(DOWNWARD, 0.1),))
     link = NetemInjector(TWO, net.egress, plan, burst=4.0)
     link.start()
     try:
         sent, lost = send(net, flows[1], PACKETS, src=1)
     finally:
-        link.set_link(LEFTWARD, [], 0.0)
+        link.set_link(DOWNWARD, [], 0.0)
     # The variance of a two-state chain's mean: 2 * burst - 1 times that of independent losses.
     deviation = (PACKETS * 0.1 * 0.9 * (2 * 4.0 - 1)) ** 0.5
     print(f"netem in bursts of 4 at 0.1: {lost} of {sent} lost")
@@ -100,11 +100,11 @@ def test_netem_loses_in_bursts_at_the_same_rate(net: MininetNetwork, flows: list
 def test_what_netem_corrupts_the_next_switch_throws_away(
     net: MininetNetwork, flows: list[int]
 ) -> None:
-    link = injector(NetemInjector, net, Fault(RIGHTWARD, 0.5, "corrupt"))
+    link = injector(NetemInjector, net, Fault(UPWARD, 0.5, "corrupt"))
     try:
         sent, lost = send(net, flows[0], PACKETS // 4)
     finally:
-        link.set_link(RIGHTWARD, [], 0.0)
+        link.set_link(UPWARD, [], 0.0)
     print(f"netem corrupting half: {lost} of {sent} lost")
     # One bit of a frame of 1407 bytes: a switch checks its first 41, of Ethernet, shim and IP.
     assert 0.002 * sent < lost < 0.05 * sent
@@ -115,7 +115,7 @@ def test_nft_takes_only_the_flows_that_match(net: MininetNetwork, flows: list[in
     match = FlowMatch(src_ip=Ternary(int(TWO.host_ip[0]), 0xFFFFFFFF), dst_port=Ternary(81, 0xFFFF))
     other = FlowMatch(src_ip=Ternary(int(TWO.host_ip[0]), 0xFFFFFFFF), dst_port=Ternary(80, 0xFFFF))
     for chosen, taken in ((match, False), (other, True)):
-        link = injector(NftInjector, net, Fault(RIGHTWARD, 1.0, "blackhole", chosen))
+        link = injector(NftInjector, net, Fault(UPWARD, 1.0, "blackhole", chosen))
         try:
             counted, own = link.dropped(), net.emulator_drops(link.dropped()).packets.sum()
             sent, lost = send(net, flows[0], 400)
@@ -125,4 +125,4 @@ def test_nft_takes_only_the_flows_that_match(net: MininetNetwork, flows: list[in
             assert counted.tolist() == [400 - own if taken else 0, 0]
             assert lost == counted.sum() + own
         finally:
-            link.set_link(RIGHTWARD, [], 0.0)
+            link.set_link(UPWARD, [], 0.0)

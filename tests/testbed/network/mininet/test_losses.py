@@ -22,7 +22,7 @@ from testbed.network.mininet import MininetNetwork
 from testbed.network.network import EmulatorDrops
 from testbed.record.run import RunDirectory
 from tests.testbed.network.mininet.conftest import some_backend, wait_until
-from tests.testbed.network.mininet.two_switches import RIGHTWARD, bring_up_two, one_flow, send
+from tests.testbed.network.mininet.two_switches import UPWARD, bring_up_two, one_flow, send
 
 pytestmark = pytest.mark.root
 
@@ -68,9 +68,9 @@ def test_a_switch_that_stands_still_loses_packets_that_are_counted_on_their_link
     drops = net.emulator_drops(NO_FAULTS)
     lost = STOPPED - int(net.delivered(number).sum())
     assert lost > STOPPED // 4
-    assert set(drops.link.tolist()) == {RIGHTWARD}
+    assert set(drops.link.tolist()) == {UPWARD}
     assert drops.packets.sum() == lost
-    assert by_place(drops) == {("left->right", "socket"): lost}
+    assert by_place(drops) == {("tor0->tor1", "socket"): lost}
 
 
 def test_what_is_sent_to_a_dead_switch_is_lost_on_the_link_to_it(net: MininetNetwork) -> None:
@@ -79,7 +79,7 @@ def test_what_is_sent_to_a_dead_switch_is_lost_on_the_link_to_it(net: MininetNet
     wait_until(lambda: bool(net.degraded))
     assert send(net, number, 300) == (300, 300)
     drops = net.emulator_drops(NO_FAULTS)
-    assert by_place(drops) == {("left->right", "switch"): 300}
+    assert by_place(drops) == {("tor0->tor1", "switch"): 300}
     assert net.degraded == ["right: signal SIGKILL"]
 
 
@@ -89,7 +89,7 @@ def test_a_host_that_disappears_is_said_and_the_counters_stay(net: MininetNetwor
     pid = net.host_pids()[0]
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: bool(net.degraded))
-    assert net.degraded == [f"host h_left disappeared: its process {pid} was ended"]
+    assert net.degraded == [f"host h0 disappeared: its process {pid} was ended"]
     assert net.statistics.sent == 300  # of an interface whose process is gone
     assert net.link_packets().tolist() == [300, 0]
 
