@@ -58,12 +58,12 @@ def test_a_switch_that_stands_still_loses_packets_that_are_counted_on_their_link
     net: MininetNetwork,
 ) -> None:
     number = net.add_source(one_flow(net))
-    right = net.process("right")
-    small_buffer(right, "right-eth2")
-    os.kill(right, signal.SIGSTOP)
+    upper = net.process("tor1")
+    small_buffer(upper, "tor1-eth2")
+    os.kill(upper, signal.SIGSTOP)
     sent, lost = send(net, number, STOPPED)
     assert (sent, lost) == (STOPPED, STOPPED)
-    os.kill(right, signal.SIGCONT)
+    os.kill(upper, signal.SIGCONT)
     net.drain()  # what a buffer kept arrives after all
     drops = net.emulator_drops(NO_FAULTS)
     lost = STOPPED - int(net.delivered(number).sum())
@@ -75,12 +75,12 @@ def test_a_switch_that_stands_still_loses_packets_that_are_counted_on_their_link
 
 def test_what_is_sent_to_a_dead_switch_is_lost_on_the_link_to_it(net: MininetNetwork) -> None:
     number = net.add_source(one_flow(net))
-    os.kill(net.process("right"), signal.SIGKILL)
+    os.kill(net.process("tor1"), signal.SIGKILL)
     wait_until(lambda: bool(net.degraded))
     assert send(net, number, 300) == (300, 300)
     drops = net.emulator_drops(NO_FAULTS)
     assert by_place(drops) == {("tor0->tor1", "switch"): 300}
-    assert net.degraded == ["right: signal SIGKILL"]
+    assert net.degraded == ["tor1: signal SIGKILL"]
 
 
 def test_a_host_that_disappears_is_said_and_the_counters_stay(net: MininetNetwork) -> None:
