@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.telemetry.minus_meters import MinusMeter
-from analysis.telemetry.observations import read_minus_meters
 from testbed.fabric.addressed import AddressedFabric
 from testbed.record.run import RunDirectory
-from testbed.record.run_tables import registers
 
 __all__ = ["example_flows"]
 
@@ -19,21 +18,26 @@ _SHOWN = 8
 _PROTOCOLS = {6: "TCP", 17: "UDP"}
 
 
-def example_flows(run: RunDirectory) -> list[dict[str, Any]]:
+def example_flows(
+    run: RunDirectory, drops: Mapping[str, Any], meters: list[MinusMeter]
+) -> list[dict[str, Any]]:
     """Flows that were monitored, lost packets and whose path 007 traced, of different paths.
+
+    Args:
+        drops, meters: The run's table of lost packets, and its minus meters.
 
     Returns:
         For each its ends, ``sent`` and ``lost``; ``switches`` and ``links`` of its path, each with
         the packets that it really lost there; ``path_bf`` after each switch, as text; and
         ``meters``: for each segment the positions of its ends on the path and what Canary's meters
-        counted there in all epochs. Empty where the record has no registers.
+        counted there in all epochs. Empty where no meter is recorded.
     """
     fabric = run.fabric
-    if not run.has(registers(0)) or not run.has("drops") or not isinstance(fabric, AddressedFabric):
+    if not meters or not len(drops) or not isinstance(fabric, AddressedFabric):
         return []
-    flows, traces, drops = run.table("flows"), run.table("connections"), run.table("drops")
-    meters = read_minus_meters(run)
-    monitored = _flow_numbers(fabric, flows, meters)
+    flows, traces = run.table("flows"), run.table("connections")
+    traced = np.unique(traces["flow"][traces["complete"]])
+    monitored = _flow_numbers(fabric, flows, traced, meters)
     counted = np.isin(traces["flow"], np.concatenate([m[m >= 0] for m in monitored]))
     fit = np.flatnonzero(traces["complete"] & counted)
     length = traces["path"].length[fit]
@@ -57,9 +61,13 @@ def example_flows(run: RunDirectory) -> list[dict[str, Any]]:
 
 
 def _flow_numbers(
-    fabric: AddressedFabric, flows: dict[str, Any], meters: list[MinusMeter]
+    fabric: AddressedFabric,
+    flows: Mapping[str, Any],
+    wanted: npt.NDArray[np.integer],
+    meters: list[MinusMeter],
 ) -> list[npt.NDArray[np.int64]]:
-    """For each row of each minus meter the row of ``flows``; -1 if it is none of the traffic's."""
+    """For each row of each minus meter the row of ``flows``; -1 if it is none that is wanted."""
+    flows = {name: column[wanted] for name, column in flows.items()}
     ip = fabric.host_ip.astype(np.uint64)
     src, dst = ip[flows["src_host"]], ip[flows["dst_host"]]
     ports = flows["src_port"].astype(np.uint64) << np.uint64(8)
@@ -68,20 +76,18 @@ def _flow_numbers(
     lo = (dst & np.uint64(0xFFFFFF)) << np.uint64(40) | ports << np.uint64(16)
     lo |= flows["dst_port"].astype(np.uint64) << np.uint64(8)
     lo |= flows["protocol"].astype(np.uint64)
-    number = {pair: i for i, pair in enumerate(zip(hi.tolist(), lo.tolist(), strict=True))}
-    return [
-        np.array(
-            [
-                number.get(pair, -1)
-                for pair in zip(meter.flow_hi.tolist(), meter.flow_lo.tolist(), strict=True)
-            ],
-            np.int64,
-        )
-        for meter in meters
-    ]
+    number = dict(zip(zip(hi.tolist(), lo.tolist(), strict=True), wanted.tolist(), strict=True))
+    found = []
+    for meter in meters:
+        rows = np.full(len(meter), -1)
+        at = np.flatnonzero(np.isin(meter.flow_lo, lo))
+        pairs = zip(meter.flow_hi[at].tolist(), meter.flow_lo[at].tolist(), strict=True)
+        rows[at] = [number.get(pair, -1) for pair in pairs]
+        found.append(rows)
+    return found
 
 
-def _ends(fabric: AddressedFabric, flows: dict[str, Any], flow: int) -> dict[str, Any]:
+def _ends(fabric: AddressedFabric, flows: Mapping[str, Any], flow: int) -> dict[str, Any]:
     host = fabric.host_names
     protocol = int(flows["protocol"][flow])
     return {

@@ -14,6 +14,7 @@ from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts
 from analysis.pages.template import render_page
 from analysis.pages.timeline import epochs, over_time
+from analysis.telemetry.observations import read_minus_meters
 from testbed.fabric.names import plain
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
@@ -55,12 +56,14 @@ def run_page(
     progress("page", 0.0)
     summary, methods = run.summary, verdicts(run)
     data, links = link_data(run, methods)
-    data["epochs"] = epochs(run, links)
+    drops = run.table("drops") if run.has("drops") else {}
+    meters = read_minus_meters(run)
+    data["epochs"] = epochs(run, links, drops)
     data["overTime"] = [
         {"name": plain(name), "flagged": flagged}
-        for name, flagged in over_time(run, early, progress).items()
+        for name, flagged in over_time(run, meters, early, progress).items()
     ]
-    data["packets"] = example_flows(run)
+    data["packets"] = example_flows(run, drops, meters)
     return render_page(
         "run.html",
         ("page.css", "run.css"),

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from analysis.methods.base import Localizer, Method
 from analysis.methods.parameters import read_names
 from analysis.methods.registry import make_method
-from analysis.telemetry.observations import read_telemetry
-from analysis.telemetry.telemetry import SegmentCounts
+from analysis.telemetry.minus_meters import MinusMeter
+from analysis.telemetry.observations import read_segment_counts
+from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.record.run import RunDirectory
 
 __all__ = ["OFTEN", "epochs", "over_time"]
@@ -23,11 +24,14 @@ OFTEN = 1024
 times 10, that takes a tenth of a second."""
 
 
-def epochs(run: RunDirectory, links: npt.NDArray[np.integer]) -> dict[str, Any]:
+def epochs(
+    run: RunDirectory, links: npt.NDArray[np.integer], drops: Mapping[str, Any]
+) -> dict[str, Any]:
     """What the record has of each epoch.
 
     Args:
         links: The directed links that are told one by one.
+        drops: The run's table of lost packets, empty where it has none.
 
     Returns:
         ``n``; ``ms``, the length of an epoch; ``counted`` and ``lost``, packets on all segments;
@@ -46,12 +50,13 @@ def epochs(run: RunDirectory, links: npt.NDArray[np.integer]) -> dict[str, Any]:
     if run.has("rules"):
         rules = run.table("rules")
         data["rules"] = np.bincount(rules["epoch"], minlength=n).tolist()
-        flows = np.unique(
-            np.stack((rules["epoch"].astype(np.uint64), rules["flow_hi"], rules["flow_lo"])), axis=1
-        )
-        data["flows"] = np.bincount(flows[0].astype(np.int64), minlength=n).tolist()
-    if run.has("drops") and data["ms"]:
-        data["drops"] = _drops(run, links, int(data["ms"]))
+        keys = [rules[name] for name in ("flow_lo", "flow_hi", "epoch")]
+        order = np.lexsort(keys)
+        fresh = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+        first = order[np.append(True, fresh)[: len(order)]]
+        data["flows"] = np.bincount(rules["epoch"][first], minlength=n).tolist()
+    if len(drops) and data["ms"]:
+        data["drops"] = _drops(run, drops, links, int(data["ms"]))
     return data
 
 
@@ -71,8 +76,9 @@ def _by_link(
     return {name: over[i][:, links].T.tolist() for i, name in enumerate(("sent", "lost"))}
 
 
-def _drops(run: RunDirectory, links: npt.NDArray[np.integer], ms: int) -> list[list[int]]:
-    table = run.table("drops")
+def _drops(
+    run: RunDirectory, table: Mapping[str, Any], links: npt.NDArray[np.integer], ms: int
+) -> list[list[int]]:
     own = np.isin(table["link"], links)
     epoch = np.minimum(table["time_ns"][own] // (ms * 1_000_000), run.epochs - 1)
     cell = table["link"][own].astype(np.int64) * run.epochs + epoch.astype(np.int64)
@@ -81,7 +87,10 @@ def _drops(run: RunDirectory, links: npt.NDArray[np.integer], ms: int) -> list[l
 
 
 def over_time(
-    run: RunDirectory, asked: bool, progress: Callable[[str, float], None]
+    run: RunDirectory,
+    meters: list[MinusMeter],
+    asked: bool,
+    progress: Callable[[str, float], None],
 ) -> dict[str, list[list[int]]]:
     """What each method blames after the first epoch, the first two, and so on: directed links.
 
@@ -89,6 +98,7 @@ def over_time(
     they were sent. A method has the parameters that it had in the run.
 
     Args:
+        meters: The run's minus meters.
         asked: False to leave it where it takes long, see `OFTEN`.
     """
     if not asked and run.fabric.n_links * run.epochs > OFTEN:
@@ -100,10 +110,10 @@ def over_time(
             methods[name] = method
     if not methods:
         return {}
-    telemetry = read_telemetry(run)
-    counts = telemetry.segments
-    if counts is None:
-        return {}
+    counts = read_segment_counts(run, meters)
+    telemetry = Telemetry(
+        run.fabric, run.config["monitors"], canary_bytes=run.network["canary_bytes"]
+    )
     found: dict[str, list[list[int]]] = {name: [] for name in methods}
     for n in range(1, run.epochs + 1):
         first = SegmentCounts(counts.segments, counts.sent[:n], counts.lost[:n])

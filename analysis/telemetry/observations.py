@@ -44,7 +44,7 @@ from testbed.fabric.paths import Paths, PathSets
 from testbed.record.run import Record
 from testbed.record.run_tables import registers
 
-__all__ = ["read_minus_meters", "read_telemetry"]
+__all__ = ["read_minus_meters", "read_segment_counts", "read_telemetry"]
 
 LongArray = npt.NDArray[np.int64]
 
@@ -65,7 +65,7 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
     return Telemetry(
         topology=record.fabric,
         monitors=record.config["monitors"],
-        segments=_segment_counts(record),
+        segments=read_segment_counts(record, read_minus_meters(record)),
         flows=_flows(record.fabric, flows, traces, chosen),
         probes=_bounces(probe_paths, counts) if {"A1", "INT"} & set(chosen) else None,
         detector=_matrix(probe_paths, counts),
@@ -82,7 +82,9 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
 
 
 def read_minus_meters(record: Record) -> list[MinusMeter]:
-    """The minus meter (Canary, section III-E) of each epoch of a run with registers."""
+    """The minus meter (Canary, section III-E) of each epoch; none of a run without registers."""
+    if not record.has(registers(0)):
+        return []
     parts = record.segments
     assert isinstance(record.fabric, AddressedFabric)  # as every network of packets is
     decoder = SegmentDecoder(record.fabric, parts, record.table("switches")["id"])
@@ -96,11 +98,15 @@ def read_minus_meters(record: Record) -> list[MinusMeter]:
     return meters
 
 
-def _segment_counts(record: Record) -> SegmentCounts:
-    """Of the registers, else as they were counted."""
+def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCounts:
+    """What Canary counted on each segment: by its minus meters, else as recorded.
+
+    Raises:
+        testbed.record.run.RunError: A table is missing or damaged.
+    """
     parts, epochs = record.segments, record.network["epochs"]
-    if record.has(registers(0)):
-        counts = [segment_counts(meter, len(parts)) for meter in read_minus_meters(record)]
+    if meters:
+        counts = [segment_counts(meter, len(parts)) for meter in meters]
         sent, lost = (np.stack(part) for part in zip(*counts, strict=True))
         for epoch, switch in record.network["unread"]:
             # The meters of a switch that died are missing, not empty: nothing is known there.
