@@ -16,17 +16,15 @@ import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
+from testbed.fabric.ecmp_walks import FAR, forward, shares
 from testbed.fabric.paths import Paths, pointers
 
-__all__ = ["Continuations", "EcmpProbabilities"]
+__all__ = ["Continuations", "EcmpProbabilities", "Shares"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-_FAR = 255
-"""Hops to a ToR that no path leads to."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,13 @@ class Continuations:
     ptr: LongArray
     links: IntArray
     chance: FloatArray
+
+
+class Shares(NamedTuple):
+    """The links that share another's connections, int32[], and which part of them, float64[]."""
+
+    links: IntArray
+    share: FloatArray
 
 
 class _Links(NamedTuple):
@@ -60,18 +65,20 @@ class _Links(NamedTuple):
 
 class _Ways(NamedTuple):
     """By [ToR, switch]: the hops from the switch to the ToR over the shortest up-down path and over
-    the shortest descent, uint8, and how many there are of either, float32."""
+    the shortest descent, uint8, how many there are of either, float32, and the upward link that all
+    these descents begin with the other way, int32, -1 where they begin with several or are none."""
 
     hops: npt.NDArray[np.uint8]
     down_hops: npt.NDArray[np.uint8]
     routes: npt.NDArray[np.float32]
     descents: npt.NDArray[np.float32]
+    only: IntArray
 
 
 class EcmpProbabilities:
     """The equal-cost paths of a fabric, from every switch to every ToR.
 
-    Memory is 10 bytes a ToR and switch (33 MB for a K=48 fat-tree); construction takes time in
+    Memory is 14 bytes a ToR and switch (46 MB for a K=48 fat-tree); construction takes time in
     proportion to ToRs x links.
     """
 
@@ -81,21 +88,23 @@ class EcmpProbabilities:
         self._up = _Links.at(self.link_src, self.link_dst, fabric.n_switches)
         self._under = _Links.at(self.link_dst, self.link_src, fabric.n_switches)
         self._rising = np.argsort(fabric.tier, kind="stable").astype(np.int32)
-        self._ways = _Ways(*_ways(self.n_tors, self._rising, *self._up))
+        self._ways = _Ways(*_ways(self.n_tors, self._rising, self._up, self._under))
 
-    def shared_votes(self, link: int) -> FloatArray:
-        """The share of a link's votes that every link gets from the same connections.
+    def shared_votes(self, links: LongArray) -> list[Shares]:
+        """For each link the share of its votes that every link gets from the same connections.
 
         Connections run between ToRs uniformly at random (remark 1 of the paper's appendix C); a
-        connection over h links votes 1/h for each. Of the expected votes for ``link``, entry i is
-        the part cast by connections that cross link i too: float64[n_links], 1 at ``link`` itself.
+        connection over h links votes 1/h for each. Of the expected votes for a link the share of
+        another is the part cast by connections that cross both: 1 for the link itself. Other
+        threads may run meanwhile.
+
+        Args:
+            links: int64[N].
         """
-        votes = np.zeros(self.n_links)
-        _shared(link, self.link_src, self.link_dst, self._up, self._under, self._ways, votes)
-        if votes[link] > 0:
-            votes /= votes[link]
-        votes[link] = 1.0
-        return votes
+        ends = self.link_src, self.link_dst
+        ptr, shared, share = shares(links, *ends, self._up, self._under, self._ways)
+        between = zip(ptr[:-1].tolist(), ptr[1:].tolist(), strict=True)
+        return [Shares(shared[at:end], share[at:end]) for at, end in between]
 
     def usage(self) -> FloatArray:
         """The probability that a connection between two ToRs drawn at random crosses each link.
@@ -139,7 +148,7 @@ class EcmpProbabilities:
 
     def _begins_path(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> BoolArray:
         """Whether each trace is the beginning of a path between its ToRs."""
-        hops, down_hops, _, _ = self._ways
+        hops, down_hops, *_ = self._ways
         total = hops[dst_tor, src_tor].astype(np.int64)
         owner, link = traced.owner, traced.links
         nth = np.arange(len(link)) - traced.ptr[owner]
@@ -151,7 +160,7 @@ class EcmpProbabilities:
         near = np.where(descends, down_hops[dst_tor[owner], to], hops[dst_tor[owner], to])
         fits = (self.link_src[link] == start) & (near == total[owner] - 1 - nth)
         fits &= first | descends | (before % 2 == 0)
-        good = total != _FAR
+        good = total != FAR
         good[owner[~fits]] = False
         return good
 
@@ -166,17 +175,20 @@ def _ranges(begin: LongArray, length: LongArray) -> LongArray:
 
 
 @njit
-def _ways(n_tors, rising, ptr, link, above):
+def _ways(n_tors, rising, up, under):
+    ptr, link, above = up
+    under_ptr, under_link, below = under
     n = len(rising)
-    hops = np.full((n_tors, n), _FAR, np.uint8)
-    down_hops = np.full((n_tors, n), _FAR, np.uint8)
+    hops = np.full((n_tors, n), FAR, np.uint8)
+    down_hops = np.full((n_tors, n), FAR, np.uint8)
     routes = np.zeros((n_tors, n), np.float32)
     descents = np.zeros((n_tors, n), np.float32)
+    only = np.full((n_tors, n), -1, np.int32)
     for t in range(n_tors):
         h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
         d[t], c[t] = 0, 1.0
         for x in rising:
-            if d[x] != _FAR:
+            if d[x] != FAR:
                 for e in range(ptr[x], ptr[x + 1]):
                     y = above[link[e]]
                     if d[x] + 1 < d[y]:
@@ -187,156 +199,16 @@ def _ways(n_tors, rising, ptr, link, above):
             h[x], r[x] = d[x], c[x]
             for e in range(ptr[x], ptr[x + 1]):
                 y = above[link[e]]
-                if h[y] != _FAR and h[y] + 1 < h[x]:
+                if h[y] != FAR and h[y] + 1 < h[x]:
                     h[x], r[x] = h[y] + 1, r[y]
-                elif h[y] != _FAR and h[y] + 1 == h[x]:
+                elif h[y] != FAR and h[y] + 1 == h[x]:
                     r[x] += r[y]
-    return hops, down_hops, routes, descents
-
-
-# Long: one sum, case by case of where the two links stand to each other.
-@njit
-def _shared(link, src, dst, up, under, ways_to, votes):
-    """Add the votes that connections over ``link`` are expected to cast.
-
-    A path over the link u->v is a way from its source to u and one from v to its ToR. Ways are
-    counted back from u (``ways``); ``weight`` sums, over the sources whose ways meet in a switch,
-    a path's vote times its probability.
-    """
-    up_ptr, up_link, _ = up
-    under_ptr, under_link, _ = under
-    hops, down_hops, routes, descents = ways_to
-    n_tors, n = hops.shape
-    u, v, climbs = src[link], dst[link], link % 2 == 0
-    ways_up, ways_down = np.zeros(n), np.zeros(n)
-    weight_up, weight_down = np.zeros(n), np.zeros(n)
-    climbing, falling = np.empty(n, np.int32), np.empty(n, np.int32)
-    mass, on, on_mass = (np.zeros(n), np.zeros(n)), np.empty(len(src), np.int32), np.empty(len(src))
-    queues = (np.empty(n, np.int32), np.empty(n, np.int32))
-    for t in range(n_tors):
-        h, d = hops[t], down_hops[t]
-        a_end = b_end = a = b = 0
-        if climbs:
-            if h[v] == _FAR or h[v] + 1 != h[u]:
-                continue
-            climbing[0], a_end, ways_up[u] = u, 1, 1.0
-            onward = routes[t, v]
-        else:
-            if d[v] == _FAR or d[v] + 1 != d[u]:
-                continue
-            falling[0], b_end, ways_down[u] = u, 1, 1.0
-            onward = descents[t, v]
-        while a < a_end or b < b_end:
-            stop = b_end
-            while b < stop:
-                x = falling[b]
-                b += 1
-                if h[x] == d[x]:
-                    if ways_up[x] == 0:
-                        climbing[a_end] = x
-                        a_end += 1
-                    ways_up[x] += ways_down[x]
-                for e in range(up_ptr[x], up_ptr[x + 1]):
-                    z = dst[up_link[e]]
-                    if d[z] == d[x] + 1:
-                        if ways_down[z] == 0:
-                            falling[b_end] = z
-                            b_end += 1
-                        ways_down[z] += ways_down[x]
-            stop = a_end
-            while a < stop:
-                x = climbing[a]
-                a += 1
-                for e in range(under_ptr[x], under_ptr[x + 1]):
-                    z = src[under_link[e]]
-                    if h[z] == h[x] + 1:
-                        if ways_up[z] == 0:
-                            climbing[a_end] = z
-                            a_end += 1
-                        ways_up[z] += ways_up[x]
-        for i in range(a_end - 1, -1, -1):
-            x = climbing[i]
-            if x < n_tors and x != t:
-                weight_up[x] = 1.0 / (h[x] * routes[t, x])
+            several = 0
             for e in range(under_ptr[x], under_ptr[x + 1]):
-                z = src[under_link[e]]
-                if h[z] == h[x] + 1:
-                    weight_up[x] += weight_up[z]
-                    votes[under_link[e]] += weight_up[z] * ways_up[x] * onward
-        for i in range(b_end - 1, -1, -1):
-            x = falling[i]
-            if h[x] == d[x]:
-                weight_down[x] = weight_up[x]
-            for e in range(up_ptr[x], up_ptr[x + 1]):
-                z = dst[up_link[e]]
-                if d[z] == d[x] + 1:
-                    weight_down[x] += weight_down[z]
-                    votes[up_link[e] ^ 1] += weight_down[z] * ways_down[x] * onward
-        cast = (weight_up[u] if climbs else weight_down[u]) * onward
-        votes[link] += cast
-        count = _forward(v, not climbs, cast, t, up, under, ways_to, mass, queues, on, on_mass)
-        for i in range(count):
-            votes[on[i]] += on_mass[i]
-        for i in range(a_end):
-            ways_up[climbing[i]] = weight_up[climbing[i]] = 0.0
-        for i in range(b_end):
-            ways_down[falling[i]] = weight_down[falling[i]] = 0.0
-
-
-@njit
-def _forward(start, descending, amount, t, up, under, ways_to, mass, queues, on, on_mass):
-    """Spread ``amount`` from a switch over the paths to a ToR; returns how many links it met.
-
-    Writes them to ``on`` and what crosses each to ``on_mass``. ``mass`` is zeros, before and after.
-    """
-    up_ptr, up_link, above = up
-    under_ptr, under_link, below = under
-    hops, down_hops, routes, descents = ways_to
-    h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
-    mass_up, mass_down = mass
-    climbing, falling = queues
-    a = b = a_end = b_end = count = 0
-    if descending:
-        falling[0], b_end, mass_down[start] = start, 1, amount
-    else:
-        climbing[0], a_end, mass_up[start] = start, 1, amount
-    while a < a_end or b < b_end:
-        stop = a_end
-        while a < stop:
-            x = climbing[a]
-            a += 1
-            share = mass_up[x] / r[x]
-            mass_up[x] = 0.0
-            if h[x] == d[x]:
-                if mass_down[x] == 0:
-                    falling[b_end] = x
-                    b_end += 1
-                mass_down[x] += share * c[x]
-            for e in range(up_ptr[x], up_ptr[x + 1]):
-                y = above[up_link[e]]
-                if h[y] + 1 == h[x]:
-                    if mass_up[y] == 0:
-                        climbing[a_end] = y
-                        a_end += 1
-                    mass_up[y] += share * r[y]
-                    on[count], on_mass[count] = up_link[e], share * r[y]
-                    count += 1
-        stop = b_end
-        while b < stop:
-            x = falling[b]
-            b += 1
-            share = mass_down[x] / c[x]
-            mass_down[x] = 0.0
-            for e in range(under_ptr[x], under_ptr[x + 1]):
-                y = below[under_link[e]]
-                if d[y] + 1 == d[x]:
-                    if mass_down[y] == 0:
-                        falling[b_end] = y
-                        b_end += 1
-                    mass_down[y] += share * c[y]
-                    on[count], on_mass[count] = under_link[e] ^ 1, share * c[y]
-                    count += 1
-    return count
+                if d[below[under_link[e]]] + 1 == d[x]:
+                    several += 1
+                    only[t, x] = under_link[e] if several == 1 else -1
+    return hops, down_hops, routes, descents, only
 
 
 @njit
@@ -350,7 +222,7 @@ def _continue(states, n_links, up, under, ways_to):
     links, chance = np.empty(1024, np.int32), np.empty(1024)
     for i in range(len(states)):
         at, descending, t = states[i]
-        count = _forward(
+        count = forward(
             at, descending == 1, 1.0, t, up, under, ways_to, mass, queues, on, on_mass
         )  # fmt: skip
         end = ptr[i] + count
@@ -381,7 +253,7 @@ def _usage(rising, up, under, ways_to, used):
     """Add the connections over each link, one for each pair of ToRs."""
     up_ptr, up_link, above = up
     under_ptr, under_link, below = under
-    hops, down_hops, routes, descents = ways_to
+    hops, down_hops, routes, descents, _ = ways_to
     n_tors, n = hops.shape
     for t in range(n_tors):
         h, d, r, c = hops[t], down_hops[t], routes[t], descents[t]
@@ -389,7 +261,7 @@ def _usage(rising, up, under, ways_to, used):
         mass_up[:n_tors] = 1.0
         mass_up[t] = 0.0
         for x in rising:
-            if mass_up[x] == 0 or h[x] == _FAR:
+            if mass_up[x] == 0 or h[x] == FAR:
                 continue
             share = mass_up[x] / r[x]
             if h[x] == d[x]:

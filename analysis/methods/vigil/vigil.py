@@ -32,6 +32,7 @@ Decisions the paper leaves open:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,9 +40,10 @@ import numpy.typing as npt
 from scipy.special import gammainc
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Connections
 from testbed.fabric.clos import Fabric
-from testbed.fabric.ecmp_probabilities import EcmpProbabilities
+from testbed.fabric.ecmp_probabilities import EcmpProbabilities, Shares
 
 __all__ = ["Ballot", "Vigil", "ballot", "connection_causes"]
 
@@ -143,25 +145,79 @@ class Vigil(Method):
         if threshold is None:
             threshold = self.relative_threshold / n_links
         usage = ecmp.usage()
-        taken, blamed = np.zeros_like(tally), []
-        while len(blamed) < n_links:
-            left = tally - taken
-            left[blamed] = 0.0
-            noise = left.sum() * lone * usage  # voters that each link would get from noise alone
-            left[left < threshold * cast] = 0.0
-            some = np.flatnonzero(left)
-            by_chance = _as_many(tally[some] * hops[some], taken[some] * hops[some] + noise[some])
-            by_noise = _as_many(left[some] * hops[some], noise[some])
-            explained = n_links * by_chance > self.chance
-            explained |= n_links * by_noise > self.false_alarm
-            left[some[explained]] = 0.0
-            top = int(np.argmax(left))
-            if left[top] <= 0:
-                break
-            blamed.append(top)
+        shares = _SharedVotes(ecmp)
+        taken, blamed = np.zeros_like(tally), np.empty(n_links, np.int64)
+        left = np.empty_like(tally)
+
+        def explained(some: LongArray) -> npt.NDArray[np.bool_]:
+            """Whether what some links got is what others' connections or noise gave them."""
+            noise = noisy * usage[some]
+            by_chance = _as_many(tally[some] * hops[some], taken[some] * hops[some] + noise)
+            by_noise = _as_many(left[some] * hops[some], noise)
+            return (n_links * by_chance > self.chance) | (n_links * by_noise > self.false_alarm)
+
+        for n in range(n_links):
+            np.subtract(tally, taken, out=left)
+            left[blamed[:n]] = 0.0
+            noisy = left.sum() * lone  # voters that noise alone explains, by ECMP over all links
+            top = _most(left, max(threshold * cast, 0.0), explained)
+            if top < 0:
+                return blamed[:n].tolist()
+            blamed[n] = top
             if self.adjust:
-                taken = np.minimum(taken + left[top] * ecmp.shared_votes(top), tally)
-        return blamed
+                links, share = shares.of(top, left)
+                taken[links] = np.minimum(taken[links] + left[top] * share, tally[links])
+        return blamed.tolist()
+
+
+_ONE_BY_ONE = 4
+
+
+def _most(
+    left: FloatArray, least: float, explained: Callable[[LongArray], npt.NDArray[np.bool_]]
+) -> int:
+    """The link with most votes left that are not explained, -1 if none has ``least``.
+
+    Mostly it is the first that is asked; after a few all are asked at once. Sets votes that are
+    explained to 0.
+    """
+    for _ in range(_ONE_BY_ONE):
+        top = np.argmax(left)
+        if left[top] < least or left[top] <= 0:
+            return -1
+        if not explained(np.array([top]))[0]:
+            return int(top)
+        left[top] = 0.0
+    some = np.flatnonzero((left >= least) & (left > 0))
+    some = some[~explained(some)]
+    return int(some[np.argmax(left[some])]) if len(some) else -1
+
+
+class _SharedVotes:
+    """`EcmpProbabilities.shared_votes` by link; on all cores, as others' will be asked for, too."""
+
+    _AHEAD = 64
+
+    def __init__(self, ecmp: EcmpProbabilities) -> None:
+        self._ecmp = ecmp
+        self._known: dict[int, Shares] = {}
+
+    def of(self, link: int, left: FloatArray) -> Shares:
+        """Those of a link, once; ``left`` are the votes that each link has, float64[n_links]."""
+        if link not in self._known:
+            unknown = left.copy()
+            unknown[list(self._known)] = 0.0
+            unknown[link] = np.inf
+            links = np.argpartition(-unknown, min(self._AHEAD, len(left) - 1))[: self._AHEAD]
+            links = links[unknown[links] > 0]
+            shares = in_parts(
+                len(links) * len(left),
+                lambda part, parts: self._ecmp.shared_votes(links[part::parts]),
+            )
+            for part, of_part in enumerate(shares):
+                some = links[part :: len(shares)].tolist()
+                self._known |= dict(zip(some, of_part, strict=True))
+        return self._known.pop(link)
 
 
 def _as_many(voters: FloatArray, expected: FloatArray) -> FloatArray:

@@ -60,8 +60,11 @@ def shared_by_enumeration(fabric, link):
 
 def check_against_enumeration(fabric):
     ecmp = EcmpProbabilities(fabric)
-    for link in range(fabric.n_links):
-        assert ecmp.shared_votes(link) == pytest.approx(shared_by_enumeration(fabric, link))
+    every = ecmp.shared_votes(np.arange(fabric.n_links))
+    for link, shared in enumerate(every):
+        votes = np.zeros(fabric.n_links)
+        votes[shared.links] = shared.share
+        assert votes == pytest.approx(shared_by_enumeration(fabric, link))
     paths, chance = every_path(fabric)
     used = np.bincount(paths.links, chance[paths.owner], fabric.n_links)
     assert ecmp.usage() == pytest.approx(used / max(fabric.n_tors * (fabric.n_tors - 1), 1))
