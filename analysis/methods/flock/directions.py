@@ -6,36 +6,61 @@ time; the groups over the link alone give the answer as well.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from analysis.methods.flock.flow_values import value
 from analysis.methods.flock.listed import gain_of, step
-from analysis.methods.flock.pairs import step_pairs
+from analysis.methods.flock.pairs import Pairs, ones, step_pairs, word_of
 from testbed.fabric.compiled import kernel
 
-__all__ = ["turn"]
+__all__ = ["Room", "turn"]
 
 TURNS = 2
 LEAST = 1e-6  # nats: less is rounding
 
 
+class Room(NamedTuple):
+    """What `turn` works in.
+
+    Where the climbs of a list lead that a flip turns: ``at`` int64 and words of ``tops`` uint64.
+    ``near`` float64[n_groups, 4]: the log-likelihood of each group with one bad path less than now,
+    with as many, and with one more; nan if not known. It is what most flips ask for, and all of a
+    group's other numbers are far apart in memory.
+    """
+
+    at: npt.NDArray[np.int64]
+    tops: npt.NDArray[np.uint64]
+    near: np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+    @classmethod
+    def of(cls, pairs: Pairs) -> Room:
+        most = int(np.diff(pairs.list_ptr).max(initial=0))
+        near = np.full((len(pairs.bad), 4), np.nan)
+        return cls(np.zeros(most, np.int64), np.zeros(most, np.uint64), near)
+
+
 @kernel
-def turn(links, found, s):
-    """Give each of the directed ``links`` the likeliest state of its two directions, the others
-    held, `TURNS` times. Does not keep delta; ``found`` is room for the climbs of a list."""
+def turn(links, room, s):
+    """Give each of the directed ``links``, in ascending order, the likeliest state of its two
+    directions, the others held, `TURNS` times. Does not keep delta."""
     for _ in range(TURNS):
-        changed = False
+        changed, before = False, -1
         for link in links:
-            changed |= _turn(link, link ^ 1, found, s)
+            if link ^ 1 != before:  # else both directions have just been chosen
+                changed |= _turn(link, link ^ 1, room, s)
+            before = link
         if not changed:
             return
 
 
 @kernel
-def _turn(one, other, found, s):
+def _turn(one, other, room, s):
     """The likeliest of what flips of two directions lead to; says if that is a change. Flows of a
     pair of ToRs cross a link in one direction only, so both count one by one there."""
-    first, second = _over_pairs(one, False, found, s), _over_pairs(other, False, found, s)
+    first, second = _over_pairs(one, False, room, s), _over_pairs(other, False, room, s)
     alone, instead = first + _listed(one, s), second + _listed(other, s)
     step(one, s.listed, s.failed)
     both = alone + second + _listed(other, s)
@@ -44,9 +69,9 @@ def _turn(one, other, found, s):
     if most <= LEAST:
         return False
     if most != instead:
-        _flip(one, found, s)
+        _flip(one, room, s)
     if most != alone:
-        _flip(other, found, s)
+        _flip(other, room, s)
     s.posterior[0] += most
     return True
 
@@ -59,47 +84,76 @@ def _listed(component, s):
 
 
 @kernel
-def _flip(component, found, s):
+def _flip(component, room, s):
     """Flip a component without keeping delta."""
-    _over_pairs(component, True, found, s)
+    _over_pairs(component, True, room, s)
     step_pairs(component, s.pairs, -1 if s.failed[component] else 1)
     step(component, s.listed, s.failed)
 
 
 @kernel
-def _over_pairs(component, flips, found, s):
+def _over_pairs(component, flips, room, s):
     """What a flip adds to the log-likelihood of the pairs of ToRs, of which a directed link is on
-    the way up or down; with ``flips`` their bad paths are counted as after it."""
+    the way up or down; with ``flips`` their bad paths are counted as after it instead."""
     p, gain = s.pairs, 0.0
     released = s.failed[component]
     for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
         of_list = p.lists[at]
-        n = 0
-        for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
-            if p.failures[climb] == released:
-                for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
-                    if p.components[e] == component:
-                        found[n] = climb
-                        n += 1
+        n = _turning(p, of_list, component, released, room)
         for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
             turned = 0
-            for climb in found[:n]:
-                turned += _ways(p, p.others[i], p.top[climb])
+            if len(p.ways):
+                for k in range(n):
+                    turned += p.ways[p.others[i], room.at[k]]
+            else:
+                for k in range(n):
+                    turned += ones(room.tops[k] & word_of(p.good, p, p.others[i], room.at[k]))
             if turned:
-                g = p.groups[i]
-                then = p.bad[g] - turned if released else p.bad[g] + turned
-                gain += value(p.values, g, then) - value(p.values, g, p.bad[g])
+                g, by = p.groups[i], -turned if released else turned
                 if flips:
-                    p.bad[g] = then
+                    _moved(p.bad, g, by, room.near)
+                elif turned == 1:
+                    gain += _known(p, g, by, room.near) - _known(p, g, 0, room.near)
+                else:
+                    gain += value(p.values, g, p.bad[g] + by) - _known(p, g, 0, room.near)
     return gain
 
 
 @kernel
-def _ways(p, of_list, top):
-    """The good climbs of a list that lead to a top."""
-    if len(p.ways):
-        return p.ways[of_list, top]
-    at = p.word_ptr[of_list] + top // 64 - p.first_word[of_list]
-    if at < p.word_ptr[of_list] or at >= p.word_ptr[of_list + 1]:
-        return 0
-    return 1 if p.good[at] & (np.uint64(1) << np.uint64(top % 64)) else 0
+def _known(p, g, by, near):
+    """The log-likelihood of a group with ``by`` more bad paths: one less, none or one."""
+    if np.isnan(near[g, 1 + by]):
+        near[g, 1 + by] = value(p.values, g, p.bad[g] + by)
+    return near[g, 1 + by]
+
+
+@kernel
+def _moved(bad, g, by, near):
+    """A group has ``by`` more bad paths."""
+    bad[g] += by
+    less, now, more = near[g, 0], near[g, 1], near[g, 2]
+    near[g, 0] = now if by == 1 else np.nan
+    near[g, 1] = more if by == 1 else less if by == -1 else np.nan
+    near[g, 2] = now if by == -1 else np.nan
+
+
+@kernel
+def _turning(p, of_list, component, released, room):
+    """Where the climbs of a list lead that a flip of one of their components turns: words of tops
+    and their index, or the tops alone where several climbs lead to one. How many there are."""
+    n = 0
+    for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
+        if p.failures[climb] != released:
+            continue
+        for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
+            if p.components[e] == component:
+                top = p.top[climb]
+                if len(p.ways):
+                    room.at[n] = top
+                    n += 1
+                    continue
+                if n == 0 or room.at[n - 1] != top // 64:
+                    room.at[n], room.tops[n] = top // 64, np.uint64(0)
+                    n += 1
+                room.tops[n - 1] |= np.uint64(1) << np.uint64(top % 64)
+    return n

@@ -137,12 +137,17 @@ class Flock(Method):
         return telemetry
 
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
-        best, most = None, -math.inf
+        best, most, alone = None, -math.inf, None
         for rates in reversed(self._hidden(telemetry)):  # the first is seldom outdone
-            search = self._search(telemetry, rates, most)
+            model = self.model(telemetry, rates)
+            search = search_model(
+                model, refine=self.refine, devices=self.devices, least=most, alone=alone
+            )
+            if (model.listed.values.width <= 1).all():  # the rates are of hidden paths alone
+                alone = search.alone
             if search.posterior() >= most:
                 best, most = verdict(self, fabric, search), search.posterior()
-            del search  # a model takes as much memory as the telemetry
+            del search, model  # these take as much memory as the telemetry
         assert best is not None
         return best
 
@@ -154,10 +159,6 @@ class Flock(Method):
         bad = max(self.p_bad, self.passive_p_bad)
         severe = [] if self.severe_p_bad is None else [max(bad, self.severe_p_bad)]
         return [(rate, self.passive_p_good) for rate in (bad, *severe)]
-
-    def _search(self, telemetry: Telemetry, hidden: Rates, least: float) -> Search:
-        model = self.model(telemetry, hidden)
-        return search_model(model, refine=self.refine, devices=self.devices, least=least)
 
     def model(
         self, telemetry: Telemetry, hidden: Rates | None = None, *, listed: bool = False

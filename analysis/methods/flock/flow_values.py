@@ -19,8 +19,8 @@ IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-MEMO_SLOTS = 1 << 26
-"""Values remembered of all groups with more than one path, at least 16 of each: up to 800 MB."""
+MEMO_SLOTS = 1 << 25
+"""Values remembered of all groups with more than one path, at least 16 of each: up to 540 MB."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class FlowValues(NamedTuple):
 
     Flows ``ptr[g]:ptr[g + 1]`` of group g have the ``score`` ln(P(bad path) / P(good path)), each
     ``times`` times; ``bent`` is expm1(score), or exp(-score) where the score is positive. The last
-    values of group g are in ``memo[memo_ptr[g]:memo_ptr[g + 1]]``, that of b where ``memo_of`` is
-    b. With a ``seed`` other than 0 values are random numbers of ``bits`` bits instead, alike for
-    nothing but the same group and b.
+    values of group g are in ``memo[memo_ptr[g]:memo_ptr[g + 1]]``, each behind its b, as two places
+    in memory take twice as long; b is 0 where none is. With a ``seed`` other than 0 values are
+    random numbers of ``bits`` bits instead, alike for nothing but the same group and b.
     """
 
     ptr: LongArray
@@ -47,8 +47,7 @@ class FlowValues(NamedTuple):
     times: FloatArray
     width: LongArray
     memo_ptr: LongArray
-    memo_of: IntArray
-    memo: FloatArray
+    memo: np.ndarray[tuple[int, int], np.dtype[np.float64]]
     seed: int
     bits: int
 
@@ -72,8 +71,8 @@ def value(values, g, b):
         return 0.0
     slots = values.memo_ptr[g + 1] - values.memo_ptr[g]
     at = values.memo_ptr[g] + (b & (slots - 1))
-    if slots and values.memo_of[at] == b:
-        return values.memo[at]
+    if slots and values.memo[at, 0] == b:
+        return values.memo[at, 1]
     total = 0.0
     if b == width:
         for f in range(values.ptr[g], values.ptr[g + 1]):
@@ -87,8 +86,8 @@ def value(values, g, b):
             else:
                 total += values.times[f] * np.log1p(share * bent)
     if slots:
-        values.memo_of[at] = b
-        values.memo[at] = total
+        values.memo[at, 0] = b
+        values.memo[at, 1] = total
     return total
 
 
@@ -143,8 +142,7 @@ def flow_values(
         times=times,
         width=width.astype(np.int64),
         memo_ptr=memo_ptr,
-        memo_of=np.full(memo_ptr[-1], -1, np.int32),
-        memo=np.empty(memo_ptr[-1]),
+        memo=np.zeros((memo_ptr[-1], 2)),
         seed=0,
         bits=0,
     )

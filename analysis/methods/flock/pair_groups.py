@@ -133,8 +133,7 @@ def no_pairs(n_components: int) -> Pairs:
         times=empty,
         width=np.zeros(0, np.int64),
         memo_ptr=none,
-        memo_of=nothing,
-        memo=empty,
+        memo=np.zeros((0, 2)),
         seed=0,
         bits=0,
     )

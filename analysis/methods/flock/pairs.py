@@ -10,7 +10,8 @@ import numpy.typing as npt
 from analysis.methods.flock.flow_values import FlowValues, value
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["Pairs", "accumulate_pairs", "flip_pairs", "place_pairs", "shared_tops", "step_pairs"]
+__all__ = ["Pairs", "accumulate_pairs", "flip_pairs", "ones", "place_pairs", "shared_tops"]
+__all__ += ["step_pairs", "word_of"]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -61,7 +62,7 @@ class Pairs(NamedTuple):
 
 
 @njit(inline="always")
-def _bits(x):
+def ones(x):
     """The number of ones."""
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -70,7 +71,7 @@ def _bits(x):
 
 
 @njit(inline="always")
-def _word(bits, p, of_list, index):
+def word_of(bits, p, of_list, index):
     """The word of a list's bits that stands for the tops from 64 * index, 0 where it has none."""
     at = p.word_ptr[of_list] + index - p.first_word[of_list]
     if at < p.word_ptr[of_list] or at >= p.word_ptr[of_list + 1]:
@@ -88,7 +89,7 @@ def shared_tops(p, a, b):
         return shared
     for at in range(p.word_ptr[a], p.word_ptr[a + 1]):
         index = p.first_word[a] + at - p.word_ptr[a]
-        shared += _bits(p.good[at] & _word(p.good, p, b, index))
+        shared += ones(p.good[at] & word_of(p.good, p, b, index))
     return shared
 
 
@@ -182,11 +183,11 @@ def _list_share(p, of_list, sign, only, chosen, failed, delta, s):
         n_touched = 0
         for word in range(p.word_ptr[of_list], p.word_ptr[of_list + 1]):
             index = p.first_word[of_list] + word - p.word_ptr[of_list]
-            lacks = (p.good[word] | p.single[word]) & ~_word(p.good, p, other, index)
+            lacks = (p.good[word] | p.single[word]) & ~word_of(p.good, p, other, index)
             while lacks:
                 low = lacks & (~lacks + np.uint64(1))
                 lacks ^= low
-                climb = p.climb_at[word, _bits(low - np.uint64(1))]
+                climb = p.climb_at[word, ones(low - np.uint64(1))]
                 n_touched = _count_turning(p, climb, failed, s.missing, s.touched, n_touched)
         for i in range(n_touched):
             c = s.touched[i]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from analysis.methods.flock.directions import turn
+from analysis.methods.flock.directions import Room, turn
 from analysis.methods.flock.likelihood import State, accumulate, flip, likelihood, place
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
@@ -43,9 +43,11 @@ class Search:
         failed: The hypothesis, bool[n_components].
         state: What the compiled functions work on.
         remarks: What the user of its outcome should know.
+        alone: What the listed groups blame alone, if they were asked, bool[n_components].
     """
 
     remarks: tuple[str, ...] = ()
+    alone: BoolArray | None = None
 
     def __init__(self, model: FlockModel, failed: BoolArray | None = None) -> None:
         self.model = model
@@ -159,9 +161,8 @@ class Search:
     def turn(self) -> None:
         """Give each failed directed link the likeliest of its directions, see `directions`."""
         state = self.state
-        most = int(np.diff(state.pairs.list_ptr).max(initial=0))
         links = np.flatnonzero(self.failed[: self.model.n_links])
-        turn(links, np.zeros(most, np.int64), state)
+        turn(links, Room.of(state.pairs), state)
         self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
     def hope(self) -> float:
@@ -174,21 +175,30 @@ class Search:
 
 
 def search_model(
-    model: FlockModel, *, refine: bool, devices: bool, least: float = -math.inf
+    model: FlockModel,
+    *,
+    refine: bool,
+    devices: bool,
+    least: float = -math.inf,
+    alone: BoolArray | None = None,
 ) -> Search:
     """A search that is at the best hypothesis it found; see `Search.run`.
 
     With many pairs, or where many links fail among them, the refined search is of the listed groups
     alone. From what it finds all groups together choose the directions of links, then add
     components and take them back; unless there is no hope of a log posterior of ``least``.
+
+    Args:
+        alone: What the listed groups blame alone, where that is known.
     """
     n = len(model.pairs.bad) if refine else 0
-    found = _without_pairs(model, devices, n)
+    found = _without_pairs(model, devices, n, alone)
     if found is None:
         search = Search(model)
         search.run(refine=refine, devices=devices)
         return search
     search = Search(model, found)
+    search.alone = found
     search.remarks = (
         f"{n:,} pairs of ToRs, {int(found.sum()):,} components blamed without them: the search was "
         "refined on flows of known path and probes alone",
@@ -201,12 +211,14 @@ def search_model(
     return search
 
 
-def _without_pairs(model: FlockModel, devices: bool, n: int) -> BoolArray | None:
+def _without_pairs(
+    model: FlockModel, devices: bool, n: int, alone: BoolArray | None
+) -> BoolArray | None:
     """What the listed groups blame alone, if that has to do: None if all groups can be searched."""
     if n <= MANY_PAIRS and n * model.n_links <= MANY_TRIED:
         return None
     listed = model.without_pairs()
-    found = Search(listed).run(refine=True, devices=devices)
+    found = Search(listed).run(refine=True, devices=devices) if alone is None else alone
     if n > MANY_PAIRS:
         return found
     links = np.flatnonzero(found[: model.n_links])
@@ -243,11 +255,9 @@ def _flip(component, s):
 
 
 @kernel
-def _first_best(gain):
-    """The first component whose gain is the greatest but for rounding, -1 if none gains."""
-    most = 0.0
-    for c in range(len(gain)):
-        most = max(most, gain[c])
+def _first_best(gain, most):
+    """The first component whose gain is ``most``, the greatest, but for rounding; -1 if that is
+    none."""
     if most <= BETTER:
         return -1
     least = max(most - 1e-9 * most, BETTER)
@@ -258,22 +268,27 @@ def _first_best(gain):
 
 
 @kernel
-def _gains(allowed, remove, s, gain):
-    """What each allowed flip adds to the log posterior."""
+def _gains(allowed, remove, but, s, gain):
+    """What each allowed flip ``but`` one adds to the log posterior; the most that one adds, 0 if
+    none does, and the log posterior if all that adds could be had together."""
+    most, hope = 0.0, s.posterior[0]
+    failed, delta, prior = s.failed, s.delta, s.prior
     for c in range(len(gain)):
-        if not allowed[c] or (s.failed[c] and not remove):
+        if not allowed[c] or (failed[c] and not remove) or c == but:
             gain[c] = -np.inf
-        elif s.failed[c]:
-            gain[c] = s.delta[c] - s.prior[c]
-        else:
-            gain[c] = s.delta[c] + s.prior[c]
+            continue
+        gain[c] = delta[c] - prior[c] if failed[c] else delta[c] + prior[c]
+        if gain[c] > 0:
+            hope += gain[c]
+            most = max(most, gain[c])
+    return most, hope
 
 
 @njit
 def _flip_best(allowed, remove, gain, s):
     """Flip what gains most, if anything gains."""
-    _gains(allowed, remove, s, gain)
-    pick = _first_best(gain)
+    most, _ = _gains(allowed, remove, -1, s, gain)
+    pick = _first_best(gain, most)
     if pick < 0:
         return False
     _flip(pick, s)
@@ -290,12 +305,8 @@ def _attempt(component, allowed, gain, s):
     trail = [component]
     _flip(component, s)
     while True:
-        _gains(allowed, True, s, gain)
-        gain[component] = -np.inf
-        pick = _first_best(gain)
-        hope = s.posterior[0]
-        for c in range(len(gain)):
-            hope += max(gain[c], 0.0)
+        most, hope = _gains(allowed, True, component, s, gain)
+        pick = _first_best(gain, most)
         if pick < 0 or hope <= before:
             break
         trail.append(pick)
@@ -329,7 +340,7 @@ def _plain_greedy(listed, failed, prior):
     while True:
         for c in range(len(failed)):
             gain[c] = -np.inf if failed[c] else gain_of(c, listed, failed) + prior[c]
-        pick = _first_best(gain)
+        pick = _first_best(gain, max(gain.max(), 0.0))
         if pick < 0:
             return value
         value += gain[pick]
