@@ -209,7 +209,7 @@ def contents(run: Path) -> dict[str, Any]:
     """Of all files; of the manifest what it says, as nobody vouches for its bytes."""
     found: dict[str, Any] = {str(path.relative_to(run)): path.read_bytes() for path in files(run)}
     with suppress(KeyError, ValueError):
-        found[MANIFEST] = json.loads(found[MANIFEST])
+        found[MANIFEST] = json.dumps(json.loads(found[MANIFEST]), sort_keys=True)  # true is not 1
     return found
 
 
