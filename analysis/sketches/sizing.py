@@ -29,13 +29,15 @@ def clean_share(items: float, width: float, rows: int = 3) -> float:
     return 1.0 - (1.0 - math.exp(-items / width)) ** rows
 
 
-def clean_width(items: float, share: float = 0.8, rows: int = 3) -> float:
-    """The width of a row at which `clean_share` is ``share``.
+def clean_width(items: int, share: float = 0.8, rows: int = 3) -> int:
+    """The least width of a row at which each of so many items has with probability ``share`` a
+    bucket of its own in some row.
 
-    >>> round(3 * clean_width(10_000))
-    34130
+    >>> 3 * clean_width(10_000)
+    34128
     """
-    return -items / math.log(1.0 - (1.0 - share) ** (1.0 / rows))
+    alone = 1.0 - (1.0 - share) ** (1.0 / rows)  # in one row: (1 - 1 / width)^(items - 1)
+    return 1 if items < 2 else math.ceil(1.0 / (1.0 - alone ** (1.0 / (items - 1))))
 
 
 def peels(items: int, width: int, *, rows: int = 3, seed: int = 0) -> bool:

@@ -80,8 +80,8 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Sized:
-    """A sketch's width and what it and all that goes with it take at one switch, or, of Canary, at
-    both ends of a segment: kilobytes of 1,000. ``flows`` are Canary's, else none."""
+    """A sketch's width and what it and all that goes with it take at one switch, of Canary at the
+    mean of the two: kilobytes of 1,000. ``flows`` are Canary's, else none."""
 
     width: int
     kilobytes: float
@@ -92,7 +92,8 @@ NONE = np.zeros(0, np.intp)
 
 
 def kilobytes(sketch: str, width: int) -> float:
-    """What a sketch of three rows takes, with FlowRadar's filter and Canary's HashPipe."""
+    """What a sketch of three rows takes at one switch, with FlowRadar's filter; of Canary half of
+    the USM at one and the DSM and HashPipe at the other."""
     match sketch:
         case "FlowRadar":
             return 3 * width * 18 * 10 / 9e3
@@ -100,7 +101,7 @@ def kilobytes(sketch: str, width: int) -> float:
             return 3 * width * 19 / 1e3
         case "FermatSketch":
             return 3 * width * 17 / 1e3
-    return (3 * width * BUCKET_BYTES + HASHPIPE_BYTES) / 1e3
+    return (3 * width * BUCKET_BYTES + HASHPIPE_BYTES) / 2e3
 
 
 def items(sketch: str, epoch: Epoch) -> int:
@@ -117,9 +118,9 @@ def by_formula(sketch: str, epoch: Epoch) -> Sized:
     """As wide as 80 % of the items need to have a bucket of their own: table II, it seems."""
     if sketch == "Canary":
         flows = epoch.selected(epoch.wanted)
-        width = max(1, math.ceil(clean_width(max(len(flows) - 1, 1e-9), CLEAN)))
+        width = clean_width(len(flows), CLEAN)
         return Sized(width, kilobytes(sketch, width), flows)
-    width = max(1, round(clean_width(max(items(sketch, epoch), 1), CLEAN)))
+    width = clean_width(items(sketch, epoch), CLEAN)
     return Sized(width, kilobytes(sketch, width), NONE)
 
 

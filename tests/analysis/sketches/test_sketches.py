@@ -238,9 +238,13 @@ def test_smallest_width_is_just_above_the_threshold():
 
 def test_clean_width_is_what_it_says():
     """Table II of the Canary paper: 3.413 buckets a flow."""
-    width = clean_width(10_000)
-    assert clean_share(10_000, width) == pytest.approx(0.8)
-    assert 3 * width / 10_000 == pytest.approx(3.41296, abs=1e-5)
+    assert 3 * clean_width(10_000) / 10_000 == pytest.approx(3.41296, abs=3e-4)
+    for items in (2, 15, 90, 799, 10_000):
+        width = clean_width(items)
+        alone = [(1 - 1 / w) ** (items - 1) for w in (width, width - 1)]
+        assert 1 - (1 - alone[0]) ** 3 >= 0.8 > 1 - (1 - alone[1]) ** 3
+    assert clean_share(10_000, clean_width(10_000)) == pytest.approx(0.8, abs=1e-4)
+    assert clean_width(1) == clean_width(0) == 1
 
 
 def test_buckets_are_spread_evenly_and_rows_independently():
