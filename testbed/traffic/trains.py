@@ -55,10 +55,22 @@ class Trains:
         time = start[train] + (position * self.frame_ns).astype(np.int64)
         final = position == frames[train] - 1
         size = np.where(final, self.last_size[some][train], np.uint16(MAX_FRAME))
+        time, order = _in_order(time, begin)
+        return Packets(time, self.flow[some][train][order], size[order], None, until)
+
+
+def _in_order(time: LongArray, begin: int) -> tuple[npt.NDArray[np.uint64], LongArray]:
+    """Times from ``begin`` on in order, and which each was; of equal ones the first comes first.
+
+    Both in one number, as numbers are sorted ten times as fast as their positions.
+    """
+    bits = len(time).bit_length()
+    if (int(time.max(initial=begin)) - begin).bit_length() + bits > 63:
         order = np.argsort(time, kind="stable")
-        return Packets(
-            time[order].astype(np.uint64), self.flow[some][train][order], size[order], None, until
-        )
+        return time[order].astype(np.uint64), order
+    both = time - begin << bits | np.arange(len(time))
+    both.sort()
+    return (both >> bits).astype(np.uint64) + np.uint64(begin), both & (1 << bits) - 1
 
 
 def frames_before(
