@@ -37,6 +37,7 @@ import numpy as np
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.flock.flow_values import Loss
+from analysis.methods.flock.listed import Listed
 from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
@@ -137,14 +138,14 @@ class Flock(Method):
         return telemetry
 
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
-        best, most, alone = None, -math.inf, None
+        best, most, alone, groups = None, -math.inf, None, None
         for rates in reversed(self._hidden(telemetry)):  # the first is seldom outdone
-            model = self.model(telemetry, rates)
+            model = self.model(telemetry, rates, groups=groups)
             search = search_model(
                 model, refine=self.refine, devices=self.devices, least=most, alone=alone
             )
             if (model.listed.values.width <= 1).all():  # the rates are of hidden paths alone
-                alone = search.alone
+                alone, groups = search.alone, model.listed
             if search.posterior() >= most:
                 best, most = verdict(self, fabric, search), search.posterior()
             del search, model  # these take as much memory as the telemetry
@@ -161,7 +162,12 @@ class Flock(Method):
         return [(rate, self.passive_p_good) for rate in (bad, *severe)]
 
     def model(
-        self, telemetry: Telemetry, hidden: Rates | None = None, *, listed: bool = False
+        self,
+        telemetry: Telemetry,
+        hidden: Rates | None = None,
+        *,
+        listed: bool = False,
+        groups: Listed | None = None,
     ) -> FlockModel:
         """The model of the telemetry; see `analysis.methods.flock.model.build_model`."""
         hidden = hidden or self._hidden(telemetry)[0]
@@ -182,6 +188,7 @@ class Flock(Method):
             device_prior=prior * self.device_factor,
             undirected=undirected,
             listed=listed,
+            groups=groups,
         )
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:

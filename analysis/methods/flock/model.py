@@ -121,10 +121,12 @@ def build_model(
     device_prior: float,
     undirected: bool,
     listed: bool = False,
+    groups: Listed | None = None,
 ) -> FlockModel:
     """The model of passive flows and probes together; a probe's path is known.
 
-    With ``listed`` the paths of pairs of ToRs are listed too, as some searches need it.
+    With ``listed`` the paths of pairs of ToRs are listed too, as some searches need it. ``groups``
+    are the listed ones, where they are known already.
 
     Raises:
         ValueError: A flow is between ToRs that no path joins.
@@ -136,7 +138,8 @@ def build_model(
         ecmp = None if listed else flows.sets.climbs()
     if flows is not None and isinstance(flows.sets, PairSets) and ecmp is None:
         flows = Flows(flows.sets.expanded(), flows.path_set, flows.sent, flows.lost)
-    groups = listed_groups(flows, probes, components, len(prior), loss)
+    if groups is None:
+        groups = listed_groups(flows, probes, components, len(prior), loss)
     pairs = no_pairs(len(prior))
     if flows is not None and ecmp is not None:
         pairs = pair_groups(ecmp, flows, components, len(prior), loss)

@@ -247,37 +247,52 @@ def accumulate_pairs(part, parts, p, down, failed, n_components):
 
 @njit
 def flip_pairs(component, p, failed, delta):
-    first, last = p.component_ptr[component], p.component_ptr[component + 1]
-    if first == last:
+    if p.component_ptr[component] == p.component_ptr[component + 1]:
         return
     n = len(p.list_ptr) - 1
     mine, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-    for at in range(first, last):
-        mine[p.lists[at]] = True
-    for at in range(first, last):
+    scratch = _scratch(p, len(delta))
+    _meet(component, p, mine, others)
+    fails = not failed[component]
+    _shares(p, -1.0, mine, others, failed, delta, scratch)
+    failed[component] = fails
+    step_pairs(component, p, 1 if fails else -1)
+    _recount(component, p)
+    _shares(p, 1.0, mine, others, failed, delta, scratch)
+    failed[component] = not fails
+
+
+@kernel
+def _meet(component, p, mine, others):
+    """Mark the lists that a component is in, and those that share a group with one of them."""
+    for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
         of_list = p.lists[at]
+        mine[of_list] = True
         for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
             others[p.others[i]] = True
-    scratch = _scratch(p, len(delta))
-    fails = not failed[component]
-    for sign in (-1.0, 1.0):
-        for of_list in range(n):
-            if not mine[of_list] and not others[of_list]:
-                continue
-            only = not mine[of_list]
-            if len(p.ways):
-                _list_share_by_ways(p, of_list, sign, only, mine, failed, delta, scratch)
-            else:
-                _list_share(p, of_list, sign, only, mine, failed, delta, scratch)
-        if sign < 0:
-            failed[component] = fails
-            step_pairs(component, p, 1 if fails else -1)
-            for at in range(first, last):
-                of_list = p.lists[at]
-                for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
-                    g = p.groups[i]
-                    p.bad[g] = p.values.width[g] - shared_tops(p, p.up[g], p.down[g])
-    failed[component] = not fails
+
+
+@kernel
+def _shares(p, sign, mine, others, failed, delta, scratch):
+    """Add to delta, ``sign`` times, what pairs say of which a list is ``mine``."""
+    for of_list in range(len(mine)):
+        if not mine[of_list] and not others[of_list]:
+            continue
+        only = not mine[of_list]
+        if len(p.ways):
+            _list_share_by_ways(p, of_list, sign, only, mine, failed, delta, scratch)
+        else:
+            _list_share(p, of_list, sign, only, mine, failed, delta, scratch)
+
+
+@kernel
+def _recount(component, p):
+    """Count the bad paths of all pairs anew of which a component is in a list."""
+    for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
+        of_list = p.lists[at]
+        for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
+            g = p.groups[i]
+            p.bad[g] = p.values.width[g] - shared_tops(p, p.up[g], p.down[g])
 
 
 @kernel

@@ -108,12 +108,12 @@ def _estimate(part: Observed, units: Units, found: Problem) -> tuple[FloatArray,
     def summed(values: FloatArray) -> FloatArray:
         return np.bincount(unit, values, n_units).astype(np.float64)
 
-    rate = np.zeros(n_units)
+    rate, others, arrived = np.zeros(n_units), -np.maximum(rest, 0.0), summed(sent - lost)
     for _ in range(12):  # Newton from below: the sum of the misfits is convex and falls
-        through = sent * np.exp(-np.maximum(rest, 0.0) - rate[unit])
-        rate += (summed(through) - summed(sent - lost)) / np.maximum(summed(through), 1e-300)
+        through = summed(sent * np.exp(others - rate[unit]))
+        rate += (through - arrived) / np.maximum(through, 1e-300)
         rate = np.clip(rate, 0.0, 50.0)
-    p = -np.expm1(-np.maximum(rest, 0.0) - rate[unit])
+    p = -np.expm1(others - rate[unit])
     v = sent * p * (1 - p)
     count = np.bincount(unit, minlength=n_units)
     misfit = summed((lost - sent * p) ** 2) * count / np.maximum(count - 1, 1)

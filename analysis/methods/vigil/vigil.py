@@ -229,8 +229,9 @@ def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:
     """Every connection's votes. A connection that lost nothing or has no path casts none."""
     paths = connections.paths
     voting = (connections.lost > 0) & (connections.src_tor != connections.dst_tor)
-    whole = (voting & connections.complete)[paths.owner]
-    known = paths.owner[whole].astype(np.int32)
+    owner = paths.owner
+    whole = (voting & connections.complete)[owner]
+    known = owner[whole].astype(np.int32)
     broken = np.flatnonzero(voting & ~connections.complete).astype(np.int32)
     possible = ecmp.continuations(
         connections.src_tor[broken], connections.dst_tor[broken], paths.take(broken)
