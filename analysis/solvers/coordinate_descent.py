@@ -68,6 +68,7 @@ def coordinate_descent(
     tolerance: float = 1e-9,
     max_iterations: int = 200,
     used: BoolArray | None = None,
+    sweeps: Sweeps | None = None,
 ) -> Descent:
     """Fit link success probabilities to path success probabilities.
 
@@ -83,10 +84,11 @@ def coordinate_descent(
         regulariser: What it weighs.
         tolerance: The paper's epsilon.
         used: The paths to fit (bool[P]); the others are ignored. Default: all.
+        sweeps: How to go over ``incidence``, where that is known already.
     """
     if used is None:
         used = np.ones(incidence.n_paths, np.bool_)
-    sweeps = Sweeps(incidence)
+    sweeps = Sweeps(incidence) if sweeps is None else sweeps
     fit = started(sweeps, incidence, y, weight, used, penalty, regulariser)
     history: list[float] = []
     while True:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from analysis.solvers.coordinate_descent import coordinate_descent
 from analysis.solvers.incidence import Incidence
+from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import kernel
 
 __all__ = ["GROUPS", "Mapping", "PathRates", "loss_group", "map_success", "solve_stages"]
@@ -109,12 +110,14 @@ def solve_stages(
     mapped[some] = map_success(rates.success[some], of_lossy, groups, mapping)
     success = np.ones(incidence.n_links)
     stage = np.full(incidence.n_links, n_stages, np.int64)
-    present = rates.observed
+    present, sweeps = rates.observed, Sweeps(incidence)
     for now in range(n_stages):
         if not (present & (group <= now)).any():
             continue
         y = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
-        x = coordinate_descent(incidence, y, weight, penalty=penalty, used=present).success
+        x = coordinate_descent(
+            incidence, y, weight, penalty=penalty, used=present, sweeps=sweeps
+        ).success
         bad = (x < 1 - 1e-6) & (stage == n_stages)
         paths = _Paths(rates.sent, rates.success, present, incidence.marked_on(bad))
         links = np.flatnonzero(bad)
