@@ -73,6 +73,16 @@ class FlowParts:
         owner, unit = np.divmod(pair, max(len(units.size), 1))
         return lost + np.bincount(unit, each[lossy][owner], len(lost)), arrived
 
+    def traces(self, units: Units) -> FloatArray:
+        """How many traces of the flows of a known path crossed each unit, up to where the path
+        turns and back: float64[U]."""
+        paths = self.known.paths
+        nth = np.arange(len(paths.links)) - paths.ptr[paths.owner]
+        up = paths.links[2 * nth < paths.length[paths.owner]]
+        over = units.of_link[np.concatenate((up, up ^ 1))]
+        crossed = np.bincount(over[over >= 0], minlength=len(units.size))
+        return self.weight * crossed.astype(np.float64)
+
 
 def chosen_flows(
     fabric: Fabric,

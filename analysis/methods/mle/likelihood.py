@@ -18,7 +18,19 @@ import numpy.typing as npt
 
 from testbed.fabric.compiled import kernel
 
-__all__ = ["DEAD", "Problem", "best", "gain", "healthy", "held", "law", "move", "settle", "touch"]
+__all__ = [
+    "DEAD",
+    "Problem",
+    "best",
+    "cost",
+    "gain",
+    "healthy",
+    "held",
+    "law",
+    "move",
+    "settle",
+    "touch",
+]
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
@@ -149,6 +161,15 @@ def healthy(i, x, s):
 def law(i, s):
     """What unit i pays in nats for its rate: the law of healthy links, or the price of blame."""
     return s.law[PENALTY] if s.blamed[i] else healthy(i, s.x[i], s)
+
+
+@kernel
+def cost(s):
+    """What all units pay in nats."""
+    total = 0.0
+    for i in range(len(s.x)):
+        total += law(i, s)
+    return total
 
 
 @kernel

@@ -132,8 +132,8 @@ class Mle(Method):
         if hidden is None:
             return explain(rows, units.size, may, **asked)
         if flows is not None and flows.kinds == {"A2"}:
-            back = units.other_direction()
-            return explain_traced(rows, units.size, may, hidden, back, **asked)
+            back, traces = units.other_direction(), flows.traces(units)
+            return explain_traced(rows, units.size, may, hidden, back, traces, **asked)
         return explain_loss_free(rows, units.size, may, hidden, **asked)
 
     def _mixture(

@@ -15,6 +15,10 @@ a device of which nearly all links fail, most reports are of flows through it, a
 take the missing ones for many and its links for a little worse than others. With one rate for all
 that were not blamed, the turns would stop there.
 
+Turns end at explanations that the search does not leave, and take paths to count as traces make
+them. Which of several is likelier the reports themselves say, with what it takes for their traces
+to have come back.
+
 How much all links lose is the one thing that such turns find slowly, as nearly all flows are
 missing. So the mean rate of healthy links is fitted to the likelihood itself in each turn. It
 begins as if no link were faulty, and falls as blamed links take their losses with them.
@@ -23,13 +27,15 @@ begins as if no link were faulty, and falls as blamed links take their losses wi
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from analysis.methods.mle.gathering import other_explanations
 from analysis.methods.mle.hidden import HiddenFlows
-from analysis.methods.mle.likelihood import MEAN, Problem
+from analysis.methods.mle.likelihood import MEAN, Problem, cost
+from analysis.methods.mle.moves import COARSE, settle_all
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST, explain, resume
 from testbed.fabric.compiled import kernel
@@ -41,6 +47,10 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 
 TURNS = 40
+AS_GOOD = 1.0  # nats by which another explanation must be likelier: less may be rounding
+FAR, HOPELESS = 20_000.0, 1000.0
+"""Nats by which another is so much less likely that it is given up, as it is found, and with its
+rates settled once."""
 NEAR = 0.05
 """A rate that changes by a smaller share has settled."""
 
@@ -51,63 +61,122 @@ def explain_traced(
     may: BoolArray,
     hidden: HiddenFlows,
     back: IntArray,
+    asked: FloatArray,
     *,
     fault_rate: float,
     penalty: float | None,
 ) -> Problem:
-    """As `analysis.methods.mle.search.explain`, where ``hidden`` are the divisors of reports and
-    ``back`` int32[U] is the unit of each one's other direction, -1 if there is none."""
-    x = np.zeros(len(size))
-    of_row = np.repeat(np.arange(len(rows.lost)), np.diff(rows.ptr))
-    hops = np.bincount(of_row, size[rows.units], len(rows.lost)).astype(np.float64)
-    fault = -math.log1p(-fault_rate)
-    least, most = fault / NARROWEST, 0.5 * fault
-    given = rows, of_row, hops, size, hidden, back
-    mean = _mean(*given, x, least, most)
-    known = rows._replace(arrived=rows.arrived + unreported(hidden, back, x, mean)[0])
+    """As `analysis.methods.mle.search.explain`, where ``hidden`` are the divisors of reports,
+    ``back`` int32[U] is the unit of each one's other direction, -1 if there is none, and ``asked``
+    float64[U] how many of the reports' traces crossed each unit."""
+    reports = _Reports.of(rows, size, hidden, back, asked, fault_rate)
+    none = np.zeros(len(size))
+    mean = reports.mean(none, reports.least, reports.most)
+    known = rows._replace(arrived=reports.arrived(none, mean))
     found = explain(known, size, may, fault_rate=fault_rate, penalty=penalty)
-    for turn in range(TURNS):
-        before, x = mean, _own(found)
-        mean = _mean(*given, x, max(0.2 * mean, least), min(1.3 * mean, most))
-        found.law[MEAN] = mean
-        arrived = rows.arrived + unreported(hidden, back, x, mean)[0]
-        changed = resume(found, arrived, penalty=penalty)
-        changed |= bool((np.abs(_own(found) - x) > NEAR * np.maximum(x, mean * size)).any())
-        if turn and not changed and abs(mean - before) <= NEAR * mean:
-            break
+    reports.settle(found, mean, penalty)
+    value, better = reports.value(found), True
+    while better:
+        better = False
+        for other in other_explanations(found):
+            if reports.given_up(other, value):
+                continue
+            reports.settle(other, float(other.law[MEAN]), penalty)
+            if (now := reports.value(other)) > value + AS_GOOD:
+                found, value, better = other, now, True
+                break
     return found
+
+
+class _Reports(NamedTuple):
+    """What is known of flows that lost packets; ``of_row`` int64[entries of rows], ``hops``
+    float64[R] the links of each row, and the bounds of the mean rate of healthy links."""
+
+    rows: Rows
+    of_row: npt.NDArray[np.int64]
+    hops: FloatArray
+    size: FloatArray
+    hidden: HiddenFlows
+    back: IntArray
+    asked: FloatArray
+    least: float
+    most: float
+
+    @classmethod
+    def of(
+        cls,
+        rows: Rows,
+        size: FloatArray,
+        hidden: HiddenFlows,
+        back: IntArray,
+        asked: FloatArray,
+        fault_rate: float,
+    ) -> _Reports:
+        of_row = np.repeat(np.arange(len(rows.lost)), np.diff(rows.ptr))
+        hops = np.bincount(of_row, size[rows.units], len(rows.lost)).astype(np.float64)
+        fault = -math.log1p(-fault_rate)
+        return cls(rows, of_row, hops, size, hidden, back, asked, fault / NARROWEST, 0.5 * fault)
+
+    def settle(self, found: Problem, mean: float, penalty: float | None) -> None:
+        """Take turns until nothing changes."""
+        for turn in range(TURNS):
+            before, x = mean, _own(found)
+            mean = self.mean(x, max(0.2 * mean, self.least), min(1.3 * mean, self.most))
+            found.law[MEAN] = mean
+            changed = resume(found, self.arrived(x, mean), penalty=penalty)
+            near = NEAR * np.maximum(x, mean * self.size)
+            changed |= bool((np.abs(_own(found) - x) > near).any())
+            if turn and not changed and abs(mean - before) <= NEAR * mean:
+                break
+
+    def given_up(self, other: Problem, value: float) -> bool:
+        """Whether an explanation is far from one of that value; else settles its rates once."""
+        if self.value(other) < value - FAR:
+            return True
+        other.arrived[:] = self.arrived(_own(other), float(other.law[MEAN]))
+        settle_all(COARSE, other)
+        return self.value(other) < value - HOPELESS
+
+    def arrived(self, x: FloatArray, mean: float) -> FloatArray:
+        """What arrived over each unit, of flows that were not reported, too: float64[U]."""
+        return self.rows.arrived + unreported(self.hidden, self.back, x, mean)[0]
+
+    def mean(self, x: FloatArray, least: float, most: float) -> float:
+        """The likeliest mean rate of healthy links in a range, to within 2 %."""
+        from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
+
+        blamed, of_links = self._blamed(x), float(self.rows.arrived @ self.size)
+
+        def value(log_mean: float) -> float:
+            mean = math.exp(log_mean)
+            divisors = unreported(self.hidden, self.back, x, mean)[1]
+            return mean * of_links + divisors - self._losses(blamed, mean)
+
+        bounds = math.log(least), math.log(most)
+        found: Any = minimize_scalar(
+            value, bounds=bounds, method="bounded", options={"xatol": 0.02}
+        )
+        return math.exp(found.x)
+
+    def value(self, found: Problem) -> float:
+        """The log-likelihood of the reports and of their traces, less what laws and blame cost."""
+        x, mean = _own(found), float(found.law[MEAN])
+        arrived = float(self.rows.arrived @ (x + mean * self.size)) + float(self.asked @ x)
+        divisors = unreported(self.hidden, self.back, x, mean)[1]
+        return self._losses(self._blamed(x), mean) - arrived - divisors - cost(found)
+
+    def _blamed(self, x: FloatArray) -> FloatArray:
+        total = np.bincount(self.of_row, x[self.rows.units], len(self.rows.lost))
+        return total.astype(np.float64)
+
+    def _losses(self, blamed: FloatArray, mean: float) -> float:
+        return float(self.rows.lost @ np.log(-np.expm1(-blamed - mean * self.hops)))
 
 
 def _own(found: Problem) -> FloatArray:
     """By how much each unit loses more than the mean healthy one, if that is as much again."""
     more = found.x - found.law[MEAN] * found.size
     return np.where(found.blamed | (more > found.law[MEAN] * found.size), more, 0.0)
-
-
-def _mean(
-    rows: Rows,
-    of_row: npt.NDArray[np.int64],
-    hops: FloatArray,
-    size: FloatArray,
-    hidden: HiddenFlows,
-    back: IntArray,
-    x: FloatArray,
-    least: float,
-    most: float,
-) -> float:
-    """The likeliest mean rate of healthy links in a range, to within 2 %."""
-    from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
-
-    blamed = np.bincount(of_row, x[rows.units], len(rows.lost))
-
-    def value(log_mean: float) -> float:
-        mean = math.exp(log_mean)
-        total = float(rows.lost @ np.log(-np.expm1(-blamed - mean * hops)))
-        return mean * float(rows.arrived @ size) + unreported(hidden, back, x, mean)[1] - total
-
-    bounds = math.log(least), math.log(most)
-    found: Any = minimize_scalar(value, bounds=bounds, method="bounded", options={"xatol": 0.02})
-    return math.exp(found.x)
 
 
 def unreported(

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from analysis.methods.mle.flows import FlowParts
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows
 from analysis.methods.mle.mle import Mle
+from analysis.methods.mle.problem import Observed, Units
 from analysis.methods.mle.traced import unreported
 from analysis.telemetry.telemetry import Flows, Telemetry
-from testbed.fabric.paths import PathSets
+from testbed.fabric.paths import Paths, PathSets
 from tests.analysis.methods.mle.drawn import K4, drawn_flows
 
 PATHS = [[4, a, b] for a in (0, 1) for b in (2, 3)]
@@ -74,3 +76,30 @@ def test_a_device_is_named():
     found = reports(loss, 3)
     assert found.flagged.tolist() == own.tolist()
     assert found.devices.tolist() == [device]
+
+
+@pytest.mark.parametrize("name", ["agg2_0->core0", "agg2_0->tor2_1"])
+def test_one_link_is_blamed_and_not_all_that_its_flows_came_from_or_went_on_to(name):
+    """Reports say nothing of flows that lost none: what one link loses three others might lose."""
+    loss = np.zeros(K4.n_links)
+    faulty = np.sort([K4.link(name), K4.link("agg1_0->tor1_1"), K4.link("core1->agg2_0")])
+    loss[faulty] = 0.9
+    loss[K4.link(name)] = 0.11
+    assert reports(loss, 5).flagged.tolist() == faulty.tolist()
+
+
+def test_traces_count_up_to_where_the_path_turns_and_back():
+    paths = Paths.from_padded(np.array([[0, 3], [0, -1]]))
+    flows = FlowParts(
+        frozenset({"A2"}),
+        Observed(paths, np.full(2, 9.0), np.ones(2)),
+        None,
+        PathSets.known(paths.take(np.zeros(0, np.int64))),
+        np.zeros(0, np.int64),
+        np.zeros(0),
+        np.zeros(0),
+        weight=1.0,
+        trials=False,
+    )
+    units = Units.of(np.arange(1, 5, dtype=np.uint64))
+    assert flows.traces(units)[units.of_link].tolist() == [2, 2, 0, 0]
