@@ -160,7 +160,8 @@ class _Reports(NamedTuple):
 
     def value(self, found: Problem) -> float:
         """The log-likelihood of the reports and of their traces, less what laws and blame cost."""
-        x, mean = _own(found), float(found.law[MEAN])
+        mean = float(found.law[MEAN])
+        x = found.x - mean * self.size
         arrived = float(self.rows.arrived @ (x + mean * self.size)) + float(self.asked @ x)
         divisors = unreported(self.hidden, self.back, x, mean)[1]
         return self._losses(self._blamed(x), mean) - arrived - divisors - cost(found)
