@@ -39,6 +39,9 @@ __all__ = [
 
 TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
 
+FORKING_S = 0.2
+"""What a runner forked just before it was killed gets its token when it executes its program."""
+
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -138,6 +141,8 @@ def clean(folder: Path | None = None) -> Cleaned:
             alive += [state["runner"]] if state else []
             continue
         if state:  # else it was killed before it started anything
+            ended += _end(state["token"])
+            time.sleep(FORKING_S)
             ended += _end(state["token"])
             sockets = Path(state["sockets"])
             if sockets.name == f"canary-{state['token'][:12]}":
