@@ -40,7 +40,10 @@ __all__ = [
 TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
 
 FORKING_S = 0.2
-"""What a runner forked just before it was killed gets its token when it executes its program."""
+"""What a runner forked just before it was killed gets its token, and lets go of the runner's lock,
+when it executes its program."""
+
+HOLDING_TRIES = 10
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -132,8 +135,14 @@ def clean(folder: Path | None = None) -> Cleaned:
     ended: list[str] = []
     alive: list[int] = []
     for path in sorted((folder or state_folder()).glob("*.json")):
+        state = _read(path)
+        dead = bool(state) and not Path(f"/proc/{state['runner']}").exists()
         try:
             lock = hold(path)
+            for _ in range(HOLDING_TRIES if dead else 0):
+                if lock is None:
+                    time.sleep(FORKING_S)
+                    lock = hold(path)
         except FileNotFoundError:  # another is cleaning up
             continue
         state = _read(path)
