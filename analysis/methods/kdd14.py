@@ -15,8 +15,6 @@ analysis/DECISIONS.md has what other readings do.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc
@@ -60,12 +58,12 @@ class Kdd14(Method):
         n_links = fabric.n_links >> shift
         incidence = Incidence.of(_suspects(probes.paths, fabric, shift))
         sent, lost = probes.sent.astype(np.int64), probes.lost.astype(np.int64)
-        across = _sum(incidence, sent)
+        across = incidence.sum_on(sent)
         caused = _culprits(incidence, across, lost)
 
         links_of = Incidence.of(probes.paths, undirected=probes.bounced).path_ptr
         healthy = 1 - (1 - self.noise) ** np.diff(links_of)  # of each path
-        usual = np.minimum(_sum(incidence, sent * healthy) / np.maximum(across, 1), 1.0)
+        usual = np.minimum(incidence.sum_on(sent * healthy) / np.maximum(across, 1), 1.0)
         chance = np.where(caused > 0, bdtrc(caused - 1.0, across, usual), 1.0)
         blamed = incidence.link_ids[(caused > 0) & (chance <= self.significance)]
 
@@ -93,11 +91,6 @@ def _suspects(paths: Paths, fabric: Fabric, shift: int) -> Paths:
     return Paths(3 * paths.ptr, of_link.reshape(-1))
 
 
-def _sum(incidence: Incidence, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The sum of a value of each path, over the paths across each suspect."""
-    return _sums(incidence.link_ptr, incidence.paths, value)
-
-
 def _culprits(incidence: Incidence, across: LongArray, lost: LongArray) -> LongArray:
     """How many lost packets each suspect is the culprit of: int64[suspects].
 
@@ -107,22 +100,13 @@ def _culprits(incidence: Incidence, across: LongArray, lost: LongArray) -> LongA
     ways to name culprits, so it ends. Of equals the one across which most was sent is likelier,
     as it takes fewer faults to explain the rest, and then a link.
     """
-    caused = _sum(incidence, lost)
+    caused = incidence.sum_on(lost)
     culprit = np.full(len(lost), -1, np.int64)
     while _name(incidence, caused / np.maximum(across, 1), across, lost, culprit):
         caused = np.zeros(incidence.n_links, np.int64)
         named = culprit >= 0
         np.add.at(caused, culprit[named], lost[named])
     return caused
-
-
-@njit
-def _sums(ptr, members, value):
-    total = np.zeros(len(ptr) - 1, value.dtype)
-    for j in range(len(total)):
-        for e in range(ptr[j], ptr[j + 1]):
-            total[j] += value[members[e]]
-    return total
 
 
 @njit

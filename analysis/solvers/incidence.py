@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -62,11 +62,15 @@ class Incidence(NamedTuple):
 
     def marked_on(self, marked: BoolArray) -> LongArray:
         """How many marked local links (bool[n_links]) each path uses: int64[n_paths]."""
-        return _count_of(self.path_ptr, self.links, marked)
+        return _sum_of(self.path_ptr, self.links, marked.astype(np.int64))
 
     def paths_on(self, marked: BoolArray) -> LongArray:
         """How many marked paths (bool[n_paths]) use each local link: int64[n_links]."""
-        return _count_of(self.link_ptr, self.paths, marked)
+        return self.sum_on(marked.astype(np.int64))
+
+    def sum_on(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The sum of a number of each path over the paths that use each local link: [n_links]."""
+        return _sum_of(self.link_ptr, self.paths, value)
 
 
 @njit
@@ -126,9 +130,9 @@ def _any_of(ptr, members, marked):
 
 
 @njit
-def _count_of(ptr, members, marked):
-    count = np.zeros(len(ptr) - 1, np.int64)
-    for j in range(len(count)):
+def _sum_of(ptr, members, value):
+    total = np.zeros(len(ptr) - 1, value.dtype)
+    for j in range(len(total)):
         for e in range(ptr[j], ptr[j + 1]):
-            count[j] += marked[members[e]]
-    return count
+            total[j] += value[members[e]]
+    return total

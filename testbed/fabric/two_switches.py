@@ -17,7 +17,7 @@ __all__ = ["TwoSwitches"]
 
 IntArray = npt.NDArray[np.int32]
 
-_HOST, _LINK = 1, 2  # a switch's ports
+_LINK = 2  # a switch's port, the host's is 1
 
 
 class TwoSwitches(AddressedFabric):

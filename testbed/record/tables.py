@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute
 
 from testbed.fabric.paths import Paths, PathSets, pointers
-from testbed.record.arrow import filled, from_numpy, from_texts, to_numpy
 from testbed.record.files import is_csv, is_list, read_file, write_file
 from testbed.record.messages import first_line, shown
 from testbed.record.schema import Column, Schema, TableError
@@ -112,7 +111,7 @@ class Table:
         """In which rows a column has a value: bool[n]."""
         if name not in self._data.column_names:
             return np.zeros(len(self), np.bool_)
-        return to_numpy(pc.is_valid(self._data.column(name)))
+        return _numpy(pc.is_valid(self._data.column(name)))
 
     def values(self) -> dict[str, Any]:
         """The columns that are there, all rows given: arrays, lists of texts, and `Paths`.
@@ -133,14 +132,14 @@ class Table:
         if wanted.type == "path":
             if not (is_list(kind) and pa.types.is_integer(kind.value_type)):
                 raise self._wrong_type(name, kind)
-            width = to_numpy(pc.list_value_length(column))
-            return Paths(pointers(width), to_numpy(pc.list_flatten(column)).astype(np.int32))
+            width = _numpy(pc.list_value_length(column))
+            return Paths(pointers(width), _numpy(pc.list_flatten(column)).astype(np.int32))
         if kind == wanted.type or (wanted.type == "float64" and pa.types.is_floating(kind)):
-            return to_numpy(column).astype(wanted.type, copy=False)
+            return _numpy(column).astype(wanted.type, copy=False)
         if wanted.type == "bool" or not pa.types.is_integer(kind):
             raise self._wrong_type(name, kind)
         try:
-            return _fitting(to_numpy(column), wanted.type)
+            return _fitting(_numpy(column), wanted.type)
         except ValueError as error:
             raise TableError(f"{self.path}: column {name}: {error}") from None
 
@@ -150,7 +149,7 @@ class Table:
             return np.zeros(len(self), np.int64)
         column = self._data.column(name)
         every = np.arange(len(self))
-        return to_numpy(filled(self._whole(column, name, every), 0)).astype(np.int64)
+        return _numpy(self._whole(column, name, every).fill_null(0)).astype(np.int64)
 
     def numbers(self, name: str) -> npt.NDArray[np.float64]:
         """A column of finite numbers, nan where not given: float64[n]."""
@@ -164,7 +163,7 @@ class Table:
             pa.types.is_null(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind)
         ):
             raise self._wrong_type(name, kind)
-        values = to_numpy(filled(column.cast(pa.float64(), safe=False), np.nan))
+        values = _numpy(column.cast(pa.float64(), safe=False).fill_null(np.nan))
         bad = self.given(name) & ~np.isfinite(values)
         if bad.any():
             raise self.fail(int(np.argmax(bad)), f"{name} is {values[bad][0]}: a number is needed")
@@ -189,7 +188,7 @@ class Table:
             column = column.cast(pa.list_(pa.list_(pa.null())))
         if not is_list(column.type):
             raise self._wrong_type(name, column.type)
-        width = to_numpy(filled(pc.list_value_length(column), 0)).astype(np.int64)
+        width = _numpy(pc.list_value_length(column).fill_null(0)).astype(np.int64)
         lists = pc.list_flatten(column)
         row = np.repeat(np.arange(len(self)), width)
         if self._csv:
@@ -199,17 +198,17 @@ class Table:
         if not is_list(lists.type):
             raise self._wrong_type(name, column.type)
         self._no_nulls(lists, name, row)
-        length = to_numpy(pc.list_value_length(lists)).astype(np.int64)
+        length = _numpy(pc.list_value_length(lists)).astype(np.int64)
         values = pc.list_flatten(lists)
         row = np.repeat(row, length)
         self._no_nulls(values, name, row)
         if kind == "paths":
-            return Nested(width, length, to_numpy(self._whole(values, name, row)).astype(np.int64))
+            return Nested(width, length, _numpy(self._whole(values, name, row)).astype(np.int64))
         codes, names = self._codes(values, name)
         return Nested(width, length, codes, names)
 
     def _no_nulls(self, column: Any, name: str, row: LongArray) -> None:
-        missing = to_numpy(pc.is_null(column))
+        missing = _numpy(pc.is_null(column))
         if missing.any():
             raise self.fail(int(row[np.argmax(missing)]), f"{name} has a missing value in its list")
 
@@ -221,8 +220,8 @@ class Table:
         if pa.types.is_null(column.type):
             return column.cast(pa.int64())
         if pa.types.is_floating(column.type):
-            values = filled(column, 0.0).cast(pa.float64())
-            number = to_numpy(values)
+            values = column.fill_null(0.0).cast(pa.float64())
+            number = _numpy(values)
             bad = ~(np.isfinite(number) & (number == np.round(number)))
             if bad.any():
                 at = int(np.argmax(bad))
@@ -231,13 +230,13 @@ class Table:
         if not pa.types.is_integer(column.type):
             raise self._wrong_type(name, column.type)
         if pa.types.is_uint64(column.type):
-            bad = to_numpy(filled(pc.greater(column, pa.scalar(2**63 - 1, pa.uint64())), False))
+            bad = _numpy(pc.greater(column, pa.scalar(2**63 - 1, pa.uint64())).fill_null(False))
             if bad.any():
                 raise self.fail(int(row[np.argmax(bad)]), f"{name} is too large")
         return column.cast(pa.int64())
 
     def _match(self, column: Any, pattern: str, name: str, needed: str, row: LongArray) -> None:
-        bad = ~to_numpy(filled(pc.match_substring_regex(column, pattern), True))
+        bad = ~_numpy(pc.match_substring_regex(column, pattern).fill_null(True))
         if bad.any():
             at = int(np.argmax(bad))
             reason = f"{name} is {shown(column[at].as_py())}: {needed} is needed"
@@ -254,7 +253,7 @@ class Table:
             encoded = encoded.unify_dictionaries().combine_chunks()
             if isinstance(encoded, pa.ChunkedArray):
                 encoded = encoded.chunk(0) if encoded.num_chunks else _no_texts()
-        return to_numpy(filled(encoded.indices, -1)).astype(
+        return _numpy(encoded.indices.fill_null(-1)).astype(
             np.int64
         ), encoded.dictionary.to_pylist()
 
@@ -308,17 +307,16 @@ def _to_arrow(value: Any, column: Column) -> Any:
     needed = _NEEDED.get(column.type, "whole numbers")
     if isinstance(value, Texts):
         codes = np.asarray(value.codes, np.int32)
-        codes = from_numpy(codes, codes < 0)
-        return pa.DictionaryArray.from_arrays(codes, from_texts(value.names))
+        codes = pa.array(codes, mask=codes < 0)
+        return pa.DictionaryArray.from_arrays(codes, pa.array(value.names, pa.string()))
     if isinstance(value, PathSets):
         lists = _to_arrow(value.paths, column)
-        offsets = from_numpy(value.ptr.astype(np.int32))
-        return pa.ListArray.from_arrays(offsets, lists, mask=from_numpy(value.width == 0))
+        offsets = pa.array(value.ptr.astype(np.int32))
+        return pa.ListArray.from_arrays(offsets, lists, mask=pa.array(value.width == 0))
     if isinstance(value, Paths):
-        offsets = from_numpy(value.ptr.astype(np.int32))
-        return pa.ListArray.from_arrays(offsets, from_numpy(value.links))
+        return pa.ListArray.from_arrays(pa.array(value.ptr.astype(np.int32)), pa.array(value.links))
     if column.type == "text":
-        return from_texts(value)
+        return pa.array(value, pa.string())
     values = np.asarray(value)
     null = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else None
     if column.type in ("path", "paths", "node paths") or values.dtype.kind not in (
@@ -326,7 +324,7 @@ def _to_arrow(value: Any, column: Column) -> Any:
     ):
         raise ValueError(f"{values.dtype.name} values: {needed} are needed")
     fits = values if column.type == "bool" else _fitting(values, column.type)
-    return from_numpy(fits, null)
+    return pa.array(fits, mask=null)
 
 
 def _fitting(values: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
@@ -341,3 +339,11 @@ def _fitting(values: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
 
 def _no_texts() -> Any:
     return pa.array([], pa.string()).dictionary_encode()
+
+
+def _numpy(column: Any) -> npt.NDArray[Any]:
+    return column.to_numpy() if isinstance(column, pa.ChunkedArray) else _array(column)
+
+
+def _array(column: Any) -> npt.NDArray[Any]:
+    return column.to_numpy(zero_copy_only=False)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.mle.likelihood import MEAN, Problem, move, touch
+from analysis.methods.mle.search import STATE
 from testbed.fabric.compiled import kernel
 
 __all__ = ["other_explanations"]
@@ -24,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 SHARED = 0.5
 """Of a unit's losses, what must be on rows of another for that to stand in its place."""
 
-STATE = ("x", "total", "blamed", "gains", "fresh", "law", "arrived")
+CHANGED = (*STATE, "arrived")
 
 
 def other_explanations(s: Problem) -> Iterator[Problem]:
@@ -43,7 +44,7 @@ def other_explanations(s: Problem) -> Iterator[Problem]:
 
 
 def _copy(s: Problem) -> Problem:
-    return s._replace(**{name: getattr(s, name).copy() for name in STATE})
+    return s._replace(**{name: getattr(s, name).copy() for name in CHANGED})
 
 
 def _others(i: int, s: Problem) -> IntArray:

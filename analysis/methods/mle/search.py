@@ -21,7 +21,7 @@ from analysis.methods.mle.moves import COARSE, LENIENT, begin, finish, search, s
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.second_look import look_again
 
-__all__ = ["NARROWEST", "RATE", "explain", "penalty_of", "resume", "suspects"]
+__all__ = ["NARROWEST", "RATE", "STATE", "explain", "penalty_of", "resume", "suspects"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -169,3 +169,4 @@ def _learn_penalty(s: Problem, parts: Components | None) -> None:
 
 
 STATE = ("x", "total", "blamed", "gains", "fresh", "law")
+"""Of `Problem`, what a search changes."""
