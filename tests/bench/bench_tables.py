@@ -297,7 +297,48 @@ def _text(table: Table, found: Mapping[str, Mapping[str, Row]]) -> str:
                 seen.add(key)
                 name = method.partition(":")[0]
                 text.append(_line([kind, name, chosen, *map(_cell, by_column, runs)]))
-    return "\n".join(text) + "\n"
+    return "\n".join([*text, *_beside_mle(table, found)]) + "\n"
+
+
+def _beside_mle(table: Table, found: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
+    """For each kind of telemetry that others read, too: F1 of `mle` less that of the best of them,
+    on the same runs."""
+    yield from ("", "## `mle` and the best other method", "")
+    yield "F1 of `mle` (`canary-mle` on segments) less that of the best of the other lines of the"
+    yield "kind, on the same runs, with the standard error of that difference."
+    for part in dict.fromkeys(cell.part for cell in table.cells):
+        cells = [cell for cell in table.cells if cell.part == part]
+        columns = list(dict.fromkeys(cell.column for cell in cells))
+        head = ["telemetry", *columns]
+        yield from ("", f"### {part}", "", _line(head), _line(["---"] * len(head)))
+        for kind in table.kinds:
+            if len(READERS[kind]) > 1:
+                rows = [[found.get(c.key, {}) for c in cells if c.column == n] for n in columns]
+                less = [_less_best(table, kind, column) for column in rows]
+                if any(less):
+                    yield _line([kind, *less])
+
+
+def _less_best(table: Table, kind: str, runs: Sequence[Mapping[str, Row]]) -> str:
+    own = READERS[kind][-1]
+    mine = _f1s(kind, own, table.sets[0], runs)
+    compared: list[tuple[float, np.ndarray, str]] = []
+    for method in READERS[kind][:-1]:
+        for chosen in table.sets:
+            less = mine - _f1s(kind, method, chosen, runs)
+            less = less[~np.isnan(less)]
+            if len(less) > 1:
+                compared.append((float(less.mean()), less, method))
+    if not compared:
+        return ""
+    mean, less, method = min(compared, key=lambda each: each[0])
+    return f"{mean:+.3f} ± {less.std(ddof=1) / np.sqrt(len(less)):.3f} ({method})"
+
+
+def _f1s(kind: str, method: str, chosen: str, runs: Sequence[Mapping[str, Row]]) -> np.ndarray:
+    """Of each run, NaN where it is not known."""
+    key = _line_key(kind, method, chosen)
+    return np.array([rows[key][0] if key in rows else np.nan for rows in runs])
 
 
 def _cell(figures: Sequence[Row], runs: int) -> str:
