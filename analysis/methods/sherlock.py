@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.flock.flock import Flock, verdict
+from analysis.methods.flock.gains import BETTER
 from analysis.methods.flock.likelihood import flip
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
-from analysis.methods.flock.search import BETTER, Search
+from analysis.methods.flock.search import Search
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit

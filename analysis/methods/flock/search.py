@@ -8,18 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.flock.directions import Room, turn
+from analysis.methods.flock.gains import BETTER, Gains, first_best, hope, most_gained, touched
 from analysis.methods.flock.likelihood import State, accumulate, flip, likelihood, place
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["BETTER", "Search", "plain_greedy", "search_model"]
+__all__ = ["Search", "plain_greedy", "search_model"]
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
-
-BETTER = 1e-6
-"""Nats by which a hypothesis must be better: less is rounding."""
 
 MANY_PAIRS = 100_000
 """Pairs of ToRs, as of K=26, from which on a flip is too slow to be tried in vain for each link."""
@@ -38,6 +36,7 @@ class Search:
     Args:
         model: Over which to search.
         failed: Where to begin, bool[n_components]; nothing failed unless given.
+        compare: Whether to work out what flips add. It takes long, and `turn` does so itself.
 
     Attributes:
         failed: The hypothesis, bool[n_components].
@@ -49,13 +48,14 @@ class Search:
     remarks: tuple[str, ...] = ()
     alone: BoolArray | None = None
 
-    def __init__(self, model: FlockModel, failed: BoolArray | None = None) -> None:
+    def __init__(
+        self, model: FlockModel, failed: BoolArray | None = None, *, compare: bool = True
+    ) -> None:
         self.model = model
         n = model.n_components
         listed, pairs = model.listed, model.pairs
         self.failed = np.zeros(n, np.bool_)
         self._delta = np.zeros(n)
-        self._gain = np.empty(n)
         self._posterior = np.zeros(1)
         self.state = state = State(
             listed=listed._replace(failures=listed.failures.copy(), bad=listed.bad.copy()),
@@ -75,7 +75,8 @@ class Search:
         if failed is not None:
             place(np.flatnonzero(failed), state)
             self._posterior[0] = likelihood(state) + model.prior[failed].sum()
-        self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
+        if compare:
+            self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
     def posterior_gain(self) -> FloatArray:
         """What flipping each component adds to the log posterior: float64[n_components]."""
@@ -97,7 +98,8 @@ class Search:
 
         Of components that gain the same, but for rounding, the first is taken.
         """
-        while _flip_best(allowed, remove, self._gain, self.state):
+        gains = Gains.of(allowed, remove=remove)
+        while _flip_best(gains, self.state):
             pass  # between two flips an interruption is heard
 
     def run(self, *, refine: bool, devices: bool) -> BoolArray:
@@ -131,15 +133,15 @@ class Search:
     def _release(self, allowed: BoolArray, tried: FloatArray) -> bool:
         """Try each failed component's release; devices first, theirs are the mistakes that hide
         others. Says if any was better."""
-        improved = False
+        improved, gains = False, Gains.of(allowed, remove=True)
         component = len(self.failed)
         while (component := _next_failed(component, tried, self.state)) >= 0:
-            improved |= self._attempt(component, allowed, tried)
+            improved |= self._attempt(component, gains, tried)
         return improved
 
     def _blame_devices(self, allowed: BoolArray, tried: FloatArray) -> bool:
         """Try each device in place of its failed links. Says if any was better."""
-        model, improved = self.model, False
+        model, improved, gains = self.model, False, Gains.of(allowed, remove=True)
         # A link adds nothing beside a failed device of its own, so its prior is saved.
         links = np.flatnonzero(self.failed[: len(model.ends)])
         saved = np.zeros(len(self.failed))
@@ -151,12 +153,12 @@ class Search:
                 and not self.failed[device]
                 and not _close(tried[device], self._delta[device])
             ):
-                improved |= self._attempt(int(device), allowed, tried)
+                improved |= self._attempt(int(device), gains, tried)
         return improved
 
-    def _attempt(self, component: int, allowed: BoolArray, tried: FloatArray) -> bool:
+    def _attempt(self, component: int, gains: Gains, tried: FloatArray) -> bool:
         tried[component] = self._delta[component]
-        return _attempt(component, allowed, self._gain, self.state)
+        return _attempt(component, gains, self.state)
 
     def turn(self) -> None:
         """Give each failed directed link the likeliest of its directions, see `directions`."""
@@ -197,13 +199,14 @@ def search_model(
         search = Search(model)
         search.run(refine=refine, devices=devices)
         return search
-    search = Search(model, found)
+    asked = least > -math.inf
+    search = Search(model, found, compare=model.undirected or asked)
     search.alone = found
     search.remarks = (
         f"{n:,} pairs of ToRs, {int(found.sum()):,} components blamed without them: the search was "
         "refined on flows of known path and probes alone",
     )
-    if search.hope() < least:
+    if asked and search.hope() < least:
         return search
     if not model.undirected:
         search.turn()
@@ -254,69 +257,47 @@ def _flip(component, s):
     flip(component, s)
 
 
-@kernel
-def _first_best(gain, most):
-    """The first component whose gain is ``most``, the greatest, but for rounding; -1 if that is
-    none."""
-    if most <= BETTER:
-        return -1
-    least = max(most - 1e-9 * most, BETTER)
-    for c in range(len(gain)):
-        if gain[c] >= least:
-            return c
-    return -1
-
-
-@kernel
-def _gains(allowed, remove, but, s, gain):
-    """What each allowed flip ``but`` one adds to the log posterior; the most that one adds, 0 if
-    none does, and the log posterior if all that adds could be had together."""
-    most, hope = 0.0, s.posterior[0]
-    failed, delta, prior = s.failed, s.delta, s.prior
-    for c in range(len(gain)):
-        if not allowed[c] or (failed[c] and not remove) or c == but:
-            gain[c] = -np.inf
-            continue
-        gain[c] = delta[c] - prior[c] if failed[c] else delta[c] + prior[c]
-        if gain[c] > 0:
-            hope += gain[c]
-            most = max(most, gain[c])
-    return most, hope
+@njit
+def _flip_among(component, gains, s):
+    """Flip a component; what that changes is to be looked at again."""
+    _flip(component, s)
+    touched(component, gains, s)
 
 
 @njit
-def _flip_best(allowed, remove, gain, s):
+def _flip_best(gains, s):
     """Flip what gains most, if anything gains."""
-    most, _ = _gains(allowed, remove, -1, s, gain)
-    pick = _first_best(gain, most)
+    pick = first_best(gains, most_gained(gains, s))
     if pick < 0:
         return False
-    _flip(pick, s)
+    _flip_among(pick, gains, s)
     return True
 
 
 @njit
-def _attempt(component, allowed, gain, s):
+def _attempt(component, gains, s):
     """Flip a component for good, let the rest settle, and go back if that is no better.
 
     It is given up as soon as all that still gains, taken together, would not make up for it.
     """
     before = s.posterior[0]
     trail = [component]
-    _flip(component, s)
+    gains.but[0] = component
+    _flip_among(component, gains, s)
     while True:
-        most, hope = _gains(allowed, True, component, s, gain)
-        pick = _first_best(gain, most)
-        if pick < 0 or hope <= before:
+        pick = first_best(gains, most_gained(gains, s))
+        if pick < 0 or hope(gains, s) <= before:
             break
         trail.append(pick)
-        _flip(pick, s)
-    if s.posterior[0] > before + BETTER:
-        return True
-    for i in range(len(trail) - 1, -1, -1):
-        _flip(trail[i], s)
-    s.posterior[0] = before
-    return False
+        _flip_among(pick, gains, s)
+    better = s.posterior[0] > before + BETTER
+    if not better:
+        for i in range(len(trail) - 1, -1, -1):
+            _flip_among(trail[i], gains, s)
+        s.posterior[0] = before
+    gains.but[0] = -1
+    touched(component, gains, s)
+    return better
 
 
 @kernel
@@ -340,8 +321,9 @@ def _plain_greedy(listed, failed, prior):
     while True:
         for c in range(len(failed)):
             gain[c] = -np.inf if failed[c] else gain_of(c, listed, failed) + prior[c]
-        pick = _first_best(gain, max(gain.max(), 0.0))
-        if pick < 0:
+        most = gain.max()
+        if most <= BETTER:
             return value
+        pick = np.argmax(gain >= max(most - 1e-9 * most, BETTER))
         value += gain[pick]
         step(pick, listed, failed)

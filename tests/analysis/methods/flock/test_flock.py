@@ -14,8 +14,9 @@ from analysis.evaluation.report import figures
 from analysis.methods.flock import search as flock_search
 from analysis.methods.flock.flock import Flock
 from analysis.methods.flock.flow_values import Loss
+from analysis.methods.flock.gains import BETTER
 from analysis.methods.flock.model import FlockModel, build_model
-from analysis.methods.flock.search import BETTER, Search, plain_greedy, search_model
+from analysis.methods.flock.search import Search, plain_greedy, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import leaf_spine
 from testbed.fabric.ecmp import Ecmp
