@@ -63,7 +63,7 @@ class Detector(Method):
         hit = _over(incidence, lossy)
 
         full = (hit == over) & (over > 0)
-        shows_full = lossy & incidence.paths_with(full)
+        shows_full = lossy & incidence.rows_with(full)
         explained = np.zeros(incidence.n_links, np.int64)
         _explain(incidence, lost, shows_full.copy(), full, explained)
         shows_partial = lossy & ~shows_full
@@ -126,7 +126,8 @@ def _explain(incidence, lost, open_paths, suspect, explained):
 
     Adds to ``explained`` what each link chosen explains; closes the paths.
     """
-    path_ptr, links, link_ptr, paths, _ = incidence
+    path_ptr, links = incidence.path_ptr, incidence.links
+    link_ptr, paths = incidence.link_ptr, incidence.paths
     gain = np.zeros(len(suspect), np.int64)
     for path in range(len(open_paths)):
         if open_paths[path]:

@@ -112,7 +112,7 @@ def _culprits(incidence: Incidence, across: LongArray, lost: LongArray) -> LongA
 @njit
 def _name(incidence, failure, across, lost, culprit):
     """Write the likeliest suspect of each path that lost packets; says whether one is new."""
-    path_ptr, suspects, _, _, _ = incidence
+    path_ptr, suspects = incidence.path_ptr, incidence.links
     changed = False
     for path in range(len(lost)):
         if lost[path] == 0 or path_ptr[path] == path_ptr[path + 1]:

@@ -100,7 +100,7 @@ class NetBouncer(Method):
     def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
         shift = int(probes.bounced)  # a number of a link here, shifted, is that of a directed one
         n_links = fabric.n_links >> shift
-        incidence = Incidence.of(probes.paths, undirected=probes.bounced)
+        incidence = Incidence.of(probes.distinct, undirected=probes.bounced, row_ptr=probes.row_ptr)
         y = 1 - probes.lost / np.maximum(probes.sent, 1)
         present = probes.sent > 0
         success = np.where(incidence.links_on(present), 1.0, np.nan)
@@ -121,7 +121,7 @@ class NetBouncer(Method):
             # No unique solution: what the best of a link's paths lets through is the bound.
             success[taken] = 0.0
             _best_path(incidence, np.where(present, y, 0.0), taken, success)
-            present &= ~incidence.paths_with(taken)
+            present &= ~incidence.rows_with(taken)
 
         if (present & (probes.lost > 0)).any():
             fitted = incidence.links_on(present)
@@ -159,14 +159,14 @@ class NetBouncer(Method):
             bad = (x <= self.link_threshold) & (when == self.rounds)
             still = when == self.rounds
             success[still], when[bad] = x[still], now
-            present = present & ~incidence.paths_with(bad)
+            present = present & ~incidence.rows_with(bad)
         return success, when
 
     def _weight(self, incidence: Incidence, present: BoolArray) -> float:
         """lambda, for these paths."""
         if self.penalty is not None:
             return self.penalty
-        over = incidence.paths_on(present)
+        over = incidence.rows_on(present)
         return min(1.0, float(np.median(over[over > 0])) / USUAL_PATHS)
 
     def _fit(
@@ -244,13 +244,14 @@ class NetBouncerStage(NetBouncer):
 
 
 def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 0.999) -> BoolArray:
-    """The probed paths that lose no more than good links may: bool[P].
+    """The probed paths that lose no more than good links may: bool[n_rows].
 
     With the paper's 100 packets over 3 links above 0.999 that means no packet (figure 3: Y = 1).
     With many more packets noise alone leaves no path without loss, and asking for one would make
     every device a suspect.
     """
     allowed = 1 - link_threshold ** np.diff(incidence.path_ptr)
+    allowed = allowed.repeat(np.diff(incidence.row_ptr))
     return (probes.sent > 0) & (probes.lost <= allowed * probes.sent)
 
 
@@ -266,7 +267,7 @@ def bad_devices(
 
     Args:
         incidence: Paths and links of ``topology``.
-        present, good: The paths that were probed and those that are good, bool[P].
+        present, good: What was probed of paths and what of that is good, bool[n_rows].
         lucky_share: The share of a switch's paths that may be good by luck.
         shift: 1 if the links are undirected ones, 0 if directed.
 
@@ -275,8 +276,8 @@ def bad_devices(
     crossed, fine = np.zeros((2, topology.n_switches))
     for end in (topology.link_src, topology.link_dst):
         of_link = end[incidence.link_ids << shift]
-        crossed += np.bincount(of_link, incidence.paths_on(present), topology.n_switches)
-        fine += np.bincount(of_link, incidence.paths_on(good), topology.n_switches)
+        crossed += np.bincount(of_link, incidence.rows_on(present), topology.n_switches)
+        fine += np.bincount(of_link, incidence.rows_on(good), topology.n_switches)
     return (crossed > 0) & (fine <= lucky_share * crossed)
 
 
@@ -294,4 +295,6 @@ def _best_path(incidence, y, wanted, best):
     for i in range(len(wanted)):
         if wanted[i]:
             for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-                best[i] = max(best[i], y[incidence.paths[e]])
+                j = incidence.paths[e]
+                for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
+                    best[i] = max(best[i], y[row])

@@ -54,11 +54,11 @@ class NetScope(Method):
 
     def infer(self, data: Probes | SegmentCounts, fabric: Fabric) -> Diagnosis:
         if isinstance(data, Probes):
-            undirected, paths, sent, lost = data.bounced, data.paths, data.sent, data.lost
+            undirected, sent, lost = data.bounced, data.sent, data.lost
+            incidence = Incidence.of(data.distinct, undirected=undirected, row_ptr=data.row_ptr)
         else:
-            undirected, paths = False, data.segments.paths
+            undirected, incidence = False, Incidence.of(data.segments.paths)
             sent, lost = data.sent.sum(axis=0), data.lost.sum(axis=0)
-        incidence = Incidence.of(paths, undirected=undirected)
         used = sent > 0
         # A path that let nothing through would have let half a packet through, for all we know.
         y = np.maximum(sent - lost, 0.5) / np.maximum(sent, 1)

@@ -48,8 +48,8 @@ class Descent:
 
 
 class Fit(NamedTuple):
-    """Path success ``y`` float64[P], the paths ``used`` bool[P], link success ``x`` float64[L] as
-    it is found, and lambda times the a and b of the regulariser."""
+    """Path success ``y`` float64[N] as observed, what of that is ``used`` bool[N], link success
+    ``x`` float64[L] as it is found, and lambda times the a and b of the regulariser."""
 
     y: FloatArray
     used: BoolArray
@@ -74,20 +74,21 @@ def coordinate_descent(
 
     Starts from each link's packet-weighted mean path success (appendix B, line 1) and stops when
     an iteration lowers the objective by less than ``tolerance``. A link on no used path stays 1.
-    One iteration costs the number of (path, link) incidences times the links of a path.
+    One iteration costs the number of (path, link) incidences times the links of a path, and little
+    more for a path that is observed many times.
 
     Args:
         incidence: Paths and links.
-        y: Success probability of each path, float64[P], in [0, 1].
-        weight: Packets of each path, [P]; they weigh only in the starting point.
+        y: Success probability of each path as observed, float64[n_rows], in [0, 1].
+        weight: Packets of each, [n_rows]; they weigh only in the starting point.
         penalty: lambda.
         regulariser: What it weighs.
         tolerance: The paper's epsilon.
-        used: The paths to fit (bool[P]); the others are ignored. Default: all.
+        used: The observations to fit (bool[n_rows]); the others are ignored. Default: all.
         sweeps: How to go over ``incidence``, where that is known already.
     """
     if used is None:
-        used = np.ones(incidence.n_paths, np.bool_)
+        used = np.ones(incidence.n_rows, np.bool_)
     sweeps = Sweeps(incidence) if sweeps is None else sweeps
     fit = started(sweeps, incidence, y, weight, used, penalty, regulariser)
     history: list[float] = []
@@ -148,9 +149,10 @@ def _start(part, parts, incidence, fit, weight):
         packets = good = 0.0
         for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
             j = incidence.paths[e]
-            if fit.used[j]:
-                packets += weight[j]
-                good += weight[j] * fit.y[j]
+            for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
+                if fit.used[row]:
+                    packets += weight[row]
+                    good += weight[row] * fit.y[row]
         if packets > 0:
             fit.x[i] = min(max(good / packets, 0.0), 1.0)
 
@@ -158,12 +160,17 @@ def _start(part, parts, incidence, fit, weight):
 @kernel
 def _error(part, parts, incidence, fit):
     total, n = 0.0, len(fit.y)
-    for j in range(n * part // parts, n * (part + 1) // parts):
-        if fit.used[j]:
-            product = 1.0
-            for e in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
-                product *= fit.x[incidence.links[e]]
-            total += (fit.y[j] - product) ** 2
+    first, last = n * part // parts, n * (part + 1) // parts
+    j = max(np.searchsorted(incidence.row_ptr, first, "right") - 1, 0)
+    while j < len(incidence.row_ptr) - 1 and incidence.row_ptr[j] < last:
+        product = 1.0
+        for e in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
+            product *= fit.x[incidence.links[e]]
+        begin, end = max(incidence.row_ptr[j], first), min(incidence.row_ptr[j + 1], last)
+        for row in range(begin, end):
+            if fit.used[row]:
+                total += (fit.y[row] - product) ** 2
+        j += 1
     return total
 
 
@@ -176,15 +183,16 @@ def _step(part, parts, order, incidence, fit):
         seen = False
         for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
             j = incidence.paths[e]
-            if not fit.used[j]:
-                continue
-            seen = True
             others = 1.0
             for o in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
                 if incidence.links[o] != i:
                     others *= fit.x[incidence.links[o]]
-            squares += others * others
-            towards += fit.y[j] * others
+            square = others * others
+            for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
+                if fit.used[row]:
+                    seen = True
+                    squares += square
+                    towards += fit.y[row] * others
         if not seen:
             continue
         if squares > -fit.square:

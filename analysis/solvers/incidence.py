@@ -23,6 +23,9 @@ class Incidence(NamedTuple):
     Path ``p`` uses local links ``links[path_ptr[p]:path_ptr[p + 1]]``; local link ``i`` is on paths
     ``paths[link_ptr[i]:link_ptr[i + 1]]``. ``link_ids`` gives the original id of each local link.
     Both lists ascend, and a path that uses a link twice holds it once.
+
+    A path is observed once, or several times: observations ``row_ptr[p]:row_ptr[p + 1]`` are of
+    path p.
     """
 
     path_ptr: LongArray
@@ -30,19 +33,24 @@ class Incidence(NamedTuple):
     link_ptr: LongArray
     paths: IntArray
     link_ids: IntArray
+    row_ptr: LongArray
 
     @classmethod
-    def of(cls, paths: Paths, *, undirected: bool = False) -> Incidence:
+    def of(
+        cls, paths: Paths, *, undirected: bool = False, row_ptr: LongArray | None = None
+    ) -> Incidence:
         """Number the links that occur in ``paths`` densely and invert, in O(E).
 
-        Memory: 8 bytes for each link of a path, 8 for each path. ``undirected`` takes the two
-        directions of a link (id >> 1) for one.
+        Memory: 8 bytes for each link of a path, 16 for each path. ``undirected`` takes the two
+        directions of a link (id >> 1) for one. Without ``row_ptr`` each path is observed once.
         """
         shift = int(undirected)
         n = (int(paths.links.max()) >> shift) + 1 if len(paths.links) else 0
         local = np.zeros(n, np.int32)
         path_ptr, links, link_ptr, inverse = _invert(paths.ptr, paths.links, shift, local)
-        return cls(path_ptr, links, link_ptr, inverse, np.flatnonzero(local >= 0).astype(np.int32))
+        ids = np.flatnonzero(local >= 0).astype(np.int32)
+        row_ptr = np.arange(len(path_ptr)) if row_ptr is None else row_ptr
+        return cls(path_ptr, links, link_ptr, inverse, ids, row_ptr)
 
     @property
     def n_paths(self) -> int:
@@ -52,25 +60,39 @@ class Incidence(NamedTuple):
     def n_links(self) -> int:
         return len(self.link_ids)
 
-    def paths_with(self, marked: BoolArray) -> BoolArray:
-        """The paths that use any marked local link (bool[n_links]): bool[n_paths]."""
-        return _any_of(self.path_ptr, self.links, marked)
+    @property
+    def n_rows(self) -> int:
+        return int(self.row_ptr[-1])
+
+    def rows_with(self, marked: BoolArray) -> BoolArray:
+        """The observations of paths that use any marked local link (bool[n_links]):
+        bool[n_rows]."""
+        hit = _any_of(self.path_ptr, self.links, marked)
+        return hit if self.n_rows == self.n_paths else hit.repeat(np.diff(self.row_ptr))
 
     def links_on(self, marked: BoolArray) -> BoolArray:
-        """The local links that any marked path (bool[n_paths]) uses: bool[n_links]."""
-        return _any_of(self.link_ptr, self.paths, marked)
+        """The local links that any path with a marked observation (bool[n_rows]) uses:
+        bool[n_links]."""
+        return _any_of(self.link_ptr, self.paths, self._by_path(marked) > 0)
 
     def marked_on(self, marked: BoolArray) -> LongArray:
         """How many marked local links (bool[n_links]) each path uses: int64[n_paths]."""
         return _sum_of(self.path_ptr, self.links, marked.astype(np.int64))
 
-    def paths_on(self, marked: BoolArray) -> LongArray:
-        """How many marked paths (bool[n_paths]) use each local link: int64[n_links]."""
-        return self.sum_on(marked.astype(np.int64))
+    def rows_on(self, marked: BoolArray) -> LongArray:
+        """How many marked observations (bool[n_rows]) are of paths over each local link:
+        int64[n_links]."""
+        return _sum_of(self.link_ptr, self.paths, self._by_path(marked))
 
     def sum_on(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The sum of a number of each path over the paths that use each local link: [n_links]."""
         return _sum_of(self.link_ptr, self.paths, value)
+
+    def _by_path(self, marked: BoolArray) -> LongArray:
+        """How many observations of each path are marked."""
+        if self.n_rows == self.n_paths:
+            return marked.astype(np.int64)
+        return _marked_of(self.row_ptr, marked)
 
 
 @njit
@@ -136,3 +158,12 @@ def _sum_of(ptr, members, value):
         for e in range(ptr[j], ptr[j + 1]):
             total[j] += value[members[e]]
     return total
+
+
+@njit
+def _marked_of(ptr, marked):
+    count = np.zeros(len(ptr) - 1, np.int64)
+    for p in range(len(count)):
+        for row in range(ptr[p], ptr[p + 1]):
+            count[p] += marked[row]
+    return count

@@ -46,12 +46,12 @@ def log_least_squares(
 
     Args:
         incidence: Paths and links.
-        y: Success probability of each path, float64[P], above 0.
+        y: Success probability of each path as observed, float64[n_rows], above 0.
         omega: Weight of the L1 norm.
-        used: The paths to fit (bool[P]); the others are ignored. Default: all.
+        used: The observations to fit (bool[n_rows]); the others are ignored. Default: all.
     """
     if used is None:
-        used = np.ones(incidence.n_paths, np.bool_)
+        used = np.ones(incidence.n_rows, np.bool_)
     sweeps, b = Sweeps(incidence), np.zeros(incidence.n_links)
     fit = _Fit(np.log(y), used, b, float(omega))
     before = np.inf
@@ -65,8 +65,8 @@ def log_least_squares(
 
 
 class _Fit(NamedTuple):
-    """What ln y_j misses of each path's sum, ``residual`` float64[P], the paths ``used`` bool[P],
-    and the logarithms ``b`` float64[L], as they are found; the weight of the L1 norm."""
+    """What ln y_j misses of its path's sum, ``residual`` float64[N], what of that is ``used``
+    bool[N], and the logarithms ``b`` float64[L], as they are found; the weight of the L1 norm."""
 
     residual: FloatArray
     used: BoolArray
@@ -90,13 +90,17 @@ def _step(part, parts, order, incidence, fit):
         i = order[n]
         total, count = 0.0, 0
         for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-            if fit.used[incidence.paths[e]]:
-                total += fit.residual[incidence.paths[e]]
-                count += 1
+            j = incidence.paths[e]
+            for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
+                if fit.used[row]:
+                    total += fit.residual[row]
+                    count += 1
         if count == 0:
             continue
         step = min(fit.b[i] + (total + 0.5 * fit.omega) / count, 0.0) - fit.b[i]
         if step != 0.0:
             fit.b[i] += step
             for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-                fit.residual[incidence.paths[e]] -= step
+                j = incidence.paths[e]
+                for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
+                    fit.residual[row] -= step

@@ -42,7 +42,8 @@ OWN_SHARE = 0.5
 
 @dataclass(frozen=True)
 class PathRates:
-    """``success`` float64[P] (1 where unobserved), ``sent`` int64[P] packets, ``lossy`` bool[P]."""
+    """What was observed of paths: ``success`` float64[N] (1 where unobserved), ``sent`` int64[N]
+    packets, ``lossy`` bool[N]."""
 
     success: FloatArray
     sent: LongArray
@@ -104,17 +105,15 @@ def solve_stages(
     lossy, weight = rates.lossy, rates.sent.astype(np.float64)
     # Few paths lose packets: only theirs are worked out.
     some = np.flatnonzero(lossy)
-    of_lossy = loss_group(rates.success[some], groups)
-    group, mapped = np.full(len(lossy), n_stages, np.int8), np.zeros(len(lossy))
-    group[some] = of_lossy
-    mapped[some] = map_success(rates.success[some], of_lossy, groups, mapping)
+    group = loss_group(rates.success[some], groups)
+    mapped, y = map_success(rates.success[some], group, groups, mapping), np.ones(len(lossy))
     success = np.ones(incidence.n_links)
     stage = np.full(incidence.n_links, n_stages, np.int64)
     present, sweeps = rates.observed, Sweeps(incidence)
     for now in range(n_stages):
-        if not (present & (group <= now)).any():
+        if not (present[some] & (group <= now)).any():
             continue
-        y = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
+        y[some] = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
         x = coordinate_descent(
             incidence, y, weight, penalty=penalty, used=present, sweeps=sweeps
         ).success
@@ -130,12 +129,13 @@ def solve_stages(
         _pool(incidence, paths, links, pooled)
         stage[bad] = now
         success[bad] = pooled[:, 0]
-        present = present & ~incidence.paths_with(bad)
+        present = present & ~incidence.rows_with(bad)
     return success, stage
 
 
 class _Paths(NamedTuple):
-    """What `_success` reads of each path, [P]; ``blamed`` is how many blamed links it has."""
+    """What `_success` reads of each observation, [N]; and of each path how many blamed links it
+    has, ``blamed`` [P]."""
 
     sent: LongArray
     success: FloatArray
@@ -151,12 +151,13 @@ def _success(incidence, paths, i):
     alone_sent = alone = all_sent = together = 0.0
     for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
         j = incidence.paths[e]
-        if paths.present[j]:
-            all_sent += paths.sent[j]
-            together += paths.sent[j] * paths.success[j]
-            if paths.blamed[j] == 1:
-                alone_sent += paths.sent[j]
-                alone += paths.sent[j] * paths.success[j]
+        for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
+            if paths.present[row]:
+                all_sent += paths.sent[row]
+                together += paths.sent[row] * paths.success[row]
+                if paths.blamed[j] == 1:
+                    alone_sent += paths.sent[row]
+                    alone += paths.sent[row] * paths.success[row]
     together /= max(all_sent, 1.0)
     return (alone / alone_sent if alone_sent > 0 else together), together
 

@@ -23,7 +23,7 @@ __all__ = ["Sweeps"]
 IntArray = npt.NDArray[np.int32]
 
 LARGE = 1_000_000
-"""Links of all paths from which on threads pay."""
+"""Links of all paths, as often as these are observed, from which on threads pay."""
 
 MOST_LAYERS = 64
 """More layers than this leave too little to do in each."""
@@ -36,7 +36,8 @@ class Sweeps:
     """
 
     def __init__(self, incidence: Incidence) -> None:
-        self.work = len(incidence.links) if len(incidence.links) >= LARGE else 0
+        work = int((np.diff(incidence.path_ptr) * np.diff(incidence.row_ptr)).sum())
+        self.work = work if work >= LARGE else 0
         layers = _layers(incidence) if self.work else None
         self.work_of_layers = self.work if layers else 0
         self.layers = layers or [np.arange(incidence.n_links, dtype=np.int32)]

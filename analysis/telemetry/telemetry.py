@@ -131,7 +131,8 @@ class Probes:
     """Source-routed probes over known paths: NetBouncer's host-core bounces (section 4.3), up and
     back, or one-way probes as those of deTector's matrix.
 
-    ``paths`` are directed fabric links in order; ``sent`` and ``lost`` int64[P] packets.
+    ``paths`` are directed fabric links in order; ``sent`` and ``lost`` int64[P] packets. Rows in
+    succession may be of one path, as where many hosts probe it.
     """
 
     paths: Paths
@@ -148,7 +149,21 @@ class Probes:
     @cached_property
     def bounced(self) -> bool:
         """Whether each path has its links in both directions: then nothing tells these apart."""
-        return bool(_both_ways(self.paths.ptr, self.paths.links))
+        return bool(_both_ways(self.distinct.ptr, self.distinct.links))
+
+    @cached_property
+    def row_ptr(self) -> CountArray:
+        """Where the rows of one path after another begin, and where the last's end: int64[]."""
+        differs = np.empty(len(self), np.bool_)
+        _differs(self.paths.ptr, self.paths.links, differs)
+        return np.append(np.flatnonzero(differs), len(self))
+
+    @cached_property
+    def distinct(self) -> Paths:
+        """The path of each range of ``row_ptr``."""
+        if len(self.row_ptr) > len(self):
+            return self.paths
+        return self.paths.take(self.row_ptr[:-1])
 
 
 @dataclass(frozen=True)
@@ -255,6 +270,19 @@ def _both_ways(ptr, links):
             else:
                 return False
     return True
+
+
+@kernel
+def _differs(ptr, links, differs):
+    """Whether each path is another than the one before it."""
+    for p in range(len(differs)):
+        begin, length = ptr[p], ptr[p + 1] - ptr[p]
+        differs[p] = p == 0 or length != begin - ptr[p - 1]
+        if not differs[p]:
+            for e in range(begin, begin + length):
+                if links[e] != links[e - length]:
+                    differs[p] = True
+                    break
 
 
 def _refuse(name: str, bad: npt.NDArray[np.bool_], what: str) -> None:

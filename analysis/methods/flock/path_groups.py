@@ -97,18 +97,22 @@ def _listed_flows(flows: Flows | None, probes: Probes | None) -> tuple[PathSets,
         path_set.append(number)
         counts.append((flows.sent[flow], flows.lost[flow]))
     if probes is not None:
-        paths, sent, lost = probes.paths, probes.sent, probes.lost
-        some = (sent > 0) & (paths.length > 0)
+        part, sent, lost = PathSets.known(probes.distinct), probes.sent, probes.lost
+        number = np.repeat(np.arange(len(part)), np.diff(probes.row_ptr))
+        some = (sent > 0) & (part.paths.length > 0)[number]
         if not some.all():  # else there is no need of copies, which are large
-            paths, sent, lost = paths.take(np.flatnonzero(some)), sent[some], lost[some]
-        path_set.append(np.arange(len(paths)) + sum(len(part) for part in sets))
-        sets.append(PathSets.known(paths))
+            part, number = _used(part, number[some])
+            sent, lost = sent[some], lost[some]
+        path_set.append(number)
+        sets.append(part)
         counts.append((sent, lost))
     sent, lost = (_join([column[i] for column in counts]) for i in (0, 1))
     given_loss = np.zeros(len(sent), np.bool_)
     if flows is not None and (flows.lost > 0).all():
         given_loss[: len(path_set[0])] = True
-    sets = sets if len(sets) == 1 else [PathSets.join(sets)]
+    if len(sets) > 1:
+        path_set[1] += len(sets[0])
+        sets = [PathSets.join(sets)]
     return sets[0], _join(path_set), Counts(sent, lost, given_loss)
 
 
