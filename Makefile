@@ -74,6 +74,7 @@ $(READY): requirements.lock pyproject.toml
 	@echo '  canary itself'
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@echo '  what is compiled once (a minute or two)'
+	@$(BIN)/python -m compileall -q testbed analysis scenarios
 	@$(BIN)/canary warm-up
 	@touch $@
 
