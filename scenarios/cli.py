@@ -393,7 +393,7 @@ app.command("clean-net")(clean_net)
 def main() -> None:
     """Run the command line; whatever is wrong with it is one line, too."""
     at_once()
-    gc.set_threshold(100_000, 20, 100)  # a run has many objects, and they live long
+    gc.set_threshold(1_000_000, 20, 100)  # a run has many objects, and they live long
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a letter that the terminal lacks is no error
             stream.reconfigure(errors="backslashreplace")
