@@ -9,6 +9,7 @@ if __name__ == "__main__":
 
 import gc
 import json
+import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -394,6 +395,8 @@ def main() -> None:
     """Run the command line; whatever is wrong with it is one line, too."""
     at_once()
     gc.set_threshold(1_000_000, 20, 100)  # a run has many objects, and they live long
+    # No product of matrices is large here, and threads for them spin while NumPy and SciPy load.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a letter that the terminal lacks is no error
             stream.reconfigure(errors="backslashreplace")

@@ -45,6 +45,23 @@ def refused(result: subprocess.CompletedProcess[str], *words: str) -> None:
         assert word in lines[0]
 
 
+def test_matrices_get_one_thread_unless_the_user_says_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They spin while NumPy and SciPy load, and no product here is large enough for them."""
+    scenario = tmp_path / "told.py"
+    scenario.write_text(
+        "import os\n"
+        "print('threads', os.environ['OPENBLAS_NUM_THREADS'])\n"
+        "from scenarios.library.healthy import SCENARIO\n"
+    )
+    arguments = ["run", "--scenario", "told.py", *QUICK, "--methods", "netscope"]
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    for given, threads in ({}, 1), ({"OPENBLAS_NUM_THREADS": "2"}, 2):
+        result = canary(*arguments, cwd=tmp_path, **given)
+        assert f"threads {threads}\n" in result.stdout, result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
