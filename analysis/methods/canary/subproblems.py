@@ -1,4 +1,5 @@
-"""Canary's sub-problems (section III-E): they share no link and are solved in parallel threads."""
+"""Canary's sub-problems (section III-E): they share no link, and large ones are solved in parallel
+threads."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ __all__ = ["solve_subproblems", "subproblem_segments"]
 BoolArray = npt.NDArray[np.bool_]
 LongArray = npt.NDArray[np.int64]
 
+FEW = 4_000  # segments of a sub-problem, which are solved before threads have started
+
 
 def solve_subproblems(
     segments: Segments,
@@ -28,14 +31,19 @@ def solve_subproblems(
 
     Args:
         observed: The segments that speak, bool[S].
-        threads: Sub-problems solved at the same time; default: one a processor.
+        threads: Sub-problems solved at the same time; default: one a processor if any is large.
     """
 
     def one(segment: LongArray) -> None:
         solve(segment, Incidence.of(segments.paths.take(segment)))
 
+    parts = subproblem_segments(segments.subproblem, observed)
+    if threads is None and max(map(len, parts), default=0) < FEW:
+        for part in parts:
+            one(part)
+        return
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        list(pool.map(one, subproblem_segments(segments.subproblem, observed)))
+        list(pool.map(one, parts))
 
 
 def subproblem_segments(subproblem: npt.NDArray[np.int32], observed: BoolArray) -> list[LongArray]:
