@@ -52,7 +52,7 @@ from analysis.methods.mle.search import RATE, penalty_of
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
 
-__all__ = ["Failed", "failed_devices"]
+__all__ = ["Failed", "choice", "failed_devices", "rates"]
 
 IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
@@ -138,19 +138,19 @@ def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
     """Whether all is likelier if a device of the units ``own`` failed; if not, nothing changes."""
     before = [getattr(s, name).copy() for name in CHANGED]
     total, faulty, mine = int(free.sum()), int(s.blamed[free].sum()), int(s.blamed[own].sum())
-    paid = _rates(own, s)
+    paid = rates(own, s)
     gained = _fail(own, _sides(own, s), s)
     now = int(s.blamed[own].sum())
     cost = max(s.law[PENALTY], penalty_of(total)) + RATE + _share(len(own), now)
-    cost += _choice(total - len(own), faulty - mine) - _choice(total, faulty)
-    if now >= FEWEST and gained - (_rates(own, s) - paid) > cost:
+    cost += choice(total - len(own), faulty - mine) - choice(total, faulty)
+    if now >= FEWEST and gained - (rates(own, s) - paid) > cost:
         return True
     for name, array in zip(CHANGED, before, strict=True):
         getattr(s, name)[:] = array
     return False
 
 
-def _choice(n: int, m: int) -> float:
+def choice(n: int, m: int) -> float:
     """Nats to say how many of n are faulty, any number being as likely as any other, and which."""
     return math.lgamma(n + 2) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
 
@@ -178,7 +178,8 @@ def _rate(i, s):
 
 
 @kernel
-def _rates(own, s):
+def rates(own, s):
+    """Nats by which the evidence of the rates of the units ``own`` is below their likelihood."""
     total = 0.0
     for i in own:
         total += _rate(i, s)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows, sum_up
 from analysis.methods.mle.pairs import PairFlows
-from analysis.methods.mle.problem import Observed, Units, over_units
+from analysis.methods.mle.problem import Observed, Units, observe, over_units
+from analysis.methods.mle.unreported import Traces
 from analysis.telemetry.telemetry import Flows, MissingTelemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
@@ -73,15 +74,14 @@ class FlowParts:
         owner, unit = np.divmod(pair, max(len(units.size), 1))
         return lost + np.bincount(unit, each[lossy][owner], len(lost)), arrived
 
-    def traces(self, units: Units) -> FloatArray:
-        """How many traces of the flows of a known path crossed each unit, up to where the path
-        turns and back: float64[U]."""
-        paths = self.known.paths
-        nth = np.arange(len(paths.links)) - paths.ptr[paths.owner]
-        up = paths.links[2 * nth < paths.length[paths.owner]]
-        over = units.of_link[np.concatenate((up, up ^ 1))]
-        crossed = np.bincount(over[over >= 0], minlength=len(units.size))
-        return self.weight * crossed.astype(np.float64)
+    def traces(self, fabric: Fabric, units: Units) -> Traces:
+        """The flows of a known path, with what their traces took."""
+        one = np.full(len(self.known.lost), self.weight)
+        into = np.zeros(len(units.size), np.int32)
+        seen = np.flatnonzero(units.of_link >= 0)
+        into[units.of_link[seen]] = fabric.link_dst[seen]
+        reports = observe([Observed(self.known.paths, one, one)], units)
+        return Traces(reports, units.other_direction(), into)
 
 
 def chosen_flows(

@@ -17,7 +17,7 @@ from analysis.methods.mle.likelihood import MEAN, Problem, move, touch
 from analysis.methods.mle.search import STATE
 from testbed.fabric.compiled import kernel
 
-__all__ = ["other_explanations"]
+__all__ = ["one_more", "other_explanations"]
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
@@ -41,6 +41,13 @@ def other_explanations(s: Problem) -> Iterator[Problem]:
         other = _copy(s)
         _release(unit, other)
         yield other
+
+
+def one_more(unit: int, s: Problem) -> Problem:
+    """A copy of an explanation with one more blamed unit, at a loss of two thirds."""
+    other = _copy(s)
+    _stand_in(unit, np.zeros(0, np.int32), other)
+    return other
 
 
 def _copy(s: Problem) -> Problem:
@@ -98,7 +105,7 @@ def _count(count, s):
 
 @kernel
 def _stand_in(i, others, s):
-    rate = 0.0
+    rate = 0.0 if len(others) else 1.0
     for j in others:
         rate += s.x[j] / len(others)
         _release(j, s)

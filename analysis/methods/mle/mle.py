@@ -115,9 +115,9 @@ class Mle(Method):
             weighed = correlated(asked, units, found)
             if not weighed.any:
                 return weighed.in_flows, None
-            return weighed.in_flows, self._explanation(weighed.parts + others, flows, units)
+            return weighed.in_flows, self._explanation(weighed.parts + others, flows, fabric, units)
 
-        found, in_flows = weigh_until_settled(self._explanation(known, flows, units), again)
+        found, in_flows = weigh_until_settled(self._explanation(known, flows, fabric, units), again)
         counted = None
         if flows is not None and flows.kinds == {"A2"}:
             counted = observe(known, units).arrived
@@ -125,15 +125,17 @@ class Mle(Method):
         in_flows &= found.blamed
         return verdict_of(self, fabric, units, Units.of(alike), found, failed, in_flows)
 
-    def _explanation(self, known: list[Observed], flows: FlowParts | None, units: Units) -> Problem:
+    def _explanation(
+        self, known: list[Observed], flows: FlowParts | None, fabric: Fabric, units: Units
+    ) -> Problem:
         """Rates and blamed units that explain observations over known paths, and flows of hidden
         ones that lost nothing."""
         rows, may, hidden, asked = self._observed(known, flows, units)
         if hidden is None:
             return explain(rows, units.size, may, **asked)
         if flows is not None and flows.kinds == {"A2"}:
-            back, traces = units.other_direction(), flows.traces(units)
-            return explain_traced(rows, units.size, may, hidden, back, traces, **asked)
+            traces = flows.traces(fabric, units)
+            return explain_traced(rows, units.size, may, hidden, traces, **asked)
         return explain_loss_free(rows, units.size, may, hidden, **asked)
 
     def _mixture(

@@ -19,7 +19,7 @@ from analysis.methods.mle.components import Components
 from analysis.methods.mle.likelihood import MEAN, PENALTY, Problem
 from analysis.methods.mle.moves import COARSE, LENIENT, begin, finish, search, settle_all
 from analysis.methods.mle.problem import Rows
-from analysis.methods.mle.second_look import look_again
+from analysis.methods.mle.second_look import doubt, look_again
 
 __all__ = ["NARROWEST", "RATE", "STATE", "explain", "penalty_of", "resume", "suspects"]
 
@@ -118,16 +118,20 @@ def _run(parts: Components | None, function: Callable[..., Any], *arguments: Any
     function(*arguments) if parts is None else parts.run(function, *arguments)
 
 
-def resume(s: Problem, arrived: FloatArray, *, penalty: float | None) -> bool:
+def resume(
+    s: Problem, arrived: FloatArray, *, penalty: float | None, doubtful: bool = False
+) -> bool:
     """Search on, under the law as it is, if ``arrived`` float64[U] packets did over each unit. Says
     whether what is blamed has changed, or a rate of it by more than 1 %. ``penalty`` is as
-    `explain`'s."""
+    `explain`'s; what is ``doubtful`` is acquitted, see `analysis.methods.mle.second_look.doubt`."""
     x, blamed = s.x.copy(), s.blamed.copy()
     s.arrived[:] = arrived
     settle_all(COARSE, s)
     search(s)
     if penalty is None:
         look_again(s)
+        if doubtful:
+            doubt(s)
     finish(s)
     near = np.abs(s.x - x)[blamed] <= 0.01 * x[blamed]
     return bool((s.blamed != blamed).any() or not near.all())

@@ -38,11 +38,17 @@ from analysis.methods.mle.likelihood import (
     best,
     gain,
     healthy,
+    held,
+    move,
+    touch,
 )
-from analysis.methods.mle.moves import blame, keep, promise, restore
+from analysis.methods.mle.moves import COARSE, blame, keep, promise, restore, settle_around
 from testbed.fabric.compiled import kernel
 
-__all__ = ["look_again"]
+__all__ = ["doubt", "look_again"]
+
+DOUBTLESS = 20.0
+"""Nats that a blamed unit explains which no price of a rate and of a choice reaches."""
 
 HOPEFUL = 0.5
 """The share of the search's price that a unit gains by its peak that may be likely enough."""
@@ -197,4 +203,28 @@ def _look_again(s, factor, open):
             top = max(top, s.x[pick])
         else:
             s.blamed[pick] = False
+            restore(s)
+
+
+@kernel
+def doubt(s):
+    """Acquit blamed units that are likelier healthy than not, given that the others are faulty: the
+    search takes a rate to cost what it does at few losses, and of many it is known better."""
+    n = len(s.x)
+    for i in range(n):
+        if not s.blamed[i] or s.gains[i] > DOUBTLESS:
+            continue
+        k, top = 0, s.law[FAULT]
+        for j in range(n):
+            if s.blamed[j] and j != i:
+                k += 1
+                top = max(top, s.x[j])
+        s.blamed[i] = False
+        move(i, held(i, s), s)
+        touch(i, s)
+        settle_around(i, COARSE, s)
+        keep(s)
+        share = (k + 0.5) / (n + 1.0)
+        if _factor(i, k, top, s) * share < 1.0 - share:
+            s.blamed[i] = False
             restore(s)

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from analysis.methods.mle.flows import FlowParts
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows
 from analysis.methods.mle.mle import Mle
-from analysis.methods.mle.problem import Observed, Units
-from analysis.methods.mle.traced import unreported
+from analysis.methods.mle.problem import Observed, Units, observe
+from analysis.methods.mle.unreported import Traces, unreported, whole
 from analysis.telemetry.telemetry import Flows, Telemetry
 from testbed.fabric.paths import Paths, PathSets
 from tests.analysis.methods.mle.drawn import K4, drawn_flows
@@ -29,15 +28,19 @@ def test_the_flows_that_are_missing_are_put_back():
         hops=np.array([3.0]),
     )
     x, mean = np.array([0.02, 0, 0, 0.01, 0]), 1e-3
-    arrived, value = unreported(hidden, np.full(5, -1, np.int32), x, mean)
+    nowhere, silence = np.full(5, -1, np.int32), np.zeros(5)
+    arrived, turned, crossed, value = unreported(hidden, nowhere, silence, x, mean)
     rate = np.array([x[path].sum() for path in PATHS]) + 3 * mean
-    traced = np.exp([-x[path[:2]].sum() for path in PATHS])
-    whole = (traced * -np.expm1(-50 * rate)).sum()
+    near, last = (np.exp([-x[path[:n]].sum() for path in PATHS]) for n in (2, 3))
+    traced = near * (1 - (1 - near) * (1 - last))
+    divisor = (traced * -np.expm1(-50 * rate)).sum()
     want = np.zeros(5)
-    for path, share in zip(PATHS, traced * np.exp(-50 * rate) / whole, strict=True):
+    for path, share in zip(PATHS, traced * np.exp(-50 * rate) / divisor, strict=True):
         want[path] += 7 * 50 * share
     assert arrived == pytest.approx(want)
-    assert value == pytest.approx(7 * np.log(whole))
+    assert value == pytest.approx(7 * np.log(divisor))
+    assert turned.sum() == pytest.approx(7)
+    assert crossed[4] == pytest.approx(7)
 
 
 def reports(loss, seed, n=60_000):
@@ -88,18 +91,42 @@ def test_one_link_is_blamed_and_not_all_that_its_flows_came_from_or_went_on_to(n
     assert reports(loss, 5).flagged.tolist() == faulty.tolist()
 
 
-def test_traces_count_up_to_where_the_path_turns_and_back():
-    paths = Paths.from_padded(np.array([[0, 3], [0, -1]]))
-    flows = FlowParts(
-        frozenset({"A2"}),
-        Observed(paths, np.full(2, 9.0), np.ones(2)),
-        None,
-        PathSets.known(paths.take(np.zeros(0, np.int64))),
-        np.zeros(0, np.int64),
-        np.zeros(0),
-        np.zeros(0),
-        weight=1.0,
-        trials=False,
+def traces_of(path, times=1):
+    """Traces of a path of units, of which each even one's other direction is the next."""
+    paths = Paths.from_padded(np.tile(path, (times, 1)))
+    one = np.ones(times)
+    units = Units.of(np.arange(1, 9, dtype=np.uint64))
+    return Traces(
+        observe([Observed(paths, one, one)], units),
+        units.other_direction(),
+        np.arange(8, dtype=np.int32),
     )
-    units = Units.of(np.arange(1, 5, dtype=np.uint64))
-    assert flows.traces(units)[units.of_link].tolist() == [2, 2, 0, 0]
+
+
+@pytest.mark.parametrize("lossy", range(8))
+def test_a_trace_is_whole_by_where_the_path_turns_and_one_of_the_last_two(lossy):
+    """Over links 0, 2, 4, 6; 1, 3, 5, 7 are their other directions."""
+    x, kept = np.zeros(8), 0.25
+    x[lossy] = -np.log(kept)
+    chance = 1.0 if lossy >= 6 else kept
+    if lossy < 4:  # then each of the last two crosses it, too
+        chance *= 1 - (1 - kept) ** 2
+    if lossy in (4, 5):
+        chance = 1 - (1 - kept) ** 2
+    traces = traces_of([0, 2, 4, 6], times=3)
+    assert whole(traces, np.zeros(8), x) == pytest.approx(3 * np.log(chance))
+
+
+def test_switches_that_many_traces_ask_answer_a_smaller_share():
+    traces = traces_of([0, 2, 4, 6], times=9)
+    expected = np.zeros(8)
+    expected[2] = 19.0
+    silence = traces.answered(np.zeros(8), expected)
+    assert silence[2] == pytest.approx(np.log(2))
+    assert not np.delete(silence, 2).any()
+
+
+def test_reports_are_missing_where_fewer_crossed_a_link_than_were_expected():
+    traces = traces_of([0, 2, 4, 6], times=2)
+    missing = traces.missing(np.full(8, 4.0))
+    assert missing.tolist() == [0.5, 0.5, 0.5, 0.5, 0.5, 2.0, 0.5, 2.0]

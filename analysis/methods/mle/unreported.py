@@ -1,0 +1,156 @@
+"""Whether a report's trace comes back, and what carried the flows that were not reported.
+
+A path is only known if its trace is answered by the switch where it turns, and by one of the last
+two: by then the rest is determined (007, section 4.2, in a fat-tree). Each is asked by a packet of
+its own, and answers the same way back. A switch answers so many a second, so that one that many
+traces ask answers a smaller share; how much smaller at each where paths turn is fitted, as the
+reports through it over those expected through it (iterative scaling). Shares are relative: what
+all of them have in common, reports say nothing of.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.mle.hidden import HiddenFlows
+from analysis.methods.mle.problem import Rows
+from testbed.fabric.compiled import kernel
+
+__all__ = ["Traces", "unreported", "whole"]
+
+IntArray = npt.NDArray[np.int32]
+LongArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class Traces(NamedTuple):
+    """``reports``: what was reported, a flow as one loss; ``back`` int32[U]: the unit of each one's
+    other direction, -1 if there is none; ``into`` int32[U]: the switch that each leads to."""
+
+    reports: Rows
+    back: IntArray
+    into: IntArray
+
+    def answered(self, silence: FloatArray, expected: FloatArray) -> FloatArray:
+        """Minus the logarithms of the shares that switches answer, float64[U] by the units that
+        lead to them, from what they were taken for and the reports that were ``expected`` to turn
+        behind each unit then. Each switch is taken to have had one report more, as expected."""
+        reports, n = self.reports, int(self.into.max(initial=-1)) + 1
+        turn = reports.ptr[:-1] + (np.diff(reports.ptr) + 1) // 2 - 1
+        seen = np.bincount(self.into[reports.units[turn]], reports.lost, n)
+        due = np.bincount(self.into, expected, n)
+        return silence - np.log((seen + 1.0) / (due + 1.0))[self.into]
+
+    def missing(self, expected: FloatArray) -> FloatArray:
+        """By how many nats the reports that crossed each unit are fewer than ``expected``, which
+        they would be if it lost more: float64[U]."""
+        rows, crossed = self.reports, np.zeros(len(self.into))
+        _cross_all(rows.ptr, rows.units, rows.lost, self.back, crossed)
+        fewer = np.maximum(expected - crossed, 0.0)
+        return fewer * fewer / np.maximum(2.0 * expected, 1.0)
+
+
+def whole(traces: Traces, silence: FloatArray, x: FloatArray) -> float:
+    """The log-likelihood of all reports' traces to be whole; see `unreported`."""
+    rows = traces.reports
+    return -_missing(rows.ptr, rows.units, rows.lost, traces.back, silence, x)
+
+
+def unreported(
+    hidden: HiddenFlows, back: IntArray, silence: FloatArray, x: FloatArray, mean: float
+) -> tuple[FloatArray, FloatArray, FloatArray, float]:
+    """Of flows that were not reported, the packets that arrived over each unit, and how many
+    reports are to be expected whose paths turn behind it, and whose paths or traces crossed it, all
+    float64[U], given the rates ``x`` of blamed units, else 0, the ``mean`` of all others, and the
+    switches' ``silence``, see `Traces.answered`; and the sum of the divisors' logarithms, less that
+    of the numbers of paths.
+    """
+    arrived, turned, crossed = np.zeros((3, len(x)))
+    widest = int(np.diff(hidden.set_ptr).max(initial=0))
+    room, kind = np.zeros((5, widest)), np.zeros(widest, np.int64)
+    total = _unreported(hidden, back, silence, x, mean, room, kind, arrived, turned, crossed)
+    return arrived, turned, crossed, total
+
+
+@kernel
+def _dies(path, back, silence, x):
+    """Minus the logarithm of the chance that the trace of a path of units is whole."""
+    n, asked, turned, near = len(path), 0.0, 0.0, 0.0
+    for e in range(n):
+        i = path[e]
+        asked += x[i] + (x[back[i]] if back[i] >= 0 else 0.0)
+        if 2 * e < n:
+            turned = asked + silence[i]
+        if e < n - 1:
+            near = asked
+    if n <= 2:
+        return turned
+    return turned + near - np.log1p(np.exp(near - asked) - np.exp(-asked))
+
+
+@kernel
+def _cross(path, back, weight, crossed):
+    for e in range(len(path)):
+        crossed[path[e]] += weight
+        if 2 * e < len(path) and back[path[e]] >= 0:
+            crossed[back[path[e]]] += weight
+
+
+@kernel
+def _cross_all(ptr, units, times, back, crossed):
+    for r in range(len(times)):
+        _cross(units[ptr[r] : ptr[r + 1]], back, times[r], crossed)
+
+
+@kernel
+def _missing(ptr, units, times, back, silence, x):
+    total = 0.0
+    for r in range(len(times)):
+        total += times[r] * _dies(units[ptr[r] : ptr[r + 1]], back, silence, x)
+    return total
+
+
+@kernel
+def _unreported(h, back, silence, x, mean, room, kind, arrived, turned, crossed):
+    """``room`` holds of the distinct rates of a set's paths each, how many paths have it and are
+    traced, what arrived over one of these, and how many reports it has; then of each path the
+    chance of its trace. ``kind`` says which rate each path has."""
+    rate, many, over, seen, traced = room[0], room[1], room[2], room[3], room[4]
+    total = 0.0
+    for g in range(len(h.set_ptr) - 1):
+        first, base = h.set_ptr[g], mean * h.hops[g]
+        n_paths, n = h.set_ptr[g + 1] - first, 0
+        for p in range(n_paths):
+            path = h.units[h.path_ptr[first + p] : h.path_ptr[first + p + 1]]
+            sum_x = 0.0
+            for i in path:
+                sum_x += x[i]
+            traced[p] = h.many[first + p] * np.exp(-_dies(path, back, silence, x))
+            k = 0
+            while k < n and rate[k] != sum_x:
+                k += 1
+            if k == n:
+                rate[n], many[n], over[n], seen[n] = sum_x, 0.0, 0.0, 0.0
+                n += 1
+            many[k] += traced[p]
+            kind[p] = k
+        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
+            size, whole = h.arrived[f], 0.0
+            for k in range(n):
+                whole += many[k] * -np.expm1(-size * (base + rate[k]))
+            total += h.times[f] * np.log(whole)
+            each = h.times[f] / whole
+            for k in range(n):
+                free = np.exp(-size * (base + rate[k]))
+                over[k] += each * size * free
+                seen[k] += each * (1.0 - free)
+        for p in range(n_paths):
+            begin, end = h.path_ptr[first + p], h.path_ptr[first + p + 1]
+            for e in range(begin, end):
+                arrived[h.units[e]] += traced[p] * over[kind[p]]
+            turned[h.units[begin + (end - begin + 1) // 2 - 1]] += traced[p] * seen[kind[p]]
+            _cross(h.units[begin:end], back, traced[p] * seen[kind[p]], crossed)
+    return total
