@@ -42,7 +42,7 @@ from analysis.methods.mle.likelihood import MEAN, PENALTY, Problem, cost
 from analysis.methods.mle.moves import COARSE, settle_all
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST, explain, penalty_of, resume
-from analysis.methods.mle.unreported import Traces, unreported, whole
+from analysis.methods.mle.unreported import PathRates, Traces, unreported, whole
 
 __all__ = ["explain_traced"]
 
@@ -54,6 +54,8 @@ AS_GOOD = 1.0  # nats by which another explanation must be likelier: less may be
 FAR, HOPELESS = 20_000.0, 1000.0
 """Nats by which another is so much less likely that it is given up, as it is found, and with its
 rates settled once."""
+WORK = 20_000_000
+"""Paths of unreported flows that tries look through, at most. K=8 has 16,000."""
 NEAR = 0.05
 """A rate that changes by a smaller share has settled."""
 
@@ -71,14 +73,16 @@ def explain_traced(
     """As `analysis.methods.mle.search.explain`, where ``hidden`` are the divisors of reports."""
     reports = _Reports.of(rows, size, hidden, traces, fault_rate)
     none, silence = np.zeros((2, len(size)))
-    mean = reports.mean(none, silence, reports.least, reports.most)
-    known = rows._replace(arrived=reports.arrived(none, silence, mean))
+    paths = reports.paths(none, silence)
+    mean = reports.mean(none, paths, reports.least, reports.most)
+    known = rows._replace(arrived=reports.arrived(paths, mean))
     found = explain(known, size, may, fault_rate=fault_rate, penalty=penalty)
     silence = reports.settle(found, silence, mean, penalty)
     value, better = reports.value(found, silence), True
+    tries = iter(range(WORK // max(len(hidden.many), 1)))
     while better:
         better = False
-        for other in reports.others(found, silence, value):
+        for other in reports.others(found, silence, value, tries):
             now = reports.settle(other, silence, float(other.law[MEAN]), penalty)
             if reports.value(other, now) > value + AS_GOOD:
                 found, silence, value, better = other, now, reports.value(other, now), True
@@ -118,31 +122,35 @@ class _Reports(NamedTuple):
     ) -> FloatArray:
         """Take turns until nothing changes. Returns the switches' silence."""
         for turn in range(TURNS):
-            before, x = mean, _own(found)
-            mean = self.mean(x, silence, max(0.2 * mean, self.least), min(1.3 * mean, self.most))
+            before, x, blamed = mean, _own(found), found.blamed.copy()
+            paths = self.paths(x, silence)
+            mean = self.mean(x, paths, max(0.2 * mean, self.least), min(1.3 * mean, self.most))
             found.law[MEAN] = mean
-            more, turned, _, _ = self._unreported(x, silence, mean)
+            more, turned, _ = unreported(paths, self.traces.back, mean, len(x))
             if penalty is None:
                 found.law[PENALTY] = penalty_of(len(x), int(found.blamed.sum()))
-            changed = resume(found, self.rows.arrived + more, penalty=penalty, doubtful=True)
+            resume(found, self.rows.arrived + more, penalty=penalty, doubtful=True)
             silence = self.traces.answered(silence, turned)
-            near = NEAR * np.maximum(x, mean * self.size)
-            changed |= bool((np.abs(_own(found) - x) > near).any())
-            if turn and not changed and abs(mean - before) <= NEAR * mean:
+            near = np.abs(_own(found) - x) <= NEAR * np.maximum(x, mean * self.size)
+            same = near.all() and (found.blamed == blamed).all()
+            if turn and same and abs(mean - before) <= NEAR * mean:
                 break
         return silence
 
-    def others(self, found: Problem, silence: FloatArray, value: float) -> Iterator[Problem]:
-        """Explanations that may be likelier than one of that value, their rates settled once."""
-        for other in other_explanations(found):
+    def others(
+        self, found: Problem, silence: FloatArray, value: float, tries: Iterator[int]
+    ) -> Iterator[Problem]:
+        """Explanations that may be likelier than one of that value, their rates settled once; no
+        more are looked at than there are ``tries``."""
+        for _, other in zip(tries, other_explanations(found), strict=False):
             if not self._below(other, silence, value - FAR):
                 self._settle_once(other, silence)
                 if not self._below(other, silence, value - HOPELESS):
                     yield other
-        expected = self._unreported(_own(found), silence, float(found.law[MEAN]))[2]
-        missing = self.traces.missing(expected)
+        paths, mean = self.paths(_own(found), silence), float(found.law[MEAN])
+        missing = self.traces.missing(unreported(paths, self.traces.back, mean, len(found.x))[2])
         for unit in np.argsort(-missing, kind="stable").tolist():
-            if missing[unit] <= found.law[PENALTY]:
+            if missing[unit] <= found.law[PENALTY] or next(tries, None) is None:
                 break
             if found.may[unit] and not found.blamed[unit]:
                 other = one_more(unit, found)
@@ -154,14 +162,18 @@ class _Reports(NamedTuple):
         return self.value(other, silence) < value
 
     def _settle_once(self, other: Problem, silence: FloatArray) -> None:
-        other.arrived[:] = self.arrived(_own(other), silence, float(other.law[MEAN]))
+        other.arrived[:] = self.arrived(self.paths(_own(other), silence), float(other.law[MEAN]))
         settle_all(COARSE, other)
 
-    def arrived(self, x: FloatArray, silence: FloatArray, mean: float) -> FloatArray:
-        """What arrived over each unit, of flows that were not reported, too: float64[U]."""
-        return self.rows.arrived + self._unreported(x, silence, mean)[0]
+    def paths(self, x: FloatArray, silence: FloatArray) -> PathRates:
+        """What unreported flows met, given the rates of blamed units and the switches' silence."""
+        return PathRates.of(self.hidden, self.traces.back, silence, x)
 
-    def mean(self, x: FloatArray, silence: FloatArray, least: float, most: float) -> float:
+    def arrived(self, paths: PathRates, mean: float) -> FloatArray:
+        """What arrived over each unit, of flows that were not reported, too: float64[U]."""
+        return self.rows.arrived + unreported(paths, self.traces.back, mean, len(self.size))[0]
+
+    def mean(self, x: FloatArray, paths: PathRates, least: float, most: float) -> float:
         """The likeliest mean rate of healthy links in a range, to within 2 %."""
         from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
 
@@ -169,8 +181,7 @@ class _Reports(NamedTuple):
 
         def value(log_mean: float) -> float:
             mean = math.exp(log_mean)
-            divisors = self._unreported(x, silence, mean)[-1]
-            return mean * of_links + divisors - self._losses(blamed, mean)
+            return mean * of_links + paths.divisors(mean) - self._losses(blamed, mean)
 
         bounds = math.log(least), math.log(most)
         found: Any = minimize_scalar(
@@ -183,7 +194,7 @@ class _Reports(NamedTuple):
         mean = float(found.law[MEAN])
         x = found.x - mean * self.size
         arrived = float(self.rows.arrived @ (x + mean * self.size))
-        divisors = self._unreported(x, silence, mean)[-1]
+        divisors = self.paths(x, silence).divisors(mean)
         losses = self._losses(self._blamed(x), mean)
         return losses + whole(self.traces, silence, x) - arrived - divisors - self._paid(found)
 
@@ -194,11 +205,6 @@ class _Reports(NamedTuple):
         blamed, n = int(found.blamed.sum()), len(found.x)
         laws = cost(found) - blamed * found.law[PENALTY]
         return float(laws + choice(n, blamed) + rates(np.arange(n), found))
-
-    def _unreported(
-        self, x: FloatArray, silence: FloatArray, mean: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-        return unreported(self.hidden, self.traces.back, silence, x, mean)
 
     def _blamed(self, x: FloatArray) -> FloatArray:
         total = np.bincount(self.of_row, x[self.rows.units], len(self.rows.lost))

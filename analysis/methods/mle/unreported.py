@@ -19,7 +19,7 @@ from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.problem import Rows
 from testbed.fabric.compiled import kernel
 
-__all__ = ["Traces", "unreported", "whole"]
+__all__ = ["PathRates", "Traces", "unreported", "whole"]
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -59,20 +59,47 @@ def whole(traces: Traces, silence: FloatArray, x: FloatArray) -> float:
     return -_missing(rows.ptr, rows.units, rows.lost, traces.back, silence, x)
 
 
+class PathRates(NamedTuple):
+    """Of each set of paths the distinct rates of blamed units on a path and how many paths have
+    each, as far as they are traced: ``rate``, ``many`` float64[paths] from ``set_ptr`` on, ``n``
+    int64[sets] of them; and of each path which it has, and the chance of its trace."""
+
+    hidden: HiddenFlows
+    n: LongArray
+    rate: FloatArray
+    many: FloatArray
+    kind: LongArray
+    traced: FloatArray
+
+    @classmethod
+    def of(
+        cls, hidden: HiddenFlows, back: IntArray, silence: FloatArray, x: FloatArray
+    ) -> PathRates:
+        """Given the rates ``x`` of blamed units, else 0, and the switches' ``silence``, see
+        `Traces.answered`."""
+        n, paths = len(hidden.set_ptr) - 1, int(hidden.set_ptr[-1])
+        rate, many, traced = np.zeros((3, paths))
+        found = cls(hidden, np.zeros(n, np.int64), rate, many, np.zeros(paths, np.int64), traced)
+        _path_rates(hidden, back, silence, x, *found[1:])
+        return found
+
+    def divisors(self, mean: float) -> float:
+        """The sum of the logarithms of the chances that flows are reported, less that of the
+        numbers of paths, given the ``mean`` rate of all units that are not blamed."""
+        return float(_divisors(self.hidden, self.n, self.rate, self.many, mean))
+
+
 def unreported(
-    hidden: HiddenFlows, back: IntArray, silence: FloatArray, x: FloatArray, mean: float
-) -> tuple[FloatArray, FloatArray, FloatArray, float]:
-    """Of flows that were not reported, the packets that arrived over each unit, and how many
-    reports are to be expected whose paths turn behind it, and whose paths or traces crossed it, all
-    float64[U], given the rates ``x`` of blamed units, else 0, the ``mean`` of all others, and the
-    switches' ``silence``, see `Traces.answered`; and the sum of the divisors' logarithms, less that
-    of the numbers of paths.
+    paths: PathRates, back: IntArray, mean: float, units: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of flows that were not reported, the packets that arrived over each of so many units, and how
+    many reports are to be expected whose paths turn behind it, and whose paths or traces crossed
+    it, all float64[U].
     """
-    arrived, turned, crossed = np.zeros((3, len(x)))
-    widest = int(np.diff(hidden.set_ptr).max(initial=0))
-    room, kind = np.zeros((5, widest)), np.zeros(widest, np.int64)
-    total = _unreported(hidden, back, silence, x, mean, room, kind, arrived, turned, crossed)
-    return arrived, turned, crossed, total
+    arrived, turned, crossed = np.zeros((3, units))
+    widest = int(paths.n.max(initial=0))
+    _unreported(*paths, back, mean, np.zeros((2, widest)), arrived, turned, crossed)
+    return arrived, turned, crossed
 
 
 @kernel
@@ -114,43 +141,61 @@ def _missing(ptr, units, times, back, silence, x):
 
 
 @kernel
-def _unreported(h, back, silence, x, mean, room, kind, arrived, turned, crossed):
-    """``room`` holds of the distinct rates of a set's paths each, how many paths have it and are
-    traced, what arrived over one of these, and how many reports it has; then of each path the
-    chance of its trace. ``kind`` says which rate each path has."""
-    rate, many, over, seen, traced = room[0], room[1], room[2], room[3], room[4]
-    total = 0.0
+def _path_rates(h, back, silence, x, n, rate, many, kind, traced):
     for g in range(len(h.set_ptr) - 1):
-        first, base = h.set_ptr[g], mean * h.hops[g]
-        n_paths, n = h.set_ptr[g + 1] - first, 0
-        for p in range(n_paths):
-            path = h.units[h.path_ptr[first + p] : h.path_ptr[first + p + 1]]
+        first, end = h.set_ptr[g], h.set_ptr[g + 1]
+        last = first
+        for p in range(first, end):
+            path = h.units[h.path_ptr[p] : h.path_ptr[p + 1]]
             sum_x = 0.0
             for i in path:
                 sum_x += x[i]
-            traced[p] = h.many[first + p] * np.exp(-_dies(path, back, silence, x))
-            k = 0
-            while k < n and rate[k] != sum_x:
+            traced[p] = h.many[p] * np.exp(-_dies(path, back, silence, x))
+            k = first
+            while k < last and rate[k] != sum_x:
                 k += 1
-            if k == n:
-                rate[n], many[n], over[n], seen[n] = sum_x, 0.0, 0.0, 0.0
-                n += 1
+            if k == last:
+                rate[k], many[k] = sum_x, 0.0
+                last += 1
             many[k] += traced[p]
-            kind[p] = k
+            kind[p] = k - first
+        n[g] = last - first
+
+
+@kernel
+def _divisors(h, n, rate, many, mean):
+    total = 0.0
+    for g in range(len(n)):
+        first, base = h.set_ptr[g], mean * h.hops[g]
+        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
+            whole = 0.0
+            for k in range(first, first + n[g]):
+                whole += many[k] * -np.expm1(-h.arrived[f] * (base + rate[k]))
+            total += h.times[f] * np.log(whole)
+    return total
+
+
+@kernel
+def _unreported(h, n, rate, many, kind, traced, back, mean, room, arrived, turned, crossed):
+    """``room`` holds of each rate of a set what arrived over one of its paths, and how many reports
+    it has."""
+    over, seen = room[0], room[1]
+    for g in range(len(n)):
+        first, base = h.set_ptr[g], mean * h.hops[g]
+        over[: n[g]] = 0.0
+        seen[: n[g]] = 0.0
         for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
             size, whole = h.arrived[f], 0.0
-            for k in range(n):
-                whole += many[k] * -np.expm1(-size * (base + rate[k]))
-            total += h.times[f] * np.log(whole)
+            for k in range(n[g]):
+                whole += many[first + k] * -np.expm1(-size * (base + rate[first + k]))
             each = h.times[f] / whole
-            for k in range(n):
-                free = np.exp(-size * (base + rate[k]))
+            for k in range(n[g]):
+                free = np.exp(-size * (base + rate[first + k]))
                 over[k] += each * size * free
                 seen[k] += each * (1.0 - free)
-        for p in range(n_paths):
-            begin, end = h.path_ptr[first + p], h.path_ptr[first + p + 1]
+        for p in range(first, h.set_ptr[g + 1]):
+            begin, end = h.path_ptr[p], h.path_ptr[p + 1]
             for e in range(begin, end):
                 arrived[h.units[e]] += traced[p] * over[kind[p]]
             turned[h.units[begin + (end - begin + 1) // 2 - 1]] += traced[p] * seen[kind[p]]
             _cross(h.units[begin:end], back, traced[p] * seen[kind[p]], crossed)
-    return total

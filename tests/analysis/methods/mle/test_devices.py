@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.evaluation.metrics import score
-from analysis.methods.mle.devices import _choice, _share
+from analysis.methods.mle.devices import _share, choice
 from analysis.methods.mle.mle import Mle
 from testbed.fabric.fat_tree import FatTree
 from tests.analysis.methods.mle.test_mle import with_paths
@@ -60,7 +60,7 @@ def test_healthy_devices(synthetic):
 
 
 def test_what_a_choice_costs():
-    assert _choice(5, 2) == pytest.approx(np.log(6 * 10))
+    assert choice(5, 2) == pytest.approx(np.log(6 * 10))
     shares = np.exp([-_share(6, m) for m in range(7)])
     ways = [1, 6, 15, 20, 15, 6, 1]
     assert shares @ ways == pytest.approx(1.0)

@@ -6,7 +6,7 @@ import pytest
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows
 from analysis.methods.mle.mle import Mle
 from analysis.methods.mle.problem import Observed, Units, observe
-from analysis.methods.mle.unreported import Traces, unreported, whole
+from analysis.methods.mle.unreported import PathRates, Traces, unreported, whole
 from analysis.telemetry.telemetry import Flows, Telemetry
 from testbed.fabric.paths import Paths, PathSets
 from tests.analysis.methods.mle.drawn import K4, drawn_flows
@@ -29,7 +29,8 @@ def test_the_flows_that_are_missing_are_put_back():
     )
     x, mean = np.array([0.02, 0, 0, 0.01, 0]), 1e-3
     nowhere, silence = np.full(5, -1, np.int32), np.zeros(5)
-    arrived, turned, crossed, value = unreported(hidden, nowhere, silence, x, mean)
+    paths = PathRates.of(hidden, nowhere, silence, x)
+    arrived, turned, crossed = unreported(paths, nowhere, mean, 5)
     rate = np.array([x[path].sum() for path in PATHS]) + 3 * mean
     near, last = (np.exp([-x[path[:n]].sum() for path in PATHS]) for n in (2, 3))
     traced = near * (1 - (1 - near) * (1 - last))
@@ -38,7 +39,7 @@ def test_the_flows_that_are_missing_are_put_back():
     for path, share in zip(PATHS, traced * np.exp(-50 * rate) / divisor, strict=True):
         want[path] += 7 * 50 * share
     assert arrived == pytest.approx(want)
-    assert value == pytest.approx(7 * np.log(divisor))
+    assert paths.divisors(mean) == pytest.approx(7 * np.log(divisor))
     assert turned.sum() == pytest.approx(7)
     assert crossed[4] == pytest.approx(7)
 
