@@ -32,6 +32,7 @@ Decisions the paper leaves open:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,7 +44,9 @@ from analysis.methods.base import Diagnosis, Method
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Connections
 from testbed.fabric.clos import Fabric
-from testbed.fabric.ecmp_probabilities import EcmpProbabilities, Shares
+from testbed.fabric.compiled import kernel
+from testbed.fabric.ecmp_probabilities import Continuations, EcmpProbabilities, Shares
+from testbed.fabric.paths import pointers
 
 __all__ = ["Ballot", "Vigil", "ballot", "connection_causes"]
 
@@ -73,11 +76,13 @@ class Ballot:
 
     def tally(self, n_links: int) -> FloatArray:
         """The votes for each link, 007's ranking: float64[n_links]."""
-        return np.bincount(self.link, self.vote, n_links).astype(np.float64)
+        total = np.zeros(n_links)
+        _add_votes(self.link, self.voter, self.share, self.links, total)
+        return total
 
     def crossings(self, n_links: int) -> FloatArray:
         """The voters that crossed each link, in expectation: float64[n_links]."""
-        return np.bincount(self.link, self.share, n_links).astype(np.float64)
+        return _added(self.link, self.share, n_links)
 
 
 class Vigil(Method):
@@ -233,17 +238,23 @@ def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:
     whole = (voting & connections.complete)[owner]
     known = owner[whole].astype(np.int32)
     broken = np.flatnonzero(voting & ~connections.complete).astype(np.int32)
-    possible = ecmp.continuations(
-        connections.src_tor[broken], connections.dst_tor[broken], paths.take(broken)
-    )
-    voter = np.concatenate((known, np.repeat(broken, np.diff(possible.ptr))))
-    share = np.concatenate((np.ones(len(known)), possible.chance))
-    return Ballot(
-        voter=voter,
-        link=np.concatenate((paths.links[whole], possible.links)),
-        share=share,
-        links=np.bincount(voter, share, len(connections)).astype(np.float64),
-    )
+
+    def onward(part: int, parts: int) -> Continuations:
+        some = broken[len(broken) * part // parts : len(broken) * (part + 1) // parts]
+        ends = connections.src_tor[some], connections.dst_tor[some]
+        return ecmp.continuations(*ends, paths.take(some))
+
+    possible = in_parts(len(broken) * ecmp.n_links, onward)
+    ends = len(known) + pointers([len(one.links) for one in possible])
+    voter, link = np.empty((2, ends[-1]), np.int32)
+    share = np.empty(ends[-1])
+    voter[: len(known)], link[: len(known)], share[: len(known)] = known, paths.links[whole], 1.0
+    length = np.concatenate([np.diff(one.ptr) for one in possible])
+    voter[len(known) :] = np.repeat(broken, length)
+    for begin, end in itertools.pairwise(ends.tolist()):
+        one = possible.pop(0)  # large, and done with
+        link[begin:end], share[begin:end] = one.links, one.chance
+    return Ballot(voter, link, share, _added(voter, share, len(connections)))
 
 
 def connection_causes(
@@ -258,11 +269,38 @@ def connection_causes(
         int32[n_connections]. Of the possible links of a partial trace the likeliest counts first.
     """
     cause = np.full(n_connections, -1, np.int32)
-    blamed = np.flatnonzero(rank[ballot.link] < n_blamed)
-    order = blamed[
-        np.lexsort((rank[ballot.link[blamed]], -ballot.share[blamed], ballot.voter[blamed]))
-    ]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = ballot.voter[order][1:] != ballot.voter[order][:-1]
-    cause[ballot.voter[order[first]]] = ballot.link[order[first]]
+    _likeliest(ballot.link, ballot.voter, ballot.share, rank, n_blamed, cause, np.zeros(len(cause)))
     return cause
+
+
+# Ballots of large fabrics have some 10^8 entries, which NumPy would copy several times.
+
+
+def _added(index: IntArray, value: FloatArray, n: int) -> FloatArray:
+    total = np.zeros(n)
+    _add(index, value, total)
+    return total
+
+
+@kernel
+def _add(index, value, total):
+    for e in range(len(index)):
+        total[index[e]] += value[e]
+
+
+@kernel
+def _add_votes(link, voter, share, links, total):
+    for e in range(len(link)):
+        total[link[e]] += share[e] / links[voter[e]]
+
+
+@kernel
+def _likeliest(link, voter, share, rank, n_blamed, cause, most):
+    """Write the likeliest of the blamed links of each voter, of equals the one blamed first;
+    ``most`` is room for their shares, zeros."""
+    for e in range(len(link)):
+        i, v = link[e], voter[e]
+        if rank[i] >= n_blamed or share[e] < most[v]:
+            continue
+        if share[e] > most[v] or cause[v] < 0 or rank[i] < rank[cause[v]]:
+            cause[v], most[v] = i, share[e]
