@@ -18,7 +18,6 @@ An observation has the correlation of its units, in proportion to their rates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +66,8 @@ def correlated(parts: Sequence[Observed], units: Units, found: Problem) -> Corre
             )
             of_row = mixed / np.maximum(total, 1e-300)
             weight = 1.0 / (1.0 + np.maximum(part.sent - 1.0, 0.0) * of_row)
-            part, changed = replace(part, sent=part.sent * weight, lost=part.lost * weight), True
+            part = Observed(part.paths, part.sent * weight, part.lost * weight)
+            changed = True
         weighed.append(part)
     return Correlated(weighed, in_flows, changed)
 

@@ -118,9 +118,8 @@ def _records(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) ->
 
 def _observed(probes: Probes, trials: bool) -> Observed:
     """Probes of a path packet by packet, or as one trial, which fails if most of them are lost."""
-    if not trials:
-        return Observed(
-            probes.paths, probes.sent.astype(np.float64), probes.lost.astype(np.float64)
-        )
-    sent, failed = np.minimum(probes.sent, 1), 2 * probes.lost > probes.sent
-    return Observed(probes.paths, sent.astype(np.float64), failed.astype(np.float64))
+    sent, lost = probes.sent, probes.lost
+    if trials:
+        sent, lost = np.minimum(sent, 1), 2 * lost > sent
+    counts = sent.astype(np.float64), lost.astype(np.float64)
+    return Observed(probes.paths, *counts, row_ptr=probes.row_ptr)

@@ -92,7 +92,8 @@ class Mle(Method):
 
     def infer(self, parts: Parts, fabric: Fabric) -> Diagnosis:
         known, flows = [Observed.join([part]) for part in parts.known], parts.flows
-        sets = [PathSets.known(part.paths) for part in known]
+        summed = [part.summed() for part in known]
+        sets = [PathSets.known(part.paths) for part in summed]
         sets += [] if flows is None else [flows.used_sets()]
         same, alike = marks(sets, fabric.n_links)
         if flows is not None and flows.pairs is not None:
@@ -100,7 +101,7 @@ class Mle(Method):
         units = Units.of(same)
         if flows is not None and flows.lossy:  # no device or correlation is asked for there
             probed = [part for part in parts.known if part is not flows.known]
-            found = self._mixture(known, probed, flows, units)
+            found = self._mixture(summed, probed, flows, units)
             none = Failed(np.zeros(0, np.int32), np.zeros(0, np.int32))
             in_flows = found.blamed & (found.x < SOME_LIVE) & flows.trials
             return verdict_of(self, fabric, units, Units.of(alike), found, none, in_flows)
@@ -117,10 +118,11 @@ class Mle(Method):
                 return weighed.in_flows, None
             return weighed.in_flows, self._explanation(weighed.parts + others, flows, fabric, units)
 
-        found, in_flows = weigh_until_settled(self._explanation(known, flows, fabric, units), again)
+        explained = self._explanation(summed, flows, fabric, units)
+        found, in_flows = weigh_until_settled(explained, again)
         counted = None
         if flows is not None and flows.kinds == {"A2"}:
-            counted = observe(known, units).arrived
+            counted = observe(summed, units).arrived
         failed = failed_devices(found, fabric, units, penalty=self.penalty, counted=counted)
         in_flows &= found.blamed
         return verdict_of(self, fabric, units, Units.of(alike), found, failed, in_flows)
@@ -173,9 +175,9 @@ class Mle(Method):
         return rows, may, hidden, asked
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        parts = self.data(telemetry).parts
-        each = [RECORD_BYTES[name] * len(part) for name, part in parts.items()]
-        return sum(each) + ("segments" in self.data(telemetry).used) * telemetry.canary_bytes
+        data = self.data(telemetry)
+        each = [RECORD_BYTES[name] * len(part) for name, part in data.parts.items()]
+        return sum(each) + ("segments" in data.used) * telemetry.canary_bytes
 
     def probe_packets(self, telemetry: Telemetry) -> int:
         data = self.data(telemetry)

@@ -8,7 +8,7 @@ matter; equal paths with loss are one row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -29,12 +29,14 @@ MarkArray = npt.NDArray[np.uint64]
 class Observed:
     """Observations over known paths: ``sent`` and ``lost`` float64[N] packets of ``paths``.
 
-    Weights other than 1 are fractions of packets.
+    Weights other than 1 are fractions of packets. Where ``row_ptr`` is given, all are whole, and
+    rows ``row_ptr[i]:row_ptr[i + 1]`` are of the same path.
     """
 
     paths: Paths
     sent: FloatArray
     lost: FloatArray
+    row_ptr: LongArray | None = field(default=None, kw_only=True)
 
     @classmethod
     def join(cls, parts: list[Observed]) -> Observed:
@@ -48,6 +50,14 @@ class Observed:
                 paths = part.paths.take(np.flatnonzero(some))
                 kept.append(cls(paths, part.sent[some], part.lost[some]))
         return cls._one_after_another(kept)
+
+    def summed(self) -> Observed:
+        """The rows of the same path as one, where ``row_ptr`` tells."""
+        if self.row_ptr is None or len(self.row_ptr) > len(self.sent):
+            return self
+        first = self.row_ptr[:-1]
+        sent, lost = np.add.reduceat(self.sent, first), np.add.reduceat(self.lost, first)
+        return Observed(self.paths.take(first), sent, lost)
 
     @classmethod
     def _one_after_another(cls, parts: list[Observed]) -> Observed:
