@@ -8,6 +8,7 @@ Canary's meters count what its selection of flows would count, drawn apart from 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ from testbed.record.run import RunWriter, segment_columns
 from testbed.record.run_tables import PLANS
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
-from testbed.traffic.metering import meter, meter_upload
+from testbed.traffic.metering import Metered, meter, meter_upload
 
 __all__ = ["FLOWS", "FlowRun", "simulate", "write_run"]
 
@@ -153,29 +154,23 @@ def simulate(
     noise = noise_rates(settings.noise, fabric.n_links, settings.seed)
     loss = link_loss(fabric, plan, settings.epochs, epoch_s, noise)
     process = _process(settings, fabric)
-    progress("flows", 0.1)
-    host, start_s, records, carried = _send_flows(settings, ecmp, loss, process, flows)
-    traces = trace(
-        ecmp, loss, host, start_s, records.paths, records.lost, epoch_s, _rng(settings, 4)
-    )
-    progress("probes", 0.4)
-    paths = ecmp.bounces()
-    hosts = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
-    probes = _send_probes(loss, paths, hosts, PROBE_PACKETS, _rng(settings, 6))
-    planned = standard_matrix(fabric).both_ways
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(standard_matrix, fabric)  # takes as long as all the rest
+        progress("flows", 0.1)
+        host, start_s, records, carried = _send_flows(settings, ecmp, loss, process, flows)
+        traces = trace(
+            ecmp, loss, host, start_s, records.paths, records.lost, epoch_s, _rng(settings, 4)
+        )
+        progress("probes", 0.4)
+        paths = ecmp.bounces()
+        hosts = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
+        probes = _send_probes(loss, paths, hosts, PROBE_PACKETS, _rng(settings, 6))
+        progress("meters", 0.6)
+        metered, lost = _meter(settings, ecmp, loss, process, parts)
+        planned = planning.result().both_ways
     each = max(1, len(hosts) * PROBE_PACKETS // max(len(planned), 1))  # as many as NetBouncer's
     rows = np.arange(len(planned), dtype=np.int32)
     matrix = _send_probes(loss, planned, rows, each, _rng(settings, 7))
-    progress("meters", 0.6)
-    share = segment_share(ecmp, process.pair_share(), settings.monitors)
-    parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
-    success = _success(loss, parts.paths)
-    metered = meter(process, share, success, settings.epochs, epoch_s, parameters, settings.seed)
-    rng = _rng(settings, 5)
-    lost = np.empty_like(metered.sent)
-    for epoch, sent in enumerate(metered.sent):
-        now = loss[min(epoch, len(loss) - 1)][None, :]
-        lost[epoch] = send(now, parts.paths, sent, rng).lost
     shape = (len(paths), fabric.hosts_per_tor)
     seen = Observation(
         fabric=fabric,
@@ -200,8 +195,8 @@ def simulate(
 def write_run(run: FlowRun, writer: RunWriter) -> None:
     """Write all of a run but its diagnoses."""
     writer.text("truth.yaml", run.plan.to_yaml(run.fabric))
-    for name in _TABLES:
-        writer.table(name, run.table(name))
+    with ThreadPoolExecutor(2) as pool:  # Arrow compresses a table on one core
+        list(pool.map(lambda name: writer.table(name, run.table(name)), _TABLES))
     writer.json("network.json", run.network)
 
 
@@ -304,6 +299,22 @@ def _send_flows(
     epoch = (flows.start_s * 1000 / settings.epoch_ms).astype(np.int32)
     carried = send(loss, paths, sent, _rng(settings, 3), epoch=epoch)
     return flows.src, flows.start_s, FlowRecords(src, dst, sent, carried.lost, paths), carried
+
+
+def _meter(
+    settings: Settings, ecmp: Ecmp, loss: FloatArray, process: FlowProcess, parts: Segments
+) -> tuple[Metered, npt.NDArray[np.int32]]:
+    """What Canary's meters count on each segment, and what of that is lost, int32[E, S]."""
+    share = segment_share(ecmp, process.pair_share(), settings.monitors)
+    parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
+    success, epoch_s = _success(loss, parts.paths), settings.epoch_ms / 1000
+    metered = meter(process, share, success, settings.epochs, epoch_s, parameters, settings.seed)
+    rng = _rng(settings, 5)
+    lost = np.empty_like(metered.sent)
+    for epoch, sent in enumerate(metered.sent):
+        now = loss[min(epoch, len(loss) - 1)][None, :]
+        lost[epoch] = send(now, parts.paths, sent, rng).lost
+    return metered, lost
 
 
 def _send_probes(
