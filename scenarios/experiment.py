@@ -32,6 +32,7 @@ from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.record.documents import Summary
+from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 
@@ -192,6 +193,7 @@ def _diagnose(
 ) -> Summary:
     config, network = run.config, run.network
     telemetry = read_telemetry(run)
+    free_buffers()
     if telemetry.segments is not None and run.has(registers(0)):
         counts = telemetry.segments
         writer.table("segments", segment_columns(counts.sent, counts.lost))

@@ -148,7 +148,7 @@ def _bounces(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probe
     paths, row, path = _planned("netbouncer", probe_paths, counts)
     hops = np.unique(paths.length)
     if len(hops) == 1:  # all paths are equally long, which is fast to repeat by the million
-        links = paths.links.reshape(len(paths), -1)[path].reshape(-1)
+        links = paths.links.reshape(len(paths), -1).take(path, axis=0).reshape(-1)
         paths = Paths(np.arange(len(path) + 1) * hops[0], links)
     else:
         paths = paths.take(path)
@@ -169,7 +169,7 @@ def _planned(
     plan: str, probe_paths: Mapping[str, Any], counts: Mapping[str, Any]
 ) -> tuple[Paths, LongArray, LongArray]:
     """The paths of a plan, the rows of its probes, and which of the paths each of them takes."""
-    of_plan = np.asarray(probe_paths["plan"], np.str_) == plan
+    of_plan = np.array([name == plan for name in probe_paths["plan"]], np.bool_)
     row = np.flatnonzero(of_plan[counts["path"]])
     nth = np.cumsum(of_plan) - 1
     return probe_paths["path"].take(np.flatnonzero(of_plan)), row, nth[counts["path"][row]]

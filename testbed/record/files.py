@@ -22,7 +22,7 @@ from testbed.record.messages import first_line, shown, why
 from testbed.record.places import whole
 from testbed.record.schema import FORMAT, VERSION, Schema, TableError
 
-__all__ = ["count_rows", "is_csv", "is_list", "read_file", "write_file"]
+__all__ = ["count_rows", "free_buffers", "is_csv", "is_list", "read_file", "write_file"]
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 
@@ -54,6 +54,11 @@ def count_rows(path: Path) -> int:
         return pq.read_metadata(path.absolute()).num_rows
     except (OSError, ValueError, MemoryError, pa.ArrowException):
         raise _unreadable(path) from None
+
+
+def free_buffers() -> None:
+    """Give back what Arrow keeps of tables that are gone: a gigabyte of those of a large run."""
+    pa.default_memory_pool().release_unused()
 
 
 def write_file(path: Path, schema: Schema, table: pa.Table) -> None:

@@ -49,7 +49,7 @@ from testbed.record.documents import (
     write_document,
 )
 from testbed.record.fabric_file import read_fabric
-from testbed.record.files import count_rows
+from testbed.record.files import count_rows, free_buffers
 from testbed.record.manifest import ManifestError, check, replace, seal
 from testbed.record.messages import shown
 from testbed.record.places import MARK, Place, PlaceError, held, whole
@@ -356,6 +356,8 @@ class RunDirectory:
             check_values(table, schema, values, self.fabric, self._count)
         except TableError as error:
             raise RunError(f"{error}: make the run again") from None
+        del table
+        free_buffers()
         return values
 
     def _count(self, what: Numbered) -> int | None:
