@@ -9,14 +9,14 @@ start, B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
 
     packets        time    2.5 s + 0.4 us H + Flock
                    memory  330 MB + 900 kB S + 3 kB B + 10 B D
-    no packets     time    2.5 s + 0.5 us R + 16 ns F + 0.5 us G E + 2 us B + Flock
-                   memory  290 MB + 190 B R + 2.5 kB Q + 60 B B
+    no packets     time    2.5 s + 0.5 us R + 16 ns F + 0.5 us G E + 1 us B + Flock
+                   memory  350 MB + 250 B R + 1.3 kB Q
     real packets   time    the run's own, and 10 s + 0.5 s S for its beginning and end
                    memory  300 MB + 50 MB S
 
 Flock: each of its failures is tried against the pairs of ToRs through a link, and these against all
 their links: 0.7 us of each; from `MANY_PAIRS` on, or with traces from `MANY_TRIED` on, its search
-is of fewer, 0.5 ms a link.
+is of fewer, 11 ms a failure and 0.1 ms a link.
 """
 
 from __future__ import annotations
@@ -169,15 +169,15 @@ class _Counts:
     def flock_seconds(self, failures: int) -> float:
         traced = "A2" in self.settings.telemetry.split("+")
         if self.pairs > MANY_PAIRS or (traced and failures * self.pairs > MANY_TRIED):
-            return 5e-4 * self.fabric.n_links
+            return 11e-3 * failures + 1e-4 * self.fabric.n_links
         through = self.pairs * self.links_of_pair / self.fabric.n_links
         return 0.7e-6 * failures * through * self.links_of_pair
 
 
 def _without_packets(settings: Settings, counted: _Counts) -> tuple[float, float]:
-    seconds = 2.5 + 0.5e-6 * counted.records + 16e-9 * counted.started + 2e-6 * counted.probed
+    seconds = 2.5 + 0.5e-6 * counted.records + 16e-9 * counted.started + 1e-6 * counted.probed
     seconds += 0.5e-6 * counted.segments * settings.epochs
-    memory = 290e6 + 190 * counted.records + 2500 * counted.pairs + 60 * counted.probed
+    memory = 350e6 + 250 * counted.records + 1300 * counted.pairs
     return seconds, memory
 
 
