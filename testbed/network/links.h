@@ -64,6 +64,8 @@ typedef struct {
     event_t *sorted;
     uint64_t sorted_cap;
     events_t wheel[WHEEL];
+    events_t spare[WHEEL]; /* memory of windows that are over, the last one's first: it is in the cache */
+    uint32_t spare_n;
     events_t far;      /* due beyond the wheel */
     events_t *mail[2]; /* of a window, to each thread */
     stack_t_ frames;
@@ -127,6 +129,7 @@ static void frame_free(part_t *part, frame_t *frame) {
 static void file(part_t *part, const event_t *event) {
     uint64_t window = event->time / part->net->window_ns;
     events_t *to = window < part->window + WHEEL ? &part->wheel[window % WHEEL] : &part->far;
+    if (!to->cap && part->spare_n) *to = part->spare[--part->spare_n];
     if (!append(to, event)) part->oom = 1;
 }
 

@@ -52,7 +52,12 @@ static uint64_t sort_due(part_t *part, uint64_t end) {
     }
     sort_events(bucket->items, due, part->n_switches + 1, part->first, part->sorted);
     bucket->n -= due;
-    if (bucket->n) memmove(bucket->items, bucket->items + due, bucket->n * sizeof(event_t));
+    if (bucket->n) {
+        memmove(bucket->items, bucket->items + due, bucket->n * sizeof(event_t));
+    } else if (bucket->cap) {
+        part->spare[part->spare_n++] = *bucket;
+        *bucket = (events_t){0, 0, NULL};
+    }
     return due;
 }
 
@@ -366,6 +371,7 @@ EXPORT void net_free(net_t *net) {
     for (uint32_t p = 0; p < net->n_parts; p++) {
         part_t *part = &net->parts[p];
         for (uint32_t i = 0; i < WHEEL; i++) free(part->wheel[i].items);
+        for (uint32_t i = 0; i < part->spare_n; i++) free(part->spare[i].items);
         for (uint32_t i = 0; i < 2 * net->n_parts; i++)
             free(part->mail[i / net->n_parts][i % net->n_parts].items);
         free(part->far.items);
