@@ -17,6 +17,8 @@
 #define FRAME_ROOM 48  /* bytes that switches may add in front */
 #define FRAME_HEAD 128 /* bytes of a frame that exist when it is sent */
 #define WHEEL 1024     /* windows */
+#define SLICES 256     /* of a window, in which events are sorted roughly: */
+#define SLICE_NS 64    /* each this long, together the longest window */
 #define BATCH 64       /* frames that are made, or handed from thread to thread, together */
 
 typedef struct {
@@ -122,14 +124,30 @@ static inline int before(const event_t *a, const event_t *b) {
     return a->number < b->number;
 }
 
-/* Sort events by place and, of a place, by `before`; first[places + 1] is scratch, as is `out`. */
-static void sort_events(const event_t *in, uint64_t n, uint32_t places, uint32_t *first,
-                        event_t *out) {
+/* Their numbers, by slices of the time from `begin` on: which of two comes first is no branch then. */
+static void sort_slices(const event_t *in, uint64_t n, uint64_t begin, uint32_t *order) {
+    uint32_t first[SLICES + 1] = {0};
+    for (uint64_t i = 0; i < n; i++) first[((in[i].time - begin) / SLICE_NS & (SLICES - 1)) + 1]++;
+    for (uint32_t s = 0; s < SLICES; s++) first[s + 1] += first[s];
+    for (uint64_t i = 0; i < n; i++)
+        order[first[(in[i].time - begin) / SLICE_NS & (SLICES - 1)]++] = (uint32_t)i;
+}
+
+/* Sort events of a window, which begins at `begin`, by place and, of a place, by `before`;
+ * first[places + 1] is scratch, as are `order` and `out`. */
+static void sort_events(const event_t *in, uint64_t n, uint64_t begin, uint32_t places,
+                        uint32_t *first, uint32_t *order, event_t *out) {
     memset(first, 0, (places + 1) * sizeof *first);
     for (uint64_t i = 0; i < n; i++) first[in[i].place + 1]++;
     for (uint32_t p = 0; p < places; p++) first[p + 1] += first[p];
-    for (uint64_t i = 0; i < n; i++) out[first[in[i].place]++] = in[i];
-    for (uint64_t i = 1; i < n; i++) { /* runs are short */
+    if (n > 2 * (uint64_t)places) {
+        sort_slices(in, n, begin, order);
+        for (uint64_t i = 0; i < n; i++) out[first[in[order[i]].place]++] = in[order[i]];
+    } else {
+        for (uint64_t i = 0; i < n; i++) out[first[in[i].place]++] = in[i];
+    }
+    for (uint64_t i = 1; i < n; i++) { /* little is left to do */
+        if (out[i - 1].place != out[i].place || !before(&out[i], &out[i - 1])) continue;
         event_t event = out[i];
         uint64_t j = i;
         for (; j && out[j - 1].place == event.place && before(&event, &out[j - 1]); j--)

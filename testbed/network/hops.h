@@ -42,18 +42,6 @@ static void take_output(frame_t *frame, const ss_packet *out) {
     memcpy(frame->data + FRAME_ROOM, data, frame->stored);
 }
 
-/* A program may look further than the bytes that exist: what is behind them is zero. */
-static void pad(frame_t *frame, uint32_t head) {
-    uint32_t wanted = frame->length < head ? frame->length : head;
-    if (wanted > sizeof frame->data - frame->begin) wanted = sizeof frame->data - frame->begin;
-    memset(frame->data + frame->begin + frame->stored, 0, wanted - frame->stored);
-    frame->stored = (uint16_t)wanted;
-}
-
-static void complete(const net_t *net, frame_t *frame) {
-    if (frame->stored < net->head && frame->stored < frame->length) pad(frame, net->head);
-}
-
 static void arrive(part_t *part, const event_t *event) {
     net_t *net = part->net;
     frame_t *frame = event->frame;

@@ -36,12 +36,13 @@ typedef struct {
     uint32_t dst;      /* switch index, or host index where to_host */
     uint32_t dst_port; /* of the switch */
     uint32_t to_host;
-    uint32_t pad;
+    uint32_t owner; /* of a link to a switch: whose thread that is, */
     uint64_t delay;
     uint64_t rate;  /* bits per second, 0 = infinite */
     uint64_t queue; /* bytes */
     uint64_t busy_until;
     uint64_t packets;
+    uint32_t place; /* and its number there */
 } __attribute__((aligned(64))) link_t;
 
 typedef struct {
@@ -60,9 +61,10 @@ typedef struct {
     uint64_t now, until, window;
     uint64_t step;      /* stretches of time that have begun, of all runs */
     uint32_t *switches; /* those with links to other threads' switches first */
-    uint32_t *first;    /* scratch, as is sorted */
+    uint32_t *first;    /* scratch, as are order and sorted */
+    uint32_t *order;
     event_t *sorted;
-    uint64_t sorted_cap;
+    uint64_t order_cap, sorted_cap;
     events_t wheel[WHEEL];
     events_t spare[WHEEL]; /* memory of windows that are over, the last one's first: it is in the cache */
     uint32_t spare_n;
@@ -91,7 +93,6 @@ struct net_t {
     prefetch_fn prefetch; /* NULL: the switches stay in the cache */
     guess_fn guess;       /* this and the next with `prefetch` alone */
     guess_rows_fn guess_rows;
-    uint32_t *owner, *place; /* of each switch: its thread, its number there */
     uint32_t *host_owner;
     uint32_t *port_link; /* [n_switches * max_port] outgoing link */
     link_t *links;       /* fabric, then host->ToR, then ToR->host */
@@ -125,9 +126,10 @@ static void frame_free(part_t *part, frame_t *frame) {
     if (part->frames.n < 2 * BATCH) part->frames.items[part->frames.n++] = frame;
 }
 
-/* Put an event of this thread where it waits. */
-static void file(part_t *part, const event_t *event) {
-    uint64_t window = event->time / part->net->window_ns;
+/* Put an event of this thread where it waits: most are due in the next window. */
+static inline void file(part_t *part, const event_t *event) {
+    uint64_t window = part->window + 1, begin = window * part->net->window_ns;
+    if (event->time - begin >= part->net->window_ns) window = event->time / part->net->window_ns;
     events_t *to = window < part->window + WHEEL ? &part->wheel[window % WHEEL] : &part->far;
     if (!to->cap && part->spare_n) *to = part->spare[--part->spare_n];
     if (!append(to, event)) part->oom = 1;
@@ -213,12 +215,23 @@ static void transmit(part_t *part, frame_t *frame, uint32_t index, uint64_t now)
             file(part, &event);
         return;
     }
-    event.place = net->place[link->dst];
-    uint32_t owner = net->owner[link->dst];
-    if (owner == part->number)
+    event.place = link->place;
+    if (link->owner == part->number)
         file(part, &event);
-    else if (!append(&part->mail[part->step & 1][owner], &event))
+    else if (!append(&part->mail[part->step & 1][link->owner], &event))
         part->oom = 1;
+}
+
+/* A program may look further than the bytes that exist: what is behind them is zero. */
+static void pad(frame_t *frame, uint32_t head) {
+    uint32_t wanted = frame->length < head ? frame->length : head;
+    if (wanted > sizeof frame->data - frame->begin) wanted = sizeof frame->data - frame->begin;
+    memset(frame->data + frame->begin + frame->stored, 0, wanted - frame->stored);
+    frame->stored = (uint16_t)wanted;
+}
+
+static void complete(const net_t *net, frame_t *frame) {
+    if (frame->stored < net->head && frame->stored < frame->length) pad(frame, net->head);
 }
 
 /* Bring what a packet of a flow is made of into the cache: many flows take turns. */
@@ -246,6 +259,7 @@ static void send_next(part_t *part, uint32_t kind) {
     frame->tag = flow;
     frame->kind = kind & 0xff;
     frame->to = source->dst_host[flow] & 0xffffff;
+    complete(part->net, frame);
     source->sent[flow]++;
     part->stats.sent++;
     transmit(part, frame, part->net->host_link + source->src_host[flow], source->time[at]);

@@ -36,7 +36,8 @@ static uint64_t sort_due(part_t *part, uint64_t end) {
     events_t *bucket = &part->wheel[part->window % WHEEL];
     uint64_t n = bucket->n, due = 0;
     while (part->sorted_cap < n)
-        if (!more((void **)&part->sorted, &part->sorted_cap, sizeof(event_t))) {
+        if (!more((void **)&part->order, &part->order_cap, sizeof(uint32_t)) ||
+            !more((void **)&part->sorted, &part->sorted_cap, sizeof(event_t))) {
             part->oom = 1;
             return 0;
         }
@@ -50,7 +51,8 @@ static uint64_t sort_due(part_t *part, uint64_t end) {
     } else {
         due = n;
     }
-    sort_events(bucket->items, due, part->n_switches + 1, part->first, part->sorted);
+    sort_events(bucket->items, due, part->window * part->net->window_ns, part->n_switches + 1,
+                part->first, part->order, part->sorted);
     bucket->n -= due;
     if (bucket->n) {
         memmove(bucket->items, bucket->items + due, bucket->n * sizeof(event_t));
@@ -290,7 +292,8 @@ static uint64_t upcoming(const net_t *net) {
 
 /* ---- called from Python ------------------------------------------------------------------ */
 
-static int make_part(net_t *net, uint32_t number, const uint32_t *boundary) {
+static int make_part(net_t *net, uint32_t number, const uint32_t *owner, const uint32_t *place,
+                     const uint32_t *boundary) {
     part_t *part = &net->parts[number];
     part->net = net;
     part->number = number;
@@ -300,8 +303,8 @@ static int make_part(net_t *net, uint32_t number, const uint32_t *boundary) {
     for (int i = 0; i < 2; i++) part->mail[i] = calloc(net->n_parts, sizeof(events_t));
     if (!part->switches || !part->first || !part->mail[0] || !part->mail[1]) return -1;
     for (uint32_t i = 0; i < net->n_switches; i++)
-        if (net->owner[i] == number) {
-            part->switches[net->place[i]] = i;
+        if (owner[i] == number) {
+            part->switches[place[i]] = i;
             part->n_switches++;
         }
     return 0;
@@ -341,19 +344,22 @@ EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, 
     net->switches = copied(switches, n_switches * sizeof(ss_switch *));
     net->links = copied(links, n_links * sizeof(link_t));
     net->port_link = copied(port_link, (size_t)n_switches * max_port * sizeof(uint32_t));
-    net->owner = copied(owner, n_switches * sizeof(uint32_t));
-    net->place = copied(place, n_switches * sizeof(uint32_t));
     net->host_owner = calloc(n_hosts + 1, sizeof(uint32_t));
     net->parts = aligned_alloc(64, n_parts * sizeof(part_t));
-    if (!net->switches || !net->links || !net->port_link || !net->owner || !net->place ||
-        !net->host_owner || !net->parts)
+    if (!net->switches || !net->links || !net->port_link || !net->host_owner || !net->parts)
         return NULL;
     memset(net->parts, 0, n_parts * sizeof(part_t));
     net->n_parts = n_parts;
     for (uint32_t h = 0; h < n_hosts; h++) net->host_owner[h] = owner[links[host_link + h].dst];
-    for (uint32_t l = 0; l < n_links; l++) net->rated |= links[l].rate != 0;
+    for (uint32_t l = 0; l < n_links; l++) {
+        link_t *link = &net->links[l];
+        net->rated |= link->rate != 0;
+        if (link->to_host) continue;
+        link->owner = owner[link->dst];
+        link->place = place[link->dst];
+    }
     for (uint32_t p = 0; p < n_parts; p++)
-        if (make_part(net, p, boundary)) return NULL;
+        if (make_part(net, p, owner, place, boundary)) return NULL;
     return net;
 }
 
@@ -379,6 +385,7 @@ EXPORT void net_free(net_t *net) {
         free(part->mail[1]);
         free(part->switches);
         free(part->first);
+        free(part->order);
         free(part->sorted);
         free(part->drops);
         free(part->replies);
@@ -388,8 +395,6 @@ EXPORT void net_free(net_t *net) {
     free(net->switches);
     free(net->links);
     free(net->port_link);
-    free(net->owner);
-    free(net->place);
     free(net->host_owner);
     free(net);
 }

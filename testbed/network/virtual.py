@@ -38,13 +38,14 @@ _LINK = np.dtype(
         ("dst", "<u4"),
         ("dst_port", "<u4"),
         ("to_host", "<u4"),
-        ("pad", "<u4"),
+        ("owner", "<u4"),
         ("delay", "<u8"),
         ("rate", "<u8"),
         ("queue", "<u8"),
         ("busy_until", "<u8"),
         ("packets", "<u8"),
-        ("pad2", "<u8"),
+        ("place", "<u4"),
+        ("pad", "<u4"),
     ]
 )
 
