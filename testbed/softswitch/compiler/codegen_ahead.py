@@ -130,7 +130,7 @@ class AheadWriter:
             for action in {*table.action_ids, *default}:
                 users[action].append(table)
         return {
-            action: f"sw->tables[{tables[0].index}].def + SS_KEY"
+            action: f"{self._control.default(tables[0])} + 1"
             for action, tables in users.items()
             if len(tables) == 1 and not tables[0].key and tables[0].kind == "simple"
         }

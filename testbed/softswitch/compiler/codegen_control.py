@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Pipeline, TableDef
+from testbed.softswitch.compiler.bmv2_program import (
+    Bmv2Program,
+    Conditional,
+    Json,
+    Pipeline,
+    TableDef,
+)
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import field_words, function
 from testbed.softswitch.compiler.codegen_registers import record_bytes
@@ -109,6 +115,21 @@ class ControlWriter:
         self.program = layout.program
         self.actions = actions
         self.tables = {t.name: table_layout(self.program, t) for t in self.program.tables}
+        # a table without key and parameters is an action call: nothing of it is read
+        self._read = [
+            t
+            for t in self.program.tables
+            if self.tables[t.name].kind != "keyless" or action_words(self.program, _action_ids(t))
+        ]
+        self._defaults: dict[str, int] = {}
+        self._default_words = 0
+        for t in sorted(self.program.tables, key=lambda t: t not in self._read):
+            self._defaults[t.name] = self._default_words
+            self._default_words += 1 + self.tables[t.name].param_words
+
+    def default(self, t: TableDef) -> str:
+        """C pointer to a table's default entry: meta, parameters."""
+        return f"sw->defaults + {self._defaults[t.name]}"
 
     def infos(self) -> str:
         """C arrays that describe tables, profiles, counters and digests."""
@@ -157,15 +178,13 @@ class ControlWriter:
         ):
             text = ", ".join(str(v) for v in [*values, 0])
             out.append(f"static const uint32_t ss_{name}[] = {{{text}}};")
-        # a table without key and parameters is an action call: nothing of it is read
-        read = [
-            t
-            for t in p.tables
-            if self.tables[t.name].kind != "keyless" or action_words(p, _action_ids(t))
-        ]
+        read = self._read
         out.append(f"#define SS_READ {len(read)}")
         numbers = ", ".join(str(t.index) for t in read)
         out.append(f"static const uint32_t ss_read_tables[] = {{{numbers or 0}}};")
+        out.append(f"#define SS_DEFAULT_WORDS {self._default_words}")
+        places = ", ".join(str(self._defaults[t.name]) for t in p.tables)
+        out.append(f"static const uint32_t ss_default_places[] = {{{places or 0}}};")
         return "\n".join(out) + "\n"
 
     def selectors(self) -> str:
@@ -199,12 +218,8 @@ class ControlWriter:
             out.append(f"node_{nodes[t.name]}: SS_UNUSED; /* {comment(t.name)} */")
             out.append(self._table(t, nodes))
         for c in pipe.conditionals:
-            e = Expressions(self.layout, source=c.source)
             out.append(f"node_{nodes[c.name]}: SS_UNUSED; /* {comment(c.name)} */")
-            out.append(
-                f"    if ({e.boolean(e.read(c.expression))}) "
-                f"{self._goto(nodes, c.true_next)}\n    {self._goto(nodes, c.false_next)}"
-            )
+            out += self._branch(c, nodes)
         for a in pipe.action_calls:
             out.append(
                 f"node_{nodes[a.name]}: SS_UNUSED;\n    {self._call(a.action_id, 'NULL')}"
@@ -212,6 +227,15 @@ class ControlWriter:
             )
         out.append("end:\n    return;\n}")
         return "\n".join(out) + "\n"
+
+    def _branch(self, c: Conditional, nodes: dict[str, int]) -> list[str]:
+        """C of an if. What is joined by "and" is tested one after the other: of neighbouring fields
+        gcc would make one word, and wait until all that was just written of it has arrived."""
+        e = Expressions(self.layout, source=c.source)
+        yes, no = self._goto(nodes, c.true_next), self._goto(nodes, c.false_next)
+        *first, last = _joined_by_and(c.expression)
+        tests = [f"    if (!{e.boolean(e.read(term))}) {no}" for term in first]
+        return [*tests, f"    if ({e.boolean(e.read(last))}) {yes}", f"    {no}"]
 
     def _goto(self, nodes: dict[str, int], name: str | None) -> str:
         return "goto end;" if name is None else f"goto node_{nodes[name]};"
@@ -263,21 +287,23 @@ class ControlWriter:
         d = t.default
         if lay.kind == "keyless" and d and d.entry_const and t.kind == "simple":
             after = miss if hit_miss else self._goto(nodes, self._next(t, d.action_id))
-            params = f"sw->tables[{t.index}].def + SS_KEY"
+            params = f"{self.default(t)} + 1"
             return f"    {self._call(d.action_id, params)} {after}"
         out = [
             "    {",
             f"    const ss_table *t = sw->tables + {t.index};",
+            f"    const uint64_t *def = {self.default(t)};",
             "    uint64_t *row = NULL;",
+            "    (void)t;",
         ]
         if lay.kind != "keyless":
-            out += [f"    {x}" for x in self.key(t, lay)]
+            out += ["    if (t->count) {", *(f"    {x}" for x in self.key(t, lay))]
             ranges = sum(
                 1 << pl.word for k, pl in zip(t.key, lay.places, strict=True) if k.match == "range"
             )
             extra = f", UINT64_C({ranges:#x})" if lay.kind == "ternary" else ""
             out.append(
-                f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
+                f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});\n    }}"
             )
             if t.counters:
                 out.append(
@@ -286,14 +312,14 @@ class ControlWriter:
             out += self._on_hit(t, lay)
         if t.kind == "simple":
             out += [
-                f"    const uint64_t *a = row ? row + {lay.params} : t->def + SS_KEY;",
-                "    uint64_t meta = row ? row[SS_META] : t->def[SS_META];",
+                f"    const uint64_t *a = row ? row + {lay.params} : def + 1;",
+                "    uint64_t meta = row ? row[SS_META] : def[0];",
             ]
         else:
             ap = self.program.profiles[t.profile]
             pick = f"meta & SS_GROUP ? selector_{ap.index}(sw, it) : 0" if ap.selector else "0"
             out += [
-                "    uint64_t meta = row ? row[SS_META] : t->def[SS_META];",
+                "    uint64_t meta = row ? row[SS_META] : def[0];",
                 "    const uint64_t *a = meta & SS_USED ? "
                 f"ss_member(sw->profiles + {ap.index}, meta, {pick}) : NULL;",
                 "    meta = a ? a[0] : 0;",
@@ -326,6 +352,14 @@ class ControlWriter:
     def _next(self, t: TableDef, action_id: int) -> str | None:
         name = self.program.actions[action_id].name
         return t.next_tables.get(name, t.base_default_next)
+
+
+def _joined_by_and(expression: Json) -> list[Json]:
+    """The terms that must all be true."""
+    inner = expression.get("value") if expression.get("type") == "expression" else expression
+    if isinstance(inner, dict) and inner.get("op") == "and":
+        return [*_joined_by_and(inner["left"]), *_joined_by_and(inner["right"])]
+    return [expression]
 
 
 def pack_params(program: Bmv2Program, action_id: int, values: tuple[int, ...]) -> list[int]:

@@ -192,11 +192,11 @@ class Table:
         if self._default is not None:
             return *self._default, ()
         address = self._lib.ss_table_default_row(self._sw, self._i)
-        row = list((ctypes.c_uint64 * (4 + self.layout.param_words)).from_address(address))
+        row = list((ctypes.c_uint64 * (1 + self.layout.param_words)).from_address(address))
         if not row[0] & USED or self.definition.kind != "simple":
             return None
         action = self._program.actions[row[0] & 0xFFFFFFFF]
-        return "action", action.name, read_params(action, row[4:])
+        return "action", action.name, read_params(action, row[1:])
 
     def canonical(self, match: Match) -> tuple[bytes, bytes, int]:
         """The same for all ways to write a match."""

@@ -31,7 +31,6 @@ void ss_destroy(ss_switch *sw) {
         sw->chunks = c->next;
         free(c);
     }
-    free(sw->defaults);
     free(sw->profiles);
     free(sw->counters);
     free(sw->meters);
@@ -42,29 +41,34 @@ void ss_destroy(ss_switch *sw) {
     free(sw);
 }
 
+/* meta 0 restores the default of the program */
+void ss_table_default(ss_switch *sw, uint32_t t, uint64_t meta, const uint64_t *params) {
+    const ss_table_info *info = ss_table_infos + t;
+    uint64_t *entry = sw->defaults + ss_default_places[t];
+    entry[0] = meta ? meta : info->default_meta;
+    if (!meta) params = info->default_params;
+    for (uint32_t i = 0; i < info->pw; i++) entry[1 + i] = params ? params[i] : 0;
+}
+
 ss_switch *ss_create(uint64_t seed) {
     static int once;
     int ok;
-    size_t words = 0;
     ss_switch *sw = aligned_alloc(64, (sizeof *sw + 63) & ~(size_t)63);
     if (!sw) return NULL;
     memset(sw, 0, sizeof *sw);
     if (!once) ss_hash_init();
     once = 1;
     ss_seed(sw->random, seed);
-    for (int i = 0; i < SS_TABLES; i++) words += 2 * ss_default_words(ss_table_infos + i);
-    sw->defaults = calloc(words + 1, sizeof *sw->defaults);
     sw->profiles = calloc(SS_PROFILES + 1, sizeof *sw->profiles);
     sw->counters = calloc(SS_COUNTERS + 1, sizeof *sw->counters);
     sw->meters = calloc(SS_METERS + 1, sizeof *sw->meters);
     sw->value_sets = calloc(SS_VALUE_SETS + 1, sizeof *sw->value_sets);
     sw->learn = calloc(SS_LEARN_LISTS + 1, sizeof *sw->learn);
     sw->queues = 1;
-    ok = sw->defaults && sw->profiles && sw->counters && sw->meters && sw->value_sets && sw->learn;
-    words = 0;
-    for (int i = 0; ok && i < SS_TABLES; i++) {
-        ss_table_init(sw->tables + i, ss_table_infos + i, sw->defaults + words);
-        words += 2 * ss_default_words(ss_table_infos + i);
+    ok = sw->profiles && sw->counters && sw->meters && sw->value_sets && sw->learn;
+    for (uint32_t i = 0; i < SS_TABLES; i++) {
+        ss_table_init(sw->tables + i, ss_table_infos + i);
+        ss_table_default(sw, i, 0, NULL);
     }
     for (int i = 0; ok && i < SS_PROFILES; i++) sw->profiles[i].pw = ss_profile_words[i];
     for (int i = 0; ok && i < SS_COUNTERS; i++)
@@ -91,7 +95,6 @@ void ss_prefetch(const ss_switch *sw, int what) {
             __builtin_prefetch(t);
             continue;
         }
-        __builtin_prefetch(t->def);
         if (t->kind != SS_EXACT && t->kind != SS_LPM) continue;
         __builtin_prefetch(t->groups);
         if (ss_guessed[ss_read_tables[i]] || !t->count || t->slot_mask >= SS_SMALL) continue;
@@ -127,18 +130,12 @@ int ss_table_delete(ss_switch *sw, uint32_t t, uint64_t handle) {
     return ss_table_remove(sw->tables + t, handle);
 }
 void ss_table_clear(ss_switch *sw, uint32_t t) { ss_table_empty(sw->tables + t); }
-/* meta 0 restores the default of the program */
-void ss_table_default(ss_switch *sw, uint32_t t, uint64_t meta, const uint64_t *params) {
-    ss_table *table = sw->tables + t;
-    size_t n = 8 * (size_t)table->pw;
-    table->def[SS_META] = meta ? meta : table->def0[SS_META];
-    if (meta && n) memcpy(table->def + SS_KEY, params, n);
-    if (!meta) memcpy(table->def + SS_KEY, table->def0 + SS_KEY, n);
-}
 const uint64_t *ss_table_row(ss_switch *sw, uint32_t t, uint64_t handle) {
     return ss_row(sw->tables + t, handle);
 }
-const uint64_t *ss_table_default_row(ss_switch *sw, uint32_t t) { return sw->tables[t].def; }
+const uint64_t *ss_table_default_row(ss_switch *sw, uint32_t t) {
+    return sw->defaults + ss_default_places[t];
+}
 uint32_t ss_table_capacity(ss_switch *sw, uint32_t t) { return sw->tables[t].capacity; }
 uint32_t ss_table_count(ss_switch *sw, uint32_t t) { return sw->tables[t].count; }
 

@@ -14,30 +14,30 @@ typedef struct { uint32_t n; uint64_t *values; } ss_value_set; /* two words each
 typedef struct ss_chunk { struct ss_chunk *next; size_t size, used; uint8_t data[]; } ss_chunk;
 typedef struct ss_item ss_item;
 
-struct ss_switch {
-    uint64_t random[4];
+struct ss_switch { /* what every packet needs comes first */
     uint64_t now;
+    ss_admit_fn admit;
+    void *admit_ctx;
+    ss_result *out;
+    ss_chunk *chunks, *current;
+    int fault;
+    uint32_t fault_line;   /* index of the failed assert */
+    uint32_t queues;       /* of each egress port: priorities 0 to queues - 1 */
+    uint32_t priority, enq_qdepth, deq_timedelta, deq_qdepth; /* of the packet that admit sees */
     ss_profile *profiles;
+    uint64_t defaults[SS_DEFAULT_WORDS + 1]; /* of each table: meta, parameters */
     uint8_t *blocks[SS_BLOCKS + 1]; /* registers; NULL until they are used */
+    uint64_t random[4];
     ss_count **counters;
     ss_meter **meters;
     ss_value_set *value_sets;
-    uint32_t queues;       /* of each egress port: priorities 0 to queues - 1 */
     ss_learn_list *learn;
     ss_session *sessions;
     ss_mgroup *mgroups;
     uint32_t sessions_n, mgroups_n, pending;
     uint64_t register_bytes;
-    uint64_t *defaults;    /* default entries of all tables, side by side */
     ss_table tables[SS_TABLES + 1];
-    int fault;
-    uint32_t fault_line; /* index of the failed assert */
     ss_item *free, *ingress, *ingress_end, *egress, *egress_end;
-    ss_chunk *chunks, *current;
-    ss_admit_fn admit;
-    void *admit_ctx;
-    ss_result *out;
-    uint32_t priority, enq_qdepth, deq_timedelta, deq_qdepth; /* of the packet that admit sees */
     ss_log_fn log;
     void *log_ctx;
 };

@@ -20,13 +20,15 @@ typedef struct {
 
 typedef struct { /* what a lookup reads is in the first cache line */
     uint64_t *rows;     /* capacity * rw */
-    uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty; behind them the filter */
+    uint32_t *slots;    /* exact, lpm: row + 1, 0 = empty; behind them */
+    uint64_t *filter;
     uint64_t *groups;   /* lpm: [prefix length, count, mask words], longest first */
+    uint32_t count, slot_mask, groups_n;
+    uint32_t single;    /* row + 1 of an entry for which nothing is hashed, or 0: exact: the only one;
+                         * lpm: that which every key matches */
     uint64_t *scan;     /* ternary: (value, mask) or (low, high) pairs in matching order */
     uint32_t *scan_row; /* ternary: row of each scan element */
-    uint64_t *def;      /* default entry: meta, 0, 0, 0, parameters */
-    uint32_t count, slot_mask, groups_n, kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
-    uint64_t *def0;     /* the default entry the program came with */
+    uint32_t kind, kw, mw, rw, pw, max_size, capacity, first_free, gone;
     ss_meter *meters;   /* of each row, or NULL */
     uint64_t *seen;     /* time of each row's last hit in microseconds, or NULL */
     uint32_t metered, aged;
@@ -54,11 +56,11 @@ SS_INLINE int ss_same(const uint64_t *a, const uint64_t *b, uint32_t kw) {
 /* Most lookups in large tables find nothing, and the slots lie far apart: of each key that was put
  * in, a bit is set in a filter of 16 bits a row, which stays in the cache. */
 SS_INLINE uint64_t *ss_filter(const ss_table *t, uint64_t hash) {
-    return (uint64_t *)(t->slots + t->slot_mask + 1) + (hash >> 38 & t->slot_mask >> 4);
+    return t->filter + (hash >> 38 & t->slot_mask >> 4);
 }
 #define SS_FILTER_BIT(hash) (UINT64_C(1) << ((hash) >> 32 & 63))
 
-/* kw and rw repeat the table's values as compile-time constants */
+/* The table has entries. kw and rw repeat its values as compile-time constants. */
 SS_INLINE uint64_t *ss_find_hashed(const ss_table *t, const uint64_t *key, uint32_t kw,
                                    uint32_t rw, uint64_t seed) {
     uint64_t hash = ss_hash_key(key, kw, seed);
@@ -74,7 +76,10 @@ SS_INLINE uint64_t *ss_find_hashed(const ss_table *t, const uint64_t *key, uint3
 }
 SS_INLINE uint64_t *ss_find_exact(const ss_table *t, const uint64_t *key, uint32_t kw,
                                   uint32_t rw) {
-    return t->count ? ss_find_hashed(t, key, kw, rw, 0) : NULL;
+    uint64_t *row;
+    if (!t->single) return ss_find_hashed(t, key, kw, rw, 0);
+    row = t->rows + (size_t)(t->single - 1) * rw;
+    return ss_same(row + SS_KEY, key, kw) ? row : NULL;
 }
 SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t kw,
                                 uint32_t rw) {
@@ -85,7 +90,7 @@ SS_INLINE uint64_t *ss_find_lpm(const ss_table *t, const uint64_t *key, uint32_t
         row = ss_find_hashed(t, masked, kw, rw, g[0]);
         if (row) return row;
     }
-    return NULL;
+    return t->single ? t->rows + (size_t)(t->single - 1) * rw : NULL;
 }
 /* ranges: bit i set when key word i is matched by range */
 SS_INLINE uint64_t *ss_find_ternary(const ss_table *t, const uint64_t *key, uint32_t kw,
@@ -152,9 +157,7 @@ static void *ss_grow(void *p, size_t n, size_t size) {
     return realloc(p, bytes > 0 ? bytes : 1);
 }
 
-static size_t ss_default_words(const ss_table_info *info) { return SS_KEY + info->pw; }
-/* defaults: zeros for two default entries, the table's own and the program's */
-static void ss_table_init(ss_table *t, const ss_table_info *info, uint64_t *defaults) {
+static void ss_table_init(ss_table *t, const ss_table_info *info) {
     memset(t, 0, sizeof *t);
     t->kind = info->kind;
     t->kw = info->kw;
@@ -164,11 +167,6 @@ static void ss_table_init(ss_table *t, const ss_table_info *info, uint64_t *defa
     t->max_size = info->max_size;
     t->metered = info->metered;
     t->aged = info->aged;
-    t->def = defaults;
-    t->def0 = defaults + ss_default_words(info);
-    t->def[SS_META] = t->def0[SS_META] = info->default_meta;
-    for (uint32_t i = 0; info->default_params && i < info->pw; i++)
-        t->def[SS_KEY + i] = t->def0[SS_KEY + i] = info->default_params[i];
 }
 static void ss_table_free(ss_table *t) {
     free(t->rows);
@@ -237,6 +235,7 @@ static int ss_table_reserve(ss_table *t) {
         free(t->slots);
         t->slots = slots;
         t->slot_mask = cap * 4 - 1;
+        t->filter = (uint64_t *)(slots + 4 * (size_t)cap);
         t->gone = 0;
         for (uint32_t i = 0; i < t->capacity; i++)
             if (t->rows[(size_t)i * t->rw] & SS_USED) ss_slot_insert(t, i);
@@ -276,6 +275,11 @@ static void ss_group_remove(ss_table *t, uint64_t plen) {
         t->groups_n--;
         memmove(g, g + stride, 8 * (size_t)stride * (t->groups_n - i));
     }
+}
+static int ss_matches_every(const ss_table *t, const uint64_t *mask) {
+    uint64_t any = 0;
+    for (uint32_t i = 0; i < t->kw; i++) any |= mask[i];
+    return !any;
 }
 static int64_t ss_find_duplicate(const ss_table *t, const uint64_t *key, const uint64_t *mask,
                                  uint64_t prio) {
@@ -319,9 +323,11 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     if (ss_find_duplicate(t, key, mask, prio) >= 0) return SS_E_DUPLICATE;
     if (t->count >= t->max_size) return SS_E_FULL;
     if (!ss_table_reserve(t)) return SS_E_MEMORY;
-    if (t->kind == SS_LPM && !ss_group_add(t, prio, mask)) return SS_E_MEMORY;
+    if (t->kind == SS_LPM && !ss_matches_every(t, mask) && !ss_group_add(t, prio, mask))
+        return SS_E_MEMORY;
     for (h = t->first_free; t->rows[(size_t)h * t->rw] & SS_USED; h++) {}
     t->first_free = h + 1;
+    if (t->kind == SS_LPM && ss_matches_every(t, mask)) t->single = h + 1;
     row = t->rows + (size_t)h * t->rw;
     memset(row, 0, 8 * (size_t)t->rw);
     row[SS_META] = meta | SS_USED;
@@ -334,6 +340,7 @@ static int64_t ss_table_insert(ss_table *t, const uint64_t *key, const uint64_t 
     if (t->kind == SS_TERNARY) ss_scan_insert(t, h);
     else ss_slot_insert(t, h);
     t->count++;
+    if (t->kind == SS_EXACT) t->single = t->count == 1 ? h + 1 : 0;
     return h;
 }
 static int ss_table_remove(ss_table *t, uint64_t handle) {
@@ -357,10 +364,16 @@ static int ss_table_remove(ss_table *t, uint64_t handle) {
             i = j;
         }
         t->slots[i] = 0;
-        if (t->kind == SS_LPM) ss_group_remove(t, row[SS_PRIO]);
+        if (t->kind == SS_LPM && t->single == handle + 1) t->single = 0;
+        else if (t->kind == SS_LPM) ss_group_remove(t, row[SS_PRIO]);
     }
     row[SS_META] = 0;
     t->count--;
+    if (t->kind == SS_EXACT) {
+        uint32_t h = 0;
+        while (t->count == 1 && !(t->rows[(size_t)h * t->rw] & SS_USED)) h++;
+        t->single = t->count == 1 ? h + 1 : 0;
+    }
     if (t->kind != SS_TERNARY && ++t->gone > t->capacity / 2) ss_filter_again(t);
     if (handle < t->first_free) t->first_free = (uint32_t)handle;
     return 0;
@@ -369,7 +382,7 @@ static void ss_table_empty(ss_table *t) {
     if (t->rows) memset(t->rows, 0, 8 * (size_t)t->rw * t->capacity);
     if (t->slots) memset(t->slots, 0, 4 * ((size_t)t->slot_mask + 1));
     if (t->slots) ss_filter_again(t);
-    t->count = t->groups_n = t->first_free = 0;
+    t->count = t->groups_n = t->single = t->first_free = 0;
 }
 
 static int ss_profile_member(ss_profile *p, uint32_t id, uint64_t meta, const uint64_t *params) {
