@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_program import (
-    Bmv2Program,
-    Conditional,
-    Json,
-    Pipeline,
-    TableDef,
-)
+from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Pipeline, TableDef
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_calculation import field_words, function
 from testbed.softswitch.compiler.codegen_registers import record_bytes
@@ -218,8 +212,12 @@ class ControlWriter:
             out.append(f"node_{nodes[t.name]}: SS_UNUSED; /* {comment(t.name)} */")
             out.append(self._table(t, nodes))
         for c in pipe.conditionals:
+            e = Expressions(self.layout, source=c.source)
             out.append(f"node_{nodes[c.name]}: SS_UNUSED; /* {comment(c.name)} */")
-            out += self._branch(c, nodes)
+            out.append(
+                f"    if ({e.boolean(e.read(c.expression))}) "
+                f"{self._goto(nodes, c.true_next)}\n    {self._goto(nodes, c.false_next)}"
+            )
         for a in pipe.action_calls:
             out.append(
                 f"node_{nodes[a.name]}: SS_UNUSED;\n    {self._call(a.action_id, 'NULL')}"
@@ -227,15 +225,6 @@ class ControlWriter:
             )
         out.append("end:\n    return;\n}")
         return "\n".join(out) + "\n"
-
-    def _branch(self, c: Conditional, nodes: dict[str, int]) -> list[str]:
-        """C of an if. What is joined by "and" is tested one after the other: of neighbouring fields
-        gcc would make one word, and wait until all that was just written of it has arrived."""
-        e = Expressions(self.layout, source=c.source)
-        yes, no = self._goto(nodes, c.true_next), self._goto(nodes, c.false_next)
-        *first, last = _joined_by_and(c.expression)
-        tests = [f"    if (!{e.boolean(e.read(term))}) {no}" for term in first]
-        return [*tests, f"    if ({e.boolean(e.read(last))}) {yes}", f"    {no}"]
 
     def _goto(self, nodes: dict[str, int], name: str | None) -> str:
         return "goto end;" if name is None else f"goto node_{nodes[name]};"
@@ -303,8 +292,9 @@ class ControlWriter:
             )
             extra = f", UINT64_C({ranges:#x})" if lay.kind == "ternary" else ""
             out.append(
-                f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});\n    }}"
+                f"    row = ss_find_{lay.kind}(t, key, {lay.words}, {lay.row_words}{extra});"
             )
+            out.append("    }")
             if t.counters:
                 out.append(
                     "    if (row) { row[SS_PACKETS]++; row[SS_BYTES] += it->counted_length; }"
@@ -352,14 +342,6 @@ class ControlWriter:
     def _next(self, t: TableDef, action_id: int) -> str | None:
         name = self.program.actions[action_id].name
         return t.next_tables.get(name, t.base_default_next)
-
-
-def _joined_by_and(expression: Json) -> list[Json]:
-    """The terms that must all be true."""
-    inner = expression.get("value") if expression.get("type") == "expression" else expression
-    if isinstance(inner, dict) and inner.get("op") == "and":
-        return [*_joined_by_and(inner["left"]), *_joined_by_and(inner["right"])]
-    return [expression]
 
 
 def pack_params(program: Bmv2Program, action_id: int, values: tuple[int, ...]) -> list[int]:
