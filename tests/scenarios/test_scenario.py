@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,15 @@ def test_what_settings_say_wrong_is_told_as_theirs(tmp_path: Path) -> None:
     assert str(error.value).startswith("FAULTS item '10pxt' is unknown")
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell's job in the background ignores Ctrl-C, and so do the tests that it runs."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_a_file_that_loops(tmp_path: Path) -> None:
     threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
     begin = time.monotonic()
