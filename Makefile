@@ -70,9 +70,9 @@ $(READY): requirements.lock pyproject.toml
 	@echo '  a Python environment'
 	@$(PYTHON) -m venv $(VENV)
 	@echo '  the packages of requirements.lock (a minute or two)'
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
 	@echo '  canary itself'
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@echo '  what is compiled once (a minute or two)'
 	@$(BIN)/python -m compileall -q testbed analysis scenarios
 	@$(BIN)/canary warm-up

@@ -26,6 +26,7 @@ from scenarios.estimate import Estimate, estimate, need_memory
 from scenarios.flow import simulate, write_run
 from scenarios.scenario import Scenario
 from scenarios.settings import Settings
+from scenarios.stopping import undisturbed
 from scenarios.traffic import make_traffic
 from testbed.dataplane import source_digests
 from testbed.fabric.compiled import nothing_kept
@@ -112,7 +113,8 @@ def run_experiment(
         summary = _diagnose(run, writer, progress, methods, parameters)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
-        writer.finish()
+        with undisturbed():
+            writer.finish()
     except BaseException as error:
         if writer.finished:
             error.add_note(f"the run is in {writer.path}")

@@ -11,11 +11,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["SIGNALS", "Stopped", "at_once", "exit_code", "in_one_line", "tidily"]
+__all__ = ["SIGNALS", "Stopped", "at_once", "exit_code", "in_one_line", "tidily", "undisturbed"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -57,6 +58,26 @@ def tidily() -> None:
 
     sys.unraisablehook = dropped
     _have(stop)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A signal that comes in the block is heard when it has ended: what must not be half done."""
+    if threading.current_thread() is not threading.main_thread():  # which alone hears signals
+        yield
+        return
+    came: list[int] = []
+    before = {kind: signal.getsignal(kind) for kind in SIGNALS}
+    heard = [kind for kind in SIGNALS if before[kind] not in (None, signal.SIG_IGN)]
+    for kind in heard:
+        signal.signal(kind, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for kind in heard:
+            signal.signal(kind, before[kind])
+        if came:
+            signal.raise_signal(came[0])
 
 
 def exit_code(number: int) -> int:

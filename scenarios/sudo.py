@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.options import Given
+from scenarios.stopping import undisturbed
 
 if TYPE_CHECKING:
     from testbed.record.run import RunWriter
@@ -33,18 +34,27 @@ def pick_backend(switches: int, given: Given) -> str:
 
 @contextmanager
 def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
-    """A run's writer; what it writes as sudo's root belongs to the user who called sudo."""
+    """A run's writer; nothing stays of a run that was not finished or left. What it writes as
+    sudo's root belongs to the user who called sudo."""
     from testbed.record.run import RunWriter
 
     new = [place for place in path.parents if not place.exists()]
-    writer = RunWriter(path, numbered)
+    writer = None
     try:
+        with undisturbed():
+            writer = RunWriter(path, numbered)
         yield writer
     finally:
-        user, group = (int(os.environ.get(f"SUDO_{what}", "0")) for what in ("UID", "GID"))
-        if os.geteuid() == 0 and user:
-            here = [writer.path, writer.partial]
-            below = [file for place in here for file in place.rglob("*")]
-            for place in {*new, *here, *below}:
-                if place.exists():
-                    os.chown(place, user, group)
+        if writer is not None:
+            with undisturbed():
+                writer.abandon()
+                _give_back(new, [writer.path, writer.partial])
+
+
+def _give_back(new: list[Path], run: list[Path]) -> None:
+    user, group = (int(os.environ.get(f"SUDO_{what}", "0")) for what in ("UID", "GID"))
+    if os.geteuid() == 0 and user:
+        below = [file for place in run for file in place.rglob("*")]
+        for place in {*new, *run, *below}:
+            if place.exists():
+                os.chown(place, user, group)

@@ -127,3 +127,55 @@ def test_a_hangup_that_nohup_ignores_stays_ignored(command: Path, tmp_path: Path
     os.killpg(process.pid, signal.SIGHUP)
     assert process.wait(60) == 0
     assert RunDirectory(tmp_path / "here").epochs == 1
+
+
+EVERY_LINE = """
+import signal, sys
+from pathlib import Path
+
+from scenarios.stopping import Stopped, tidily
+from scenarios.sudo import new_run
+
+def at(moment):
+    lines = 0
+
+    def trace(frame, event, _):
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith(("sudo.py", "run.py", "places.py")):
+            return None
+        lines += event == "line"
+        if event == "line" and lines == moment:
+            signal.raise_signal(signal.SIGINT)
+        return trace
+
+    tidily()
+    sys.settrace(trace)
+    try:
+        with new_run(Path("runs/here"), numbered=False) as writer:
+            writer.text("truth.yaml", "faults: []")
+            raise EOFError
+    except (EOFError, Stopped):
+        pass
+    finally:
+        sys.settrace(None)
+    assert list(Path().iterdir()) == [], (moment, list(Path().rglob("*")))
+    return lines >= moment
+
+moment = 1
+while at(moment):
+    moment += 1
+print(moment)
+"""
+
+
+def test_an_interrupt_at_any_line_of_making_a_run_leaves_nothing(tmp_path: Path) -> None:
+    """An interrupt just after the run's folder was made left it."""
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_LINE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 100
