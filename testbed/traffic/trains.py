@@ -55,22 +55,22 @@ class Trains:
         time = start[train] + (position * self.frame_ns).astype(np.int64)
         final = position == frames[train] - 1
         size = np.where(final, self.last_size[some][train], np.uint16(MAX_FRAME))
-        time, order = _in_order(time, begin)
-        return Packets(time, self.flow[some][train][order], size[order], None, until)
+        order = _in_order(time, begin)
+        in_order = time[order].astype(np.uint64)
+        return Packets(in_order, self.flow[some][train][order], size[order], None, until)
 
 
-def _in_order(time: LongArray, begin: int) -> tuple[npt.NDArray[np.uint64], LongArray]:
-    """Times from ``begin`` on in order, and which each was; of equal ones the first comes first.
+def _in_order(time: LongArray, begin: int) -> npt.NDArray[np.int64]:
+    """Which time comes when, of those from ``begin`` on; of equal ones the first comes first.
 
-    Both in one number, as numbers are sorted ten times as fast as their positions.
+    By 16 bits after 16 bits, which NumPy sorts by counting: a third of the time of comparisons.
     """
-    bits = len(time).bit_length()
-    if (int(time.max(initial=begin)) - begin).bit_length() + bits > 63:
-        order = np.argsort(time, kind="stable")
-        return time[order].astype(np.uint64), order
-    both = time - begin << bits | np.arange(len(time))
-    both.sort()
-    return (both >> bits).astype(np.uint64) + np.uint64(begin), both & (1 << bits) - 1
+    passed = (time - begin).view(np.uint64)
+    order = np.argsort(passed.astype(np.uint16), kind="stable")
+    for shift in range(16, int(passed.max(initial=0)).bit_length(), 16):
+        digits = (passed >> np.uint64(shift)).astype(np.uint16)
+        order = order[np.argsort(digits[order], kind="stable")]
+    return order
 
 
 def frames_before(
