@@ -41,6 +41,11 @@ typedef struct {
     event_t *items;
 } events_t;
 
+/* Events from thread to thread, on lines of the cache that nothing else shares. */
+typedef struct {
+    events_t events;
+} __attribute__((aligned(64))) mail_t;
+
 /* Frames that are free for all threads. */
 typedef struct {
     pthread_mutex_t lock;
@@ -133,14 +138,14 @@ static void sort_slices(const event_t *in, uint64_t n, uint64_t begin, uint32_t 
         order[first[(in[i].time - begin) / SLICE_NS & (SLICES - 1)]++] = (uint32_t)i;
 }
 
-/* Sort events of a window, which begins at `begin`, by place and, of a place, by `before`;
- * first[places + 1] is scratch, as are `order` and `out`. */
-static void sort_events(const event_t *in, uint64_t n, uint64_t begin, uint32_t places,
+/* Sort events of a window, which begins at `begin`, by place and, of a place, by `before`. Places
+ * are from `place` to before `end`; first[end + 1] is scratch, as are `order` and `out`. */
+static void sort_events(const event_t *in, uint64_t n, uint64_t begin, uint32_t place, uint32_t end,
                         uint32_t *first, uint32_t *order, event_t *out) {
-    memset(first, 0, (places + 1) * sizeof *first);
+    memset(first + place, 0, (end - place + 1) * sizeof *first);
     for (uint64_t i = 0; i < n; i++) first[in[i].place + 1]++;
-    for (uint32_t p = 0; p < places; p++) first[p + 1] += first[p];
-    if (n > 2 * (uint64_t)places) {
+    for (uint32_t p = place; p < end; p++) first[p + 1] += first[p];
+    if (n > 2 * (uint64_t)(end - place)) {
         sort_slices(in, n, begin, order);
         for (uint64_t i = 0; i < n; i++) out[first[in[order[i]].place]++] = in[order[i]];
     } else {

@@ -65,11 +65,11 @@ typedef struct {
     uint32_t *order;
     event_t *sorted;
     uint64_t order_cap, sorted_cap;
-    events_t wheel[WHEEL];
-    events_t spare[WHEEL]; /* memory of windows that are over, the last one's first: it is in the cache */
+    events_t wheel[2][WHEEL]; /* of switches with links to other threads' switches; of the rest */
+    events_t spare[2 * WHEEL]; /* memory of windows that are over, the last one's first: it is in the cache */
     uint32_t spare_n;
     events_t far;      /* due beyond the wheel */
-    events_t *mail[2]; /* of a window, to each thread */
+    mail_t *mail[2];   /* of a window, to each thread */
     stack_t_ frames;
     stats_t stats;
     drop_t *drops;
@@ -130,7 +130,8 @@ static void frame_free(part_t *part, frame_t *frame) {
 static inline void file(part_t *part, const event_t *event) {
     uint64_t window = part->window + 1, begin = window * part->net->window_ns;
     if (event->time - begin >= part->net->window_ns) window = event->time / part->net->window_ns;
-    events_t *to = window < part->window + WHEEL ? &part->wheel[window % WHEEL] : &part->far;
+    events_t *wheel = part->wheel[event->place >= part->n_boundary];
+    events_t *to = window < part->window + WHEEL ? &wheel[window % WHEEL] : &part->far;
     if (!to->cap && part->spare_n) *to = part->spare[--part->spare_n];
     if (!append(to, event)) part->oom = 1;
 }
@@ -218,7 +219,7 @@ static void transmit(part_t *part, frame_t *frame, uint32_t index, uint64_t now)
     event.place = link->place;
     if (link->owner == part->number)
         file(part, &event);
-    else if (!append(&part->mail[part->step & 1][link->owner], &event))
+    else if (!append(&part->mail[part->step & 1][link->owner].events, &event))
         part->oom = 1;
 }
 

@@ -7,7 +7,8 @@
  *
  * A thread owns switches, the links that leave them, and their hosts; nothing of it is written by
  * another. In each window it takes what others sent in the last one, runs the switches with a link
- * to other threads' switches, says so, and only then the rest: nobody waits for the rest.
+ * to other threads' switches, and says so. The rest needs nothing of others and nobody waits for
+ * it: it is run after that, or before, while others are behind.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -25,16 +26,19 @@
 #define SLOTS_AHEAD 6   /* where the packet's rows lie, */
 #define ROWS_AHEAD 3    /* and these */
 #define SPINS 256       /* looks at what another thread does before giving up the core */
-#define STRETCH 64      /* windows between two looks at what is under way and whether threads pay */
+#define LOOKS 16384     /* at whether there is a run, before a thread sleeps: waking up takes longer */
+#define STRETCH 256     /* windows between two looks at what is under way and whether threads pay */
 #define TRIAL 16        /* windows in which the slower of one thread and all is tried again */
 #define SELDOM 256      /* stretches between two trials, at most */
 
 /* ---- windows ----------------------------------------------------------------------------- */
 
-/* Sort what is due before `end`, a time in the current window; returns how much that is. */
-static uint64_t sort_due(part_t *part, uint64_t end) {
-    events_t *bucket = &part->wheel[part->window % WHEEL];
+/* Sort what is due before `end`, a time in the current window, at the switches with links to other
+ * threads' or at the rest; returns how much that is. */
+static uint64_t sort_due(part_t *part, int rest, uint64_t end) {
+    events_t *bucket = &part->wheel[rest][part->window % WHEEL];
     uint64_t n = bucket->n, due = 0;
+    if (!n) return 0;
     while (part->sorted_cap < n)
         if (!more((void **)&part->order, &part->order_cap, sizeof(uint32_t)) ||
             !more((void **)&part->sorted, &part->sorted_cap, sizeof(event_t))) {
@@ -51,7 +55,8 @@ static uint64_t sort_due(part_t *part, uint64_t end) {
     } else {
         due = n;
     }
-    sort_events(bucket->items, due, part->window * part->net->window_ns, part->n_switches + 1,
+    sort_events(bucket->items, due, part->window * part->net->window_ns,
+                rest ? part->n_boundary : 0, rest ? part->n_switches + 1 : part->n_boundary,
                 part->first, part->order, part->sorted);
     bucket->n -= due;
     if (bucket->n) {
@@ -94,13 +99,14 @@ static void look_ahead(part_t *part, int64_t i, int64_t n) {
     }
 }
 
-/* Run the sorted events from one on, up to a place; returns the first that was not run. */
-static uint64_t run_places(part_t *part, uint64_t from, uint64_t n, uint32_t until_place) {
-    uint64_t i = from;
-    for (; i < n && part->sorted[i].place < until_place; i++) {
+/* Run what is due before `end`, see `sort_due`: one copy of the code, so that it stays in the cache. */
+__attribute__((noinline, noclone)) static void run_due(part_t *part, int rest, uint64_t end) {
+    int64_t n = (int64_t)sort_due(part, rest, end);
+    for (int64_t i = -SWITCH_AHEAD; n && part->net->prefetch && i < 0; i++) look_ahead(part, i, n);
+    for (int64_t i = 0; i < n; i++) {
         const event_t *event = &part->sorted[i];
         if (part->net->prefetch) {
-            look_ahead(part, (int64_t)i, (int64_t)n);
+            look_ahead(part, i, n);
         } else if (i + NEAR < n) {
             __builtin_prefetch(part->sorted[i + NEAR].frame);
             __builtin_prefetch((uint8_t *)part->sorted[i + NEAR].frame + 64);
@@ -112,28 +118,39 @@ static uint64_t run_places(part_t *part, uint64_t from, uint64_t n, uint32_t unt
         part->current = part->switches[event->place];
         arrive(part, event);
     }
-    return i;
 }
 
-/* Wait until all others have given out their results of so many stretches. */
-static void wait_for_others(const part_t *part, uint64_t steps) {
+/* Whether all others have given out their results of so many stretches. */
+static int others_have(const part_t *part, uint64_t steps) {
     const net_t *net = part->net;
-    for (uint32_t i = 0; i < net->n_parts; i++) {
-        uint32_t looks = 0;
-        if (i == part->number) continue;
-        while (atomic_load_explicit(&net->parts[i].done, memory_order_acquire) < steps)
-            if (++looks % SPINS == 0)
-                sched_yield();
-            else
-                __builtin_ia32_pause();
-    }
+    for (uint32_t i = 0; i < net->n_parts; i++)
+        if (i != part->number &&
+            atomic_load_explicit(&net->parts[i].done, memory_order_acquire) < steps)
+            return 0;
+    return 1;
+}
+
+/* Between two looks. */
+static void rest(uint32_t looks) {
+    if (looks % SPINS)
+        __builtin_ia32_pause();
+    else
+        sched_yield();
+}
+
+static void wait_for_others(const part_t *part, uint64_t steps) {
+    for (uint32_t looks = 1; !others_have(part, steps); looks++) rest(looks);
 }
 
 static void take_mail(part_t *part) {
     const net_t *net = part->net;
     for (uint32_t i = 0; i < net->n_parts; i++) {
         if (i == part->number) continue;
-        events_t *mail = &net->parts[i].mail[(part->step + 1) & 1][part->number];
+        events_t *mail = &net->parts[i].mail[(part->step + 1) & 1][part->number].events;
+        for (uint64_t m = 0; m < mail->n; m++) {
+            const uint8_t *frame = (const uint8_t *)mail->items[m].frame;
+            for (int line = 0; line < 3; line++) __builtin_prefetch(frame + 64 * line, 1);
+        }
         for (uint64_t m = 0; m < mail->n; m++) file(part, &mail->items[m]);
         mail->n = 0;
     }
@@ -141,16 +158,15 @@ static void take_mail(part_t *part) {
 
 /* One stretch of time: a window, or what a run has of it. */
 static void run_step(part_t *part, uint64_t begin, uint64_t end) {
-    wait_for_others(part, part->step);
     part->window = begin / part->net->window_ns;
     if (part->far.n && part->window % (WHEEL / 2) == 0) come_near(part);
+    int behind = !others_have(part, part->step);
+    if (behind) run_due(part, 1, end);
+    wait_for_others(part, part->step);
     take_mail(part);
-    uint64_t n = sort_due(part, end);
-    for (int64_t i = -SWITCH_AHEAD; part->net->prefetch && i < 0; i++)
-        look_ahead(part, i, (int64_t)n);
-    uint64_t boundary = run_places(part, 0, n, part->n_boundary);
+    run_due(part, 0, end);
     atomic_store_explicit(&part->done, part->step + 1, memory_order_release);
-    run_places(part, boundary, n, UINT32_MAX);
+    if (!behind) run_due(part, 1, end);
     send_due(part, end);
     part->step++;
 }
@@ -180,8 +196,7 @@ static void *work(void *argument) {
     part_t *part = argument;
     net_t *net = part->net;
     for (uint64_t run = 0;; run++) {
-        for (uint32_t looks = 0; looks < SPINS && atomic_load(&net->run) == run; looks++)
-            __builtin_ia32_pause();
+        for (uint32_t looks = 1; looks < LOOKS && atomic_load(&net->run) == run; looks++) rest(looks);
         pthread_mutex_lock(&net->lock);
         while (atomic_load(&net->run) == run && !net->ending)
             pthread_cond_wait(&net->wake, &net->lock);
@@ -219,10 +234,7 @@ static void run_threads(net_t *net, uint64_t begin, uint64_t end) {
     run_parts(&net->parts[0], 1, begin, end);
     for (uint32_t looks = 1;
          atomic_load_explicit(&net->finished, memory_order_acquire) + 1 < net->n_parts; looks++)
-        if (looks % SPINS)
-            __builtin_ia32_pause();
-        else
-            sched_yield();
+        rest(looks);
 }
 
 static uint64_t hops(const net_t *net) {
@@ -280,12 +292,12 @@ static uint64_t upcoming(const net_t *net) {
     for (uint32_t p = 0; p < net->n_parts; p++) {
         const part_t *part = &net->parts[p];
         for (uint32_t i = 0; i < net->n_parts; i++)
-            if (part->mail[0][i].n + part->mail[1][i].n) return net->now;
+            if (part->mail[0][i].events.n + part->mail[1][i].events.n) return net->now;
         for (uint64_t i = 0; i < part->far.n; i++)
             if (part->far.items[i].time < first) first = part->far.items[i].time;
         uint64_t window = net->now / net->window_ns;
         for (uint64_t w = window; w < window + WHEEL && w * net->window_ns < first; w++)
-            if (part->wheel[w % WHEEL].n) first = w * net->window_ns;
+            if (part->wheel[0][w % WHEEL].n + part->wheel[1][w % WHEEL].n) first = w * net->window_ns;
     }
     return first > net->now ? first : net->now;
 }
@@ -300,8 +312,9 @@ static int make_part(net_t *net, uint32_t number, const uint32_t *owner, const u
     part->n_boundary = boundary[number];
     part->switches = calloc(net->n_switches, sizeof(uint32_t));
     part->first = calloc(net->n_switches + 2, sizeof(uint32_t));
-    for (int i = 0; i < 2; i++) part->mail[i] = calloc(net->n_parts, sizeof(events_t));
+    for (int i = 0; i < 2; i++) part->mail[i] = aligned_alloc(64, net->n_parts * sizeof(mail_t));
     if (!part->switches || !part->first || !part->mail[0] || !part->mail[1]) return -1;
+    for (int i = 0; i < 2; i++) memset(part->mail[i], 0, net->n_parts * sizeof(mail_t));
     for (uint32_t i = 0; i < net->n_switches; i++)
         if (owner[i] == number) {
             part->switches[place[i]] = i;
@@ -376,10 +389,10 @@ EXPORT void net_free(net_t *net) {
     end_threads(net);
     for (uint32_t p = 0; p < net->n_parts; p++) {
         part_t *part = &net->parts[p];
-        for (uint32_t i = 0; i < WHEEL; i++) free(part->wheel[i].items);
+        for (uint32_t i = 0; i < 2 * WHEEL; i++) free(part->wheel[i / WHEEL][i % WHEEL].items);
         for (uint32_t i = 0; i < part->spare_n; i++) free(part->spare[i].items);
         for (uint32_t i = 0; i < 2 * net->n_parts; i++)
-            free(part->mail[i / net->n_parts][i % net->n_parts].items);
+            free(part->mail[i / net->n_parts][i % net->n_parts].events.items);
         free(part->far.items);
         free(part->mail[0]);
         free(part->mail[1]);

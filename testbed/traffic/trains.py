@@ -50,14 +50,17 @@ class Trains:
         """The frames of some trains from one time to before another."""
         start, frames = self.start_ns[some], self.frames[some]
         gone = frames_before(begin - start, frames, self.frame_ns)
-        train, position = expand(frames_before(end - start, frames, self.frame_ns) - gone)
+        left = frames_before(end - start, frames, self.frame_ns)
+        train, position = expand(left - gone)
         position += gone[train]
         time = start[train] + (position * self.frame_ns).astype(np.int64)
-        final = position == frames[train] - 1
-        size = np.where(final, self.last_size[some][train], np.uint16(MAX_FRAME))
+        size = np.full(len(time), MAX_FRAME, np.uint16)
+        over = (left == frames) & (left > gone)
+        size[np.cumsum(left - gone)[over] - 1] = self.last_size[some][over]
         order = _in_order(time, begin)
-        in_order = time[order].astype(np.uint64)
-        return Packets(in_order, self.flow[some][train][order], size[order], None, until)
+        return Packets(
+            time[order].view(np.uint64), self.flow[some][train[order]], size[order], None, until
+        )
 
 
 def _in_order(time: LongArray, begin: int) -> npt.NDArray[np.int64]:
