@@ -203,13 +203,15 @@ class FlowSelector:
     def _counted(self) -> dict[tuple[FlowKey, int], int]:
         """Packets that each rule's USM entry has counted; every switch is asked at once."""
         by_switch: dict[int, list[tuple[FlowKey, int]]] = {}
+        handles: dict[int, list[int]] = {}
         for key, rule in self.rules.items():
-            by_switch.setdefault(self._ends[rule.segment][0], []).append(key)
-        keys = {id(self.controls[switch]): keys for switch, keys in by_switch.items()}
+            switch = self._ends[rule.segment][0]
+            by_switch.setdefault(switch, []).append(key)
+            handles.setdefault(id(self.controls[switch]), []).append(rule.usm_handle)
 
         def ask(control: SwitchControl) -> list[int]:
-            table = control.table(USM.rules)
-            return [table.counter(self.rules[key].usm_handle)[0] for key in keys[id(control)]]
+            counts = control.table(USM.rules).counters(handles[id(control)])
+            return counts[:, 0].tolist()
 
         answers = for_each([self.controls[switch] for switch in by_switch], ask)
         return {

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 __all__ = [
@@ -39,7 +40,9 @@ class TableControl(Protocol):
 
     def delete(self, handle: int) -> None: ...
 
-    def counter(self, handle: int) -> tuple[int, int]: ...
+    def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
+        """Packets and bytes that hit each of n entries: uint64[n, 2]."""
+        ...
 
     def set_default(self, action: str, params: Sequence[int] = ()) -> None: ...
 

@@ -66,7 +66,7 @@ typedef struct {
     event_t *sorted;
     uint64_t order_cap, sorted_cap;
     events_t wheel[2][WHEEL]; /* of switches with links to other threads' switches; of the rest */
-    events_t spare[2 * WHEEL]; /* memory of windows that are over, the last one's first: it is in the cache */
+    events_t spare[2 * WHEEL]; /* memory of windows that are over; the last one's is in the cache */
     uint32_t spare_n;
     events_t far;      /* due beyond the wheel */
     mail_t *mail[2];   /* of a window, to each thread */

@@ -54,8 +54,8 @@ class Arrivals:
 
         def one(control: RemoteSwitch) -> dict[int, int] | None:
             table, handles = control.table(INGRESS_FAULT.faults), self._handles[id(control)]
-            counts = {port: table.counter(handle)[0] for port, handle in handles.items()}
-            return None if control.lost else counts
+            packets = table.counters(list(handles.values()))[:, 0].tolist()
+            return None if control.lost else dict(zip(handles, packets, strict=True))
 
         return for_each(self._controls, one)
 

@@ -26,7 +26,7 @@
 #define SLOTS_AHEAD 6   /* where the packet's rows lie, */
 #define ROWS_AHEAD 3    /* and these */
 #define SPINS 256       /* looks at what another thread does before giving up the core */
-#define LOOKS 16384     /* at whether there is a run, before a thread sleeps: waking up takes longer */
+#define LOOKS 16384     /* at whether there is a run, before a thread sleeps: waking takes longer */
 #define STRETCH 256     /* windows between two looks at what is under way and whether threads pay */
 #define TRIAL 16        /* windows in which the slower of one thread and all is tried again */
 #define SELDOM 256      /* stretches between two trials, at most */
@@ -99,7 +99,7 @@ static void look_ahead(part_t *part, int64_t i, int64_t n) {
     }
 }
 
-/* Run what is due before `end`, see `sort_due`: one copy of the code, so that it stays in the cache. */
+/* Run what is due before `end`, see `sort_due`. One copy of the code: it stays in the cache. */
 __attribute__((noinline, noclone)) static void run_due(part_t *part, int rest, uint64_t end) {
     int64_t n = (int64_t)sort_due(part, rest, end);
     for (int64_t i = -SWITCH_AHEAD; n && part->net->prefetch && i < 0; i++) look_ahead(part, i, n);
@@ -196,7 +196,8 @@ static void *work(void *argument) {
     part_t *part = argument;
     net_t *net = part->net;
     for (uint64_t run = 0;; run++) {
-        for (uint32_t looks = 1; looks < LOOKS && atomic_load(&net->run) == run; looks++) rest(looks);
+        for (uint32_t looks = 1; looks < LOOKS && atomic_load(&net->run) == run; looks++)
+            rest(looks);
         pthread_mutex_lock(&net->lock);
         while (atomic_load(&net->run) == run && !net->ending)
             pthread_cond_wait(&net->wake, &net->lock);
@@ -297,7 +298,8 @@ static uint64_t upcoming(const net_t *net) {
             if (part->far.items[i].time < first) first = part->far.items[i].time;
         uint64_t window = net->now / net->window_ns;
         for (uint64_t w = window; w < window + WHEEL && w * net->window_ns < first; w++)
-            if (part->wheel[0][w % WHEEL].n + part->wheel[1][w % WHEEL].n) first = w * net->window_ns;
+            if (part->wheel[0][w % WHEEL].n || part->wheel[1][w % WHEEL].n)
+                first = w * net->window_ns;
     }
     return first > net->now ? first : net->now;
 }
@@ -332,8 +334,9 @@ static void *copied(const void *from, size_t size) {
 /* owner, place: of each switch, its thread and its number there; boundary: of each thread, how many
  * of its first switches have links to other threads' switches. */
 EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, uint32_t n_links,
-                      prefetch_fn prefetch, guess_fn guess, guess_rows_fn guess_rows, const link_t *links, uint32_t host_link, uint32_t n_hosts, uint32_t max_port,
-                      const uint32_t *port_link, uint64_t window_ns, uint32_t head,
+                      prefetch_fn prefetch, guess_fn guess, guess_rows_fn guess_rows,
+                      const link_t *links, uint32_t host_link, uint32_t n_hosts,
+                      uint32_t max_port, const uint32_t *port_link, uint64_t window_ns, uint32_t head,
                       uint32_t n_parts, const uint32_t *owner, const uint32_t *place,
                       const uint32_t *boundary, int always) {
     net_t *net = calloc(1, sizeof(net_t));

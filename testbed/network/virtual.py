@@ -229,19 +229,28 @@ class VirtualNetwork:
         """Every packet lost so far: time, flow, link, switch, cause, shim marks and source.
 
         By time, of one time by switch, of one switch as it dropped them. ``link`` is -1 where no
-        link is at fault (TTL, no route). A copy.
+        link is at fault (TTL, no route). Not to be written to.
         """
-        found = self._of_all_threads(self._library.net_drops, DROP)
-        if len(found) != len(self._drops):
-            self._drops = found[np.lexsort((found["switch"], found["time_ns"]))]
-        return self._drops.copy()
+        if self._told(self._library.net_drops) != len(self._drops):
+            found = self._of_all_threads(self._library.net_drops, DROP)
+            place = found["time_ns"] * np.uint64(len(self._switches)) + found["switch"]
+            self._drops = found[np.argsort(place, kind="stable")]
+            self._drops.flags.writeable = False
+        return self._drops
 
     def replies(self) -> npt.NDArray[Any]:
-        """ICMP messages that hosts received: time, host, length and the first 96 bytes. A copy."""
-        found = self._of_all_threads(self._library.net_replies, REPLY)
-        if len(found) != len(self._replies):
+        """ICMP messages that hosts received: time, host, length, first 96 bytes; not to be
+        written to."""
+        if self._told(self._library.net_replies) != len(self._replies):
+            found = self._of_all_threads(self._library.net_replies, REPLY)
             self._replies = found[np.lexsort((found["host"], found["time_ns"]))]
-        return self._replies.copy()
+            self._replies.flags.writeable = False
+        return self._replies
+
+    def _told(self, function: Any) -> int:
+        """Of how much all threads tell."""
+        nowhere = ctypes.byref(ctypes.c_void_p())
+        return sum(function(self._net, thread, nowhere) for thread in range(self._threads))
 
     def _of_all_threads(self, function: Any, dtype: np.dtype) -> npt.NDArray[Any]:
         """Of each switch or host one thread tells, in order."""

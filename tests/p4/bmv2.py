@@ -14,6 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from testbed.softswitch import Switch
 
 
@@ -272,8 +275,8 @@ class MirrorTable:
     def delete(self, handle: int) -> None:
         raise NotImplementedError
 
-    def counter(self, handle: int) -> tuple[int, int]:
-        return self._table.counter(handle)
+    def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
+        return self._table.counters(handles)
 
     def set_default(self, action: str, params: Sequence[int] = ()) -> None:
         self._table.set_default(action, params)

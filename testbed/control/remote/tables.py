@@ -6,11 +6,12 @@ writes can be held back.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from p4.config.v1 import p4info_pb2 as _p4info_pb2
 
 from testbed.control.remote.connection import Connection, RemoteError, p4runtime_pb2
@@ -18,8 +19,6 @@ from testbed.control.remote.connection import Connection, RemoteError, p4runtime
 __all__ = ["RemoteProfile", "RemoteTable", "known"]
 
 p4info_pb2: Any = _p4info_pb2  # its classes are made at run time
-
-_COUNTERS_FRESH_S = 0.05
 
 
 def known(things: Mapping[str, Any], kind: str, name: str) -> Any:
@@ -45,8 +44,6 @@ class RemoteTable:
     _actions: Mapping[str, Any]
     _entries: dict[int, Any] = field(default_factory=dict)
     _next: int = 1
-    _counters: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    _counted_at: float = -1.0
 
     def add(
         self,
@@ -83,23 +80,22 @@ class RemoteTable:
         _fill_action(message.action.action, self._actions, action, params)
         self._connection.write("MODIFY", "table_entry", message)
 
-    def counter(self, handle: int) -> tuple[int, int]:
-        """Packets and bytes of an entry; all entries of the table are read at once.
+    def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
+        """Packets and bytes of n entries, uint64[n, 2]; the table's entries are read at once.
 
-        What was read serves for 50 ms. An entry that is still held back has counted nothing.
+        An entry that is still held back has counted nothing.
         """
-        if time.monotonic() - self._counted_at > _COUNTERS_FRESH_S:
-            entity = p4runtime_pb2.Entity()
-            entity.direct_counter_entry.table_entry.table_id = self._info.preamble.id
-            self._counters = {
-                _key(e.direct_counter_entry.table_entry): (
-                    e.direct_counter_entry.data.packet_count,
-                    e.direct_counter_entry.data.byte_count,
-                )
-                for e in self._connection.read(entity)
-            }
-            self._counted_at = time.monotonic()
-        return self._counters.get(_key(self._entries[handle]), (0, 0))
+        entity = p4runtime_pb2.Entity()
+        entity.direct_counter_entry.table_entry.table_id = self._info.preamble.id
+        read = {
+            _key(e.direct_counter_entry.table_entry): (
+                e.direct_counter_entry.data.packet_count,
+                e.direct_counter_entry.data.byte_count,
+            )
+            for e in self._connection.read(entity)
+        }
+        found = [read.get(_key(self._entries[handle]), (0, 0)) for handle in handles]
+        return np.array(found, np.uint64).reshape(-1, 2)
 
     def _message(self, match: Sequence[Any], priority: int | None) -> Any:
         message = p4runtime_pb2.TableEntry(table_id=self._info.preamble.id)

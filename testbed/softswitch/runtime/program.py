@@ -91,6 +91,7 @@ _SIGNATURES = {
     "ss_table_clear": (None, _P, _U32),
     "ss_table_default": (None, _P, _U32, _U64, _P),
     "ss_table_row": (_P, _P, _U32, _U64),
+    "ss_table_counters": (_U64, _P, _U32, _P, _U64, _P),
     "ss_table_default_row": (_P, _P, _U32),
     "ss_table_capacity": (_U32, _P, _U32),
     "ss_table_count": (_U32, _P, _U32),

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from testbed.softswitch.compiler.bmv2_program import Action, TableDef, hexint
 from testbed.softswitch.compiler.codegen_control import TableLayout
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
@@ -208,6 +211,19 @@ class Table:
             raise SoftSwitchError(f"table {self.name!r} has no direct counter")
         row = self._live_row(handle)
         return row[2], row[3]
+
+    def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
+        """(packets, bytes) of many entries, uint64[n, 2], as `counter`."""
+        if not self.definition.counters:
+            raise SoftSwitchError(f"table {self.name!r} has no direct counter")
+        asked = np.fromiter(map(self._handle, handles), np.uint64, len(handles))
+        out = np.empty((len(asked), 2), np.uint64)
+        found = self._lib.ss_table_counters(
+            self._sw, self._i, asked.ctypes.data, len(asked), out.ctypes.data
+        )
+        if found < len(asked):
+            self._check(-4, handles[found])
+        return out
 
     def set_counter(self, handle: int, packets: int, size: int) -> None:
         """Set the packets and bytes that ``counter`` reads."""

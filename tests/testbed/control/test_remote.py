@@ -94,7 +94,7 @@ def test_registers_are_read_and_cleared_like_those_in_process(control: RemoteSwi
 def test_entries_count_and_go(control: RemoteSwitch) -> None:
     rules = control.table(USM.rules)
     handle = rules.add([42], USM.monitor)
-    assert rules.counter(handle) == (0, 0)
+    assert rules.counters([handle]).tolist() == [[0, 0]]
     rules.delete(handle)
     rules.add([42], USM.monitor)  # there is room for it again
     assert control.counter(FAULT.dropped, [1, 2])["packets"].sum() == 0

@@ -32,8 +32,8 @@ class FakeTable:
         del self.entries[handle]
         self._log.append(f"-{self._name}")
 
-    def counter(self, handle: int) -> tuple[int, int]:
-        return self.packets[handle], 0
+    def counters(self, handles) -> np.ndarray:
+        return np.array([(self.packets[handle], 0) for handle in handles], np.uint64).reshape(-1, 2)
 
 
 class FakeSwitch:

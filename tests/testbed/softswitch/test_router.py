@@ -57,7 +57,12 @@ def test_forward_rewrites_and_counts(sw: Switch) -> None:
     pseudo = data[26:34] + b"\0" + data[23:24] + data[38:40]
     assert udp_len == 11
     assert csum(pseudo + data[34:]) == 0
-    assert sw.table("I.routes").counter(h) == (1, len(sent))
+    routes = sw.table("I.routes")
+    assert routes.counter(h) == (1, len(sent))
+    assert routes.counters([h, h]).tolist() == [[1, len(sent)]] * 2
+    assert routes.counters([]).shape == (0, 2)
+    with pytest.raises(SoftSwitchError, match=r"no entry has this handle \(77\)"):
+        routes.counters([h, 77])
     assert sw.counter("I.ports")[2].tolist() == (1, len(sent))
     assert sw.observed == 0
 

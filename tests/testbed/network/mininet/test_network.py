@@ -303,9 +303,13 @@ def count_an_epoch(
         assert len(meter) > 20
         assert meter.lost.sum() == meter.negative == meter.inconsistent == 0
         assert meter.undecodable == 0
+    handles: dict[int, list[int]] = {}
+    for rule in selector.rules.values():
+        handles.setdefault(int(SEGMENTS.upstream[rule.segment]), []).append(rule.usm_handle)
     counted = [
-        controls[int(SEGMENTS.upstream[rule.segment])].table(USM.rules).counter(rule.usm_handle)[0]
-        for rule in selector.rules.values()
+        packets
+        for switch, some in handles.items()
+        for packets in controls[switch].table(USM.rules).counters(some)[:, 0].tolist()
     ]
     clean = first["meter"] == 0
     assert sum(counted) >= first["count"][clean & (first["row"] == 0)].sum()
