@@ -147,10 +147,6 @@ static void take_mail(part_t *part) {
     for (uint32_t i = 0; i < net->n_parts; i++) {
         if (i == part->number) continue;
         events_t *mail = &net->parts[i].mail[(part->step + 1) & 1][part->number].events;
-        for (uint64_t m = 0; m < mail->n; m++) {
-            const uint8_t *frame = (const uint8_t *)mail->items[m].frame;
-            for (int line = 0; line < 3; line++) __builtin_prefetch(frame + 64 * line, 1);
-        }
         for (uint64_t m = 0; m < mail->n; m++) file(part, &mail->items[m]);
         mail->n = 0;
     }
