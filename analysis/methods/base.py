@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import timed
 
 __all__ = ["Diagnosis", "Localizer", "Method", "both_directions", "sorted_links"]
 
@@ -38,7 +38,7 @@ class Diagnosis:
         flagged: Blamed directed link ids, ascending, int32[].
         success: Estimated success probability of each link, float64[n_links], nan = no estimate.
         score: Ranking of each link, higher = more suspicious, float64[n_links].
-        seconds: Wall-clock time of the inference.
+        seconds: Wall-clock time of the inference, less that of compiling.
         stages: The links blamed after each stage (cumulative), of a method that has stages.
         connection_cause: 007's verdict on each connection: a link id, or -1 for noise; int32[C].
         devices: Blamed switches, ascending, int32[].
@@ -96,9 +96,8 @@ class Method(ABC):
     def localize(self, telemetry: Telemetry) -> Diagnosis:
         """Blame links. Raises MissingTelemetry when a part the method reads was not measured."""
         data = self.data(telemetry)
-        begin = time.perf_counter()
-        diagnosis = self.infer(data, telemetry.topology)
-        return replace(diagnosis, seconds=time.perf_counter() - begin)
+        diagnosis, seconds = timed(self.infer, data, telemetry.topology)
+        return replace(diagnosis, seconds=seconds)
 
     def data(self, telemetry: Telemetry) -> Any:
         """What the method reads. Raises MissingTelemetry where that was not measured."""

@@ -22,15 +22,17 @@ import time
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
-from numba.core import config
+from numba.core import config, event
 from numba.core.caching import IndexDataCacheFile
 
 from testbed.caches import owned, shared, user_cache
 
-__all__ = ["kernel", "njit", "nothing_kept"]
+__all__ = ["kernel", "njit", "nothing_kept", "timed"]
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("testbed", "analysis")
@@ -174,6 +176,15 @@ def _forget(place: Path) -> None:
     for when, folder in used[KEPT:]:
         if time.time() - when > KEPT_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
+    """What ``work`` returns, and its seconds, less those of compiling: that is done once."""
+    compiling: list[float] = []
+    begin = time.perf_counter()
+    with event.install_timer("numba:compile", compiling.append):
+        result = work(*arguments)
+    return result, time.perf_counter() - begin - sum(compiling)
 
 
 def nothing_kept() -> bool:
