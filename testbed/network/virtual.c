@@ -130,8 +130,7 @@ static int others_have(const part_t *part, uint64_t steps) {
     return 1;
 }
 
-/* Between two looks. */
-static void rest(uint32_t looks) {
+static void pause_after(uint32_t looks) {
     if (looks % SPINS)
         __builtin_ia32_pause();
     else
@@ -139,7 +138,7 @@ static void rest(uint32_t looks) {
 }
 
 static void wait_for_others(const part_t *part, uint64_t steps) {
-    for (uint32_t looks = 1; !others_have(part, steps); looks++) rest(looks);
+    for (uint32_t looks = 1; !others_have(part, steps); looks++) pause_after(looks);
 }
 
 static void take_mail(part_t *part) {
@@ -193,7 +192,7 @@ static void *work(void *argument) {
     net_t *net = part->net;
     for (uint64_t run = 0;; run++) {
         for (uint32_t looks = 1; looks < LOOKS && atomic_load(&net->run) == run; looks++)
-            rest(looks);
+            pause_after(looks);
         pthread_mutex_lock(&net->lock);
         while (atomic_load(&net->run) == run && !net->ending)
             pthread_cond_wait(&net->wake, &net->lock);
@@ -231,7 +230,7 @@ static void run_threads(net_t *net, uint64_t begin, uint64_t end) {
     run_parts(&net->parts[0], 1, begin, end);
     for (uint32_t looks = 1;
          atomic_load_explicit(&net->finished, memory_order_acquire) + 1 < net->n_parts; looks++)
-        rest(looks);
+        pause_after(looks);
 }
 
 static uint64_t hops(const net_t *net) {

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from testbed.softswitch.compiler.bmv2_program import Action, TableDef, hexint
 from testbed.softswitch.compiler.codegen_control import TableLayout
@@ -25,7 +22,11 @@ from testbed.softswitch.runtime.encoding import (
     words,
 )
 from testbed.softswitch.runtime.instance import USED, Instance
+from testbed.softswitch.runtime.later import np
 from testbed.softswitch.runtime.meters import MeterRates, get_meter, set_meter
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 GROUP = 1 << 33  # SS_GROUP: an entry's reference is a group
 MAX_PRIORITY = (1 << 31) - 1
@@ -212,7 +213,7 @@ class Table:
         row = self._live_row(handle)
         return row[2], row[3]
 
-    def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
+    def counters(self, handles: Sequence[int]) -> NDArray[np.uint64]:
         """(packets, bytes) of many entries, uint64[n, 2], as `counter`."""
         if not self.definition.counters:
             raise SoftSwitchError(f"table {self.name!r} has no direct counter")
