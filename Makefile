@@ -14,6 +14,17 @@ quoted = '$(subst ','\'',$1)'
 words = $(foreach v,$(filter-out PYTHON,$(said)),$(call quoted,$v=$(value $v)))
 rest = $(foreach v,$(filter-out PYTHON RUN TRUST,$(said)),$(call quoted,$v=$(value $v)))
 
+targets := help setup scenario compare reproduce analyze show net shell clean-net doctor calibrate \
+	test test-vm sanitize lint bench bench-net p4 lock clean
+
+# To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
+no_target := $(firstword $(filter-out $(targets) $(READY),$(MAKECMDGOALS)))
+nearest = import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))
+ifneq (,$(no_target))
+meant := $(shell $(PYTHON) -I -c $(call quoted,$(nearest)) $(call quoted,$(no_target)) $(targets))
+$(error there is no target $(no_target): $(if $(meant),did you mean make $(meant)?,make alone lists them))
+endif
+
 # canary refuses the options that it does not know; the other targets take these.
 takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE
 takes_show := RUN TRUST
@@ -29,7 +40,7 @@ $(if $(unknown),$(error make $(goals): there is no option $(firstword $(unknown)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup scenario compare reproduce analyze show net shell clean-net doctor calibrate test test-vm sanitize lint bench bench-net p4 lock clean
+.PHONY: $(targets)
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
