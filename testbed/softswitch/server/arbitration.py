@@ -119,10 +119,11 @@ class Arbitration:
                 o.out.put(self._answer(o))
 
     def allow(self, request: Any) -> None:
-        """Error unless a Write or SetForwardingPipelineConfig comes from the primary.
+        """Raise ``P4Error`` unless a Write or SetForwardingPipelineConfig comes from the primary.
 
-        As in simple_switch_grpc, without any controller connected a request without election
-        id is allowed.
+        Without a primary nothing is allowed, as P4Runtime prescribes, and a VERIFY neither: it runs
+        the compiler. (simple_switch_grpc takes requests without election id while no controller is
+        connected.)
         """
         if request.device_id != self.device_id:
             raise P4Error(
@@ -132,8 +133,6 @@ class Arbitration:
         role = request.role or (f"#{request.role_id}" if request.role_id else "")
         election = election_number(request.election_id)
         with self._lock:
-            if not self._controllers and not election:
-                return
             primary = self._primary(role)
         if primary is None or primary.election != election:
             raise P4Error(PERMISSION_DENIED, "not primary")

@@ -63,6 +63,23 @@ def test_without_an_election_id_one_stays_backup(connect: Connect) -> None:
     assert connect(election=0).place == code_pb2.NOT_FOUND
 
 
+@pytest.mark.parametrize("action", ["VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "COMMIT"])
+def test_without_a_primary_nothing_is_configured_or_written(action: str) -> None:
+    """A VERIFY wants what a write wants: it runs the compiler on what it is given."""
+    with Process("--no-p4") as p, Client(p.grpc, connect=False, election=0) as alone:
+        calls = (
+            lambda: alone.configure(action, code=b"not a program"),
+            lambda: alone.write(("insert", alone.route(0x0A000000, 8, 1))),
+        )
+        for alone.election in (0, 1):  # 1 is nobody's
+            for call in calls:
+                assert refused(grpc.StatusCode.PERMISSION_DENIED, call) == "not primary"
+        with Client(p.grpc, election=0) as backup:
+            assert backup.place == code_pb2.NOT_FOUND
+            for call in calls:
+                assert refused(grpc.StatusCode.PERMISSION_DENIED, call) == "not primary"
+
+
 def test_roles_have_their_own_primary(connect: Connect) -> None:
     a, b = connect(election=5), connect(election=3, role="reader")
     assert (a.place, b.place) == (code_pb2.OK, code_pb2.OK)
