@@ -256,7 +256,10 @@ def localize(
         from analysis.evaluation.report import parameters_line
         from analysis.methods.registry import parameters_of
         from scenarios.localize import localize as localize_files
+        from testbed.record.places import need_place
 
+        if out is not None:
+            need_place(out, "ranking.parquet")
         names, chosen = choose_methods(method, parameters, fault_rate)
         with progress_bar() as progress:
             verdicts = localize_files(topology, telemetry, names, progress, chosen, cluster)
@@ -318,10 +321,11 @@ def plan(
     Few paths that cover every link and tell failures apart, against plans that need no thought.
     """
     with errors():
-        from scenarios.plan import check_place, make_plan, render_plan, write_plan
+        from scenarios.plan import make_plan, render_plan, write_plan
+        from testbed.record.places import need_place
 
         if out is not None:
-            check_place(out)
+            need_place(out, "paths.parquet")
         with progress_bar() as progress:
             matrix, timings = make_plan(k, alpha, beta, progress)
         console = Console()
@@ -366,7 +370,9 @@ def calibrate(
         from analysis.methods.parameters import in_words
         from scenarios.calibrate import TRAINING
         from scenarios.calibrate import calibrate as calibrate_methods
+        from testbed.record.places import need_place
 
+        need_place(out, "parameters.yaml")
         with progress_bar() as progress:
             found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
         at_once(plain(f"the parameters are in {out}"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -114,18 +114,27 @@ class Live:
         counts = segment_counts(epoch.meter, len(self._emulation.segments))
         return Measured(self._emulation.segments, *counts)
 
-    def diagnose(self) -> dict[str, Diagnosis]:
-        """Send an epoch's traffic, and let every method that can say which links are to blame."""
+    def diagnose(self, methods: Sequence[str] = ()) -> dict[str, Diagnosis]:
+        """Send an epoch's traffic, and return which links methods then blame, by method.
+
+        Args:
+            methods: In the grammar of `analysis.methods.parameters`; by default those of the
+                testbed, as far as what they read is measured here.
+
+        Raises:
+            MissingTelemetry: A method of ``methods`` reads what is not measured here.
+        """
         found: dict[str, Diagnosis] = {}
         with _scratch() as writer:
             with self.using:
                 self._measure(writer)
             telemetry = read_telemetry(RunDirectory(writer.partial, finished=False))
-            for name in METHODS:
+            for name in methods or METHODS:
                 try:
                     found |= run_methods(telemetry, [name], lambda _: None)
                 except MissingTelemetry:
-                    continue
+                    if methods:
+                        raise
         return found
 
     def _measure(self, writer: RunWriter) -> Epoch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from testbed.probes.probe_matrix import (
 )
 from testbed.record.columns import write_columns
 
-__all__ = ["Timing", "check_place", "make_plan", "render_plan", "write_plan"]
+__all__ = ["Timing", "make_plan", "render_plan", "write_plan"]
 
 _PATIENCE = 1e9  # links to look at, a minute or so; beyond that a slower way is not tried
 
@@ -85,20 +84,6 @@ def _work(matrix: ProbeMatrix, how: Speedups) -> float:
     links = matrix.fabric.n_edges // (parts if how.decomposition else 1)
     virtual = links ** (matrix.beta - 1) if matrix.beta > 1 else 1
     return each * virtual
-
-
-def check_place(path: Path) -> None:
-    """See that a file can be written, before the work.
-
-    Raises:
-        ValueError: It cannot (one line).
-    """
-    if path.is_dir():
-        raise ValueError(f"--out {path} is a directory: name a file in it, as {path}/paths.parquet")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path.parent} is no directory: choose another --out")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"cannot write into {path.parent}: choose another --out")
 
 
 def write_plan(matrix: ProbeMatrix, path: Path) -> None:

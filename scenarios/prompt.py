@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from mininet.cli import CLI
 
+from analysis.methods.registry import find_methods
 from scenarios.backends import open_backend
 from scenarios.live import Live
 from scenarios.settings import make_settings
@@ -143,10 +144,11 @@ class Prompt(CLI):
             )
 
     def do_diagnose(self, line: str) -> None:
-        """diagnose: send a few seconds of traffic and probes, and show which links each method
-        blames. Those with a * cannot tell directions."""
-        _nothing(line, "diagnose")
-        verdicts = self._busy(self._live.diagnose)
+        """diagnose [METHODS]: send a few seconds of traffic and probes, and show which links each
+        method blames: diagnose canary, diagnose flock:p_bad=0.01,007. Those with a * cannot tell
+        directions."""
+        methods = find_methods(",".join(line.replace(",", " ").split())) if line.strip() else []
+        verdicts = self._busy(partial(self._live.diagnose, methods))
         if self._watched is not None:
             self._watched.verdicts(verdicts)
         names = self._live.topology.link_names
@@ -155,7 +157,7 @@ class Prompt(CLI):
             blamed = [names[link] for link in np.unique(verdict.flagged).tolist()]
             if both:
                 blamed = list(dict.fromkeys(_cable(names, link) for link in verdict.flagged))
-            print(f"  {method + (' *' if both else ''):20}{', '.join(blamed) or 'no link'}")
+            print(f"  {method + (' *' if both else ''):19} {', '.join(blamed) or 'no link'}")
         self._list_faults()
 
     def do_iperf(self, line: str) -> None:
@@ -207,6 +209,11 @@ class Prompt(CLI):
         names = self._live.topology.link_names
         broken = [f"{names[fault.link]} loses {fault.rate:.4g}" for fault in self._live.faults]
         print(f"injected: {', '.join(broken) or 'nothing'}", flush=True)
+        down = self._network.cables_down
+        if down:
+            cables = ", ".join(f"{a}--{b}" for a, b in down)
+            again = f"link {down[0][0]} {down[0][1]} up"
+            print(f"switched off, which is no injected fault: {cables} (mend: {again})", flush=True)
 
     def _link(self, ends: list[str]) -> int:
         if len(ends) != 2:

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,10 @@ from scenarios.mistakes import errors
 from scenarios.stopping import tidily
 from scenarios.terminal import progress_bar, wide_console
 
-__all__ = ["clean_net", "doctor", "net", "shell", "warm_up"]
+if TYPE_CHECKING:
+    from testbed.network.processes import Cleaned
+
+__all__ = ["clean_net", "doctor", "ended_in_words", "net", "shell", "warm_up"]
 
 
 def net(
@@ -67,6 +70,16 @@ def shell(
     os.execv(sys.executable, [sys.executable, "-c", main, *arguments])
 
 
+def ended_in_words(cleaned: Cleaned) -> str:
+    """Return what was ended in one line: ``ended 20 switches, 16 hosts``."""
+    counts = ((cleaned.switches, "switch", "es"), (cleaned.hosts, "host", "s"))
+    said = [f"{n} {kind}{end if n > 1 else ''}" for n, kind, end in counts if n]
+    if others := cleaned.others:
+        programs = ", ".join(dict.fromkeys(others))
+        said.append(f"{len(others)} other process{'es' if len(others) > 1 else ''} ({programs})")
+    return f"ended {', '.join(said)}" if said else "nothing was left"
+
+
 def clean_net() -> None:
     """Remove what a killed run left of its network (root).
 
@@ -78,7 +91,6 @@ def clean_net() -> None:
         if os.geteuid() != 0:
             raise ProcessError("networks are root's: use sudo")
         cleaned = clean()
-        ended = ", ".join(cleaned.ended)
-        print(f"ended {ended}" if ended else "nothing was left")
+        print(ended_in_words(cleaned))
         for runner in cleaned.alive:
             print(f"process {runner} still runs a network: it is let alone")

@@ -258,6 +258,12 @@ class MininetNetwork:
         that disappeared."""
         return [*self._switches.degraded, *self._nodes.disappeared]
 
+    @property
+    def cables_down(self) -> list[tuple[str, str]]:
+        """The cables, by the nodes at their ends, of which an interface is switched off, as by
+        Mininet's command ``link``."""
+        return self._nodes.cables_down
+
     def process(self, switch: str) -> int:
         """Process id of a switch."""
         return self._switches.pid(switch)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
+import struct
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +21,7 @@ __all__ = [
     "entered",
     "inside",
     "interface_counters",
+    "interfaces_down",
     "ip_batch",
     "no_ipv6",
     "no_offloads",
@@ -32,6 +36,9 @@ _OFFLOADS = (
     "generic-segmentation-offload",
     "generic-receive-offload",
 )
+
+
+_SIOCGIFFLAGS, _IFF_UP = 0x8913, 1  # netdevice(7)
 
 
 class NamespaceError(NetworkError):
@@ -123,6 +130,18 @@ def no_offloads(interfaces: Sequence[str]) -> None:
                     raise NamespaceError(f"{interface}: {offload} cannot be switched off") from None
     finally:
         ethtool.close()
+
+
+def interfaces_down() -> set[str]:
+    """Return the names of the interfaces of this thread's namespace that are switched off."""
+    down = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as kernel:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("16s24x", name.encode())
+            (flags,) = struct.unpack_from("h", fcntl.ioctl(kernel, _SIOCGIFFLAGS, request), 16)
+            if not flags & _IFF_UP:
+                down.add(name)
+    return down
 
 
 def interface_counters() -> dict[str, tuple[int, int]]:

@@ -19,6 +19,7 @@ from testbed.network.namespaces import (
     entered,
     inside,
     interface_counters,
+    interfaces_down,
     ip_batch,
     no_ipv6,
     no_offloads,
@@ -83,6 +84,19 @@ class Nodes:
             counts = interface_counters()
         counts.pop("lo", None)
         return counts
+
+    @property
+    def cables_down(self) -> list[tuple[str, str]]:
+        """The cables, by the nodes at their ends, of which an interface is switched off."""
+        off: set[str] = set()
+        for name in self._names:
+            with entered(self._namespaces[name]):
+                off |= interfaces_down()
+        return [
+            (link.intf1.node.name, link.intf2.node.name)
+            for link in self._net.links
+            if {str(link.intf1), str(link.intf2)} & off
+        ]
 
     @property
     def disappeared(self) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -45,6 +46,9 @@ when it executes its program."""
 
 HOLDING_TRIES = 10
 
+_NODES = ("switch ", "host ")
+_NODE = re.compile(r"^mininet:(\w+)$|^unix:.*/(\w+)\.grpc$")
+
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -54,10 +58,18 @@ class ProcessError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cleaned:
-    """The names of the processes that were ended, and the runners of networks that are up."""
+    """What `clean` did.
 
-    ended: Sequence[str]
-    alive: Sequence[int]
+    Attributes:
+        switches, hosts: How many were ended, each with its shell and its program.
+        others: Names of the other programs that were ended, one for each process.
+        alive: Process ids of the runners of networks that are up.
+    """
+
+    switches: int = 0
+    hosts: int = 0
+    others: Sequence[str] = ()
+    alive: Sequence[int] = ()
 
 
 def state_folder() -> Path:
@@ -67,10 +79,7 @@ def state_folder() -> Path:
     Raises:
         ProcessError: There is no such folder that only its owner can read and write.
     """
-    bases = ["/run"] if os.geteuid() == 0 else []
-    bases += filter(os.path.isabs, [os.environ.get("XDG_RUNTIME_DIR", "")])
-    for base in bases:
-        folder = Path(base) / "canary"
+    for folder in _state_folders():
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()
@@ -80,6 +89,13 @@ def state_folder() -> Path:
             raise ProcessError(f"{folder} is open to others: remove it, it is made again")
         return folder
     raise ProcessError("no folder for the state of networks: set XDG_RUNTIME_DIR")
+
+
+def _state_folders() -> list[Path]:
+    """Return the places for `state_folder`, the first choice first."""
+    bases = ["/run"] if os.geteuid() == 0 else []
+    bases += filter(os.path.isabs, [os.environ.get("XDG_RUNTIME_DIR", "")])
+    return [Path(base) / "canary" for base in bases]
 
 
 class RunState:
@@ -132,7 +148,7 @@ def clean(folder: Path | None = None) -> Cleaned:
     Args:
         folder: Of the state files, `state_folder` if not given.
     """
-    ended: list[str] = []
+    nodes, others = [], []
     alive: list[int] = []
     for path in sorted((folder or state_folder()).glob("*.json")):
         state = _read(path)
@@ -150,20 +166,27 @@ def clean(folder: Path | None = None) -> Cleaned:
             alive += [state["runner"]] if state else []
             continue
         if state:  # else it was killed before it started anything
-            ended += _end(state["token"])
+            ended = _end(state["token"])
             time.sleep(FORKING_S)
             ended += _end(state["token"])
+            nodes += {what for what in ended if what.startswith(_NODES)}
+            others += [what for what in ended if not what.startswith(_NODES)]
             sockets = Path(state["sockets"])
             if sockets.name == f"canary-{state['token'][:12]}":
                 shutil.rmtree(sockets, ignore_errors=True)
         path.unlink(missing_ok=True)
         lock.release()
-    return Cleaned(ended, alive)
+    hosts = sum(what.startswith("host ") for what in nodes)
+    return Cleaned(len(nodes) - hosts, hosts, others, alive)
 
 
 def sockets_of_networks(folder: Path | None = None) -> list[Path]:
     """The directories of sockets of the networks that were begun and not removed, latest first."""
-    files = (folder or state_folder()).glob("*.json")
+    if folder is None:
+        if not any(place.is_dir() for place in _state_folders()):
+            return []
+        folder = state_folder()
+    files = folder.glob("*.json")
     begun = sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)
     return [Path(state["sockets"]) for file in begun if (state := _read(file))]
 
@@ -179,7 +202,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _with_token(token: str) -> dict[int, str]:
-    """Processes that have a token in their environment, except this one, with their names."""
+    """Return what each process is that has a token in its environment, by process id: see `_what`.
+    This process is left out."""
     wanted = f"{TOKEN}={token}".encode()
     found: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
@@ -187,10 +211,23 @@ def _with_token(token: str) -> dict[int, str]:
             continue
         try:
             if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                found[int(entry.name)] = (entry / "comm").read_text().strip()
+                found[int(entry.name)] = _what(entry)
         except OSError:
             continue
     return found
+
+
+def _what(process: Path) -> str:
+    """Return what a process of a network is: ``switch agg0_1``, ``host h0_0_0``, else its program.
+
+    Mininet's shell of a node has ``mininet:NODE`` among its arguments, a switch's program its
+    socket ``unix:.../NODE.grpc``.
+    """
+    for argument in (process / "cmdline").read_text(errors="replace").split("\0"):
+        if node := _NODE.search(argument):
+            name = node[1] or node[2]
+            return f"{'host' if name.startswith('h') else 'switch'} {name}"
+    return (process / "comm").read_text().strip()
 
 
 def _end(token: str, patience: float = 10.0) -> list[str]:

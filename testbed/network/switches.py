@@ -6,6 +6,7 @@ namespace (`testbed.network.mininet` says why).
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import time
@@ -47,7 +48,13 @@ def running_switch(name: str, state: Path | None = None) -> list[str]:
     """
     networks = sockets_of_networks(state)
     if not networks:
-        raise NetworkError("no network is up: start one with `sudo make net`")
+        start = "start one with `sudo make net` in another terminal"
+        if os.geteuid():  # whether root has one cannot be seen
+            raise NetworkError(
+                f"this user has no network, as networks are root's: {start}, then use "
+                f"`sudo make shell SWITCH={name}`"
+            )
+        raise NetworkError(f"no network is up: {start}")
     sockets = networks[0]
     found = sorted(path.stem for path in sockets.glob("*.grpc"))
     address = sockets / f"{name}.grpc"

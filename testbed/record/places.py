@@ -18,7 +18,17 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-__all__ = ["MARK", "Lock", "Place", "PlaceError", "at_work", "held", "hold", "whole"]
+__all__ = [
+    "MARK",
+    "Lock",
+    "Place",
+    "PlaceError",
+    "at_work",
+    "held",
+    "hold",
+    "need_place",
+    "whole",
+]
 
 MARK = ".canary-run"
 """A ``.partial`` directory that holds this file is this project's."""
@@ -80,6 +90,25 @@ def hold(path: Path) -> Lock | None:
     if not os.path.samestat(os.fstat(descriptor), path.stat()):
         raise FileNotFoundError(errno.ENOENT, "it was moved", str(path))
     return lock
+
+
+def need_place(path: Path, example: str) -> None:
+    """See that a file can be written, before the work that it is for.
+
+    Args:
+        example: What such a file may be called, for the message: ``paths.parquet``.
+
+    Raises:
+        PlaceError: It cannot: it is a folder, or its folder is not there or may not be written.
+    """
+    if path.is_dir():
+        raise PlaceError(f"--out {path} is a folder: name a file in it, as {path / example}")
+    if not path.parent.is_dir():
+        raise PlaceError(
+            f"--out {path}: there is no folder {path.parent}: make it, or choose another"
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise PlaceError(f"--out {path}: you may not write into {path.parent}: choose another")
 
 
 @contextmanager

@@ -97,6 +97,24 @@ def test_mistakes_are_one_line(
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("nowhere/out.yaml", "there is no folder"),
+        (".", "is a folder: name a file in it, as "),
+    ],
+)
+def test_the_place_is_looked_at_before_the_work(
+    canary: Canary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, said: str
+) -> None:
+    monkeypatch.setattr("scenarios.calibrate.read_training", lambda *_: pytest.fail("it began"))
+    refused(canary("calibrate", f"OUT={tmp_path / place}"), said)
+    monkeypatch.setattr("scenarios.localize.localize", lambda *_: pytest.fail("it began"))
+    files = ("--topology", "fabric.csv", "--telemetry", "observations.csv")
+    refused(canary("localize", *files, "--out", str(tmp_path / place)), said)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_list_that_is_not_there(canary: Canary, tmp_path: Path) -> None:
     refused(canary("calibrate", "TRAIN=none.yaml", "OUT=x.yaml"), "no training list none.yaml")
 

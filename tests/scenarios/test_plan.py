@@ -58,9 +58,9 @@ def test_plan_is_written(canary: Canary, tmp_path: Path) -> None:
         (["--alpha", "0"], "alpha=0: a link must be on at least 1 path"),
         (["--beta", "4"], "beta=4: from 0 to 3 links"),
         (["--k", "32", "--beta", "3"], "use a smaller beta"),
-        (["--out", "/nowhere/plan.parquet"], "/nowhere is no directory"),
-        (["--out", "/tmp"], "--out /tmp is a directory: name a file in it, as /tmp/paths.parquet"),
-        (["--out", ""], "--out . is a directory"),
+        (["--out", "/nowhere/plan.parquet"], "there is no folder /nowhere"),
+        (["--out", "/tmp"], "--out /tmp is a folder: name a file in it, as /tmp/paths.parquet"),
+        (["--out", ""], "--out . is a folder"),
     ],
 )
 def test_bad_plans_are_one_line(canary: Canary, arguments: list[str], message: str) -> None:

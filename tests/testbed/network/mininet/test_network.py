@@ -342,6 +342,19 @@ def test_interfaces_are_named_after_their_nodes_and_have_no_offloads(net: Minine
     assert sorted(names) == [f"tor0_0-eth{port}" for port in (1, 2, 3, 4)]
 
 
+def test_a_cable_that_is_switched_off_is_named(net: MininetNetwork) -> None:
+    assert net.cables_down == []
+    ends = {"agg0_1": net.egress(TOPOLOGY.link("agg0_1->core2"))[1], "tor0_0": "tor0_0-eth1"}
+    try:
+        for switch, interface in ends.items():
+            net.host(switch).cmd(f"ip link set {interface} down")
+        assert set(net.cables_down) == {("agg0_1", "core2"), ("tor0_0", "h0_0_0")}
+    finally:
+        for switch, interface in ends.items():
+            net.host(switch).cmd(f"ip link set {interface} up")
+    assert net.cables_down == []
+
+
 def test_what_a_switch_refuses_is_one_line(net: MininetNetwork) -> None:
     control = net.controls[0]
     routes = control.table(ROUTING.routes)

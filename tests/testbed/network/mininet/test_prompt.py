@@ -72,9 +72,10 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         made.process.kill()
 
 
-@pytest.mark.nightly  # half a minute
+# Long: a session, in which every line needs the ones before.
+@pytest.mark.nightly  # a minute
 def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
-    """One session: each line of it needs the one before."""
+    """One session, from the greeting to the end."""
     greeting = terminal.read()
     for word in ("h0_0_0 to h3_1_1", "agg0_0 to agg3_1", "fault agg0_0 core0 0.05", "diagnose"):
         assert word in greeting
@@ -89,6 +90,8 @@ def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
         "heal agg0_1 core2": "agg0_1->core2 is not broken",
         "heal agg0_1": "a link is two neighbouring switches",
         "meters now": "meters takes no arguments",
+        "diagnose canry": "no method 'canry': did you mean canary?",
+        "diagnose canary:colour=red": "canary has no parameter colour",
         "iperf h0_0_0": "say from where to where",
         "iperf h0_0_0 h9_9_9": "h9_9_9 is no host: they are h0_0_0 to h3_1_1",
         "iperf h0_0_0 h0_0_0": "two different hosts",
@@ -122,7 +125,15 @@ def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
     sent, lost = (int(number.replace(",", "")) for number in counted.groups())
     assert 0.1 * sent < lost < 0.3 * sent
 
+    answer = terminal.say("diagnose canary-mle")
+    assert re.findall(r"^  (\S+) +\S*agg0_1->core2", answer, re.MULTILINE) == ["canary-mle"], answer
     assert terminal.say("heal") == "injected: nothing\n"
+    assert terminal.say("link agg0_1 core2 down") == ""
+    answer = terminal.say("diagnose canary-mle, netbouncer")
+    assert re.findall(r"^  (\S+).*agg0_1-", answer, re.MULTILINE) == ["canary-mle", "netbouncer"]
+    assert "injected: nothing\nswitched off, which is no injected fault: agg0_1--core2 (" in answer
+    assert terminal.say("link agg0_1 core2 up") == ""
+    assert terminal.say("fault") == "injected: nothing\n"
     assert "0% packet loss" in terminal.say("h0_0_0 ping -c 3 -i 0.2 h3_1_1")
     answer = terminal.say("iperf h0_0_0 h3_1_1 1")
     assert re.match(r"h0_0_0 to h3_1_1: \d+\.\d+ Mbit/s, \d+ segments sent again", answer), answer
