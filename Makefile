@@ -1,10 +1,11 @@
-# The front door: `make` lists what there is. The first target that needs it sets everything up in
-# .venv from the lock file; nothing is installed outside this folder.
+# The front door: `make` lists what there is. The first target that needs it sets up .venv from a
+# lock file (scenarios/install.py); nothing is installed outside this folder.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+READY := $(VENV)/.users
+READY_DEV := $(VENV)/.developers
 
 # What make's own command line says, word for word: 'K=8' 'FAULTS=6links, none'. The environment sets
 # nothing here; canary reads CANARY_K=8 and its like.
@@ -14,11 +15,11 @@ quoted = '$(subst ','\'',$1)'
 words = $(foreach v,$(filter-out PYTHON,$(said)),$(call quoted,$v=$(value $v)))
 rest = $(foreach v,$(filter-out PYTHON RUN TRUST,$(said)),$(call quoted,$v=$(value $v)))
 
-targets := help setup scenario compare reproduce analyze show net shell clean-net doctor calibrate \
+targets := help setup setup-dev scenario compare reproduce analyze show net shell clean-net doctor calibrate \
 	test test-vm sanitize lint bench bench-net p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
-no_target := $(firstword $(filter-out $(targets) $(READY),$(MAKECMDGOALS)))
+no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV),$(MAKECMDGOALS)))
 nearest = import difflib, sys; print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))
 ifneq (,$(no_target))
 meant := $(shell $(PYTHON) -I -c $(call quoted,$(nearest)) $(call quoted,$(no_target)) $(targets))
@@ -72,22 +73,18 @@ help:
 
 setup: $(READY)
 
+setup-dev: $(READY_DEV)
+
+# Each kind of installation has a lock file.
+INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	|| { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12' >&2; exit 2; }; \
+	$(PYTHON) -I scenarios/install.py
+
 $(READY): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
-	  || { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12'; exit 2; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
-	  || { echo 'canary needs the venv module: apt install python3-venv'; exit 2; }
-	@echo 'setting up $(VENV), once:'
-	@echo '  a Python environment'
-	@$(PYTHON) -m venv $(VENV)
-	@echo '  the packages of requirements.lock (a minute or two)'
-	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
-	@echo '  canary itself'
-	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@echo '  what is compiled once (a minute or two)'
-	@$(BIN)/python -m compileall -q testbed analysis scenarios
-	@$(BIN)/canary warm-up
-	@touch $@
+	@$(INSTALL) users
+
+$(READY_DEV): requirements-dev.lock requirements.lock pyproject.toml
+	@$(INSTALL) developers
 
 scenario: $(READY)
 	@$(BIN)/canary run $(words)
@@ -118,10 +115,8 @@ clean-net: $(READY)
 doctor: $(READY)
 	@$(BIN)/canary doctor
 
-# Tests of real packets run alone and in real time.
-test: $(READY)
-	@$(BIN)/pytest -q -m 'root and not nightly'
-	@$(BIN)/pytest -q -n auto -m 'not root and not nightly' $(if $(call only,COVERAGE),--cov)
+test: $(READY_DEV)
+	@$(BIN)/python -P tests/stages.py $(if $(call only,COVERAGE),--cov)
 
 test-vm: $(READY)
 	@tests/vm/run
@@ -129,31 +124,34 @@ test-vm: $(READY)
 # The compiler's flags are part of what a compiled library is kept under. Python itself leaks.
 SANITIZED = $(BIN)/pytest -q -s -p no:cacheprovider tests/testbed/network/test_threads.py \
 	tests/testbed/network/test_virtual.py tests/testbed/softswitch/test_forward.py
-sanitize: $(READY)
+sanitize: $(READY_DEV)
 	@CC='gcc -g -fsanitize=thread' LD_PRELOAD="$$(gcc -print-file-name=libtsan.so)" \
 		TSAN_OPTIONS="exitcode=66 ignore_noninstrumented_modules=1" $(SANITIZED)
 	@CC='gcc -g -fsanitize=address,undefined -fno-sanitize-recover=undefined' \
 		LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
 		ASAN_OPTIONS=detect_leaks=0 $(SANITIZED)
 
-lint: $(READY)
+lint: $(READY_DEV)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/basedpyright
 
-bench: $(READY)
+bench: $(READY_DEV)
 	@$(BIN)/python -m tests.bench
 
-bench-net: $(READY)
+bench-net: $(READY_DEV)
 	@$(BIN)/python -m tests.bench.bench_net
 
 p4:
 	@$(MAKE) -C p4
 
+# The locks are for Python 3.11 and newer on every system, and the second holds all of the first.
+LOCK = UV_CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/uv pip compile --quiet --universal \
+	--python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate pyproject.toml
 lock:
-	@$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet pip-tools
-	@$(VENV)-lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --extra dev --strip-extras \
-	  --no-emit-index-url --no-emit-find-links --output-file requirements.lock pyproject.toml
+	@$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv
+	@$(LOCK) --extra build --output-file requirements.lock
+	@$(LOCK) --extra build --extra dev --constraint requirements.lock --output-file requirements-dev.lock
 	@rm -rf $(VENV)-lock
 
 clean:
