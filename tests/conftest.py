@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from playwright.sync_api import Browser
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
+from testbed.network.installed import IP
 from testbed.record.run import RunDirectory
 from tests.browser import browser
 
@@ -24,6 +27,25 @@ def quiet(what: str, share: float) -> None:
 def without_progress(errors: str) -> list[str]:
     """The lines of standard error but those that say how far something is."""
     return [said for said in errors.splitlines() if not said.startswith("... ")]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests marked ``root``, with the reason, where they cannot run."""
+    reason = "needs root" if os.geteuid() else IP.lacking
+    for item in items:
+        if reason and item.get_closest_marker("root") is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def hangup_is_heard() -> Iterator[None]:
+    """Start programs that hear SIGHUP, also where this one was started to ignore it.
+
+    A program inherits that a signal is ignored, but not that it is handled.
+    """
+    before = signal.signal(signal.SIGHUP, lambda *_: None)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session")

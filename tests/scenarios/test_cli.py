@@ -187,6 +187,7 @@ def test_run_show_and_analyze_print_the_table_plainly_when_piped(tmp_path: Path)
     refused(canary("show", "nowhere", cwd=tmp_path), "nowhere")
 
 
+@pytest.mark.usefixtures("hangup_is_heard")
 @pytest.mark.parametrize(
     ("kind", "code", "delay"),
     [(signal.SIGINT, 130, 0.0), (signal.SIGTERM, 143, 0.4), (signal.SIGHUP, 143, 0.2)],

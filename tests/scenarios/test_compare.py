@@ -289,6 +289,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "scenarios.cli", "compare", *options, *arguments]
 
 
+@pytest.mark.usefixtures("hangup_is_heard")
 @pytest.mark.parametrize(
     ("kind", "code"),
     [

@@ -80,6 +80,7 @@ def test_an_interrupt_at_any_moment_is_one_line(command: Path, tmp_path: Path) -
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("hangup_is_heard")
 @pytest.mark.parametrize("kind", stopping.SIGNALS)
 def test_signals_at_thirty_moments(
     command: Path, tmp_path: Path, kind: signal.Signals, capsys: pytest.CaptureFixture[str]

@@ -108,6 +108,7 @@ def hang_up(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGHUP)
 
 
+@pytest.mark.usefixtures("hangup_is_heard")
 @pytest.mark.parametrize(
     ("end", "code"), [(ctrl_c, 130), pytest.param(hang_up, 143, marks=pytest.mark.nightly)]
 )

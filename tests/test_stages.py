@@ -1,0 +1,50 @@
+"""The suite runs both of its stages whatever happens in the first, and sums them up once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.stages import main
+
+TESTS = """
+import pytest
+
+def test_good(): pass
+
+def test_bad(): assert False
+
+def test_skipped(): pytest.skip("no reason")
+
+@pytest.fixture
+def broken(): raise ValueError
+
+def test_broken(broken): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("stages", "code", "summary"),
+    [
+        (["good", "skipped"], 0, "1 passed, 1 skipped in "),
+        (["bad", "good"], 1, "1 failed, 1 passed in "),
+        (["good", "bad or broken"], 1, "1 failed, 1 passed, 1 error in "),
+    ],
+)
+def test_both_stages_count(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    stages: list[str],
+    code: int,
+    summary: str,
+) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text(TESTS)
+    assert main(tmp_path, [(f"stage {words}", ["-k", words]) for words in stages]) == code
+    lines = capfd.readouterr().out.splitlines()
+    assert [f"stage {words}:" for words in stages] == [
+        line for line in lines if line.startswith("stage")
+    ]
+    assert lines[-1].startswith(summary)
+    assert sum(" in " in line and "passed" in line for line in lines) == 1
