@@ -10,9 +10,17 @@ other links, f is in x_i the parabola
 
     (sum_j c_j^2 + lambda a) x^2 - (2 sum_j y_j c_j - lambda b) x + const,
 
-and each step is exact: the vertex clipped to [0, 1] where the parabola opens upwards, else the
-better of the two ends, 1 on a tie (a link is good until shown otherwise). Algorithm 1 of the paper,
-whose scan is garbled there, comes to the same. The objective therefore never rises.
+and its derivative is R x - S with R = 2 (sum_j c_j^2 + lambda a), S = 2 sum_j y_j c_j - lambda b.
+Each step is that of algorithm 1, line by line: T = S / R clipped to [0, 1] where R > 0; where
+R < 0 the end that is farther from T, 1 if they are equally far; where R = 0 it is 1 if S > 0, else
+0. The objective therefore never rises.
+
+The text of algorithm 1 at hand has lost its operators; they are read back from the derivative.
+Where figure 5 and algorithm 1 differ, algorithm 1 is taken, which section 5.3 calls the pseudocode:
+links start at the mean of their paths weighted by packets (figure 5: the plain mean), and steps go
+to the lowest point of [0, 1] (figure 5: the vertex, clipped, where it may be a maximum). It stops
+when a round lowers the objective by less than epsilon; K, the most rounds, is not printed, and none
+is needed, as the objective is bounded.
 """
 
 from __future__ import annotations
@@ -27,10 +35,16 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import kernel
 
-__all__ = ["Descent", "Fit", "Regulariser", "coordinate_descent", "objective", "started", "value"]
+__all__ = [
+    "EPSILON", "Descent", "Fit", "Regulariser", "coordinate_descent", "objective", "started",
+    "value",
+]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+
+EPSILON = 1e-4
+"""The paper's epsilon for coordinate descent (figure 7; the text at hand has lost the dot)."""
 
 Regulariser = Literal["specialised", "l1"]
 
@@ -65,17 +79,17 @@ def coordinate_descent(
     *,
     penalty: float = 1.0,
     regulariser: Regulariser = "specialised",
-    tolerance: float = 1e-9,
-    max_iterations: int = 200,
+    tolerance: float = EPSILON,
+    max_iterations: int | None = None,
     used: BoolArray | None = None,
     sweeps: Sweeps | None = None,
 ) -> Descent:
     """Fit link success probabilities to path success probabilities.
 
     Starts from each link's packet-weighted mean path success (appendix B, line 1) and stops when
-    an iteration lowers the objective by less than ``tolerance``. A link on no used path stays 1.
-    One iteration costs the number of (path, link) incidences times the links of a path, and little
-    more for a path that is observed many times.
+    an iteration lowers the objective by less than ``tolerance``, or not at all. A link on no used
+    path is no part of the problem and stays 1. One iteration costs the number of (path, link)
+    incidences times the links of a path, and little more for a path that is observed many times.
 
     Args:
         incidence: Paths and links.
@@ -84,6 +98,7 @@ def coordinate_descent(
         penalty: lambda.
         regulariser: What it weighs.
         tolerance: The paper's epsilon.
+        max_iterations: The paper's K; None, as many as it takes.
         used: The observations to fit (bool[n_rows]); the others are ignored. Default: all.
         sweeps: How to go over ``incidence``, where that is known already.
     """
@@ -94,8 +109,9 @@ def coordinate_descent(
     history: list[float] = []
     while True:
         history.append(value(sweeps, incidence, fit))
-        enough = len(history) > 1 and history[-2] - history[-1] < tolerance
-        if enough or len(history) > max_iterations:
+        gain = history[-2] - history[-1] if len(history) > 1 else np.inf
+        enough = gain < tolerance or gain <= 0
+        if enough or (max_iterations is not None and len(history) > max_iterations):
             return Descent(fit.x, np.array(history))
         sweeps.sweep(_step, incidence, fit)
 
@@ -176,7 +192,7 @@ def _error(part, parts, incidence, fit):
 
 @kernel
 def _step(part, parts, order, incidence, fit):
-    """The exact step of each link of this part of ``order``."""
+    """The step of each link of this part of ``order`` (algorithm 1, lines 5 to 17)."""
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]
         squares = towards = 0.0
@@ -195,10 +211,10 @@ def _step(part, parts, order, incidence, fit):
                     towards += fit.y[row] * others
         if not seen:
             continue
-        if squares > -fit.square:
-            vertex = (2.0 * towards - fit.linear) / (2.0 * (squares + fit.square))
-            fit.x[i] = min(max(vertex, 0.0), 1.0)
-        elif squares - 2.0 * towards + (fit.square + fit.linear) <= 0.0:
-            fit.x[i] = 1.0
+        r, s = 2.0 * (squares + fit.square), 2.0 * towards - fit.linear
+        if r == 0.0:
+            fit.x[i] = 1.0 if s > 0.0 else 0.0
+        elif r > 0.0:
+            fit.x[i] = min(max(s / r, 0.0), 1.0)
         else:
-            fit.x[i] = 0.0
+            fit.x[i] = 0.0 if s / r > 0.5 else 1.0

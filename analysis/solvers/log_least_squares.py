@@ -15,6 +15,7 @@ packets that pass a very lossy path weigh as much as the many of a good one.
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -36,18 +37,19 @@ def log_least_squares(
     *,
     omega: float = 1.0,
     tolerance: float = 1e-4,
-    max_iterations: int = 1000,
+    max_iterations: int | None = None,
     used: BoolArray | None = None,
 ) -> FloatArray:
     """The success probability exp(b_i) of each local link: float64[n_links].
 
     Coordinate descent from b = 0, until an iteration lowers the objective by less than
-    ``tolerance``. A link on no used path stays 1.
+    ``tolerance``, or not at all. A link on no used path stays 1.
 
     Args:
         incidence: Paths and links.
         y: Success probability of each path as observed, float64[n_rows], above 0.
         omega: Weight of the L1 norm.
+        max_iterations: None, as many as it takes.
         used: The observations to fit (bool[n_rows]); the others are ignored. Default: all.
     """
     if used is None:
@@ -55,9 +57,9 @@ def log_least_squares(
     sweeps, b = Sweeps(incidence), np.zeros(incidence.n_links)
     fit = _Fit(np.log(y), used, b, float(omega))
     before = np.inf
-    for _ in range(max_iterations):
+    for number in itertools.count():
         now = sum(sweeps.run(_squares, fit)) - omega * float(b.sum())
-        if before - now < tolerance:
+        if before - now < tolerance or before <= now or number == max_iterations:
             break
         before = now
         sweeps.sweep(_step, incidence, fit)

@@ -29,7 +29,7 @@ ROUNDS, SECONDS = "rounds until it converges", "seconds"
 MORE, LONGER = "rounds over those of CD", "seconds over those of CD"
 RATES = (0.001, 0.005, 0.01)
 EPSILON = {"CD": 1e-5, "SGD-lazy": 1e-4}
-SHARE, PENALTY = 0.001, 1.0
+SHARE, PENALTY, MOST = 0.001, 1.0, 200
 
 
 def solvers(draw: int, k: int) -> list[Row]:
@@ -45,7 +45,9 @@ def solvers(draw: int, k: int) -> list[Row]:
     incidence, y = Incidence.of(paths, undirected=True), 1 - probes.lost / probes.sent
 
     begin = time.process_time()
-    fitted = coordinate_descent(incidence, y, probes.sent, penalty=PENALTY, tolerance=0.0)
+    fitted = coordinate_descent(
+        incidence, y, probes.sent, penalty=PENALTY, tolerance=0.0, max_iterations=MOST
+    )
     seconds = time.process_time() - begin
     f = fitted.objective
     rounds = 1 + int(np.argmax(f[:-1] - f[1:] < EPSILON["CD"] * f[1:]))

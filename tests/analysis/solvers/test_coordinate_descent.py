@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from analysis.solvers.coordinate_descent import coordinate_descent, objective
 from analysis.solvers.incidence import Incidence
 from testbed.fabric.paths import Paths
+from tests.analysis.references.netbouncer import algorithm_1
 
 
 def incidence_of(paths):
@@ -35,7 +36,7 @@ def test_netbouncer_figure_4():
 def test_few_paths_take_the_better_end():
     """With sum c^2 <= lambda the parabola opens downwards: an end, never the vertex."""
     incidence = incidence_of([[0]])
-    for y, expected in ((0.4, 0.0), (0.6, 1.0), (0.5, 1.0)):
+    for y, expected in ((0.4, 0.0), (0.6, 1.0), (0.5, 0.0)):
         assert coordinate_descent(incidence, np.array([y]), np.ones(1)).success[0] == expected
 
 
@@ -61,7 +62,9 @@ def test_objective_never_rises(seed, penalty, regulariser):
     incidence = incidence_of(paths)
     y = rng.random(len(paths)).round(2)
     weight = rng.random(len(paths)) + 0.1
-    result = coordinate_descent(incidence, y, weight, penalty=penalty, regulariser=regulariser)
+    result = coordinate_descent(
+        incidence, y, weight, penalty=penalty, regulariser=regulariser, tolerance=1e-9
+    )
     assert (np.diff(result.objective) <= 1e-9).all()
     assert ((result.success >= 0) & (result.success <= 1)).all()
     assert result.objective[-1] == pytest.approx(
@@ -95,3 +98,50 @@ def test_stops_at_the_tolerance():
     drops = -np.diff(coarse)
     assert drops[-1] < 0.01 <= drops[:-1].min()
     assert fine[: len(coarse)].tolist() == coarse.tolist() and len(fine) > len(coarse)
+
+
+def links_by_tiers(rng):
+    """A small problem in the manner of a Clos: each path takes a link of each of some tiers."""
+    tiers = rng.integers(1, 4)
+    per_tier = rng.integers(1, 5)
+    rows = rng.integers(0, per_tier, (rng.integers(1, 25), tiers)) + per_tier * np.arange(tiers)
+    return [sorted(row) for row in rows.tolist()]
+
+
+@pytest.mark.parametrize("packets", [1, 5, 100])
+@pytest.mark.parametrize("penalty", [0.25, 1.0, 2.0])
+def test_it_is_algorithm_1(packets, penalty):
+    """Against the plain reference, 900 cases in all. Few packets make ties of R, S and T likely."""
+    rng = np.random.default_rng([packets, int(4 * penalty)])
+    for _ in range(100):
+        paths = links_by_tiers(rng)
+        loss = rng.choice([0.0, 0.02, 0.3, 1.0], 1 + max(map(max, paths)), p=[0.7, 0.1, 0.1, 0.1])
+        n = rng.integers(1, packets + 1, len(paths))
+        through = [np.prod(1 - loss[path]) for path in paths]
+        y = rng.binomial(n, through) / n
+        links = sorted({i for path in paths for i in path})
+        x, values = algorithm_1(paths, y.tolist(), n.tolist(), links, penalty, 1e-4)
+        found = coordinate_descent(incidence_of(paths), y, n, penalty=penalty, tolerance=1e-4)
+        assert found.success == pytest.approx([x[i] for i in links], abs=1e-12)
+        assert ((found.success < 1) == [x[i] < 1 for i in links]).all()
+        assert len(found.objective) == len(values)
+
+
+def test_a_link_that_nothing_speaks_for_is_bad_where_r_and_s_are_0():
+    """Algorithm 1, line 10: with R = 0 the link is good only if S is above 0."""
+    incidence = incidence_of([[0]])
+    tie = coordinate_descent(incidence, np.array([0.5]), np.ones(1), penalty=1.0)
+    assert tie.success.tolist() == [0.0]
+    above = coordinate_descent(incidence, np.array([0.51]), np.ones(1), penalty=1.0)
+    assert above.success.tolist() == [1.0]
+
+
+def test_it_goes_on_until_it_converges():
+    """Along a chain in which each link leans on the next, rounds are many."""
+    n = 40
+    incidence = incidence_of([[i, i + 1] for i in range(n)] * 3)
+    y = np.where(np.arange(n) % 2, 0.5, 0.50001).tolist() * 3
+    found = coordinate_descent(incidence, np.array(y), np.ones(3 * n), penalty=0.0, tolerance=1e-12)
+    gains = -np.diff(found.objective)
+    assert len(gains) > 200
+    assert gains[-1] < 1e-12 <= gains[:-1].min()
