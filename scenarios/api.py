@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 
 from analysis.evaluation.metrics import Score, score
-from analysis.evaluation.parameter_sets import choose_methods, read_set
+from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import diagnosis_columns, render
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.methods.registry import make_method
@@ -156,8 +156,8 @@ class Run:
         """What a method says of this run.
 
         Args:
-            method: Its name, such as ``flock:p_bad=0.01``, or the method itself: ``Flock(...)``, or
-                one of your own.
+            method: Its name, such as ``flock:p_bad=0.01``, the path of a Python file with one, or
+                the method itself: ``Flock(...)``, or one of your own.
             parameters: ``default``, ``paper``, or a file of `canary calibrate`.
 
         Raises:
@@ -165,7 +165,8 @@ class Run:
         """
         made = method
         if isinstance(made, str):
-            made = make_method(made, read_set(str(parameters)))
+            names, chosen = choose_methods(made, str(parameters))
+            made = make_method(",".join(names), chosen)
         truth = np.flatnonzero(self.record.table("links")["faulty"])
         diagnosis = made.localize(self.telemetry)
         return Verdict(diagnosis, truth, self.telemetry)

@@ -59,13 +59,13 @@ ConfigOption = Annotated[
 ]
 MethodsOption = Annotated[
     str,
-    typer.Option(help="all, or a list: flock,netbouncer,007.", autocompletion=_methods),
+    typer.Option(help="all, or a list: flock,007,mine.py.", autocompletion=_methods),
 ]
 OwnMethodsOption = Annotated[
     str | None,
     typer.Option(
         "--methods",
-        help="all, or a list: flock:p_bad=0.01,007. [default: those of the testbed]",
+        help="all, or a list: flock:p_bad=0.01,007,mine.py. [default: those of the testbed]",
         autocompletion=_methods,
     ),
 ]

@@ -162,8 +162,9 @@ def _key(
     }
     for what, path in files.items():
         if path is not None and path.is_file():  # each seed says so if it is none
-            with path.open("rb") as file:
-                key[f"{what}_sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+            key[f"{what}_sha256"] = _digest(path)
+    if named := {method.partition(":")[0] for method in methods} & parameters.files.keys():
+        key["methods_sha256"] = {name: _digest(parameters.files[name]) for name in sorted(named)}
     plugged = {point.name: point.dist for point in entry_points(group=GROUP)}
     key["plugged_in"] = {
         method: f"{dist.name} {dist.version}"
@@ -171,6 +172,11 @@ def _key(
         if (dist := plugged.get(method.partition(":")[0]))
     }
     return key
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @cache

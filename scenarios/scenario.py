@@ -6,15 +6,9 @@ A scenario file is Python with a module-level ``SCENARIO``; its docstring says w
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import pkgutil
-import signal
-import sys
-import threading
-import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,6 +17,7 @@ from testbed.fabric.clos import Fabric, TopologyError
 from testbed.faults.plan import FaultError, FaultPlan
 from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
+from testbed.user_files import UserFile
 
 __all__ = ["SECONDS", "Scenario", "load_scenario", "scenario_names"]
 
@@ -80,7 +75,7 @@ class Scenario:
             plan = self.make_faults(topology, settings)
             plan.check(topology, settings.duration_s)
             return plan
-        with _told_by_line(self.file, self.make_faults):
+        with _user_file(self.file).blamed(self.make_faults, SECONDS):
             try:
                 inspect.signature(self.make_faults).bind(topology, settings)
             except TypeError:
@@ -114,7 +109,7 @@ def load_scenario(name: str) -> Scenario:
     """
     if name.endswith(".py"):
         path = Path(name)
-        found = getattr(_load_file(path), "SCENARIO", None)
+        found = getattr(_user_file(path).load(SECONDS), "SCENARIO", None)
         if isinstance(found, Scenario):
             return replace(found, file=path)
     elif name in scenario_names():
@@ -126,79 +121,5 @@ def load_scenario(name: str) -> Scenario:
     raise SettingsError(f"{name} defines no SCENARIO: see scenarios/library/faulty_links.py")
 
 
-def _load_file(path: Path) -> object:
-    name = f"scenario file {path.stem}"  # no module has such a name, whatever the file's is
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise SettingsError(f"no scenario file {path}: check SCENARIO")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    with _told_by_line(path):
-        spec.loader.exec_module(module)
-    return module
-
-
-class _TooLong(BaseException):
-    """Not an `Exception`, or a scenario file might catch it."""
-
-
-@contextmanager
-def _told_by_line(path: Path, function: Callable[..., object] | None = None) -> Iterator[None]:
-    """Whatever code of a scenario file does wrong is one line that names the file and the line.
-
-    Args:
-        path: The file.
-        function: What is called of it; where that begins is told if nothing closer is known.
-    """
-    try:
-        with _time_limit():
-            yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        if isinstance(error, _TooLong):
-            reason = f"still at work after {SECONDS:g} s: it must only say what breaks"
-        elif isinstance(error, SystemExit):
-            reason = "calls sys.exit: raise ValueError with a reason instead"
-        elif isinstance(error, FaultError | SettingsError | TopologyError):
-            reason = str(error)
-        else:
-            reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-        line = _line_in(path, error, function)
-        where = f" line {line}" if line else ""
-        said = " ".join(reason.split())
-        raise SettingsError(f"scenario file {path}{where}: {said}") from error
-
-
-def _line_in(
-    path: Path, error: BaseException, function: Callable[..., object] | None
-) -> int | None:
-    """The line of the file where an error came up, else the one where ``function`` begins."""
-    file = str(path.absolute())
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return error.lineno
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == file]
-    if lines:
-        return lines[-1]
-    code = getattr(function, "__code__", None)
-    return code.co_firstlineno if code and code.co_filename == file else None
-
-
-@contextmanager
-def _time_limit() -> Iterator[None]:
-    """Raise `_TooLong` after `SECONDS`, also in a sleep; other threads than the main have none."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS, 0.2)  # again, if something catches it
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+def _user_file(path: Path) -> UserFile:
+    return UserFile(path, "scenario", SettingsError, (FaultError, TopologyError))

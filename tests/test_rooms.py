@@ -26,6 +26,7 @@ NETWORK = FAULTS | {"testbed.network"}
 TRAFFIC = NETWORK | {"testbed.traffic"}
 MAY_IMPORT: dict[str, set[str]] = {
     "testbed.caches": set(),
+    "testbed.user_files": set(),
     "testbed.fabric": CACHES,
     "testbed.dataplane": set(),
     "testbed.softswitch": CACHES,
@@ -38,7 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis.solvers": {"testbed.fabric"},
     "analysis.sketches": {"testbed.fabric"},
     "analysis.telemetry": FABRIC_AND_RECORD,
-    "analysis.methods": FABRIC_AND_RECORD | {"analysis.solvers", "analysis.telemetry"},
+    "analysis.methods": FABRIC_AND_RECORD
+    | {"testbed.user_files", "analysis.solvers", "analysis.telemetry"},
     "analysis.evaluation": FABRIC_AND_RECORD
     | {"analysis.solvers", "analysis.telemetry", "analysis.methods"},
     "analysis.pages": FABRIC_AND_RECORD

@@ -18,7 +18,8 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from analysis.methods.parameters import Parameters
+from analysis.methods.method_file import method_files
+from analysis.methods.parameters import Parameters, read_names
 from analysis.methods.registry import (
     ALIASES,
     METHODS,
@@ -73,15 +74,22 @@ class Calibrated(BaseModel):
     trained: Trained | None = None
 
 
-def read_set(name: str, fault_rate: float | None = None) -> Parameters:
+def read_set(
+    name: str, fault_rate: float | None = None, files: Mapping[str, Path] | None = None
+) -> Parameters:
     """The parameters that ``default``, ``paper`` or the path of a file stand for.
+
+    Args:
+        files: Method files that the user named: a set may have parameters for them, and for no
+            other file.
 
     Raises:
         ValueError: The file cannot be read, or holds something else; a method, a parameter or a
             value is unknown (one line).
     """
+    files = files or {}
     if name == "default":
-        return Parameters(fault_rate=fault_rate)
+        return Parameters(fault_rate=fault_rate, files=files)
     path = PAPER if name == "paper" else Path(name)
     content = _read(path)
     of: dict[str, Mapping[str, Any]] = {}
@@ -89,10 +97,10 @@ def read_set(name: str, fault_rate: float | None = None) -> Parameters:
         of[ALIASES.get(method, method)] = entry.parameters
     source = "paper" if name == "paper" else path.name
     try:
-        check_parameters(Parameters(source, of))
+        check_parameters(Parameters(source, of, files=files))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return Parameters(source, of, fault_rate)
+    return Parameters(source, of, fault_rate, files)
 
 
 def choose_methods(
@@ -102,14 +110,16 @@ def choose_methods(
 
     Args:
         methods: In the grammar of `analysis.methods.parameters`; None are those of the testbed.
+            Method files among them are run.
         parameters: See `read_set`.
         fault_rate: See `Parameters`.
 
     Raises:
         ValueError: Something of it is wrong, or does not fit together (one line).
     """
-    chosen = read_set(parameters, fault_rate)
-    names = list(METHODS) if methods is None else find_methods(methods)
+    files = method_files([named.name for named in read_names(methods or "")])
+    chosen = read_set(parameters, fault_rate, files)
+    names = list(METHODS) if methods is None else find_methods(methods, chosen)
     for name in names:
         make_method(name, chosen)
     return names, chosen

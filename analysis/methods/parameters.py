@@ -1,7 +1,7 @@
 """How methods and their parameters are said: one grammar wherever a method is named.
 
     METHODS = METHOD[,METHOD]...
-    METHOD  = NAME
+    METHOD  = NAME                      or the path of a Python file, as worst.py
             | NAME:PARAMETER=VALUE[,PARAMETER=VALUE]...
             | NAME:KIND[+KIND]...[,PARAMETER=VALUE]...
 
@@ -22,6 +22,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -73,11 +74,14 @@ class Parameters:
         fault_rate: What the user calls a fault: the loss rate from which on a link is one. Every
             method whose constructor has a parameter for it gets it: ``fault_rate`` as it is,
             ``link_threshold`` as 1 - fault_rate. None: `FAULT_RATE`, but what ``of`` says wins.
+        files: Method files that the user named, by their names in tables: ``worst.py``. They are
+            run, so nothing but the command line or a program may fill this.
     """
 
     source: str = "default"
     of: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fault_rate: float | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.fault_rate is not None and not 0 < self.fault_rate < 1:

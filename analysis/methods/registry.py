@@ -1,7 +1,8 @@
 """The methods on offer: this project's, and those that installed packages register.
 
 A method is a class with the face of `analysis.methods.base.Localizer`. A package offers one as an
-entry point of the group ``canary.methods``, its name leading to the class.
+entry point of the group ``canary.methods``, its name leading to the class; a user names a file with
+one (`analysis.methods.method_file`), which is known by its name where `Parameters.files` has it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from analysis.methods.base import Localizer
 from analysis.methods.canary.multistage import Canary
 from analysis.methods.detector import Detector
 from analysis.methods.flock.flock import Flock
 from analysis.methods.kdd14 import Kdd14
+from analysis.methods.method_file import FACE, SUFFIX, constructor_in, make_from_file
 from analysis.methods.mle.mle import CanaryMle, Mle
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
 from analysis.methods.netscope import NetScope
@@ -78,11 +81,14 @@ def method_names() -> list[str]:
     return [*METHODS, *ON_REQUEST, *sorted(_registered())]
 
 
-def find_methods(text: str) -> list[str]:
+def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[str]:
     """The methods of a list such as ``flock:p_bad=0.01,vigil``; each once, in that order.
 
     The grammar is that of `analysis.methods.parameters`; what comes back is in it, too, each as the
     tables call it. ``all`` are all but those on request.
+
+    Args:
+        parameters: Its ``files`` are the method files that may be named.
 
     Raises:
         ValueError: A name, a parameter or a value is unknown, or does not fit the others.
@@ -91,12 +97,12 @@ def find_methods(text: str) -> list[str]:
         return [name for name in method_names() if name not in ON_REQUEST]
     found = []
     for named in read_names(text):
-        named = _known(named)
+        named = _known(named, parameters)
         if named.words:
-            own = in_words(own_values(named, _constructor(named.name)))
+            own = in_words(own_values(named, _constructor(named.name, parameters)))
             kinds = re.sub(r"^kinds=([^,]*)", r"\1", own)
             found.append(f"{named.name}:{kinds}")
-            make_method(found[-1])
+            make_method(found[-1], Parameters(files=parameters.files))
         else:
             found.append(named.name)
     return list(dict.fromkeys(found))
@@ -109,9 +115,11 @@ def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
         ValueError: There is none of that name, a parameter or a value is wrong, or a registered
             method does not load (one line).
     """
-    named = _one(text)
-    constructor = _constructor(named.name)
+    named = _one(text, parameters)
+    constructor = _constructor(named.name, parameters)
     given = values(named, constructor, parameters)
+    if named.name in parameters.files:
+        return make_from_file(parameters.files[named.name], constructor, given)
     if named.name in METHODS | ON_REQUEST:
         try:
             return constructor(**given)
@@ -123,7 +131,7 @@ def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
         method = constructor(**given)
     except Exception as error:
         raise _broken(named.name, error) from None
-    lacking = [face for face in _FACE if not callable(getattr(method, face, None))]
+    lacking = [face for face in FACE if not callable(getattr(method, face, None))]
     if lacking:
         raise ValueError(
             f"method {named.name!r} of {_package(named.name)} is none: it has no {lacking[0]}()"
@@ -133,8 +141,8 @@ def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
 
 def parameters_of(text: str, parameters: Parameters = DEFAULTS) -> tuple[str, str]:
     """All parameters that a method has, in the grammar, and where they come from, in words."""
-    named = _one(text)
-    constructor = _constructor(named.name)
+    named = _one(text, parameters)
+    constructor = _constructor(named.name, parameters)
     given = values(named, constructor, parameters)
     method = make_method(text, parameters)
     return in_force(method, constructor, given), parameters.origin(named, constructor)
@@ -150,15 +158,19 @@ def check_parameters(parameters: Parameters) -> None:
         make_method(name, parameters)
 
 
-def _one(text: str) -> NamedMethod:
+def _one(text: str, parameters: Parameters) -> NamedMethod:
     named, *more = read_names(text)
     if more:
         raise ValueError(f"{text} names {len(more) + 1} methods: name one")
-    return _known(named)
+    return _known(named, parameters)
 
 
-def _known(named: NamedMethod) -> NamedMethod:
+def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
     """By its own name, if there is one so called."""
+    if named.name.endswith(SUFFIX):
+        if (file := Path(named.name).name) in parameters.files:
+            return NamedMethod(file, named.words)
+        raise ValueError(f"{named.name}: a method file is run only where METHODS= names it")
     name, known = ALIASES.get(named.name, named.name), method_names()
     if name in known:
         return NamedMethod(name, named.words)
@@ -167,7 +179,9 @@ def _known(named: NamedMethod) -> NamedMethod:
     raise ValueError(f"no method {name!r}: {guess}known are {', '.join(known)}, or all")
 
 
-def _constructor(name: str) -> Callable[..., Localizer]:
+def _constructor(name: str, parameters: Parameters) -> Callable[..., Localizer]:
+    if name in parameters.files:
+        return constructor_in(parameters.files[name])
     own = METHODS | ON_REQUEST
     if name in own:
         return own[name]
@@ -185,9 +199,6 @@ def _broken(name: str, error: Exception) -> ValueError:
 def _package(name: str) -> str:
     point = _registered()[name]
     return point.dist.name if point.dist else "a package"
-
-
-_FACE = ("localize", "telemetry_bytes", "probe_packets")
 
 
 def _registered() -> dict[str, EntryPoint]:

@@ -265,6 +265,7 @@ class Comparison(TypedDict):
     scenario_sha256: NotRequired[Annotated[str, _field("of its file, if named", pattern=_SHA256)]]
     faults_sha256: NotRequired[Annotated[str, _field("likewise", pattern=_SHA256)]]
     traffic_sha256: NotRequired[Annotated[str, _field("likewise", pattern=_SHA256)]]
+    methods_sha256: NotRequired[Annotated[dict[str, str], _field("of method files, by name")]]
     plugged_in: Annotated[dict[str, str], _field("methods of packages, with their versions")]
 
 

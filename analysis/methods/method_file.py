@@ -1,0 +1,147 @@
+"""Methods in Python files that the user names: ``METHODS=worst.py``.
+
+Such a file has one class with the face of `analysis.methods.base.Localizer`; of several classes it
+says which one is meant: ``METHOD = WorstSegments``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.methods.base import Diagnosis, Localizer
+from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from testbed.user_files import UserFile
+
+__all__ = ["FACE", "constructor_in", "make_from_file", "method_files"]
+
+FACE = ("localize", "telemetry_bytes", "probe_packets")
+"""What a method must be able to do, see `Localizer`."""
+
+SUFFIX = ".py"
+
+
+class MethodFileError(ValueError):
+    """A method file does something wrong. One line with its file and line."""
+
+
+def method_files(names: list[str]) -> dict[str, Path]:
+    """Return the method files among some names: paths by the names that tables have for them.
+
+    >>> method_files(["flock", "mine/worst.py"])
+    {'worst.py': PosixPath('mine/worst.py')}
+
+    Raises:
+        ValueError: Two of them would have the same name.
+    """
+    found: dict[str, Path] = {}
+    for path in (Path(name) for name in names if name.endswith(SUFFIX)):
+        if found.setdefault(path.name, path) != path:
+            raise ValueError(f"{found[path.name]} and {path}: rename one, or tables mix them up")
+    return found
+
+
+def constructor_in(path: Path) -> Callable[..., Localizer]:
+    """Return what makes the method of a file. A file is run once a process, until it changes.
+
+    Raises:
+        ValueError: It does not load, or has no method (one line with the file and the line).
+    """
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError:
+        changed = 0
+    return _constructor_in(path, changed)
+
+
+@cache
+def _constructor_in(path: Path, changed: int) -> Callable[..., Localizer]:
+    del changed
+    module = _file(path).load()
+    if hasattr(module, "METHOD"):
+        if not _is_method(module.METHOD):
+            raise MethodFileError(f"METHOD of {path} is no class with {', '.join(FACE)}")
+        return module.METHOD
+    own = [value for value in vars(module).values() if _is_method(value)]
+    there: list[Any] = [value for value in own if value.__module__ == module.__name__]
+    if len(there) == 1:
+        return there[0]
+    if there:
+        names = [each.__name__ for each in there]
+        raise MethodFileError(f"{path} has the methods {', '.join(names)}: say METHOD = {names[0]}")
+    raise MethodFileError(
+        f"{path} has no method: write a class with {', '.join(FACE)}, as the README shows"
+    )
+
+
+def make_from_file(
+    path: Path, constructor: Callable[..., Localizer], given: Mapping[str, Any]
+) -> Localizer:
+    """Return a file's method, made with some parameters. What its code does wrong, now and when
+    it is run, is one line with the file and the line."""
+    file = _file(path)
+    with file.blamed(constructor):
+        method = constructor(**given)
+    return _OfFile(file, method)
+
+
+def _file(path: Path) -> UserFile:
+    return UserFile(path, "method", MethodFileError)
+
+
+def _is_method(value: Any) -> bool:
+    """Whether it is a class whose objects are methods: an abstract base and a protocol are not."""
+    has_face = all(callable(getattr(value, face, None)) for face in FACE)
+    return inspect.isclass(value) and has_face and not inspect.isabstract(value)
+
+
+class _OfFile:
+    """A method of a file, with its mistakes told by line. Its attributes are the method's own."""
+
+    def __init__(self, file: UserFile, method: Localizer) -> None:
+        self._file, self._method = file, method
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._method, name)
+
+    @property
+    def name(self) -> str:
+        return self._method.name
+
+    def localize(self, telemetry: Telemetry) -> Diagnosis:
+        with self._file.blamed(self._method.localize, passed=(MissingTelemetry,)):
+            diagnosis = self._method.localize(telemetry)
+            _check(diagnosis, telemetry.topology.n_links)
+        return diagnosis
+
+    def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        with self._file.blamed(self._method.telemetry_bytes, passed=(MissingTelemetry,)):
+            return int(self._method.telemetry_bytes(telemetry))
+
+    def probe_packets(self, telemetry: Telemetry) -> int:
+        with self._file.blamed(self._method.probe_packets, passed=(MissingTelemetry,)):
+            return int(self._method.probe_packets(telemetry))
+
+
+def _check(diagnosis: Any, n_links: int) -> None:
+    """See that a method has returned a diagnosis of a fabric with so many links."""
+    if not isinstance(diagnosis, Diagnosis):
+        raise MethodFileError(f"localize() returns {repr(diagnosis)[:60]}: return a Diagnosis")
+    if diagnosis.native not in ("directed", "undirected"):
+        raise MethodFileError(f"native={diagnosis.native!r}: say 'directed' or 'undirected'")
+    flagged = np.asarray(diagnosis.flagged)
+    if flagged.ndim != 1 or (len(flagged) and flagged.dtype.kind not in "iu"):
+        raise MethodFileError("flagged is no list of link numbers")
+    if (np.diff(flagged) <= 0).any() or (
+        len(flagged) and not 0 <= flagged[0] <= flagged[-1] < n_links
+    ):
+        raise MethodFileError(f"flagged must be link numbers from 0 to {n_links - 1}, ascending")
+    for name in ("success", "score"):
+        shape = np.shape(getattr(diagnosis, name))
+        if shape != (n_links,):
+            raise MethodFileError(f"{name} has the shape {shape}: {n_links} links need one each")

@@ -1,0 +1,78 @@
+"""``METHODS=worst.py``: a method of one's own in a run, a comparison, and on files of telemetry."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from scenarios import load
+from tests.conftest import without_progress
+from tests.scenarios.conftest import Canary, refused
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+METHOD = next(
+    block
+    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    if "def localize" in block
+)
+TINY = ("BACKEND=flow", "EPOCHS=1", "LOAD=0.1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "worst.py").write_text(METHOD)
+    return tmp_path
+
+
+def test_in_a_run_and_again_and_from_its_files(canary: Canary, folder: Path) -> None:
+    said = canary("run", *TINY, "METHODS=mine/worst.py,canary", "RUN=run")
+    assert said.code == 0, said.err
+    assert re.search(r"^worst\.py +\d", said.out, re.MULTILINE)
+    run = load("run")
+    assert list(run.figures.index) == ["worst.py", "canary"]
+    flagged = run.table("diagnoses/worst.py")["flagged"]
+    assert flagged.any()
+    verdict = run.diagnose("mine/worst.py")
+    assert verdict.links.flagged.equals(flagged) and "worst-segments" in repr(verdict)
+    page = (folder / "run" / "index.html").read_text()
+    assert "METHODS=worst.py,canary" in page
+
+    assert canary("analyze", "run", "METHODS=mine/worst.py").code == 0
+    assert list(load("run").figures.index) == ["worst.py"]
+    assert canary("page", "run", "--over-time").code == 0, "it is shown without its file"
+    assert canary("export", "run", "--out", "files").code == 0
+    files = ("--topology", "files/fabric.parquet", "--telemetry", "files/observations.parquet")
+    said = canary("localize", *files, "--method", "mine/worst.py")
+    assert said.code == 0 and "worst.py blames" in said.out
+    refused(canary("show", "run", "METHODS=mine/worst.py"), "METHODS")
+
+
+@pytest.mark.slow
+def test_in_a_comparison(canary: Canary, folder: Path) -> None:
+    asked = ("compare", *TINY, "SEEDS=1-2", "METHODS=mine/worst.py,canary", "OUT=found")
+    said = canary(*asked)
+    assert said.code == 0, said.err
+    rows = json.loads(canary("show", "found", "--json").out)
+    assert "worst.py" in json.dumps(rows)
+    key = json.loads((folder / "found" / "comparison.json").read_text())
+    assert list(key["methods_sha256"]) == ["worst.py"]
+    (folder / "mine" / "worst.py").write_text(METHOD.replace("0.1", "0.2"))
+    refused(canary(*asked), "other settings or code")
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_in_a_seed_is_its_line(canary: Canary, folder: Path) -> None:
+    wrong = METHOD.replace("score[flagged] = 1.0", "score[flagged] = 1 / 0")
+    line = 1 + wrong.splitlines().index("        score[flagged] = 1 / 0")
+    (folder / "mine" / "worst.py").write_text(wrong)
+    said = f"method file mine/worst.py line {line}: ZeroDivisionError: division by zero"
+    compared = canary("compare", *TINY, "SEEDS=1", "METHODS=mine/worst.py", "OUT=found")
+    assert compared.code == 2
+    assert without_progress(compared.err) == [f"canary: no seed ran: seed 1: {said}"]
+    refused(canary("run", *TINY, "METHODS=mine/worst.py", "RUN=run"), said)
+    assert not (folder / "run").exists()
