@@ -10,6 +10,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +26,19 @@ from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment import default_directory, run_experiment
 from scenarios.request import make_request
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.paths import Paths
 from testbed.record.columns import to_arrow
+from testbed.record.flow_ids import five_tuples
 from testbed.record.run import RunDirectory, RunWriter
+from testbed.record.run_tables import registers
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["Run", "Verdict", "load", "run"]
+
+REGISTERS = "registers"
 
 
 def run(
@@ -121,18 +127,65 @@ class Run:
     @property
     def tables(self) -> list[str]:
         """The names of its tables; `testbed/record/README.md` says what is in them."""
-        files = self.path.rglob("*.parquet")
-        return sorted(str(file.relative_to(self.path).with_suffix("")) for file in files)
+        files = (file.relative_to(self.path) for file in self.path.rglob("*.parquet"))
+        names = (file.with_suffix("") for file in files)
+        return sorted({REGISTERS if name.parent.name == REGISTERS else str(name) for name in names})
 
     def table(self, name: str) -> DataFrame:
         """A table as a frame, such as ``links`` or ``diagnoses/canary``.
+
+        ``registers`` are those of all epochs, with a column ``epoch`` before the others.
 
         Raises:
             ValueError: The run has no such table, or it is damaged.
         """
         if name not in self.tables:
             raise ValueError(f"{self.path} has no table {name}: it has {', '.join(self.tables)}")
+        if name == REGISTERS:
+            return self._registers()
         return _frame(self.record.table(name))
+
+    def _registers(self) -> DataFrame:
+        from pandas import concat
+
+        epochs = [_frame(self.record.table(registers(n))) for n in range(self.record.epochs)]
+        for number, frame in enumerate(epochs):
+            frame.insert(0, "epoch", np.int32(number))
+        return concat(epochs, ignore_index=True)
+
+    def addresses(self, table: DataFrame) -> DataFrame:
+        """Return whose flow each row of a table is, of the columns ``flow_hi`` and ``flow_lo``.
+
+        For example of the buckets of the meters that counted most:
+
+            top = result.table("registers").nlargest(5, "count")
+            top.join(result.addresses(top))
+
+        Returns:
+            A frame with the index of ``table``: ``src_ip`` and ``dst_ip`` as text, ``src_port``,
+            ``dst_port`` and ``protocol`` as numbers, and ``src_host`` and ``dst_host``, the names
+            of the hosts with these addresses; "" for addresses that no host has.
+
+        Raises:
+            ValueError: The table has no flow IDs.
+        """
+        from pandas import DataFrame
+
+        if not {"flow_hi", "flow_lo"} <= set(table.columns):
+            raise ValueError("the table has no flow IDs: registers and rules have")
+        flows = five_tuples(table["flow_hi"], table["flow_lo"])
+        fabric, hosts = self.record.fabric, dict[int, str]()
+        if isinstance(fabric, AddressedFabric):
+            hosts = dict(zip(fabric.host_ip.tolist(), fabric.host_names, strict=True))
+        columns: dict[str, Any] = {}
+        for end, ips in (("src", flows.src_ip), ("dst", flows.dst_ip)):
+            known, row = np.unique(ips, return_inverse=True)
+            for name, text in (("ip", _ip), ("host", lambda ip: hosts.get(ip, ""))):
+                columns[f"{end}_{name}"] = np.array([text(ip) for ip in known.tolist()], object)[
+                    row
+                ]
+        columns |= {name: getattr(flows, name) for name in ("src_port", "dst_port", "protocol")}
+        return DataFrame(columns, index=table.index)
 
     @property
     def figures(self) -> DataFrame:
@@ -227,6 +280,10 @@ class Verdict:
         columns = diagnosis_columns(self.diagnosis, self.telemetry.topology)
         faulty = np.isin(np.arange(self.telemetry.topology.n_links), self.truth)
         return _frame(dict(columns) | {"faulty": faulty})
+
+
+def _ip(address: int) -> str:
+    return str(IPv4Address(address))
 
 
 def _frame(columns: Mapping[str, Any]) -> DataFrame:

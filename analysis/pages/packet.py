@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from analysis.telemetry.minus_meters import MinusMeter
 from testbed.fabric.addressed import AddressedFabric
+from testbed.record.flow_ids import FiveTuples, flow_ids
 from testbed.record.run import RunDirectory
 
 __all__ = ["example_flows"]
@@ -68,14 +69,9 @@ def _flow_numbers(
 ) -> list[npt.NDArray[np.int64]]:
     """For each row of each minus meter the row of ``flows``; -1 if it is none that is wanted."""
     flows = {name: column[wanted] for name, column in flows.items()}
-    ip = fabric.host_ip.astype(np.uint64)
-    src, dst = ip[flows["src_host"]], ip[flows["dst_host"]]
-    ports = flows["src_port"].astype(np.uint64) << np.uint64(8)
-    # The flow ID is source, destination, ports and protocol, 104 bits in all (p4/include/flow.p4).
-    hi = src << np.uint64(8) | dst >> np.uint64(24)
-    lo = (dst & np.uint64(0xFFFFFF)) << np.uint64(40) | ports << np.uint64(16)
-    lo |= flows["dst_port"].astype(np.uint64) << np.uint64(8)
-    lo |= flows["protocol"].astype(np.uint64)
+    src, dst = (fabric.host_ip[flows[end]] for end in ("src_host", "dst_host"))
+    ports = flows["src_port"], flows["dst_port"]
+    hi, lo = flow_ids(FiveTuples(src, dst, *ports, flows["protocol"]))
     number = dict(zip(zip(hi.tolist(), lo.tolist(), strict=True), wanted.tolist(), strict=True))
     found = []
     for meter in meters:

@@ -104,8 +104,8 @@ def test_a_changed_run_is_read_on_trust_alone(result: Run, tmp_path: Path) -> No
 
 
 def test_tables_are_frames(result: Run) -> None:
-    assert {"links", "flows", "connections", "registers/epoch-000"} <= set(result.tables)
-    for name in result.tables:
+    assert {"links", "flows", "connections", "registers"} <= set(result.tables)
+    for name in set(result.tables) - {"registers"}:
         frame, columns = result.table(name), result.record.table(name)
         assert list(frame.columns) == list(columns)
     links, columns = result.table("links"), result.record.table("links")
@@ -116,6 +116,50 @@ def test_tables_are_frames(result: Run) -> None:
     assert len(frame) == len(paths) > 0
     for row in (0, len(paths) - 1):
         assert frame.path[row].tolist() == paths.links[paths.ptr[row] : paths.ptr[row + 1]].tolist()
+
+
+def test_registers_are_those_of_all_epochs(result: Run) -> None:
+    frame = result.table("registers")
+    assert list(frame.columns)[:2] == ["epoch", "switch"] and frame.index.is_unique
+    assert frame.epoch.unique().tolist() == list(range(4))
+    for epoch in range(4):
+        own = frame[frame.epoch == epoch].drop(columns="epoch").reset_index(drop=True)
+        for name, column in result.record.table(f"registers/epoch-{epoch:03d}").items():
+            assert (own[name].to_numpy() == column).all()
+
+
+def test_flow_ids_are_addresses(result: Run) -> None:
+    """The flows that were monitored are flows of the traffic, and no others."""
+    rules = result.table("rules")
+    ends = result.addresses(rules)
+    assert ends.index.equals(rules.index) and len(ends) > 100
+    flows = result.table("flows")
+    names = np.array(result.record.fabric.host_names)  # type: ignore[attr-defined]
+    columns = ["src_host", "src_port", "dst_host", "dst_port", "protocol"]
+    flows = flows.assign(src_host=names[flows.src_host], dst_host=names[flows.dst_host])
+    known = set(flows[columns].itertuples(index=False, name=None))
+    assert set(ends[columns].itertuples(index=False, name=None)) <= known
+    own = ends[ends.src_host == "h2_1_0"].src_ip.unique()
+    assert own.tolist() == ["10.2.1.2"]
+    top = result.table("registers").nlargest(5, "count")
+    assert list(top.join(result.addresses(top)).columns[-7:]) == list(ends.columns)
+    with pytest.raises(ValueError, match="the table has no flow IDs"):
+        result.addresses(result.table("links"))
+
+
+def test_addresses_of_nobody_have_no_name(result: Run) -> None:
+    from pandas import DataFrame
+
+    said = result.addresses(DataFrame({"flow_hi": [0x0909090909], "flow_lo": [7]}, index=[3]))
+    assert said.loc[3].to_dict() == {
+        "src_ip": "9.9.9.9",
+        "src_host": "",
+        "dst_ip": "9.0.0.0",
+        "dst_host": "",
+        "src_port": 0,
+        "dst_port": 0,
+        "protocol": 7,
+    }
 
 
 def test_figures_are_those_of_the_summary(result: Run) -> None:
