@@ -10,8 +10,8 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import forkserver, resource_tracker
@@ -125,14 +125,33 @@ def _processes() -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["scenarios.seed_process"])
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        resource_tracker.ensure_running()  # outlives a hangup, too; unblocks the other signals here
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with _lock, _no_imports_from_the_current_folder():
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            resource_tracker.ensure_running()  # outlives a hangup, too; unblocks other signals here
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return context
+
+
+@contextmanager
+def _no_imports_from_the_current_folder() -> Iterator[None]:
+    """Start no Python in the block that imports modules from the current folder.
+
+    `multiprocessing` starts it as ``python -c``, which does, unless this process has ``-P``, as
+    that of a script or a notebook has not.
+    """
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _work(work: Work, place: Path, send: Connection) -> None:

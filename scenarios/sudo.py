@@ -27,7 +27,7 @@ def pick_backend(switches: int, given: Given) -> str:
     if choice.sudo:
         # sudo passes no environment on
         said = [f"{option}={value}" for option, value in given.environment.items()]
-        program = [sys.executable, "-m", "scenarios.cli", *sys.argv[1:], *said]
+        program = [sys.executable, "-P", "-m", "scenarios.cli", *sys.argv[1:], *said]
         os.execvp("sudo", ["sudo", "-n", *program, "--backend", choice.backend])
     return choice.backend
 

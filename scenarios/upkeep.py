@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["clean_net", "doctor", "ended_in_words", "net", "shell", "warm_up"]
 
+_P4RUNTIME_SH = """
+from IPython.core.shellapp import InteractiveShellApp
+from p4runtime_sh.shell import main
+InteractiveShellApp.init_path = lambda self: None
+main()
+"""
+"""The package installs no command. IPython would let the user import from the current folder, and
+with that everything that it imports itself later."""
+
 
 def net(
     k: KOption = 4,
@@ -66,8 +75,7 @@ def shell(
         from testbed.network.switches import running_switch
 
         arguments = running_switch(switch)
-    main = "from p4runtime_sh.shell import main; main()"  # the package installs no command
-    os.execv(sys.executable, [sys.executable, "-c", main, *arguments])
+    os.execv(sys.executable, [sys.executable, "-P", "-c", _P4RUNTIME_SH, *arguments])
 
 
 def ended_in_words(cleaned: Cleaned) -> str:

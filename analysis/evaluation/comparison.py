@@ -178,10 +178,12 @@ def _with_bounds(value: Interval, digits: int) -> str:
 def plot(rows: Rows, title: str, path: Path) -> None:
     """Draw F1 with intervals, and the mean precision-recall curves, into a PNG or PDF file."""
     names = method_names(rows)
-    from matplotlib import rc_context  # makes folders in the home, which a refused run should not
+    from matplotlib import style  # makes folders in the home, which a refused run should not
     from matplotlib.figure import Figure
 
-    with rc_context({"text.parse_math": False}), warnings.catch_warnings():  # a $ is a $
+    # Not the style of a matplotlibrc, which is also read from the current folder; a $ is a $.
+    own = style.context(["default", {"text.parse_math": False}])
+    with own, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks
         figure = Figure(figsize=(11, 1.8 + 0.45 * max(len(names), 5)), layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1, 1.1))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib import rc_context
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -39,7 +39,9 @@ def draw(experiment: Experiment, ours: Ours, printed: Sequence[Printed], paths: 
     columns = min(len(experiment.panels), 2)
     rows = -(-len(experiment.panels) // columns)
     wide = 10 if columns == 1 else 13
-    with rc_context({"text.parse_math": False, "svg.hashsalt": experiment.name}):
+    # Not the style of a matplotlibrc, which is also read from the current folder.
+    own = {"text.parse_math": False, "svg.hashsalt": experiment.name}
+    with style.context(["default", own]):
         figure = Figure(figsize=(wide, 1.6 + 3.6 * rows), layout="constrained")
         title = f"{experiment.paper}: {experiment.shows}"
         figure.suptitle(title, fontsize=11, x=0.01, ha="left")

@@ -43,7 +43,7 @@ class Publisher:
         with socket.create_server((LOOPBACK, 0)) as listening:
             self.address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "scenarios.watch.server", str(listening.fileno())],
+                [sys.executable, "-P", "-m", "scenarios.watch.server", str(listening.fileno())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

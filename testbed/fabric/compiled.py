@@ -19,16 +19,36 @@ import pickle
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
-from numba.core import config, event
-from numba.core.caching import IndexDataCacheFile
-
 from testbed.caches import owned, shared, user_cache
+
+
+@contextmanager
+def _elsewhere(file: str) -> Iterator[None]:
+    """Run the block in the folder of this module if the current one has a file of that name."""
+    if not os.path.lexists(file):
+        yield
+        return
+    here = os.open(".", os.O_PATH)
+    os.chdir(Path(__file__).parent)
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+# Numba takes settings from this file, also where compiled code is kept, which it unpickles.
+with _elsewhere(".numba_config.yaml"):
+    import numba
+    from numba.core import config, event
+    from numba.core.caching import IndexDataCacheFile
+config._config_fname = os.devnull  # it looks again whenever it compiles
 
 __all__ = ["kernel", "njit", "nothing_kept", "timed"]
 

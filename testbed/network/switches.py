@@ -168,7 +168,7 @@ class Switches:
         if self._backend == "bmv2":
             program = ["simple_switch_grpc", "-L", "warn", "--log-console"]
         else:
-            program = [sys.executable, "-m", SOFT_SWITCH]
+            program = [sys.executable, "-P", "-m", SOFT_SWITCH]
             program += ["--seed", str(switch_seed(self._seed, switch))]
         command = ["mnexec", "-a", str(self._nodes.pid(name)), *program, "--no-p4"]
         for port, interface in self._nodes.interfaces(name).items():

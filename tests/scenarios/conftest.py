@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from scenarios.cli import main
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,15 @@ class Said:
 
 
 Canary = Callable[..., Said]
+
+
+@pytest.fixture
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Where a script of this checkout is, beside an interpreter as after an installation."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "python").chmod(0o755)
+    return lambda script: Path(shutil.copy(ROOT / script, folder))
 
 
 @pytest.fixture

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import scenarios
 from scenarios import stopping
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 
-COMMAND = Path(scenarios.__file__).parent / "canary"
 RUN = ["run", "--backend", "virtual", "--epochs", "1", "--load", "0.05", "--run", "here"]
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Path:
-    """The command as it is installed: beside the interpreter."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    shutil.copy(COMMAND, folder)
-    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (folder / "python").chmod(0o755)
-    return folder / "canary"
+def command(installed: Callable[[str], Path]) -> Path:
+    return installed("scenarios/canary")
 
 
 def ended_at(command: Path, place: Path, seconds: float, kind: signal.Signals) -> None:
