@@ -15,6 +15,15 @@ quoted = '$(subst ','\'',$1)'
 words = $(foreach v,$(filter-out PYTHON,$(said)),$(call quoted,$v=$(value $v)))
 rest = $(foreach v,$(filter-out PYTHON RUN TRUST,$(said)),$(call quoted,$v=$(value $v)))
 
+# A value may be a stranger's: it is never expanded. Make would do so to put it into the environment,
+# and would take each line of it for a command.
+unexport $(said)
+define line_end
+
+
+endef
+$(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
+
 targets := help setup setup-dev scenario compare reproduce analyze show net shell clean-net doctor calibrate \
 	test test-vm sanitize lint bench bench-net p4 lock clean
 
@@ -75,8 +84,11 @@ setup: $(READY)
 
 setup-dev: $(READY_DEV)
 
+# What Python runs here, also pip and pytest, imports nothing from this folder but what it is told to.
+$(READY) $(READY_DEV) test sanitize lint: export PYTHONSAFEPATH := 1
+
 # Each kind of installation has a lock file.
-INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+INSTALL = $(PYTHON) -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	|| { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12' >&2; exit 2; }; \
 	$(PYTHON) -I scenarios/install.py
 
@@ -97,7 +109,7 @@ reproduce: $(READY)
 
 analyze show: $(READY)
 	@test -n $(call quoted,$(call only,RUN)) || { echo 'say which run: make $@ RUN=runs/...'; exit 2; }
-	@$(BIN)/canary $@ $(call quoted,$(call only,RUN))$(if $(call only,TRUST), --trust)$(if $(rest), $(rest))
+	@$(BIN)/canary $@$(if $(call only,TRUST), --trust)$(if $(rest), $(rest)) -- $(call quoted,$(call only,RUN))
 
 calibrate: $(READY)
 	@$(BIN)/canary calibrate --out scenarios/calibrated.yaml
@@ -107,7 +119,7 @@ net: $(READY)
 
 shell: $(READY)
 	@test -n $(call quoted,$(call only,SWITCH)) || { echo 'say which switch: make shell SWITCH=agg0_1'; exit 2; }
-	@$(BIN)/canary shell $(call quoted,$(call only,SWITCH))
+	@$(BIN)/canary shell -- $(call quoted,$(call only,SWITCH))
 
 clean-net: $(READY)
 	@$(BIN)/canary clean-net
@@ -149,7 +161,7 @@ p4:
 LOCK = UV_CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/uv pip compile --quiet --universal \
 	--python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate pyproject.toml
 lock:
-	@$(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv
+	@$(PYTHON) -I -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv
 	@$(LOCK) --extra build --output-file requirements.lock
 	@$(LOCK) --extra build --extra dev --constraint requirements.lock --output-file requirements-dev.lock
 	@rm -rf $(VENV)-lock

@@ -30,6 +30,7 @@ from scenarios.stopping import undisturbed
 from scenarios.traffic import make_traffic
 from testbed.dataplane import source_digests
 from testbed.fabric.compiled import nothing_kept
+from testbed.fabric.names import command
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.record.documents import Summary
@@ -121,7 +122,7 @@ def run_experiment(
         elif settings.real_time and writer.kept:
             error.add_note(
                 f"{writer.kept} of {settings.epochs} epochs were finished: diagnose them with "
-                f"make analyze RUN={writer.partial}"
+                + command("make", "analyze", f"RUN={writer.partial}")
             )
             writer.leave()
         else:

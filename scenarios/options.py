@@ -108,11 +108,12 @@ def _long(option: Any) -> str:
 
 
 def _spelled_out(args: list[str], known: Mapping[str, Any]) -> Iterable[str]:
-    """Arguments with ``NAME=value`` as the option that it stands for."""
+    """Arguments with ``NAME=value`` as the option that it stands for; not after ``--``."""
     flags = {_long(option) for option in known.values() if option.is_flag}
-    value_follows = False
+    value_follows = ended = False
     for arg in args:
-        word = None if value_follows else _WORD.fullmatch(arg)
+        ended = ended or (arg == "--" and not value_follows)
+        word = None if value_follows or ended else _WORD.fullmatch(arg)
         takes = arg.startswith("--") and "=" not in arg and arg not in flags
         value_follows = takes and not value_follows
         if word is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from scenarios.seeds import in_ranges
 from scenarios.settings import Settings, described
 from scenarios.sweep import Sweep, is_sweep, read_sweep, sweep_as_json, tell_sweep
 from scenarios.terminal import wide_console
+from testbed.fabric.names import command
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
 
@@ -107,7 +107,7 @@ def again(config: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
         for name, entry in methods.items()
     }
     words = [*_settings(config), f"SEED={config['seed']}", *_methods(had)]
-    return "make scenario " + " ".join(shlex.quote(word) for word in words)
+    return command("make", "scenario", *words)
 
 
 def _page_of_sweep(sweep: Sweep) -> str:
@@ -115,8 +115,8 @@ def _page_of_sweep(sweep: Sweep) -> str:
     for part in sweep.parts:
         make_page(part.folder)
     parts = [(part.rows, part.key, part.folder.name) for part in sweep.parts]
-    command = again_all(sweep.parts[0], (sweep.setting, sweep.values))
-    return sweep_page(sweep.setting.upper(), sweep.values, parts, command, sweep.folder)
+    again = again_all(sweep.parts[0], (sweep.setting, sweep.values))
+    return sweep_page(sweep.setting.upper(), sweep.values, parts, again, sweep.folder)
 
 
 def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> str:
@@ -129,7 +129,7 @@ def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> s
         between = ";" if any("," in value for value in values) else ","
         words.append(f"SWEEP={own}{between.join(values)}")
     words += [f"SEEDS={in_ranges(found.seeds)}", *_methods(had)]
-    return "make compare " + " ".join(shlex.quote(word) for word in words)
+    return command("make", "compare", *words)
 
 
 def _settings(config: Mapping[str, Any]) -> Iterator[str]:

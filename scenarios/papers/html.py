@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from analysis.pages.template import render_page
 from scenarios.papers.page_data import CSS, SCRIPTS, SIGNS, Of, names_of, once, panel_data
 from scenarios.papers.pages import HEAD, cells, number, summary
 from scenarios.papers.verdicts import Figures, Line
-from testbed.fabric.names import plain
+from testbed.fabric.names import command, plain
 
 __all__ = ["experiment_page", "of_out"]
 
@@ -77,9 +76,9 @@ def _command(of: Of, folder: Path) -> str:
         words.append(f"DRAWS={of.draws}")
     if "trace" in of.setting:
         words.append(f"TRACE={of.setting['trace']}")
-    return "make reproduce " + " ".join(shlex.quote(word) for word in words) + of_out(folder.parent)
+    return command("make", "reproduce", *words, *of_out(folder.parent))
 
 
-def of_out(out: Path) -> str:
+def of_out(out: Path) -> list[str]:
     """``OUT=`` of a command, if it is not the usual folder."""
-    return "" if out == Path("runs/reproduce") else f" OUT={shlex.quote(plain(str(out)))}"
+    return [] if out == Path("runs/reproduce") else [f"OUT={out}"]

@@ -11,6 +11,7 @@ from analysis.pages.template import render_page
 from scenarios.papers.html import of_out
 from scenarios.papers.page_data import CSS, SCRIPTS, SIGNS, Of, names_of, panel_data
 from scenarios.papers.pages import summary
+from testbed.fabric.names import command
 
 __all__ = ["overview_page"]
 
@@ -33,7 +34,7 @@ def overview_page(there: Sequence[Of], every: Sequence[str], out: Path) -> str:
         missing=[name for name in every if name not in names],
         signs=[(sign, verdict) for verdict, sign in SIGNS.items()],
         experiments=[_entry(of) for of in there],
-        command="make reproduce FIG=all" + of_out(out),
+        command=command("make", "reproduce", "FIG=all", *of_out(out)),
     )
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 
-__all__ = ["nearest", "plain"]
+__all__ = ["command", "nearest", "plain"]
 
 
 def plain(text: str) -> str:
@@ -17,6 +18,18 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def command(*words: str) -> str:
+    """Return the line of a shell that calls a program with these words, to be read and copied.
+
+    What cannot be seen is escaped, see `plain`, so that nothing is copied that is not shown. The
+    Makefile takes values as they are: a ``$`` is not doubled for make.
+
+    >>> print(command("make", "analyze", "RUN=my runs/$1"))
+    make analyze 'RUN=my runs/$1'
+    """
+    return shlex.join(plain(word) for word in words)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.names import command
 from testbed.fabric.two_switches import TwoSwitches
 from testbed.network.namespaces import inside
 from testbed.network.network import NetworkError, switch_seed
@@ -52,7 +53,7 @@ def running_switch(name: str, state: Path | None = None) -> list[str]:
         if os.geteuid():  # whether root has one cannot be seen
             raise NetworkError(
                 f"this user has no network, as networks are root's: {start}, then use "
-                f"`sudo make shell SWITCH={name}`"
+                f"`{command('sudo', 'make', 'shell', f'SWITCH={name}')}`"
             )
         raise NetworkError(f"no network is up: {start}")
     sockets = networks[0]

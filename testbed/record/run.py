@@ -37,6 +37,7 @@ from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.names import command
 from testbed.fabric.segments import Segments, segments
 from testbed.record.checks import check_values
 from testbed.record.documents import (
@@ -127,8 +128,8 @@ class RunWriter:
             self.leave()
             raise RunError(
                 f"{self.partial} holds {self.kept} finished epochs of an interrupted run: diagnose "
-                f"them (make analyze RUN={self.partial}) and move or remove it, or choose another "
-                "RUN"
+                f"them ({command('make', 'analyze', f'RUN={self.partial}')}) and move or remove "
+                "it, or choose another RUN"
             )
         try:
             self._place.clear()

@@ -208,9 +208,9 @@ def test_make_refuses_what_a_target_does_not_take(arguments: list[str], word: st
 
 def test_make_takes_nothing_from_the_environment() -> None:
     last = make("show", RUN="runs/x", COVERAGE="1").stdout.splitlines()[-1]
-    assert last.endswith("canary show ''")
+    assert last.endswith("canary show -- ''")
     assert make("scenario", K="8", RUN="here").stdout.splitlines()[-1].endswith("canary run ")
-    assert make("show", "RUN=x", "TRUST=1").stdout.splitlines()[-1].endswith("show 'x' --trust")
+    assert make("show", "RUN=x", "TRUST=1").stdout.splitlines()[-1].endswith("show --trust -- 'x'")
     assert "--cov" not in make("test", COVERAGE="1").stdout
     assert "--cov" in make("test", "COVERAGE=1").stdout
 
