@@ -30,9 +30,9 @@ __all__ = [
     "found_at",
     "in_short",
     "interval",
+    "mean_curve",
     "origins",
     "plot",
-    "precision_at",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -72,7 +72,6 @@ MEANS = (
 """The columns of `comparison_cells`."""
 
 Rows = Mapping[str, Any]
-RECALLS = np.linspace(0, 1, 101)
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 
 
@@ -113,12 +112,34 @@ def found_at(score: FloatArray, faulty: npt.NDArray[np.bool_]) -> npt.NDArray[np
     return np.sort(accused).astype(np.int32)
 
 
-def precision_at(found: npt.NDArray[np.integer], recalls: FloatArray = RECALLS) -> FloatArray:
-    """Precision at each recall, interpolated: the best at this or any higher recall."""
-    hits = np.searchsorted(found, found, side="right")  # ties are found together
-    precision = np.maximum.accumulate((hits / found)[::-1])[::-1]
-    needed = np.maximum(np.ceil(recalls * len(found) - 1e-9).astype(int), 1)
-    return precision[needed - 1]
+def mean_curve(found: Sequence[npt.NDArray[np.integer]]) -> FloatArray:
+    """Return the mean recall and precision along the rankings of several runs, float64[2, points].
+
+    A point accuses, in every run, the same number of links for each faulty one: the first ones of
+    its ranking. The curve starts at recall 0 and ends where all faulty links of all runs are
+    found. Means at equal recall would lie below a method's own verdicts: where one run ranks a
+    faulty link last, they fall to the precision of accusing everything, which no verdict does.
+
+    Args:
+        found: `found_at` of each run; runs without faulty links have no curve.
+
+    Returns:
+        Recall and precision; no point where no run has a faulty link.
+    """
+    found = [own for own in found if len(own)]
+    if not found:
+        return np.zeros((2, 0))
+    faulty = np.array([[len(own)] for own in found])
+    most = max(int(own[-1]) for own in found)
+    deepest = max(own[-1] / len(own) for own in found)
+    begin = min(deepest, 2.0)
+    depth = np.concatenate([np.linspace(0, begin, 101)[1:], np.geomspace(begin, deepest, 61)[1:]])
+    accused = np.clip(np.ceil(depth * faulty - 1e-9), 1, most)
+    pairs = zip(found, accused, strict=True)
+    hits = np.stack([np.searchsorted(own, n, side="right") for own, n in pairs])
+    curve = np.stack([(hits / faulty).mean(axis=0), (hits / accused).mean(axis=0)])
+    moved = np.append(True, np.diff(curve).any(axis=0))
+    return np.concatenate([[[0.0], curve[1:, 0]], curve[:, moved]], axis=1)
 
 
 def average_precision(found: npt.NDArray[np.integer]) -> float:
@@ -219,11 +240,10 @@ def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     """Each method's mean curve, and a mark at its own verdict."""
     for at, name in enumerate(names):
         own = chosen(rows, name)
-        found = [f for f in own["found_at"] if len(f)]
-        if not found:
+        curve = mean_curve(own["found_at"])
+        if not curve.size:
             continue
-        mean = np.mean([precision_at(f) for f in found], axis=0)
-        axes.plot(RECALLS, mean, color=_colour(at), ls=_dashes(at), lw=1.6, label=label(rows, name))
+        axes.plot(*curve, color=_colour(at), ls=_dashes(at), lw=1.6, label=label(rows, name))
         recall, precision = np.mean(own["recall"]), np.mean(own["precision"])
         axes.plot(recall, precision, "o", color=_colour(at), markersize=7, markeredgecolor="white")
     axes.set_xlim(-0.02, 1.02)

@@ -12,15 +12,14 @@ import numpy as np
 from analysis.evaluation.columns import in_bytes
 from analysis.evaluation.comparison import (
     MEANS,
-    RECALLS,
     chosen,
     comparison_cells,
     in_short,
     interval,
     label,
+    mean_curve,
     method_names,
     origins,
-    precision_at,
 )
 from analysis.evaluation.report import parameters_line
 from analysis.pages.run_data import numbers
@@ -49,7 +48,7 @@ def comparison_page(
         "comparison.html",
         ("page.css", "comparison.css"),
         ("page.js", "curves.js", "comparison.js"),
-        {"methods": methods, "recalls": numbers(RECALLS)},
+        {"methods": methods},
         title=f"{plain(settings['scenario'])} – {len(seeds)} runs",
         scenario=plain(settings["scenario"]),
         note=in_short(rows),
@@ -68,15 +67,14 @@ def comparison_page(
 
 def _method(rows: Mapping[str, Any], name: str) -> dict[str, Any]:
     own = chosen(rows, name)
-    found = [f for f in own["found_at"] if len(f)]
     mean = interval(own["f1"])
-    curve = np.mean([precision_at(f) for f in found], axis=0) if found else np.zeros(0)
+    curve = [numbers(figure, 4) for figure in mean_curve(own["found_at"])]
     figures: dict[str, Any] = {
         figure: numbers(np.asarray(own[figure])) for figure in ("f1", "precision", "recall")
     }
     figures |= dict(zip(("mean", "low", "high"), numbers(np.array(astuple(mean))), strict=True))
     seeds = [int(seed) for seed in own["seed"]]
-    return {"label": label(rows, name), "seeds": seeds, "curve": numbers(curve, 4)} | figures
+    return {"label": label(rows, name), "seeds": seeds, "curve": curve} | figures
 
 
 def _seed(

@@ -12,14 +12,13 @@ import numpy as np
 
 from analysis.evaluation.comparison import (
     MEANS,
-    RECALLS,
     chosen,
     comparison_cells,
     interval,
     label,
+    mean_curve,
     method_names,
     origins,
-    precision_at,
 )
 from analysis.evaluation.report import parameters_line
 from analysis.pages.run_data import numbers
@@ -64,7 +63,6 @@ def sweep_page(
             "labels": labels,
             "points": points,
             "address": address,
-            "recalls": numbers(RECALLS),
         },
         title=f"{plain(first[1]['scenario'])} over {plain(setting)}",
         scenario=plain(first[1]["scenario"]),
@@ -93,7 +91,6 @@ def _point(rows: Mapping[str, Any], name: str) -> dict[str, Any] | None:
     if name not in rows["method"]:
         return None
     own = chosen(rows, name)
-    found = [f for f in own["found_at"] if len(f)]
-    curve = np.mean([precision_at(f) for f in found], axis=0) if found else np.zeros(0)
+    curve = [numbers(figure, 3) for figure in mean_curve(own["found_at"])]
     figures = {figure: numbers(np.array(astuple(interval(own[figure]))), 4) for figure in _FIGURES}
-    return figures | {"curve": numbers(curve, 3)}
+    return figures | {"curve": curve}

@@ -1,5 +1,11 @@
 // Axes from 0 to 1, and mean precision-recall curves with the names of their methods.
 
+const SIGNS = ['M-4 0A4 4 0 1 0 4 0A4 4 0 1 0 -4 0', 'M-4 -4H4V4H-4Z', 'M0 -5L5 4H-5Z', 'M0 -5.5L5.5 0L0 5.5L-5.5 0Z', 'M0 5L5 -4H-5Z'];
+
+function signOf(i, at) {
+  return svg('path', { class: `own c${i % 8}`, d: SIGNS[i % SIGNS.length], transform: `translate(${at.map((v) => v.toFixed(1)).join(' ')})` });
+}
+
 const meanOf = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 function axis(x, y, title, vertical) {
@@ -13,7 +19,7 @@ function axis(x, y, title, vertical) {
   return [...parts, svg('text', middle, title)];
 }
 
-// methods: label, curve (at data.recalls), and its own verdict's mean recall and precision.
+// methods: label, curve (recalls and precisions), and its own verdict's mean recall and precision.
 function showCurves(methods) {
   const holder = byId('curve');
   const size = Math.max(240, Math.min(440, holder.clientWidth - 70));
@@ -21,8 +27,9 @@ function showCurves(methods) {
   const y = (value) => 10 + size * (1 - value);
   const parts = [...axis(x, y, 'recall', false), ...axis(x, y, 'precision', true)];
   const lines = methods.map((method, i) => {
-    const points = method.curve.map((value, n) => `${x(data.recalls[n]).toFixed(1)},${y(value).toFixed(1)}`).join(' ');
-    const dot = svg('circle', { class: `own c${i % 8}`, cx: x(meanOf(method.recall)), cy: y(meanOf(method.precision)), r: 5 });
+    const [recall, precision] = method.curve;
+    const points = recall.map((value, n) => `${x(value).toFixed(1)},${y(precision[n]).toFixed(1)}`).join(' ');
+    const dot = signOf(i, [x(meanOf(method.recall)), y(meanOf(method.precision))]);
     return svg('g', { class: 'method' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points }), dot, svg('title', {}, method.label));
   });
   const drawing = svg('svg', { class: 'chart', role: 'img', 'aria-label': 'Mean precision-recall curves; the table above has the means', width: size + 64, height: size + 50 }, ...parts, ...lines);
@@ -31,7 +38,7 @@ function showCurves(methods) {
 }
 
 function nameOf(method, i, drawing, lines) {
-  const sample = svg('svg', { width: 34, height: 12, class: 'chart', 'aria-hidden': 'true' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points: '1,6 33,6' }));
+  const sample = svg('svg', { width: 34, height: 12, class: 'chart', 'aria-hidden': 'true' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points: '1,6 33,6' }), signOf(i, [17, 6]));
   const button = el('button', { type: 'button', class: 'link-name' }, sample, ` ${method.label}`);
   const alone = (on) => () => {
     drawing.classList.toggle('one', on);

@@ -1,6 +1,6 @@
 // Panels of a paper's figure: our series with intervals, and what the paper prints.
 
-const SIGNS = ['M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0', 'M-3.4 -3.4H3.4V3.4H-3.4Z', 'M0 -4.5L4.4 3.6H-4.4Z', 'M-3.6 -3.6L0 0L3.6 -3.6L3.6 3.6L0 0L-3.6 3.6Z'];
+const SIGNS = ['M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0', 'M-3.4 -3.4H3.4V3.4H-3.4Z', 'M0 -4.5L4.4 3.6H-4.4Z', 'M0 4.5L4.4 -3.6H-4.4Z'];
 const DIAMOND = 'M0 -6.5L6.5 0L0 6.5L-6.5 0Z';
 
 const brief = (value) => (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) ? value.toExponential(1).replace('.0e', 'e') : `${Number(value.toPrecision(4))}`);

@@ -1,6 +1,5 @@
 // Figures over the values of a setting, and the curves at one of them.
 
-const SIGNS = ['M-4 0A4 4 0 1 0 4 0A4 4 0 1 0 -4 0', 'M-4 -4H4V4H-4Z', 'M0 -5L5 4H-5Z', 'M0 -5.5L5.5 0L0 5.5L-5.5 0Z', 'M-4 -4L0 0L4 -4L4 4L0 0L-4 4Z'];
 const series = data.labels.map((label, i) => ({ label, i, points: data.points.map((own) => own[i]) }));
 const asNumbers = data.values.map(Number);
 const numeric = asNumbers.every((value) => Number.isFinite(value));
@@ -44,7 +43,7 @@ function floorOf(figure) {
 }
 
 function keyOf({ label, i }) {
-  const sample = svg('svg', { width: 36, height: 12, class: 'chart', 'aria-hidden': 'true' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points: '1,6 35,6' }), svg('path', { class: `own c${i % 8}`, d: SIGNS[i % SIGNS.length], transform: 'translate(18 6)' }));
+  const sample = svg('svg', { width: 36, height: 12, class: 'chart', 'aria-hidden': 'true' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points: '1,6 35,6' }), signOf(i, [18, 6]));
   return el('span', { class: 'key' }, sample, ` ${label} `);
 }
 
@@ -58,8 +57,7 @@ function lineOf({ label, i, points }, figure, x, y) {
     const bounds = low === null ? '' : `, ${low.toFixed(2)}–${high.toFixed(2)}`;
     const said = `${label}, ${data.setting}=${data.values[at]}: ${mean.toFixed(3)}${bounds}`;
     const bar = low === null ? null : svg('line', { class: `bound thin c${i % 8}`, x1: x(at) + aside, x2: x(at) + aside, y1: y(low), y2: y(high) });
-    const place_ = `translate(${(x(at) + aside).toFixed(1)} ${y(mean).toFixed(1)})`;
-    return svg('a', { href: data.address[at], 'aria-label': said }, svg('title', {}, said), bar, svg('path', { class: `own c${i % 8}`, d: SIGNS[i % SIGNS.length], transform: place_ }));
+    return svg('a', { href: data.address[at], 'aria-label': said }, svg('title', {}, said), bar, signOf(i, [x(at) + aside, y(mean)]));
   });
   return svg('g', { class: 'method' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points: path }), ...marks);
 }
@@ -67,7 +65,7 @@ function lineOf({ label, i, points }, figure, x, y) {
 function showAt() {
   const at = Number(byId('value').value);
   const there = series.filter(({ points }) => points[at]);
-  showCurves(series.map(({ label, i, points }) => ({ label, curve: points[at]?.curve || [], recall: [points[at]?.recall[0] ?? 0], precision: [points[at]?.precision[0] ?? 0], alike: [drawn.lines[i]], drawings: [drawn.picture] })));
+  showCurves(series.map(({ label, i, points }) => ({ label, curve: points[at]?.curve || [[], []], recall: [points[at]?.recall[0] ?? 0], precision: [points[at]?.precision[0] ?? 0], alike: [drawn.lines[i]], drawings: [drawn.picture] })));
   byId('names').hidden = !there.length;
 }
 

@@ -15,8 +15,8 @@ from analysis.evaluation.comparison import (
     comparison_table,
     found_at,
     interval,
+    mean_curve,
     plot,
-    precision_at,
 )
 
 
@@ -56,17 +56,44 @@ def test_found_at_counts_the_links_accused(links: list[tuple[int, bool]]) -> Non
     assert found_at(score, faulty).tolist() == plain
 
 
-def test_precision_and_its_average() -> None:
+def test_the_average_precision() -> None:
     score = np.array([9.0, 8.0, 7.0, 6.0, 5.0])
     faulty = np.array([True, False, True, False, False])
     found = found_at(score, faulty)
     assert found.tolist() == [1, 3]
-    assert precision_at(found, np.array([0, 0.5, 0.51, 1.0])) == pytest.approx([1, 1, 2 / 3, 2 / 3])
     assert average_precision(found) == pytest.approx((1 + 2 / 3) / 2)
     # A ranking that knows nothing accuses all at once.
     flat = found_at(np.zeros(5), faulty)
     assert average_precision(flat) == pytest.approx(2 / 5)
     assert average_precision(found_at(score, np.zeros(5, np.bool_))) == 1.0
+
+
+def test_the_curve_of_one_run_is_its_ranking() -> None:
+    recall, precision = mean_curve([np.array([1, 3])])
+    assert recall.tolist() == [0, 0.5, 0.5, 1]
+    assert precision == pytest.approx([1, 1, 1 / 2, 2 / 3])
+    assert mean_curve([]).shape == mean_curve([np.zeros(0, int)]).shape == (2, 0)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_the_curve_of_perfect_rankings_is_perfect(faulty: list[int]) -> None:
+    """However many links are faulty in each run."""
+    recall, precision = mean_curve([np.arange(1, n + 1) for n in faulty])
+    assert (precision == 1).all()
+    assert recall[0] == 0 and recall[-1] == 1 and (np.diff(recall) >= 0).all()
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=7, unique=True), min_size=1).map(
+        lambda runs: [np.sort(run) for run in runs]
+    )
+)
+def test_a_curve_goes_through_recalls_and_precisions_that_exist(runs: list[np.ndarray]) -> None:
+    recall, precision = mean_curve(runs)
+    assert recall[0] == 0 and recall[-1] == pytest.approx(1) and (np.diff(recall) >= 0).all()
+    assert (precision >= 0).all() and (precision <= 1).all()
+    first = np.mean([run[0] == 1 for run in runs])
+    assert precision[1] == pytest.approx(first)
 
 
 def rows(seeds: int, f1: dict[str, float]) -> dict:

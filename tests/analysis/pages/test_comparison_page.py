@@ -24,9 +24,8 @@ SEEDS = (1, 2, 3, 7)
 F1 = np.array([[1.0, 0.9, 0.8, 1.0], [0.5, 0.7, 0.6, 0.4], [0.9, 0.9, 0.9, 0.9]])
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A comparison as `canary compare` leaves it, of figures that are made up."""
+def made_up(folder: Path, **columns: object) -> Path:
+    """A comparison as `canary compare` leaves it, of figures that are made up or given."""
     n = len(METHODS) * len(SEEDS)
     numbers = {name: np.tile(F1.reshape(-1), 1) for name in COLUMNS}
     rows = numbers | {
@@ -40,11 +39,17 @@ def folder(tmp_path: Path) -> Path:
         "parameters_from": ["default"] * n,
         "found_at": Paths(np.arange(n + 1) * 3, np.tile([1, 2, 5], n).astype(np.int32)),
     }
-    write_columns(tmp_path / "results.parquet", {name: rows[name] for name in COLUMNS})
+    rows |= columns
+    write_columns(folder / "results.parquet", {name: rows[name] for name in COLUMNS})
     key = {"scenario": "</script><i>", "backend": "flow", "k": 8, "seed": 0, "methods": []}
     key["parameters"] = {name: {"values": "p=1", "from": "default"} for name in METHODS[:2]}
-    (tmp_path / "comparison.json").write_text(json.dumps(key))
-    return tmp_path
+    (folder / "comparison.json").write_text(json.dumps(key))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return made_up(tmp_path)
 
 
 def test_figures_dots_and_tables_are_those_of_the_results(folder: Path, chromium: Browser) -> None:
@@ -65,6 +70,29 @@ def test_figures_dots_and_tables_are_those_of_the_results(folder: Path, chromium
         assert page.locator("#seeds tbody th").all_inner_texts()[-1] == "3"
         assert page.locator("h1").inner_text().startswith("</script><i>:")
         assert page.locator("i, b").count() == 0
+        assert it.clean()
+
+
+def test_a_verdict_is_near_its_own_curve(tmp_path: Path, chromium: Browser) -> None:
+    """Half of the runs leave out one of six faulty links, to which they give no score at all."""
+    n = len(METHODS) * len(SEEDS)
+    found = [[1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 64]] * (n // 2)
+    recall, precision = np.tile([1, 5 / 6], n // 2), np.ones(n)
+    paths = Paths(np.arange(n + 1) * 6, np.concatenate(found).astype(np.int32))
+    folder = made_up(tmp_path, recall=recall, precision=precision, found_at=paths)
+    with opened(chromium, make_page(folder)) as it:
+        mark, curve, size = it.page.locator("#curve").evaluate(
+            """holder => {
+              const own = holder.querySelector('.own').getBoundingClientRect();
+              const all = holder.querySelector('svg').getBoundingClientRect();
+              const mark = [own.x + own.width / 2 - all.x, own.y + own.height / 2 - all.y];
+              const points = [...holder.querySelector('polyline.curve').points];
+              const grid = holder.querySelector('line.grid').getBBox();
+              return [mark, points.map(p => [p.x, p.y]), grid.height];
+            }"""
+        )
+        drop = min(y - mark[1] for x, y in curve if x >= mark[0] - 0.5) / size
+        assert 0 <= drop < 0.1, "the curve falls only where verdicts end"
         assert it.clean()
 
 
