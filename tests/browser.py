@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 
-__all__ = ["Opened", "browser", "opened"]
+__all__ = ["SCHEMES", "WIDTHS", "Opened", "browser", "cut_off", "opened"]
+
+WIDTHS = (390, 768, 1400, 1920)
+"""A telephone, a tablet, a laptop and a desk."""
+SCHEMES = [(width, dark) for width in WIDTHS for dark in (False, True)]
 
 ALONE = (
     "--no-sandbox",
@@ -24,6 +28,35 @@ ALONE = (
     "--disable-sync",
 )
 """So that it asks nobody anything; root has no sandbox."""
+
+
+_CUT_OFF = """() => {
+  const found = [];
+  const say = (part, why) => found.push(`${part.tagName} ${part.id || part.className} ${why}`);
+  const page = document.documentElement;
+  if (page.scrollWidth > page.clientWidth) say(page, `${page.scrollWidth} in ${page.clientWidth}`);
+  for (const part of document.querySelectorAll('body, body *:not(svg *, option, script)')) {
+    const scrolls = getComputedStyle(part).overflowX === 'auto' || part.tagName === 'svg';
+    if (scrolls || !part.clientWidth || part.scrollWidth <= part.clientWidth + 1) continue;
+    say(part, `${part.scrollWidth} in ${part.clientWidth}`);
+  }
+  for (const text of document.querySelectorAll('svg text')) {
+    const [own, all] = [text, text.ownerSVGElement].map(part => part.getBoundingClientRect());
+    const inside = own.left >= all.left - 1 && own.right <= all.right + 1
+      && own.top >= all.top - 1 && own.bottom <= all.bottom + 1;
+    if (own.width && !inside) say(text, `"${text.textContent}" leaves its drawing`);
+  }
+  return found;
+}"""
+
+
+def cut_off(page: Page) -> list[str]:
+    """Return what a reader cannot see and cannot scroll to, in words; an empty list is good.
+
+    These are elements that are narrower than what they hold, but for those that scroll, text that
+    leaves its drawing, and the page itself where it is wider than the window.
+    """
+    return page.evaluate(_CUT_OFF)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 
 from scenarios.showing import figures_of, make_page
 from scenarios.sweep import folder_of, parse_sweep, read_sweep
-from tests.browser import opened
+from tests.browser import SCHEMES, cut_off, opened
 from tests.scenarios.conftest import Canary, refused
 
 WORDS = ("BACKEND=flow", "LOAD=0.02", "EPOCHS=1", "SEEDS=1001-1002", "METHODS=canary,netbouncer")
@@ -110,9 +110,10 @@ def test_a_sweep_is_run_kept_shown_and_drawn(
         page.wait_for_url(re.compile("/FAULTS[^/]*/index.html"))
         assert "the methods on 2 seeds" in page.locator("h1").inner_text()
         assert it.clean()
-    with opened(chromium, swept / "index.html", 390, dark=True) as it:
-        assert it.page.evaluate("document.documentElement.scrollWidth") == 390
-        assert it.clean()
+    for width, dark in SCHEMES:
+        with opened(chromium, swept / "index.html", width, dark) as it:
+            assert cut_off(it.page) == []
+            assert it.clean()
 
     assert canary("compare", *WORDS, faults, f"OUT={swept}").code == 0
     assert [seed.stat().st_mtime_ns for seed in seeds] == before, "kept seeds are not run again"

@@ -2,24 +2,25 @@
 
 function barChart(values, text, chosen) {
   const known = values.filter((value) => value !== null);
-  const most = Math.max(...known, 0) || 1;
+  const most = Math.max(...known, 0);
   const width = Math.min(26, 250 / values.length);
   const gap = width < 6 ? 0 : 1;
   const bars = values.map((value, i) => {
-    const height = value === null ? 0 : (46 * value) / most;
+    const height = value === null ? 0 : (46 * value) / (most || 1);
     const said = `epoch ${i + 1}: ${value === null ? 'not counted' : text(value)}`;
     return svg('rect', { class: chosen === i + 1 ? 'bar now' : 'bar', x: i * width + gap, y: 50 - height, width: width - 2 * gap, height: Math.max(height, 1) }, svg('title', {}, said));
   });
-  const size = { width: values.length * width + 70, height: 64, class: 'chart', role: 'img' };
+  const marked = known.length ? text(most) : 'not counted';
+  const size = { width: values.length * width + 12 + Math.max(58, LETTER * marked.length), height: 64, class: 'chart', role: 'img' };
   const label = values.map((value, i) => `epoch ${i + 1} ${value === null ? 'not counted' : text(value)}`).join(', ');
   const right = values.length * width + 4;
-  return svg('svg', { ...size, 'aria-label': label }, ...bars, svg('text', { x: right, y: 12 }, text(most)), svg('text', { x: 0, y: 62 }, '1'), svg('text', { x: right - 6, y: 62, class: 'end' }, `${values.length}`));
+  return svg('svg', { ...size, 'aria-label': label }, ...bars, svg('text', { x: right, y: 12 }, marked), svg('text', { x: 0, y: 62 }, '1'), svg('text', { x: right - 6, y: 62, class: 'end' }, `${values.length}`));
 }
 
 // Faulty links found, of all methods that the record can tell it of, after each epoch.
 function overTimeChart(holder, epochs) {
   const n = data.epochs.n;
-  const [left, width, height] = [34, Math.max(260, Math.min(560, (holder.clientWidth || 500) - 150)), 180];
+  const [left, width, height] = [34, Math.max(260, Math.min(560, (holder.clientWidth || 500) - 50)), 180];
   const x = (epoch) => left + (n > 1 ? ((epoch - 1) * width) / (n - 1) : width / 2);
   const parts = [];
   const told_ = methods.filter((method) => early.has(method.name));
@@ -44,6 +45,11 @@ function overTimeChart(holder, epochs) {
 
 // Estimated against true loss rate of the links that are faulty or blamed, both logarithmic.
 function scatter(holder, method, flagged, choose) {
+  const judgements = judged(method, flagged);
+  if (!judgements.size) {
+    holder.replaceChildren(el('p', { class: 'hint' }, 'No link is faulty or blamed.'));
+    return;
+  }
   const [low, high] = [-4.3, 0];
   const size = Math.max(240, Math.min(380, (holder.clientWidth || 380) - 90));
   const scale = (rate) => (Math.max(low + 0.15, Math.log10(rate || 1e-9)) - low) / (high - low);
@@ -55,7 +61,7 @@ function scatter(holder, method, flagged, choose) {
     parts.push(svg('text', { x: x(rate), y: size + 26, class: 'middle' }, percent(rate)), svg('text', { x: 44, y: y(rate) + 4, class: 'end' }, percent(rate)));
   }
   let without = 0;
-  for (const [link, said] of judged(method, flagged)) {
+  for (const [link, said] of judgements) {
     const worst = method.undirected && !(figure(data.links.rate, link) >= figure(data.links.rate, link ^ 1)) ? link ^ 1 : link;
     const estimate = figure(method.rate, worst);
     if (estimate === null || estimate === undefined) {

@@ -14,14 +14,15 @@ const spread = (i) => ((i * 0.618) % 1) * 16 - 8;
 
 function showF1() {
   const holder = byId('f1');
-  const left = Math.min(170, 16 + 6.4 * Math.max(...methods.map((method) => method.label.length)));
+  const names = methods.map((method) => short(method.label, 24));
+  const left = 16 + 6.8 * Math.max(...names.map((name) => name.length));
   const width = Math.max(180, Math.min(900, holder.clientWidth - left - 20));
   const bottom = 10 + 34 * methods.length;
   const x = (value) => left + width * value;
   const parts = axis(x, (value) => bottom - value * (bottom - 6), 'F1', false);
   methods.forEach((method, i) => {
     const y = 26 + 34 * i;
-    parts.push(svg('text', { x: left - 10, y: y + 4, class: 'end who' }, method.label));
+    parts.push(svg('text', { x: left - 10, y: y + 4, class: 'end who' }, svg('title', {}, method.label), names[i]));
     method.seeds.forEach((seed, nth) => {
       const dot = svg('circle', { class: `dot c${i % 8}`, cx: x(method.f1[nth]), cy: y + spread(nth), r: 4 }, svg('title', {}, `${method.label}, seed ${seed}: F1 ${method.f1[nth].toFixed(3)}`));
       dot.addEventListener('click', () => showSeed(seed));

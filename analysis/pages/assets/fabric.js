@@ -98,12 +98,13 @@ class Drawing {
   constructor(holder, links, switches) {
     this.holder = holder;
     this.links = links;
-    this.spot = place(switches, holder.clientWidth || 800);
+    this.plan = place(switches, holder.clientWidth || 800);
+    this.many = links.length > 300;
     this.curves = new Map(links.map((link) => [link, this.curve(link)]));
     const layer = (name) => svg('g', { class: name });
     this.layers = { pods: layer('pods'), halos: layer('halos'), chosen: layer('chosen'), links: layer('links'), switches: layer('switches'), marks: layer('marks') };
-    const { width, height } = this.spot;
-    this.svg = svg('svg', { width, height, class: links.length > 300 ? 'fabric many' : 'fabric', tabindex: 0, role: 'application', 'aria-describedby': 'keys panel', 'aria-label': `${switches.length} switches and ${links.length} directed links` }, ...Object.values(this.layers));
+    const { width, height } = this.plan;
+    this.svg = svg('svg', { width, height, class: this.many ? 'fabric many' : 'fabric', tabindex: 0, role: 'application', 'aria-describedby': 'keys panel', 'aria-label': `${switches.length} switches and ${links.length} directed links` }, ...Object.values(this.layers));
     this.paths = new Map();
     this.drawPods();
     this.drawLinks();
@@ -111,48 +112,61 @@ class Drawing {
     holder.replaceChildren(this.svg);
   }
 
-  at(s) {
-    return [this.spot.x.get(s), this.spot.y[fabric.tier[s]]];
-  }
-
   curve(link) {
-    const [from, to] = ends(link);
-    return curve(this.at(from), this.at(to));
+    const [from, to] = ends(link).map((s) => this.plan.spot.get(s));
+    return curve(from, to);
   }
 
   drawPods() {
-    for (const box of this.spot.boxes) {
-      const { x, y, width, bottom } = box;
-      this.layers.pods.append(svg('rect', { x, y, width, height: bottom - y, rx: 8 }));
-      if (width > 30) this.layers.pods.append(svg('text', { x: x + width / 2, y: bottom - 5 }, podName(box.pod)));
+    const { boxes, tiers, turned } = this.plan;
+    for (const { pod, x, y, width, height, cx, cy } of boxes) {
+      this.layers.pods.append(svg('rect', { x, y, width, height, rx: 8 }));
+      if (width > 30) this.layers.pods.append(svg('text', { x: cx, y: cy }, podName(pod)));
     }
-    for (const [tier, y] of this.spot.y.entries()) {
-      this.layers.pods.append(svg('text', { x: 4, y: y + 4, class: 'tier' }, tierName(tier)));
+    for (const [tier, depth] of tiers.entries()) {
+      const at = turned ? { x: depth, y: 12, class: 'tier turned' } : { x: 4, y: depth + 4, class: 'tier' };
+      this.layers.pods.append(svg('text', at, tierName(tier)));
     }
   }
 
   drawLinks() {
     for (const link of this.links) {
-      const rate = faulty.has(link) ? `faulty r${rangeOf(figure(data.links.rate, link))}` : 'healthy';
-      const path = svg('path', { class: `link ${rate}`, d: pathOf(this.curves.get(link)), 'data-link': link });
+      const path = svg('path', { 'data-link': link });
       this.paths.set(link, path);
-      if (faulty.has(link)) this.layers.links.append(path);
-      else this.layers.links.prepend(path); // the broken ones lie on top
+      this.drawLink(link);
     }
   }
 
+  // As it is now: its colour, and where it leads. Healthy ones among many have no arrow heads.
+  drawLink(link) {
+    const broken = faulty.has(link);
+    const [c, path] = [this.curves.get(link), this.paths.get(link)];
+    const head = broken ? headOf(c, 0.4, 10) : this.many ? '' : headOf(c, 0.4, 6);
+    fill(path, { class: broken ? `link faulty r${rangeOf(figure(data.links.rate, link))}` : 'link healthy', d: pathOf(c) + head }, []);
+    if (broken) this.layers.links.append(path);
+    else this.layers.links.prepend(path); // the broken ones lie on top
+  }
+
   drawSwitches(switches) {
+    const { spot, slotOf, turned } = this.plan;
     for (const s of switches) {
-      const [x, y] = this.at(s);
-      const room = fabric.tier[s] === topTier ? this.spot.topSlot : this.spot.slot;
-      const size = Math.min(12, Math.max(4, room - 2));
-      this.layers.switches.append(svg('rect', { x: x - size / 2, y: y - 6, width: size, height: 12, rx: 2 }, svg('title', {}, fabric.names[s])));
-      if (room >= 7 * Math.min(fabric.names[s].length, 12)) {
-        const name = fabric.names[s].length > 12 ? `${fabric.names[s].slice(0, 11)}…` : fabric.names[s];
-        const below = fabric.tier[s] === 0;
-        this.layers.switches.append(svg('text', { x, y: below ? y + 18 : y - 10 }, name));
-      }
+      const [x, y] = spot.get(s);
+      const [across, size] = [12, Math.min(12, Math.max(4, slotOf[fabric.tier[s]] - 2))];
+      const [width, height] = turned ? [across, size] : [size, across];
+      this.layers.switches.append(svg('rect', { x: x - width / 2, y: y - height / 2, width, height, rx: 2 }, svg('title', {}, fabric.names[s])));
+      const at = this.nameAt(x, y, fabric.tier[s]);
+      if (at) this.layers.switches.append(svg('text', at, shortName(s)));
     }
+  }
+
+  // Beyond its switch as seen from the others; the names of inner tiers stand upwards.
+  nameAt(x, y, tier) {
+    const out = tier === 0 ? 1 : -1;
+    return {
+      level: { x, y: y + (tier === 0 ? 18 : -10) },
+      upright: { class: tier === 0 ? 'end' : 'start', transform: `translate(${(x + 4).toFixed(1)} ${y + 10 * out}) rotate(-90)` },
+      beside: { class: tier === 0 ? 'start' : 'end', x: x + 10 * out, y: y + 4 },
+    }[this.plan.names[tier].stand];
   }
 
   // Halos and marks of a verdict; links that are not shown fade.
@@ -166,7 +180,7 @@ class Drawing {
       for (const each of own) halos.push(svg('path', { class: `halo ${said}`, d: pathOf(this.curves.get(each)) }));
       const [a, b] = own.map((each) => along(this.curves.get(each), method.undirected ? 0.5 : 0.62));
       const middle = b ? [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2] : a;
-      marks.push(mark(said, middle, this.spot.slot < 20));
+      marks.push(mark(said, middle, this.plan.slot < 20));
     }
     this.layers.halos.replaceChildren(...halos);
     this.layers.marks.replaceChildren(...marks);

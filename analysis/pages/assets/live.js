@@ -45,9 +45,7 @@ function draw() {
 
 function showFaults() {
   if (!live.drawing) return;
-  for (const [link, path] of live.drawing.paths) {
-    path.setAttribute('class', faulty.has(link) ? `link faulty r${rangeOf(data.links.rate[link])}` : 'link healthy');
-  }
+  for (const link of every) live.drawing.drawLink(link);
   if (live.when) live.drawing.judge(chosenMethod(), chosenMethod().flagged, () => true);
 }
 

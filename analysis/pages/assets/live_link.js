@@ -17,9 +17,9 @@ const LABEL = 100; // beside a chart, for "12,345,678 most"
 function timeChart(points, text, kind, width) {
   const height = 70;
   const [first, last] = [points[0]?.[0], points.at(-1)?.[0]];
-  const most = Math.max(...points.map(([, value]) => value), 0) || 1;
+  const most = Math.max(...points.map(([, value]) => value), 0);
   const x = (at) => ((at - first) / (last - first || 1)) * width;
-  const y = (value) => 6 + (height - 8) * (1 - value / most);
+  const y = (value) => 6 + (height - 8) * (1 - value / (most || 1));
   const line = points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(' ');
   if (!points.length) return el('p', { class: 'hint' }, 'not counted yet');
   const now = text(points.at(-1)[1]);

@@ -24,8 +24,7 @@ function packetWay(said) {
     cards.push(packetCard(said, i));
     if (i === said.links.length) return;
     const dies = said.drops[i];
-    const label = dies ? `${count(dies)} lost here` : '→';
-    cards.push(el('li', { class: dies ? 'wire lossy' : 'wire' }, label));
+    cards.push(el('li', { class: dies ? 'wire lossy' : 'wire' }, dies ? `${count(dies)} lost here` : null));
   });
   const meters = said.meters.map((meter) => {
     const between = `${fabric.names[said.switches[meter.from]]} → ${fabric.names[said.switches[meter.to]]}`;

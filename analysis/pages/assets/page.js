@@ -24,6 +24,10 @@ function svg(tag, attributes, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
 
+function short(text, most) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
 function count(n) {
   return Math.round(n).toLocaleString('en-US');
 }

@@ -52,9 +52,32 @@ function linkButton(link) {
   return button;
 }
 
-// With no link chosen: where the method errs.
-function showErrors(panel, method, judgements) {
-  const found = [];
+// F1 as the summary has it: a method that blames nothing where nothing is faulty is right.
+function f1Of({ right, wrong, missed }) {
+  return right + wrong + missed ? (2 * right) / (2 * right + wrong + missed) : 1;
+}
+
+// Methods from the best to the worst; one can be chosen by its name.
+function ranking(chosen, epochs) {
+  const scored = methods.map((method) => {
+    const sums = tally(method, blamed(method, epochs));
+    return { method, sums, f1: f1Of(sums) };
+  });
+  const rows = scored.sort((a, b) => b.f1 - a.f1).map(({ method, sums, f1 }) => {
+    const whole = epochs < data.epochs.n && !early.has(method.name) ? ' (all epochs)' : '';
+    const name = el('button', { type: 'button', class: 'choice' }, method.name + (method.undirected ? ' *' : ''));
+    name.addEventListener('click', () => chooseMethod(method));
+    const errors = ['missed', 'wrong'].map((kind) => el('td', { class: sums[kind] ? 'number bad' : 'number' }, count(sums[kind])));
+    return el('tr', { class: method === chosen ? 'chosen' : '' }, el('th', { scope: 'row' }, name, whole), el('td', { class: 'number' }, f1.toFixed(3)), ...errors);
+  });
+  const heads = ['method', 'F1', 'miss', 'wrong'].map((name, i) => el('th', { scope: 'col', class: i ? 'number' : '' }, name));
+  const when = epochs < data.epochs.n ? `after ${epochs} of ${data.epochs.n} epochs` : '';
+  return [el('h3', {}, `Ranking ${when}`), el('table', { class: 'verdicts', id: 'ranking' }, el('thead', {}, el('tr', {}, ...heads)), el('tbody', {}, ...rows))];
+}
+
+// With no link chosen: how the methods do, and where the chosen one errs.
+function showErrors(panel, method, epochs, judgements) {
+  const found = data.methods.length ? ranking(method, epochs) : [];
   for (const kind of ['missed', 'wrong']) {
     const links = judgements.filter(([, said]) => said === kind).map(([link]) => link);
     if (!links.length) continue;
@@ -62,7 +85,7 @@ function showErrors(panel, method, judgements) {
     const more = links.length > 24 ? [el('li', {}, `and ${count(links.length - 24)} more`)] : [];
     found.push(el('h3', {}, legendMark(kind), ` ${WORDS[kind]} by ${method.name}`), el('ul', { class: 'errors' }, ...items, ...more));
   }
-  if (!found.length) found.push(el('h3', {}, `${method.name} makes no mistake here`));
+  if (!judgements.some(([, said]) => said !== 'right')) found.push(el('h3', {}, `${method.name} makes no mistake here`));
   panel.replaceChildren(...found, el('p', { class: 'hint' }, 'Point at a link, tap it, find it by name, or focus the drawing and use the arrow keys: here is then what is known of it.'));
 }
 

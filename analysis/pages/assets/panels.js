@@ -40,25 +40,25 @@ function clamped(value) {
 // holder gets the panel's drawing; figure: names, and of all panels points and printed.
 function drawPanel(holder, panel, names, width, height, small) {
   const { points, printed } = panel;
-  const [left, top] = [small ? 40 : 58, 8];
   const values = [...points.flatMap((p) => [p.mean, p.low, p.high]), ...printed.map((p) => p.value)].filter((v) => v !== null);
   const labels = [...new Set([...points.map((p) => p.x), ...printed.filter((p) => p.kind !== 'bound').map((p) => p.x)])];
   const across = panel.numeric ? scaleOf(labels.map(Number), panel.logX, null) : null;
   const own = [...new Set(points.map((p) => p.series))];
   const up = scaleOf(values, panel.logY, panel.limits);
   const slot = width / labels.length;
-  const shift = (series) => (panel.numeric || own.length < 2 ? 0 : ((own.indexOf(series) + 0.5) / own.length - 0.5) * slot * 0.7);
+  const tilted = !panel.numeric && labels.some((label) => 6.4 * label.length > slot);
+  const before = labels.map((label, i) => (tilted ? 5.6 * Math.min(label.length, 20) - slot * (i + 0.5) : 0));
+  const [left, top] = [small ? 40 : Math.max(58, ...before), 8];
+  const shift = (series) => (panel.numeric || own.length < 2 || !own.includes(series) ? 0 : ((own.indexOf(series) + 0.5) / own.length - 0.5) * slot * 0.7);
   const x = (label, series) => left + (panel.numeric ? width * across.at(Number(label)) : slot * (labels.indexOf(label) + 0.5) + shift(series));
   const y = (value) => top + height * (1 - clamped(up.at(value)));
   const parts = [];
   for (const tick of up.ticks) parts.push(svg('line', { class: 'grid', x1: left, x2: left + width, y1: y(tick), y2: y(tick) }), svg('text', { class: 'end', x: left - 5, y: y(tick) + 4 }, brief(tick)));
   const few = panel.numeric && labels.length < 8 && !small;
   const marks = few ? labels.map((label) => [label, x(label, null)]) : panel.numeric ? across.ticks.map((tick) => [brief(tick), left + width * across.at(tick)]) : labels.map((label) => [label, x(label, null)]);
-  const tilted = !panel.numeric && labels.some((label) => 6.4 * label.length > slot);
   for (const [text, at] of marks) {
     if (panel.numeric) parts.push(svg('line', { class: 'grid', x1: at, x2: at, y1: top, y2: top + height }));
-    const short = text.length > 20 ? `${text.slice(0, 19)}…` : text;
-    if (!small || panel.numeric) parts.push(svg('text', tilted ? { class: 'end', transform: `translate(${at + 4} ${top + height + 13}) rotate(-32)` } : { class: 'middle', x: at, y: top + height + 16 }, svg('title', {}, text), short));
+    if (!small || panel.numeric) parts.push(svg('text', tilted ? { class: 'end', transform: `translate(${at + 4} ${top + height + 13}) rotate(-32)` } : { class: 'middle', x: at, y: top + height + 16 }, svg('title', {}, text), short(text, 20)));
   }
   const bottom = small && !panel.numeric ? 6 : tilted ? 20 + Math.min(70, 3.6 * Math.max(...labels.map((label) => Math.min(label.length, 20)))) : 22;
   if (!small) {

@@ -48,7 +48,7 @@ function point(link) {
   const now = link === null ? (state.pinned ? state.link : null) : link;
   if (drawing) drawing.choose(now);
   if (now !== null) showLink(byId('panel'), now, state.method, state.epochs);
-  else showErrors(byId('panel'), state.method, [...judged(state.method, flagged())].filter(([each]) => shown(each)));
+  else showErrors(byId('panel'), state.method, state.epochs, [...judged(state.method, flagged())].filter(([each]) => shown(each)));
 }
 
 function pin(link) {
@@ -96,6 +96,13 @@ function refresh() {
   listLinks();
   scatter(byId('scatter'), method, flagged(), show);
   if (early.size) overTimeChart(byId('overtime'), state.epochs);
+}
+
+function chooseMethod(method) {
+  state.method = method;
+  byId('method').value = methods.indexOf(method);
+  refresh();
+  byId('panel').querySelector('.chosen .choice')?.focus();
 }
 
 function openPod(pod) {
@@ -198,6 +205,7 @@ function listLinks() {
   const table = byId('links');
   table.tBodies[0].replaceChildren(...links.slice(0, state.all ? Infinity : LISTED).map(linkRow));
   for (const head of table.tHead.rows[0].cells) head.removeAttribute('aria-sort');
+  byId('nolinks').hidden = links.length > 0;
   byId('more').hidden = state.all || links.length <= LISTED;
   byId('more').textContent = `show all ${count(links.length)} links`;
 }

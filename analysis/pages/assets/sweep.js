@@ -11,8 +11,10 @@ function showChart() {
   const holder = byId('chart');
   const figure = byId('figure').value;
   byId('what').textContent = byId('figure').selectedOptions[0].textContent;
-  const [left, height] = [46, 300];
-  const width = Math.max(230, Math.min(860, holder.clientWidth - left - 40));
+  const names = data.values.map((value) => short(value, 14));
+  const [left, right] = [Math.max(46, 5.6 * names[0].length - 12), Math.max(20, 3.5 * names.at(-1).length - 12)];
+  const height = 300;
+  const width = Math.max(200, Math.min(860, holder.clientWidth - left - right));
   const [low, high] = [Math.min(...scaled), Math.max(...scaled)];
   const x = (i) => left + 16 + ((width - 32) * (scaled[i] - low)) / (high - low || 1);
   const least = floorOf(figure);
@@ -22,16 +24,15 @@ function showChart() {
     parts.push(svg('line', { class: 'grid', x1: left, x2: left + width, y1: y(tick / 10), y2: y(tick / 10) }), svg('text', { class: 'end', x: left - 6, y: y(tick / 10) + 4 }, (tick / 10).toFixed(1)));
   }
   const room = width / data.values.length;
-  const tilted = data.values.some((value) => room < 7 * Math.min(value.length, 14));
+  const tilted = names.some((name) => room < 7 * name.length);
   data.values.forEach((value, i) => {
-    const short = value.length > 14 ? `${value.slice(0, 13)}…` : value;
     parts.push(svg('line', { class: 'grid', x1: x(i), x2: x(i), y1: y(least), y2: y(1) }));
     const at = tilted ? { class: 'end', transform: `translate(${x(i) + 4} ${y(least) + 16}) rotate(-35)` } : { class: 'middle', x: x(i), y: y(least) + 18 };
-    parts.push(svg('text', at, svg('title', {}, value), short));
+    parts.push(svg('text', at, svg('title', {}, value), names[i]));
   });
   parts.push(svg('text', { class: 'middle', x: left + width / 2, y: height + (tilted ? 92 : 46) }, data.setting));
   const lines = series.map((each) => lineOf(each, figure, x, y));
-  drawn = { lines, picture: svg('svg', { class: 'chart', role: 'group', 'aria-label': `${figure} over ${data.setting}; the table below has the figures`, width: left + width + 20, height: height + (tilted ? 100 : 54) }, ...parts, ...lines) };
+  drawn = { lines, picture: svg('svg', { class: 'chart', role: 'group', 'aria-label': `${figure} over ${data.setting}; the table below has the figures`, width: left + width + right, height: height + (tilted ? 100 : 54) }, ...parts, ...lines) };
   holder.replaceChildren(drawn.picture, el('p', { class: 'keys' }, ...series.map(keyOf)));
 }
 

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from playwright.sync_api import Browser
 
@@ -29,11 +31,15 @@ def schemes() -> list[dict[str, str]]:
     return found
 
 
-def luminance(colour: str) -> float:
+def linear(colour: str) -> npt.NDArray[np.float64]:
+    """Red, green and blue as light, float64[3]."""
     digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
-    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    parts = np.array([int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)])
+    return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+
+
+def luminance(colour: str) -> float:
+    return float(np.array([0.2126, 0.7152, 0.0722]) @ linear(colour))
 
 
 @pytest.mark.parametrize("colours", schemes(), ids=["light", "dark"])
@@ -44,6 +50,50 @@ def test_colours_stand_out(colours: dict[str, str]) -> None:
             for back in ("back", "card"):
                 low, high = sorted(luminance(colours[each]) for each in (name, back))
                 assert (high + 0.05) / (low + 0.05) >= least, (name, back)
+
+
+def oklab(light: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Lightness and two opponent colours, in which equal distances look equal (Ottosson, 2020)."""
+    cones = np.array(
+        [
+            [0.4122214708, 0.5363325363, 0.0514459929],
+            [0.2119034982, 0.6806995451, 0.1073969566],
+            [0.0883024619, 0.2817188376, 0.6299787005],
+        ]
+    )
+    opponents = np.array(
+        [
+            [0.2104542553, 0.7936177850, -0.0040720468],
+            [1.9779984951, -2.4285922050, 0.4505937099],
+            [0.0259040371, 0.7827717662, -0.8086757660],
+        ]
+    )
+    return opponents @ np.cbrt(cones @ light)
+
+
+SEEN = {
+    "all cones": np.eye(3),
+    "no red": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "no green": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "no blue": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+"""How red, green and blue light look without one kind of cone (Machado and others, 2009)."""
+
+
+@pytest.mark.parametrize("colours", schemes(), ids=["light", "dark"])
+def test_loss_rates_can_be_told_apart(colours: dict[str, str]) -> None:
+    """Neighbouring ranges differ to every reader, and go from most to least contrast."""
+    scale = [linear(colours[f"r{n}"]) for n in range(6)]
+    least = {"all cones": 0.1}
+    for reader, seen in SEEN.items():
+        looks = np.array([oklab(np.clip(np.asarray(seen) @ each, 0, 1)) for each in scale])
+        apart = np.linalg.norm(np.diff(looks, axis=0), axis=1)
+        assert apart.min() > least.get(reader, 0.075), (reader, apart)
+    lightness = np.array([oklab(each)[0] for each in scale])
+    away = np.abs(lightness - oklab(linear(colours["back"]))[0])
+    assert (np.diff(away) < -0.05).all(), "the more is lost, the more a link stands out"
+    healthy = oklab(linear(colours["healthy"]))
+    assert min(np.linalg.norm(oklab(each) - healthy) for each in scale) > 0.2
 
 
 def test_a_page_is_used_from_the_keyboard(

@@ -17,7 +17,7 @@ from scenarios.compared import read_comparison
 from scenarios.showing import again_all, figures_of, make_page
 from testbed.fabric.paths import Paths
 from testbed.record.columns import write_columns
-from tests.browser import opened
+from tests.browser import SCHEMES, cut_off, opened
 
 METHODS = ("canary", "netbouncer", "flock:p_bad=0.01,<b>'\"</b>")
 SEEDS = (1, 2, 3, 7)
@@ -96,10 +96,10 @@ def test_a_verdict_is_near_its_own_curve(tmp_path: Path, chromium: Browser) -> N
         assert it.clean()
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_nothing_sticks_out(dark: bool, folder: Path, chromium: Browser) -> None:
-    with opened(chromium, make_page(folder), 390, dark) as it:
-        assert it.page.evaluate("document.documentElement.scrollWidth") == 390
+@pytest.mark.parametrize(("width", "dark"), SCHEMES)
+def test_nothing_is_cut_off(width: int, dark: bool, folder: Path, chromium: Browser) -> None:
+    with opened(chromium, make_page(folder), width, dark) as it:
+        assert cut_off(it.page) == []
         assert it.clean()
 
 

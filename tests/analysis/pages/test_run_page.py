@@ -155,15 +155,6 @@ def test_tables_are_sorted_and_saved(flow_run: Callable[[str], Path], chromium: 
         assert it.clean()
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False), (390, True)])
-def test_nothing_sticks_out(
-    width: int, dark: bool, flow_run: Callable[[str], Path], chromium: Browser
-) -> None:
-    with opened(chromium, flow_run("K=8") / "index.html", width, dark) as it:
-        assert it.page.evaluate("document.documentElement.scrollWidth") == width
-        assert it.clean()
-
-
 def test_a_run_with_packets_shows_their_way_and_the_epochs(
     run_path: Path, tmp_path: Path, chromium: Browser
 ) -> None:
@@ -194,6 +185,8 @@ def test_large_fabrics_are_summed_up_by_pod(tmp_path: Path, chromium: Browser) -
         drawn = page.eval_on_selector_all(LINKS, "all => all.map(l => Number(l.dataset.link))")
         lower = np.minimum(fabric.link_src, fabric.link_dst)
         assert sorted(drawn) == np.flatnonzero(fabric.pod[lower] == 7).tolist()
+        room = page.locator("#drawing").evaluate("part => part.clientWidth - part.scrollWidth")
+        assert room == 0, "a pod is seen without scrolling, and its many cores"
         name = summary_of(run)["faulty_links"][-1]
         page.fill("#search", name)
         page.press("#search", "Enter")

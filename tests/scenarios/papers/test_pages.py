@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from scenarios.papers.experiment import Effort, Experiment, Panel, Row
 from scenarios.papers.reproduce import reproduce, write_overview
 from scenarios.papers.values import Printed
 from scenarios.showing import make_page
-from tests.browser import opened
+from tests.browser import SCHEMES, cut_off, opened
 from tests.conftest import quiet
 from tests.scenarios.papers.test_frame import here
 
@@ -37,7 +38,9 @@ def draw(number: int) -> list[Row]:
     near = 0.01 * (number % 5 - 2)
     rows = [Row("F1", series, x, number, 0.5 + near) for series in (HOSTILE, "b") for x in "12"]
     rows += [Row("loss", "b", x, number, value + near / 10) for x, value in LOSS.items()]
-    return rows + [Row("kind", "b", x, number, 1.0) for x in ("wörter", "<i>")]
+    return rows + [
+        Row("kind", s, x, number, 1.0) for s in (HOSTILE, "b") for x in ("wörter", "<i>")
+    ]
 
 
 LOSS = {"0.001": 0.01, "0.1": 0.2, "1": 0.0}
@@ -54,14 +57,14 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+@pytest.mark.parametrize(("width", "dark"), SCHEMES)
 def test_figure_table_and_words(width: int, dark: bool, out: Path, chromium: Browser) -> None:
     with opened(chromium, out / "toy" / "index.html", width, dark) as it:
         page = it.page
         assert page.locator("h1").inner_text() == f"a figure: {HOSTILE}"
         assert page.locator("b, i").count() == 0
         assert page.locator("#panels svg").count() == 3
-        assert page.locator("#panels .point").count() == 9
+        assert page.locator("#panels .point").count() == 11
         assert page.locator("#panels .printed").count() == 3
         assert page.locator("#panels .bounded").count() == 1
         said = page.locator("#panels .point").first.get_attribute("aria-label") or ""
@@ -75,13 +78,27 @@ def test_figure_table_and_words(width: int, dark: bool, out: Path, chromium: Bro
         assert "0.5 + 0.4" in page.inner_text("#quotes")
         assert page.inner_text("#command").startswith("make reproduce FIG=toy DRAWS=5 OUT=")
         assert page.locator(".files a", has_text="figure.svg").count() == 1
-        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert cut_off(page) == []
         page.locator("header a").first.click()
         assert page.locator("h1").inner_text() == "The papers' figures, reproduced"
         assert it.clean()
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, True), (390, False)])
+def test_names_of_kinds_stand_under_their_marks(out: Path, chromium: Browser) -> None:
+    with opened(chromium, out / "toy" / "index.html") as it:
+        panel = it.page.locator("#panels svg").last
+        middle = """all => all.map(each => {
+          const box = each.getBoundingClientRect();
+          return box.x + box.width / 2;
+        })"""
+        marks = panel.locator(".own").evaluate_all(middle)
+        names = panel.locator("text", has_text=re.compile("wörter|<i>")).evaluate_all(middle)
+        assert len(marks) == 4 and len(names) == 2
+        wanted = [(marks[i] + marks[i + 2]) / 2 for i in range(2)]  # two series, each at both
+        assert names == pytest.approx(wanted, abs=2)
+
+
+@pytest.mark.parametrize(("width", "dark"), SCHEMES)
 def test_the_list_of_all(width: int, dark: bool, out: Path, chromium: Browser) -> None:
     with opened(chromium, out / "index.html", width, dark) as it:
         page = it.page
@@ -89,7 +106,7 @@ def test_the_list_of_all(width: int, dark: bool, out: Path, chromium: Browser) -
         assert cells[1:6] == ["2", "0", "2", "0", "5"]
         assert "Not run here: other." in page.inner_text("header")
         assert page.locator(".gallery svg").count() == 1
-        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert cut_off(page) == []
         page.locator(".gallery a").first.press("Enter")
         assert page.locator("#panels svg").count() == 3
         assert it.clean()

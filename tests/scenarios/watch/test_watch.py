@@ -28,7 +28,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.network.installed import missing
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
-from tests.browser import opened
+from tests.browser import SCHEMES, cut_off, opened
 from tests.conftest import SMALL, quiet
 from tests.scenarios.watch.test_server import ask, gone
 
@@ -37,6 +37,7 @@ LINKS = ".fabric .links .link"
 
 def until(page: Page, id_: str, pattern: str, seconds: float = 30) -> str:
     """The text of an element once it holds something. (The page's policy lets no script wait.)"""
+    said = ""
     for _ in range(int(10 * seconds)):
         said = page.inner_text(f"#{id_}")
         if re.search(pattern, said):
@@ -63,13 +64,13 @@ def test_a_watched_run_is_the_same_run(tmp_path: Path, finished_run: RunDirector
         assert (path / name).read_bytes() == file.read_bytes(), name
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_shows_what_comes(width: int, chromium: Browser) -> None:
+@pytest.mark.parametrize(("width", "dark"), SCHEMES)
+def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) -> None:
     fabric, publisher = FatTree(4), Publisher()
     n, broken = fabric.n_links, fabric.link("agg0_1->core2")
     faults = [(broken, 0.2)]
     publisher.tell("page", live_page(fabric, "</script><i>", faults, 3, "canary"))
-    with opened(chromium, publisher.address, width, dark=width < 500) as it:
+    with opened(chromium, publisher.address, width, dark) as it:
         page = it.page
         assert page.locator("h1").inner_text() == "</script><i>"
         assert page.locator(LINKS).count() == n
@@ -77,6 +78,11 @@ def test_the_page_shows_what_comes(width: int, chromium: Browser) -> None:
         publisher.tell("doing", {"what": "emulation", "share": 0.25})
         until(page, "status", "emulation, 25 %")
         packets, drops = [1000] * n, [0] * n
+        assert cut_off(page) == []
+        publisher.tell("epoch", {"number": 1, "sent": 900, "lost": 0, "flagged": None})
+        until(page, "epochs", "of them lost")
+        most = page.locator("#epochs figure").last.locator("text").first
+        assert most.text_content() == "0 %", "what is marked beside a chart of zeros"
         tell(publisher, 1, [0] * n, drops, faults)
         drops[broken] = 250
         tell(publisher, 2, packets, drops, faults)
@@ -95,7 +101,7 @@ def test_the_page_shows_what_comes(width: int, chromium: Browser) -> None:
         tell(publisher, 3, packets, drops, [[other, 0.01]])
         until(page, "verdict", "0 found, 1 missed, 2 blamed wrongly")
         assert page.locator(f"{LINKS}.faulty").count() == 1
-        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert cut_off(page) == []
         publisher.tell("end", {"what": "over: well"})
         until(page, "status", "over: well")
         publisher.close()
