@@ -39,6 +39,7 @@ C code can push packets itself: see ``abi.h``, ``Program.process_address`` and
 
 from testbed.softswitch.errors import (
     CompileError,
+    InvalidProgram,
     NoCompiler,
     SoftSwitchError,
     SwitchFault,
@@ -67,6 +68,7 @@ __all__ = [
     "CounterInfo",
     "DigestInfo",
     "Entry",
+    "InvalidProgram",
     "MeterInfo",
     "MeterRates",
     "NoCompiler",

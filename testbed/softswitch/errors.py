@@ -10,6 +10,22 @@ class SoftSwitchError(Exception):
     """Base class: a wrong file, name, value or call."""
 
 
+LONGEST = 1000
+
+
+def one_line(text: str) -> str:
+    """Return a text that may have names of a program in it as a line that a terminal can show."""
+    line = "".join(c if c.isprintable() else "?" for c in text)
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+
+
+class InvalidProgram(SoftSwitchError):
+    """A program's file cannot be read, is no BMv2 JSON, or goes beyond a bound; names the place."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
 class UnsupportedProgram(SoftSwitchError):
     """The program uses a construct this switch does not run; names it and its P4 source line."""
 
@@ -17,7 +33,7 @@ class UnsupportedProgram(SoftSwitchError):
         self.construct = construct
         self.source = source
         where = f"{source}: " if source else ""
-        super().__init__(f"{where}unsupported by the software switch: {construct}")
+        super().__init__(one_line(f"{where}unsupported by the software switch: {construct}"))
 
 
 class NoCompiler(SoftSwitchError):

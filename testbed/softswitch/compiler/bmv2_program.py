@@ -1,17 +1,15 @@
-"""A v1model program as p4c's BMv2 JSON describes it.
+"""A v1model program as a running switch knows it: names, widths, sizes, tables.
 
-Only the top-level objects are dataclasses; expressions, parser operations and action primitives
-stay the dictionaries of the JSON and are read by the code generators.
+What the program does, its parser, expressions and primitives, is in the records of ``schema``,
+which only the code generators read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from testbed.softswitch.errors import UnsupportedProgram
-
-Json = dict[str, Any]
 VALID = "$valid$"
 DROP_PORT = 511  # simple_switch's, unless told otherwise
 
@@ -38,7 +36,7 @@ class HeaderType:
     fields: tuple[FieldType, ...]
     width: int
 
-    @property
+    @cached_property
     def varbit(self) -> FieldType | None:
         """The field of variable length, of which a header has one at most."""
         return next((f for f in self.fields if f.varbit), None)
@@ -48,12 +46,13 @@ class HeaderType:
         """Bytes of the longest header of this type."""
         return (self.width + (self.varbit.width if self.varbit else 0)) // 8
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {f.name: i for i, f in reversed([*enumerate(self.fields)])}
+
     def find(self, name: str) -> int:
         """Index of the field called ``name``, -1 when there is none."""
-        for i, f in enumerate(self.fields):
-            if f.name == name:
-                return i
-        return -1
+        return self._places.get(name, -1)
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,14 @@ class KeyField:
 
 @dataclass(frozen=True)
 class Action:
-    """An action with its run-time parameters (name, width in bits)."""
+    """An action with its run-time parameters (name, width in bits).
+
+    ``id`` is its place among the program's actions; what the JSON calls its id is used there only.
+    """
 
     id: int
     name: str
     params: tuple[tuple[str, int], ...]
-    primitives: tuple[Json, ...]
     source: str
 
 
@@ -139,6 +140,19 @@ class DefaultEntry:
     data: tuple[int, ...]
     action_const: bool
     entry_const: bool
+
+
+@dataclass(frozen=True)
+class ConstEntry:
+    """An entry that the program gives a table, with match elements as ``Table.add`` takes them.
+
+    ``priority``: of a table with ternary keys, where the smaller wins; else 0.
+    """
+
+    match: tuple[Any, ...]
+    priority: int
+    action_id: int
+    data: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -159,39 +173,19 @@ class TableDef:
     next_tables: dict[str, str | None]
     base_default_next: str | None
     default: DefaultEntry | None
-    entries: tuple[Json, ...] | None
+    entries: tuple[ConstEntry, ...] | None
     profile: str
     source: str
 
 
 @dataclass(frozen=True)
-class Conditional:
-    """An if of a control block."""
-
-    name: str
-    expression: Json
-    true_next: str | None
-    false_next: str | None
-    source: str
-
-
-@dataclass(frozen=True)
-class ActionCall:
-    """An action called directly from a control block."""
-
-    name: str
-    action_id: int
-    next_node: str | None
-
-
-@dataclass(frozen=True)
 class Profile:
-    """An action profile; with ``selector`` (algorithm, input) it has groups."""
+    """An action profile; with a selector, of which this is the hash's name, it has groups."""
 
     index: int
     name: str
     max_size: int
-    selector: Json | None
+    selector: str | None
 
 
 @dataclass(frozen=True)
@@ -199,10 +193,7 @@ class Pipeline:
     """The ingress or egress control."""
 
     name: str
-    init: str | None
     tables: tuple[TableDef, ...]
-    conditionals: tuple[Conditional, ...]
-    action_calls: tuple[ActionCall, ...]
 
 
 @dataclass(frozen=True)
@@ -265,18 +256,17 @@ class FieldList:
 
 @dataclass
 class Bmv2Program:
-    """Everything of one BMv2 JSON."""
+    """A program of one BMv2 JSON."""
 
     path: str
     drop_port: int = DROP_PORT
+    header_types: dict[str, HeaderType] = field(default_factory=dict)
     headers: dict[str, Header] = field(default_factory=dict)
     stacks: dict[str, Stack] = field(default_factory=dict)
     union_types: dict[str, UnionType] = field(default_factory=dict)
     unions: dict[str, Union] = field(default_factory=dict)
     union_stacks: dict[str, UnionStack] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
-    parser: Json = field(default_factory=dict)
-    deparser: Json = field(default_factory=dict)
     actions: dict[int, Action] = field(default_factory=dict)
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
     profiles: dict[str, Profile] = field(default_factory=dict)
@@ -286,8 +276,6 @@ class Bmv2Program:
     meters: dict[str, Meter] = field(default_factory=dict)
     direct_meters: dict[str, DirectMeter] = field(default_factory=dict)
     value_sets: dict[str, ValueSet] = field(default_factory=dict)
-    calculations: dict[str, Json] = field(default_factory=dict)
-    checksums: list[Json] = field(default_factory=list)
     learn_lists: dict[int, FieldList] = field(default_factory=dict)
     field_lists: dict[int, FieldList] = field(default_factory=dict)
     aliases: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -298,16 +286,11 @@ class Bmv2Program:
         return [t for p in self.pipelines.values() for t in p.tables]
 
     def field_type(self, header: str, name: str) -> FieldType:
-        """Type of one field; ``$valid$`` is a one-bit field."""
-        if header not in self.headers:
-            raise UnsupportedProgram(f"reference to unknown header {header!r}")
+        """Type of one field, which there is; ``$valid$`` is a one-bit field."""
         if name == VALID:
             return FieldType(VALID, 1, False, 0)
-        h = self.headers[header]
-        i = h.type.find(name)
-        if i < 0:
-            raise UnsupportedProgram(f"reference to unknown field {header}.{name}")
-        return h.type.fields[i]
+        t = self.headers[header].type
+        return t.fields[t.find(name)]
 
     def intrinsic(self, name: str) -> tuple[str, str] | None:
         """(header, field) of an intrinsic metadata field by its BMv2 name, or None."""
@@ -317,18 +300,3 @@ class Bmv2Program:
         if header in self.headers and self.headers[header].type.find(member) >= 0:
             return header, member
         return None
-
-
-def source_of(obj: Json, form: str = "{}:{}") -> str:
-    """File and line of a JSON object in a form, or an empty string."""
-    info = obj.get("source_info") or {}
-    if not info.get("filename") and not info.get("line"):
-        return ""
-    return form.format(info.get("filename", "?"), info.get("line", "?"))
-
-
-def hexint(text: str) -> int:
-    """Value of a BMv2 hex string, which may start with ``-``."""
-    negative = text.startswith("-")
-    value = int(text.lstrip("-").removeprefix("0x") or "0", 16)
-    return -value if negative else value

@@ -1,4 +1,4 @@
-"""C for ctypes: text put together, compiled into a cached shared library, loaded."""
+"""C for ctypes: text put together, compiled into a cached shared library, loaded; the cache."""
 
 from __future__ import annotations
 
@@ -126,17 +126,56 @@ def _need_own(folder: Path) -> None:
         )
 
 
-def _intact(library: Path) -> bool:
-    """Whether a library is there, nobody else's, and what was compiled: a damaged one would end
-    this process when it is loaded or called."""
+def _intact(file: Path) -> bytes | None:
+    """Return the content of a file of the cache if it is there, nobody else's, and what was put
+    there: a damaged library would end this process when it is loaded or called."""
     try:
-        with library.open("rb") as file:
-            found = os.fstat(file.fileno())
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        wanted = library.with_suffix(".sha256").read_bytes()
+        with file.open("rb") as opened:
+            found = os.fstat(opened.fileno())
+            data = opened.read()
+        wanted = file.with_suffix(".sha256").read_bytes()
     except FileNotFoundError:
-        return False
-    return owned(found) and not shared(found) and wanted == digest.encode()
+        return None
+    ours = owned(found) and not shared(found)
+    return data if ours and wanted == hashlib.sha256(data).hexdigest().encode() else None
+
+
+def _put(new: Path, path: Path) -> None:
+    """Move a new file to its place in the cache, with its hash beside it."""
+    digest = new.with_suffix(".sha256")
+    digest.write_text(hashlib.sha256(new.read_bytes()).hexdigest())
+    os.replace(new, path)
+    os.replace(digest, path.with_suffix(".sha256"))
+
+
+def kept(name: str) -> bytes | None:
+    """Return what the cache has under a name, None if it has nothing that can be trusted."""
+    try:
+        folder = cache_dir()
+        _need_own(folder)
+        return _intact(folder / name)
+    except (OSError, SoftSwitchError):
+        return None
+
+
+def keep(name: str, data: bytes) -> None:
+    """Put something into the cache, if there is one."""
+    with suppress(OSError, SoftSwitchError):
+        folder = _made_cache()
+        with tempfile.TemporaryDirectory(dir=folder) as work:
+            new = Path(work) / name
+            new.write_bytes(data)
+            new.chmod(0o644)
+            _put(new, folder / name)
+
+
+def _made_cache() -> Path:
+    """Return the folder of the cache, made if it was not there; SoftSwitchError if others could
+    put code there."""
+    folder = cache_dir()
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _need_own(folder)
+    return folder
 
 
 @contextmanager
@@ -202,18 +241,17 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
     command = compiler()
     folder = cache_dir()
     try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        _need_own(folder)
+        _made_cache()
         target = identity(tuple(command), folder)
         flags = (*FLAGS, *(("-march=native",) if target else ()), *extra_flags)
         digest = hashlib.sha256()
         for part in (code, *command, target, *flags):
             digest.update(part.encode() + b"\0")
         path = folder / f"{digest.hexdigest()[:40]}.so"
-        if _intact(path):
+        if _intact(path) is not None:
             return path
         with _only_one(path), tempfile.TemporaryDirectory(dir=path.parent) as work:
-            if _intact(path):  # another process was faster
+            if _intact(path) is not None:  # another process was faster
                 return path
             source, library = Path(work) / "program.c", Path(work) / "program.so"
             source.write_text(code, encoding="utf-8")
@@ -228,10 +266,7 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
             if run.returncode:
                 raise CompileError(_why(command[0], run))
             library.chmod(0o755)
-            digest_file = library.with_suffix(".sha256")
-            digest_file.write_text(hashlib.sha256(library.read_bytes()).hexdigest())
-            os.replace(library, path)
-            os.replace(digest_file, path.with_suffix(".sha256"))
+            _put(library, path)
     except OSError as e:
         raise SoftSwitchError(f"cannot compile into {folder}: {e}") from None
     return path

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
-from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Json
+from testbed.softswitch.compiler import schema
+from testbed.softswitch.compiler import schema_values as values
+from testbed.softswitch.compiler.bmv2_json import Parsed
+from testbed.softswitch.compiler.bmv2_program import Bmv2Program
 from testbed.softswitch.compiler.build import C_SOURCES, read_c
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_ahead import AheadWriter
 from testbed.softswitch.compiler.codegen_calculation import calculations, checksums, learning
-from testbed.softswitch.compiler.codegen_control import ControlWriter, TableLayout
+from testbed.softswitch.compiler.codegen_control import ControlWriter
 from testbed.softswitch.compiler.codegen_headers import deparser, field_lists, intrinsics
 from testbed.softswitch.compiler.codegen_parser import ParserWriter
-from testbed.softswitch.compiler.codegen_registers import RegisterPlace, places, register_tables
+from testbed.softswitch.compiler.codegen_registers import places, register_tables
 from testbed.softswitch.compiler.layout import FieldRef, Layout
+from testbed.softswitch.compiler.rows import Generated
+from testbed.softswitch.errors import InvalidProgram
 
 ITEM = """
 struct ss_item { /* a packet on its way */
@@ -35,46 +40,44 @@ struct ss_item { /* a packet on its way */
 };
 """
 
-
-@dataclass(frozen=True)
-class Generated:
-    """C text, the layouts of rows and registers the control side needs, the lines of asserts."""
-
-    code: str
-    tables: dict[str, TableLayout]
-    registers: dict[str, RegisterPlace]
-    asserts: list[str]
+MAX_CODE = 8 << 20
+"""Bytes of C of a program."""
 
 
 _COPYING = ("clone", "resubmit", "recirculate")
 
 
-def makes_copies(program: Bmv2Program) -> bool:
+def makes_copies(program: Bmv2Program, root: schema.Root) -> bool:
     """Whether a packet may leave more than once or go round again: clones, multicast and so on."""
-    operations: list[Json] = [p for a in program.actions.values() for p in a.primitives]
-    for state in program.parser["parse_states"]:
-        operations += state["parser_ops"]
-    return any(_copies(program, operation) for operation in operations)
+    calls: list[Any] = [p for a in root.actions for p in a.primitives]
+    for state in root.parsers[0].parse_states:
+        calls += state.parser_ops
+    return any(_copies(program, call) for call in calls)
 
 
-def _copies(program: Bmv2Program, operation: Json) -> bool:
-    name, arguments = operation["op"], operation["parameters"]
-    if name == "primitive":
-        return _copies(program, arguments[0])
-    if any(word in name for word in _COPYING):
-        return True
-    if not arguments or name in ("drop", "mark_to_drop"):  # these set the group to none
+def _copies(program: Bmv2Program, call: Any) -> bool:
+    if isinstance(call, values.OtherCall):  # is refused
         return False
-    target = arguments[0]
-    if isinstance(target, dict) and target.get("type") in ("header", "regular"):
-        header = program.headers.get(target["value"])
-        return header is not None and any(f.name == "mcast_grp" for f in header.type.fields)
-    return "mcast_grp" in str(target)
+    if call.op == "primitive":
+        return _copies(program, call.parameters[0])
+    if any(word in call.op for word in _COPYING):
+        return True
+    if not call.parameters or call.op in ("drop", "mark_to_drop"):  # these set the group to none
+        return False
+    match call.parameters[0]:
+        case values.HeaderValue(value=name) | values.IntoHeader(value=name):
+            header = program.headers.get(name)
+            return header is not None and header.type.find("mcast_grp") >= 0
+        case values.FieldValue(value=(_, name)):
+            return "mcast_grp" in name
+        case _:
+            return False
 
 
-def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generated:
+def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
     """C of a whole program. ``observed`` is the (header, field) reported per packet."""
-    layout = Layout(program)
+    program, root = parsed.program, parsed.root
+    layout = Layout(program, root)
     ref: FieldRef | None = layout.field(*observed) if observed else None
     calc_code, calc_names = calculations(layout)
     actions = ActionWriter(layout, calc_names)
@@ -101,11 +104,14 @@ def generate(program: Bmv2Program, observed: tuple[str, str] | None) -> Generate
         parser,
         action_code,
         control.selectors(),
-        *(control.pipeline(p) for p in program.pipelines.values()),
+        *control.pipelines(),
         deparser(layout, actions.deparser()),
         AheadWriter(layout, actions, control).write(),
         read_c(C_SOURCES / "pass.h"),
-        read_c(C_SOURCES / ("copies.h" if makes_copies(program) else "straight.h")),
+        read_c(C_SOURCES / ("copies.h" if makes_copies(program, root) else "straight.h")),
         read_c(C_SOURCES / "control.h"),
     ]
-    return Generated("\n".join(parts), control.tables, places(program), actions.asserts)
+    code = "\n".join(parts)
+    if len(code) > MAX_CODE:
+        raise InvalidProgram(f"it comes to {len(code)} bytes of C (at most {MAX_CODE})")
+    return Generated(code, control.tables, places(program), actions.asserts)

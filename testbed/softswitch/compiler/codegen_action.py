@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from testbed.softswitch.compiler.bmv2_program import (
-    Action,
-    HeaderType,
-    Json,
-    hexint,
-    source_of,
-)
-from testbed.softswitch.compiler.codegen_calculation import field_words
+from testbed.softswitch.compiler.bmv2_program import Action, HeaderType, Stack, UnionStack
 from testbed.softswitch.compiler.codegen_log import log_msg
 from testbed.softswitch.compiler.codegen_registers import places
 from testbed.softswitch.compiler.expressions import Expressions
-from testbed.softswitch.compiler.layout import FieldRef, Layout, comment, storage
+from testbed.softswitch.compiler.layout import FieldRef, Layout, storage
 from testbed.softswitch.compiler.nodes import Node
+from testbed.softswitch.compiler.rows import field_words
+from testbed.softswitch.compiler.schema_values import (
+    CalculationName,
+    CounterName,
+    HexValue,
+    MeterName,
+    OtherCall,
+    Primitive,
+    RegisterName,
+    Value,
+    kind_of,
+    source_of,
+)
 from testbed.softswitch.errors import UnsupportedProgram
+
+JUMPS = ("_jump", "_jump_if_zero")
 
 
 class ActionWriter:
@@ -30,9 +36,13 @@ class ActionWriter:
         self.registers = places(self.program)
         self.asserts: list[str] = []  # source line of each assert, by number
 
-    def can_exit(self, action: Action) -> bool:
-        """Whether the action may end the control block."""
-        return any(p["op"] == "exit" for p in action.primitives)
+    def primitives(self, action: Action) -> tuple[Primitive, ...]:
+        """What an action does."""
+        return self.layout.root.actions[action.id].primitives
+
+    def stops(self, action: Action) -> bool:
+        """Whether an action may end the control block: by an exit, or by an assert that fails."""
+        return any(p.op in ("exit", "assert", "assume") for p in self.primitives(action))
 
     def params(self, action: Action) -> list[tuple[str, int]]:
         """(C expression, width) of an action's parameters, which are 64-bit words in ``a``."""
@@ -51,73 +61,59 @@ class ActionWriter:
 
     def action(self, action: Action) -> str:
         """C function ``action_<id>`` with its parameters as 64-bit words in ``a``."""
-        params = self.params(action)
-        targets = self._jump_targets(action)
+        params, primitives = self.params(action), self.primitives(action)
+        targets = self._jump_targets(primitives)
         out = [
-            f"SS_INLINE void action_{action.id}(ss_switch *sw, ss_item *it, "
-            f"const uint64_t *a) {{ /* {comment(action.name)} */",
+            f"SS_INLINE void action_{action.id}(ss_switch *sw, ss_item *it, const uint64_t *a) {{",
             "    struct phv *p = &it->p;",
             "    (void)sw; (void)p; (void)a;",
         ]
         if targets:
             out.append("    unsigned jumps = 0; (void)jumps;")
-        for i, prim in enumerate(action.primitives):
+        for i, prim in enumerate(primitives):
             e = Expressions(self.layout, params, source_of(prim) or action.source)
             if i in targets:
                 out.append(f"jump_{i}: SS_UNUSED;")
-            out += [f"    {line}" for line in self.primitive(prim, e)]
-        if len(action.primitives) in targets:
-            out.append(f"jump_{len(action.primitives)}: SS_UNUSED;")
+            out += [f"    {line}" for line in self.primitive(prim, e, jumps=True)]
+        if len(primitives) in targets:
+            out.append(f"jump_{len(primitives)}: SS_UNUSED;")
         out.append("    return;\n}")
         return "\n".join(out) + "\n"
 
     def deparser(self) -> list[str]:
         """C of the deparser's statements; those that change what is emitted are refused."""
         out: list[str] = []
-        for prim in self.program.deparser.get("primitives") or []:
+        for prim in self.layout.root.deparsers[0].primitives:
             e = Expressions(self.layout, [], source_of(prim))
-            if prim["op"] not in ("assert", "assume", "assign", "log_msg", "modify_field"):
-                raise e.refuse(f"statement {prim['op']!r} in the deparser")
+            if prim.op not in ("assert", "assume", "assign", "log_msg", "modify_field"):
+                raise e.refuse(f"statement {prim.op!r} in the deparser")
             out += self.primitive(prim, e)
         return out
 
     @staticmethod
-    def _jump_targets(action: Action) -> set[int]:
-        return {
-            hexint(p["parameters"][-1]["value"])
-            for p in action.primitives
-            if p["op"] in ("_jump", "_jump_if_zero")
-        }
+    def _jump_targets(primitives: tuple[Primitive, ...]) -> set[int]:
+        return {p.parameters[-1].value for p in primitives if p.op in JUMPS}
 
-    def primitive(self, prim: Json, e: Expressions) -> list[str]:
-        """C statements of one primitive."""
-        op, args = prim["op"], prim["parameters"]
-        if op == "log_msg":
+    def primitive(self, prim: Primitive, e: Expressions, jumps: bool = False) -> list[str]:
+        """C statements of one primitive; ``jumps``: it may be a jump to another."""
+        if isinstance(prim, OtherCall) or (prim.op in JUMPS and not jumps):
+            raise e.refuse(f"primitive {prim.op!r}")
+        if prim.op == "log_msg":
             return log_msg(e, prim)
-        method = getattr(self, f"_op_{op.lstrip('_')}", None)
-        if method is None:
-            raise e.refuse(f"primitive {op!r}")
-        return method(e, *args)
+        return getattr(self, f"_op_{prim.op.lstrip('_')}")(e, *prim.parameters)
 
     # ---- values ----
 
-    def target(self, e: Expressions, arg: Json) -> FieldRef:
+    def target(self, e: Expressions, arg: Value) -> FieldRef:
         """The field an argument that is written to denotes."""
-        value: Any = arg["value"]
-        if arg["type"] == "field":
-            ref = self.layout.field(*value)
-            if ref.code == "1" or value[1] == "$valid$":
-                raise e.refuse(f"assignment to the validity of {value[0]!r}")
-            return ref
-        if arg["type"] in ("stack_field", "union_stack_field"):
-            return e.stack_field(value)
-        if arg["type"] == "expression":
-            node = e.read(arg)
-            if node.field is not None:
-                return node.field
-        raise e.refuse(f"assignment to a {arg['type']}")
+        field = e.read(arg).field
+        if field is None:
+            raise e.refuse(f"assignment to a {kind_of(arg)}")
+        if field.code == "1":
+            raise e.refuse(f"assignment to {field.name}")
+        return field
 
-    def header(self, e: Expressions, arg: Json) -> Node:
+    def header(self, e: Expressions, arg: Value) -> Node:
         """The header an argument denotes."""
         node = e.read(arg)
         if node.sort != "header":
@@ -125,18 +121,27 @@ class ActionWriter:
         return node
 
     def _header_type(self, node: Node) -> HeaderType:
-        for h in self.program.headers.values():
-            if h.type.name == node.type_name:
-                return h.type
-        raise UnsupportedProgram(f"header type {node.type_name!r}")
+        return self.program.header_types[node.type_name]
 
     def _type(self, node: Node) -> tuple[str, int]:
         t = self._header_type(node)
         return self.layout.type_name(t), t.width // 8
 
+    def _header_stack(self, e: Expressions, arg: Value) -> Stack:
+        name = e.stack(arg)
+        if name not in self.program.stacks:
+            raise e.refuse("a stack of header unions used as one of headers")
+        return self.program.stacks[name]
+
+    def _union_stack(self, e: Expressions, arg: Value) -> UnionStack:
+        name = e.stack(arg)
+        if name not in self.program.union_stacks:
+            raise e.refuse("a stack of headers used as one of header unions")
+        return self.program.union_stacks[name]
+
     # ---- primitives ----
 
-    def _op_assign(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+    def _op_assign(self, e: Expressions, dst: Value, src: Value) -> list[str]:
         return [e.store(self.target(e, dst), e.read(src))]
 
     _op_modify_field = _op_assign
@@ -147,16 +152,16 @@ class ActionWriter:
     def _op_exit(self, e: Expressions) -> list[str]:
         return ["it->exit = 1;"]
 
-    def _op_jump(self, e: Expressions, to: Json) -> list[str]:
+    def _op_jump(self, e: Expressions, to: HexValue) -> list[str]:
         limit = "if (++jumps > 1000000) { sw->fault = SS_LOOP; return; }"
-        return [limit, f"goto jump_{hexint(to['value'])};"]
+        return [limit, f"goto jump_{to.value};"]
 
-    def _op_jump_if_zero(self, e: Expressions, cond: Json, to: Json) -> list[str]:
+    def _op_jump_if_zero(self, e: Expressions, cond: Value, to: HexValue) -> list[str]:
         n = e.read(cond)
         test = f"!{e.boolean(n)}" if n.sort == "bool" else f"{e.exact(n)} == 0"
-        return [f"if ({test}) goto jump_{hexint(to['value'])};"]
+        return [f"if ({test}) goto jump_{to.value};"]
 
-    def _assertion(self, e: Expressions, cond: Json) -> list[str]:
+    def _assertion(self, e: Expressions, cond: Value) -> list[str]:
         n = e.read(cond)
         test = f"!{e.boolean(n)}" if n.sort == "bool" else f"{e.exact(n)} == 0"
         self.asserts.append(e.source)
@@ -171,7 +176,7 @@ class ActionWriter:
     def _op_drop(self, e: Expressions) -> list[str]:
         return ["SET_EGRESS_SPEC(p, SS_DROP_PORT);", "SET_MCAST_GRP(p, 0);"]
 
-    def _op_mark_to_drop(self, e: Expressions, arg: Json) -> list[str]:
+    def _op_mark_to_drop(self, e: Expressions, arg: Value) -> list[str]:
         # The header may be an action's own copy of the standard metadata, copied back later.
         n = self.header(e, arg)
         names = [f.name for f in self._header_type(n).fields]
@@ -184,7 +189,7 @@ class ActionWriter:
                 out.append(e.store(field, Node("data", "const", lo=value, hi=value)))
         return out
 
-    def _op_add_header(self, e: Expressions, arg: Json) -> list[str]:
+    def _op_add_header(self, e: Expressions, arg: Value) -> list[str]:
         n = self.header(e, arg)
         if n.op == "1":
             return []
@@ -198,7 +203,7 @@ class ActionWriter:
             "  } }",
         ]
 
-    def _op_remove_header(self, e: Expressions, arg: Json) -> list[str]:
+    def _op_remove_header(self, e: Expressions, arg: Value) -> list[str]:
         n = self.header(e, arg)
         if n.op == "1":
             return []
@@ -209,7 +214,7 @@ class ActionWriter:
             f"  if (h->valid) {{ h->valid = 0; it->reg_length -= {size}{length}; }} }}",
         ]
 
-    def _op_assign_header(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+    def _op_assign_header(self, e: Expressions, dst: Value, src: Value) -> list[str]:
         a, b = self.header(e, dst), self.header(e, src)
         if a.type_name != b.type_name:
             raise e.refuse("assignment between headers of different types")
@@ -229,10 +234,10 @@ class ActionWriter:
             "  else to->valid = 0; }",
         ]
 
-    def _op_assign_VL(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+    def _op_assign_VL(self, e: Expressions, dst: Value, src: Value) -> list[str]:
         return [e.store(self.target(e, dst), e.read(src))]
 
-    def _op_assign_union(self, e: Expressions, dst: Json, src: Json) -> list[str]:
+    def _op_assign_union(self, e: Expressions, dst: Value, src: Value) -> list[str]:
         a, b = e.read(dst), e.read(src)
         if a.sort != "union" or a.type_name != b.type_name:
             raise e.refuse("assignment between header unions of different types")
@@ -251,8 +256,8 @@ class ActionWriter:
             for i in range(len(members))
         ]
 
-    def _op_assign_header_stack(self, e: Expressions, dst: Json, src: Json) -> list[str]:
-        a, b = (self.program.stacks[e.read(x).code] for x in (dst, src))
+    def _op_assign_header_stack(self, e: Expressions, dst: Value, src: Value) -> list[str]:
+        a, b = (self._header_stack(e, x) for x in (dst, src))
         if a.type != b.type or len(a.headers) != len(b.headers):
             raise e.refuse("assignment between stacks of different types or sizes")
         n = len(a.headers)
@@ -263,8 +268,8 @@ class ActionWriter:
             f"    else p->s{a.index}[i].valid = 0;",
         ]
 
-    def _op_assign_union_stack(self, e: Expressions, dst: Json, src: Json) -> list[str]:
-        a, b = (self.program.union_stacks[e.read(x).code] for x in (dst, src))
+    def _op_assign_union_stack(self, e: Expressions, dst: Value, src: Value) -> list[str]:
+        a, b = (self._union_stack(e, x) for x in (dst, src))
         if a.type != b.type or a.size != b.size:
             raise e.refuse("assignment between stacks of different types or sizes")
         tag = self.layout.union_tag(a.type)
@@ -276,12 +281,10 @@ class ActionWriter:
             "}",
         ]
 
-    def _swapped(self, e: Expressions, stack: str, count: Json, push: bool) -> list[str]:
+    def _swapped(self, e: Expressions, stack: str, count: Value, push: bool) -> list[str]:
         """C of a push or pop of header unions: BMv2 swaps them and makes none of them invalid."""
         us = self.program.union_stacks[stack]
-        n = e.read(count).const
-        if n is None or n < 0:
-            raise e.refuse("push or pop of a number of headers not known at compile time")
+        n = min(self._count(e, count), us.size)
         next_, tag = self.layout.stack_next(stack), self.layout.union_tag(us.type)
         to = (
             f"{next_} + {n} < {us.size} ? {next_} + {n} : {us.size}"
@@ -295,37 +298,38 @@ class ActionWriter:
             out.append(f"{{ {tag} swap = {a}; {a} = {b}; {b} = swap; }}")
         return out
 
-    def _shift(self, e: Expressions, stack: Json, count: Json) -> tuple[str, str, int, int]:
-        s = self.program.stacks[e.read(stack).code]
+    def _shift(self, e: Expressions, stack: Value, count: Value) -> tuple[str, str, int, int]:
+        s = self._header_stack(e, stack)
+        size = len(s.headers)
+        by = min(self._count(e, count), size)
+        return f"p->s{s.index}", self.layout.stack_next(s.name), size, by
+
+    def _count(self, e: Expressions, count: Value) -> int:
         n = e.read(count).const
         if n is None or n < 0:
             raise e.refuse("push or pop of a number of headers not known at compile time")
-        return f"p->s{s.index}", self.layout.stack_next(s.name), len(s.headers), n
+        return n
 
-    def _op_push(self, e: Expressions, stack: Json, count: Json) -> list[str]:
-        if e.read(stack).code in self.program.union_stacks:
-            return self._swapped(e, e.read(stack).code, count, push=True)
-        s, next_, size, n = self._shift(e, stack, count)
-        by = min(n, size)
-        out = [f"{next_} = {next_} + {n} < {size} ? {next_} + {n} : {size};"] if n else []
+    def _op_push(self, e: Expressions, stack: Value, count: Value) -> list[str]:
+        if e.stack(stack) in self.program.union_stacks:
+            return self._swapped(e, e.stack(stack), count, push=True)
+        s, next_, size, by = self._shift(e, stack, count)
+        out = [f"{next_} = {next_} + {by} < {size} ? {next_} + {by} : {size};"] if by else []
         if size > by:
             out.append(f"memmove({s} + {by}, {s}, sizeof *{s} * {size - by});")
         return out + [f"{s}[{i}].valid = 0;" for i in range(by)]
 
-    def _op_pop(self, e: Expressions, stack: Json, count: Json) -> list[str]:
-        if e.read(stack).code in self.program.union_stacks:
-            return self._swapped(e, e.read(stack).code, count, push=False)
-        s, next_, size, n = self._shift(e, stack, count)
-        by = min(n, size)
-        out = [f"{next_} = {next_} > {n} ? {next_} - {n} : 0;"]
+    def _op_pop(self, e: Expressions, stack: Value, count: Value) -> list[str]:
+        if e.stack(stack) in self.program.union_stacks:
+            return self._swapped(e, e.stack(stack), count, push=False)
+        s, next_, size, by = self._shift(e, stack, count)
+        out = [f"{next_} = {next_} > {by} ? {next_} - {by} : 0;"]
         if size > by:
             out.append(f"memmove({s}, {s} + {by}, sizeof *{s} * {size - by});")
         return out + [f"{s}[{i}].valid = 0;" for i in range(size - by, size)]
 
-    def _register(self, e: Expressions, arg: Json, index: Json) -> tuple[list[str], str, int]:
-        if arg["value"] not in self.program.registers:
-            raise e.refuse(f"register {arg['value']!r}")
-        r = self.program.registers[arg["value"]]
+    def _register(self, e: Expressions, name: str, index: Value) -> tuple[list[str], str, int]:
+        r = self.program.registers[name]
         place = self.registers[r.name]
         code = f"(*({storage(r.width)} *)(at + i * {place.stride} + {place.offset}))"
         return (
@@ -338,30 +342,32 @@ class ActionWriter:
             r.width,
         )
 
-    def _op_register_read(self, e: Expressions, dst: Json, reg: Json, index: Json) -> list[str]:
-        out, code, width = self._register(e, reg, index)
+    def _op_register_read(
+        self, e: Expressions, dst: Value, reg: RegisterName, index: Value
+    ) -> list[str]:
+        out, code, width = self._register(e, reg.value, index)
         value = Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
         return [*out, f"    {e.store(self.target(e, dst), value)}", "} }"]
 
-    def _op_register_write(self, e: Expressions, reg: Json, index: Json, src: Json) -> list[str]:
-        out, code, width = self._register(e, reg, index)
-        element = FieldRef(code, width, False, "1", reg["value"])
+    def _op_register_write(
+        self, e: Expressions, reg: RegisterName, index: Value, src: Value
+    ) -> list[str]:
+        out, code, width = self._register(e, reg.value, index)
+        element = FieldRef(code, width, False, "1", reg.value)
         return [*out, f"    {e.store(element, e.read(src))}", "} }"]
 
-    def _op_count(self, e: Expressions, counter: Json, index: Json) -> list[str]:
-        if counter["value"] not in self.program.counters:
-            raise e.refuse(f"count() of {counter['value']!r}")
-        c = self.program.counters[counter["value"]]
+    def _op_count(self, e: Expressions, counter: CounterName, index: Value) -> list[str]:
+        c = self.program.counters[counter.value]
         return [
             f"{{ uint64_t i = {e.index(e.read(index))};",
             f"  if (i < {c.size}) {{ ss_count *c = sw->counters[{c.index}] + i; "
             "c->packets++; c->bytes += it->counted_length; } }",
         ]
 
-    def _op_execute_meter(self, e: Expressions, meter: Json, index: Json, dst: Json) -> list[str]:
-        if meter["value"] not in self.program.meters:
-            raise e.refuse(f"meter {meter['value']!r}")
-        m = self.program.meters[meter["value"]]
+    def _op_execute_meter(
+        self, e: Expressions, meter: MeterName, index: Value, dst: Value
+    ) -> list[str]:
+        m = self.program.meters[meter.value]
         units = "it->counted_length" if m.bytes else "1"
         colour = f"ss_meter_run(sw->meters[{m.index}] + i, sw->now, {units})"
         store = e.store(self.target(e, dst), Node("data", "load", lo=0, hi=2, code=colour))
@@ -371,9 +377,9 @@ class ActionWriter:
         ]
 
     def _op_modify_field_with_hash_based_offset(
-        self, e: Expressions, dst: Json, base: Json, calc: Json, size: Json
+        self, e: Expressions, dst: Value, base: Value, calc: CalculationName, size: Value
     ) -> list[str]:
-        call = f"{self.calculations[calc['value']]}(sw, it)"
+        call = f"{self.calculations[calc.value]}(sw, it)"
         value = Node("data", "load", lo=0, hi=(1 << 64) - 1, code="v")
         return [
             f"{{ uint64_t base = {e.word(e.read(base))}, size = {e.word(e.read(size))};",
@@ -382,7 +388,7 @@ class ActionWriter:
         ]
 
     def _op_modify_field_rng_uniform(
-        self, e: Expressions, dst: Json, lo: Json, hi: Json
+        self, e: Expressions, dst: Value, lo: Value, hi: Value
     ) -> list[str]:
         value = Node("data", "load", lo=0, hi=(1 << 64) - 1, code="v")
         return [
@@ -391,11 +397,11 @@ class ActionWriter:
             f"  {e.store(self.target(e, dst), value)} }} }}",
         ]
 
-    def _op_generate_digest(self, e: Expressions, receiver: Json, learn: Json) -> list[str]:
+    def _op_generate_digest(self, e: Expressions, receiver: Value, learn: Value) -> list[str]:
         return [f"it->learn = (uint16_t){e.word(e.read(learn))};"]
 
     def _op_clone_ingress_pkt_to_egress(
-        self, e: Expressions, session: Json, fields: Json
+        self, e: Expressions, session: Value, fields: Value
     ) -> list[str]:
         return [
             f"it->clone = (uint16_t){e.word(e.read(session))} | 0x8000;",
@@ -404,13 +410,13 @@ class ActionWriter:
 
     _op_clone_egress_pkt_to_egress = _op_clone_ingress_pkt_to_egress
 
-    def _op_resubmit(self, e: Expressions, fields: Json) -> list[str]:
+    def _op_resubmit(self, e: Expressions, fields: Value) -> list[str]:
         return [f"it->resubmit = (uint16_t){e.word(e.read(fields))};"]
 
-    def _op_recirculate(self, e: Expressions, fields: Json) -> list[str]:
+    def _op_recirculate(self, e: Expressions, fields: Value) -> list[str]:
         return [f"it->recirculate = (uint16_t){e.word(e.read(fields))};"]
 
-    def _op_truncate(self, e: Expressions, length: Json) -> list[str]:
+    def _op_truncate(self, e: Expressions, length: Value) -> list[str]:
         return [
             f"{{ uint64_t n = {e.index(e.read(length))}; "
             "if (n < it->truncate) it->truncate = (uint32_t)n; }"

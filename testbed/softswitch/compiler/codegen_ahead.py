@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_program import Action, Json, TableDef, source_of
+from testbed.softswitch.compiler import schema_values as values
+from testbed.softswitch.compiler.bmv2_program import Action, TableDef
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_control import ControlWriter
 from testbed.softswitch.compiler.expressions import Expressions
@@ -26,6 +27,8 @@ GROUPS = 4
 """Prefix lengths of a table that are guessed."""
 MOST = 16
 """SS_GUESSES of `abi.h`."""
+DEEPEST = 50
+"""Assignments in a row that are followed."""
 
 _ASSIGNS = ("assign", "modify_field", "modify_field_with_hash_based_offset")
 
@@ -38,6 +41,7 @@ class AheadWriter:
         self._program = layout.program
         self._actions = actions
         self._control = control
+        self._inputs = {c.name: c.input for c in layout.root.calculations}
         self._assigned = self._assignments()
         self._params = self._sure_params()
         self._code: list[str] = []
@@ -78,22 +82,23 @@ class AheadWriter:
         control = table.name.rpartition(".")[0] + "."
         rows: list[str] = []
         blocks: set[int] = set()  # a packet reads one record of each, as a rule
-        for action in self._program.actions.values():
+        for action in self._layout.root.actions:
             for operation in action.primitives:
-                if operation["op"] != "register_read" or self._at == MOST:
+                if operation.op != "register_read" or self._at == MOST:
                     continue
-                _, register, index = operation["parameters"]
-                place = self._actions.registers[register["value"]]
-                if place.block in blocks or not register["value"].startswith(control):
+                _, register, index = operation.parameters
+                place = self._actions.registers[register.value]
+                if place.block in blocks or not register.value.startswith(control):
                     continue
-                sources = list(self._sources([index]))
-                if any(kind != "field" for kind, _ in sources):
-                    continue
-                if not self._know(tuple(value) for _, value in sources):
+                fields = [
+                    one.value if isinstance(one, values.FieldValue) else None
+                    for one in self._sources([index])
+                ]
+                if None in fields or not self._know(f for f in fields if f):
                     continue
                 blocks.add(place.block)
-                e = Expressions(self._layout, [], source_of(operation))
-                size = self._program.registers[register["value"]].size
+                e = Expressions(self._layout, [], values.source_of(operation))
+                size = self._program.registers[register.value].size
                 self._code.append(f"guess[{self._at}] = {e.index(e.read(index))};")
                 rows.append(
                     f"ss_guess_register(sw, {place.block}, guess[{self._at}], {size}, "
@@ -102,24 +107,23 @@ class AheadWriter:
                 self._at += 1
         return rows
 
-    def _assignments(self) -> dict[Field, list[tuple[Action | None, Json]]]:
-        """What assigns each metadata field, and in which action; an empty operation where something
-        else writes it."""
-        found: dict[Field, list[tuple[Action | None, Json]]] = defaultdict(list)
+    def _assignments(self) -> dict[Field, list[tuple[Action | None, values.Call | None]]]:
+        """What assigns each metadata field, and in which action; None where something else writes
+        it."""
+        found: dict[Field, list[tuple[Action | None, values.Call | None]]] = defaultdict(list)
         for action in self._program.actions.values():
-            for operation in action.primitives:
-                self._note(found, action, operation)
-        for state in self._program.parser["parse_states"]:
-            for operation in state["parser_ops"]:
-                self._note(found, None, {**operation, "op": ""})
+            for operation in self._actions.primitives(action):
+                self._note(found, action, operation, operation.op in _ASSIGNS)
+        for state in self._layout.root.parsers[0].parse_states:
+            for operation in state.parser_ops:
+                self._note(found, None, operation, known=False)
         return found
 
     @staticmethod
-    def _note(found: dict[Field, list], action: Action | None, operation: Json) -> None:
-        for argument in operation["parameters"][:1]:
-            if isinstance(argument, dict) and argument.get("type") == "field":
-                known = operation["op"] in _ASSIGNS
-                found[tuple(argument["value"])].append((action, operation if known else {}))
+    def _note(found: dict[Field, list], action: Action | None, operation: Any, known: bool) -> None:
+        for argument in operation.parameters[:1]:
+            if isinstance(argument, values.FieldValue):
+                found[argument.value].append((action, operation if known else None))
 
     def _sure_params(self) -> dict[int, str]:
         """Where actions find their parameters that only one table calls, which has no key: its
@@ -153,38 +157,41 @@ class AheadWriter:
         if target in self._done or target in order:
             return True
         ways = self._assigned.get(target, [])
-        if len(ways) != 1 or not ways[0][1] or target in above:
+        if len(ways) != 1 or target in above or len(above) == DEEPEST:
             return False
         action, operation = ways[0]
-        for kind, value in self._sources(operation["parameters"][1:]):
-            if kind == "runtime_data" and action and action.id in self._params:
+        if operation is None:
+            return False
+        for one in self._sources(operation.parameters[1:]):
+            if isinstance(one, values.ParameterValue) and action and action.id in self._params:
                 continue
-            if kind != "field" or not self._find(tuple(value), order, (*above, target)):
+            if not isinstance(one, values.FieldValue):
+                return False
+            if not self._find(one.value, order, (*above, target)):
                 return False
         order.append(target)
         return True
 
-    def _sources(self, parameters: list[Json]) -> Iterator[tuple[str, Any]]:
-        """What an operation reads: kind and value, constants left out."""
+    def _sources(self, parameters: Iterable[Any]) -> Iterator[Any]:
+        """What an operation reads, constants left out."""
         waiting: list[Any] = list(parameters)
         while waiting:
             one = waiting.pop()
-            if isinstance(one, list):
-                waiting += one
-            elif isinstance(one, dict) and one.get("type") == "calculation":
-                waiting.append(self._program.calculations[one["value"]]["input"])
-            elif isinstance(one, dict) and one.get("type") == "expression":
-                waiting.append(one["value"])
-            elif isinstance(one, dict) and "type" in one:
-                if one["type"] not in ("hexstr", "bool"):
-                    yield one["type"], one.get("value")
-            elif isinstance(one, dict):
-                waiting += one.values()
+            match one:
+                case values.CalculationName(value=name):
+                    waiting += self._inputs[name]
+                case values.Operation(left=left, right=right, cond=cond):
+                    waiting += (left, right, cond)
+                case None | int() | values.HexValue() | values.BoolValue():
+                    pass
+                case _:
+                    yield one
 
     def _statements(self, target: Field) -> list[str]:
         action, operation = self._assigned[target][0]
+        assert operation
         params = self._actions.params(action) if action else []
-        e = Expressions(self._layout, params, source_of(operation))
+        e = Expressions(self._layout, params, values.source_of(operation))
         found = "NULL" if action is None else self._params.get(action.id, "NULL")
         code = self._actions.primitive(operation, e)
         return [f"{{ const uint64_t *a = {found}; (void)a;", *code, "}"]

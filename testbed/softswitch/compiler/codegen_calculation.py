@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_program import Json, hexint, source_of
+from testbed.softswitch.compiler import schema_values as values
+from testbed.softswitch.compiler.bmv2_program import VALID
 from testbed.softswitch.compiler.codegen_headers import write_values
 from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.compiler.nodes import literal
+from testbed.softswitch.compiler.schema_values import Value, source_of
 from testbed.softswitch.errors import UnsupportedProgram
+
+MAX_HASHED = 1 << 16
+"""Bytes of headers that are hashed at once; they are put together on a thread's stack."""
 
 ALGORITHMS = {
     "crc32": "ss_crc32",
@@ -41,30 +47,32 @@ class Input:
         return self.width > 128 and not self.length
 
 
-def inputs_of(layout: Layout, elements: list[Json], source: str) -> tuple[list[Input], bool]:
+def inputs_of(layout: Layout, elements: Sequence[Value], source: str) -> tuple[list[Input], bool]:
     """Values hashed, in order, and whether the payload follows them."""
     out: list[Input] = []
     payload = False
     for e in elements:
-        if e["type"] == "field":
-            f = layout.field(*e["value"])
-            out.append(Input(f.code, f.width, f.valid, f.length))
-        elif e["type"] == "hexstr":
-            width = int(e["bitwidth"])
-            if width > 128:
-                raise UnsupportedProgram(f"hashed constant of {width} bits", source)
-            value = literal(hexint(e["value"]) & (1 << width) - 1, 64 if width <= 64 else 128)
-            out.append(Input(value, width))
-        elif e["type"] == "header":
-            h = layout.program.headers[e["value"]]
-            lvalue = layout.header(h.name)
-            for i in range(len(h.type.fields)):
-                f = layout.member(lvalue, h.type, i, h.metadata, h.name)
+        match e:
+            case values.FieldValue(value=(header, name)):
+                f = layout.field(header, name)
                 out.append(Input(f.code, f.width, f.valid, f.length))
-        elif e["type"] == "payload":
-            payload = True
-        else:
-            raise UnsupportedProgram(f"{e['type']} as input of a hash", source)
+            case values.HexValue(value=v, bitwidth=int(width)):
+                if width > 128:
+                    raise UnsupportedProgram(f"hashed constant of {width} bits", source)
+                code = literal(v & (1 << width) - 1, 64 if width <= 64 else 128)
+                out.append(Input(code, width))
+            case values.HeaderValue(value=name) if name in layout.program.headers:
+                h = layout.program.headers[name]
+                lvalue = layout.header(name)
+                for i in range(len(h.type.fields)):
+                    f = layout.member(lvalue, h.type, i, h.metadata, name)
+                    out.append(Input(f.code, f.width, f.valid, f.length))
+            case values.PayloadValue():
+                payload = True
+            case _:
+                raise UnsupportedProgram(f"{values.kind_of(e)} as input of a hash", source)
+    if sum(i.width for i in out) > 8 * MAX_HASHED:
+        raise UnsupportedProgram(f"a hash of more than {MAX_HASHED} bytes", source)
     return out, payload
 
 
@@ -110,7 +118,7 @@ def _short_cut(algo: str, inputs: list[Input]) -> str | None:
     return None
 
 
-def function(layout: Layout, name: str, algo: str, elements: list[Json], source: str) -> str:
+def function(layout: Layout, name: str, algo: str, elements: Sequence[Value], source: str) -> str:
     """C function that computes one hash. Like BMv2 it skips fields of invalid headers."""
     if algo not in ALGORITHMS:
         raise UnsupportedProgram(f"hash algorithm {algo!r}", source)
@@ -181,29 +189,31 @@ def _in_memory(
 def calculations(layout: Layout) -> tuple[str, dict[str, str]]:
     """C of all named calculations, and the C function of each by name."""
     out, names = [], {}
-    for i, c in enumerate(layout.program.calculations.values()):
-        names[c["name"]] = f"calculation_{i}"
-        out.append(function(layout, f"calculation_{i}", c["algo"], c["input"], source_of(c)))
+    for i, c in enumerate(layout.root.calculations):
+        names[c.name] = f"calculation_{i}"
+        out.append(function(layout, f"calculation_{i}", c.algo, c.input, source_of(c)))
     return "".join(out), names
 
 
 def checksums(layout: Layout, names: dict[str, str]) -> str:
     """C functions ``ss_verify_checksums`` and ``ss_update_checksums``."""
     verify, update = [], []
-    for c in layout.program.checksums:
+    for c in layout.root.checksums:
         source = source_of(c)
-        if c["type"] != "generic":
-            raise UnsupportedProgram(f"checksum type {c['type']!r}", source)
+        if c.type != "generic":
+            raise UnsupportedProgram(f"checksum type {c.type!r}", source)
         e = Expressions(layout, source=source)
-        f: FieldRef = layout.field(*c["target"])
-        call = f"{names[c['calculation']]}(sw, it)"
-        cond = e.boolean(e.read(c["if_cond"])) if c.get("if_cond") else "1"
+        f: FieldRef = layout.field(*c.target)
+        if f.wide or f.length or c.target[1] == VALID:
+            raise UnsupportedProgram(f"checksum in {f.name}", source)
+        call = f"{names[c.calculation]}(sw, it)"
+        cond = e.boolean(e.read(c.if_cond)) if c.if_cond is not None else "1"
         value = e.load(f)
-        if c.get("verify", True):
+        if c.verify:
             verify.append(
                 f"    if ({f.valid} && {cond} && {call} != {e.word(value)}) it->checksum_error = 1;"
             )
-        if c.get("update", True):
+        if c.update:
             mask = literal((1 << min(f.width, 64)) - 1, 64)
             update.append(f"    if ({cond}) {f.code} = {call} & {mask};")
     text = ""
@@ -215,11 +225,6 @@ def checksums(layout: Layout, names: dict[str, str]) -> str:
             + "}\n"
         )
     return text
-
-
-def field_words(width: int) -> int:
-    """64-bit words a digest field or action parameter takes."""
-    return (width + 63) // 64
 
 
 def learning(layout: Layout) -> str:

@@ -2,103 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Pipeline, TableDef
+from testbed.softswitch.compiler import schema_tables
+from testbed.softswitch.compiler.bmv2_program import TableDef
 from testbed.softswitch.compiler.codegen_action import ActionWriter
-from testbed.softswitch.compiler.codegen_calculation import field_words, function
-from testbed.softswitch.compiler.codegen_registers import record_bytes
+from testbed.softswitch.compiler.codegen_calculation import function
 from testbed.softswitch.compiler.expressions import Expressions
-from testbed.softswitch.compiler.layout import Layout, comment
+from testbed.softswitch.compiler.layout import Layout
 from testbed.softswitch.compiler.nodes import Node, literal
+from testbed.softswitch.compiler.rows import (
+    KINDS,
+    TableLayout,
+    action_words,
+    all_action_ids,
+    field_words,
+    pack_params,
+    profile_words,
+    table_layout,
+)
+from testbed.softswitch.compiler.schema_values import source_of
 from testbed.softswitch.errors import UnsupportedProgram
-
-KINDS = {"keyless": 0, "exact": 1, "lpm": 2, "ternary": 3}
-
-
-@dataclass(frozen=True)
-class KeyPlace:
-    """Where a key field sits in the key words of its table: first word and bit in it."""
-
-    word: int
-    shift: int
-
-
-@dataclass(frozen=True)
-class TableLayout:
-    """Sizes of a table's rows, shared with the run-time side."""
-
-    kind: str
-    words: int
-    param_words: int
-    places: tuple[KeyPlace, ...]
-
-    @property
-    def mask_words(self) -> int:
-        """64-bit words of a row's masks."""
-        return 0 if self.kind == "exact" else self.words
-
-    @property
-    def params(self) -> int:
-        """Where a row's parameters begin."""
-        return 4 + self.words + self.mask_words
-
-    @property
-    def row_words(self) -> int:
-        """64-bit words from row to row: rows that fit lie within one cache line."""
-        return record_bytes(8 * (self.params + self.param_words)) // 8
-
-
-def action_words(program: Bmv2Program, ids: tuple[int, ...]) -> int:
-    """Most parameter words any of these actions takes."""
-    return max((sum(field_words(w) for _, w in program.actions[i].params) for i in ids), default=0)
-
-
-def table_layout(program: Bmv2Program, t: TableDef) -> TableLayout:
-    """Chooses key places: fields share a word while they fit, wide and range ones do not."""
-    places, word, used = [], 0, 64
-    for k in t.key:
-        alone = k.width > 64 or k.match == "range"
-        if alone or used + k.width > 64:
-            word += bool(places)
-            places.append(KeyPlace(word, 0))
-            word += field_words(k.width) - 1 if k.width > 64 else 0
-            used = 64 if alone else k.width
-        else:
-            places.append(KeyPlace(word, used))
-            used += k.width
-    kinds = {k.match for k in t.key}
-    if not t.key:
-        kind = "keyless"
-    elif kinds & {"ternary", "range", "optional"}:
-        kind = "ternary"
-    else:
-        kind = "lpm" if "lpm" in kinds else "exact"
-    if sum(k.match == "lpm" for k in t.key) > 1:
-        raise UnsupportedProgram(f"two lpm keys in table {t.name!r}", t.source)
-    words = word + 1 if places else 0
-    if words > 64:
-        raise UnsupportedProgram(f"key of {64 * words} bits of table {t.name!r}", t.source)
-    if t.kind != "simple" and t.default and program.actions[t.default.action_id].primitives:
-        raise UnsupportedProgram(
-            f"default action of table {t.name!r} that has an action profile", t.source
-        )
-    params = 0 if t.kind != "simple" else action_words(program, _action_ids(t))
-    return TableLayout(kind, words, params, tuple(places))
-
-
-def _action_ids(t: TableDef) -> tuple[int, ...]:
-    return t.action_ids + ((t.default.action_id,) if t.default else ())
-
-
-def profile_words(program: Bmv2Program) -> list[int]:
-    """Parameter words of the members of each action profile."""
-    out = [0] * len(program.profiles)
-    for t in program.tables:
-        if t.profile:
-            i = program.profiles[t.profile].index
-            out[i] = max(out[i], action_words(program, t.action_ids))
-    return out
 
 
 class ControlWriter:
@@ -109,11 +31,19 @@ class ControlWriter:
         self.program = layout.program
         self.actions = actions
         self.tables = {t.name: table_layout(self.program, t) for t in self.program.tables}
+        self._actions = {a.id: i for i, a in enumerate(layout.root.actions)}
+        for t in self.program.tables:
+            action = self.program.actions[t.default.action_id] if t.default else None
+            if t.kind != "simple" and action and actions.primitives(action):
+                raise UnsupportedProgram(
+                    f"default action of table {t.name!r} that has an action profile", t.source
+                )
         # a table without key and parameters is an action call: nothing of it is read
         self._read = [
             t
             for t in self.program.tables
-            if self.tables[t.name].kind != "keyless" or action_words(self.program, _action_ids(t))
+            if self.tables[t.name].kind != "keyless"
+            or action_words(self.program, all_action_ids(t))
         ]
         self._defaults: dict[str, int] = {}
         self._default_words = 0
@@ -144,7 +74,7 @@ class ControlWriter:
             rows.append(
                 f"    {{{KINDS[lay.kind]}, {lay.words}, {lay.mask_words}, {lay.param_words}, "
                 f"{lay.row_words}, {t.max_size}, {int(bool(t.meter))}, {int(t.aged)}, "
-                f"{meta}, {params}}}, /* {comment(t.name)} */"
+                f"{meta}, {params}}},"
             )
         for name, n in (
             ("TABLES", len(rows)),
@@ -184,43 +114,46 @@ class ControlWriter:
     def selectors(self) -> str:
         """C functions of the selector hashes of action profiles."""
         out = []
-        for ap in self.program.profiles.values():
-            if ap.selector:
-                out.append(
-                    function(
-                        self.layout,
-                        f"selector_{ap.index}",
-                        ap.selector["algo"],
-                        ap.selector["input"],
-                        f"action selector {ap.name!r}",
-                    )
-                )
+        for pipe in self.layout.root.pipelines:
+            for ap in pipe.action_profiles:
+                if ap.selector:
+                    name = f"selector_{self.program.profiles[ap.name].index}"
+                    source = f"action selector {ap.name!r}"
+                    algo, hashed = ap.selector.algo, ap.selector.input
+                    out.append(function(self.layout, name, algo, hashed, source))
         return "".join(out)
 
-    def pipeline(self, pipe: Pipeline) -> str:
+    def pipelines(self) -> list[str]:
+        """C functions of the control blocks."""
+        blocks = {pipe.name: pipe for pipe in self.layout.root.pipelines}
+        return [self._pipeline(name, blocks[name]) for name in ("ingress", "egress")]
+
+    def _pipeline(self, function_name: str, pipe: schema_tables.Pipeline) -> str:
         """C function of one control block."""
+        tables = self.program.pipelines[pipe.name].tables
         nodes: dict[str, int] = {}
-        for n in (*pipe.tables, *pipe.conditionals, *pipe.action_calls):
+        for n in (*tables, *pipe.conditionals, *pipe.action_calls):
             nodes[n.name] = len(nodes)
         out = [
-            f"SS_INLINE void ss_pipeline_{pipe.name}(ss_switch *sw, ss_item *it) {{",
+            f"SS_INLINE void ss_pipeline_{function_name}(ss_switch *sw, ss_item *it) {{",
             "    struct phv *p = &it->p;",
             "    (void)sw; (void)p;",
-            f"    {self._goto(nodes, pipe.init)}",
+            f"    {self._goto(nodes, pipe.init_table)}",
         ]
-        for t in pipe.tables:
-            out.append(f"node_{nodes[t.name]}: SS_UNUSED; /* {comment(t.name)} */")
+        for t in tables:
+            out.append(f"node_{nodes[t.name]}: SS_UNUSED;")
             out.append(self._table(t, nodes))
         for c in pipe.conditionals:
-            e = Expressions(self.layout, source=c.source)
-            out.append(f"node_{nodes[c.name]}: SS_UNUSED; /* {comment(c.name)} */")
+            e = Expressions(self.layout, source=source_of(c))
+            out.append(f"node_{nodes[c.name]}: SS_UNUSED;")
             out.append(
                 f"    if ({e.boolean(e.read(c.expression))}) "
                 f"{self._goto(nodes, c.true_next)}\n    {self._goto(nodes, c.false_next)}"
             )
         for a in pipe.action_calls:
             out.append(
-                f"node_{nodes[a.name]}: SS_UNUSED;\n    {self._call(a.action_id, 'NULL')}"
+                f"node_{nodes[a.name]}: SS_UNUSED;\n"
+                f"    {self._call(self._actions[a.action_id], 'NULL')}"
                 f"\n    {self._goto(nodes, a.next_node)}"
             )
         out.append("end:\n    return;\n}")
@@ -231,11 +164,10 @@ class ControlWriter:
 
     def _call(self, action_id: int, params: str) -> str:
         action = self.program.actions[action_id]
-        code = f"action_{action_id}(sw, it, {params});" if action.primitives else ""
-        stops = self.actions.can_exit(action) or any(
-            p["op"] in ("assert", "assume") for p in action.primitives
-        )
-        return f"{code} if (it->exit) goto end;" if stops else code
+        if not self.actions.primitives(action):
+            return ""
+        code = f"action_{action_id}(sw, it, {params});"
+        return f"{code} if (it->exit) goto end;" if self.actions.stops(action) else code
 
     def key(self, t: TableDef, lay: TableLayout) -> list[str]:
         """C statements that make the words of a table's key."""
@@ -317,7 +249,7 @@ class ControlWriter:
             ]
         out.append("    (void)a;")
         out.append("    if (meta & SS_USED) switch ((uint32_t)meta) {")
-        for i in dict.fromkeys(_action_ids(t)):
+        for i in dict.fromkeys(all_action_ids(t)):
             after = "break;" if hit_miss else self._goto(nodes, self._next(t, i))
             out.append(f"    case {i}: {self._call(i, 'a')} {after}")
         out.append("    default: break;\n    }")
@@ -342,12 +274,3 @@ class ControlWriter:
     def _next(self, t: TableDef, action_id: int) -> str | None:
         name = self.program.actions[action_id].name
         return t.next_tables.get(name, t.base_default_next)
-
-
-def pack_params(program: Bmv2Program, action_id: int, values: tuple[int, ...]) -> list[int]:
-    """Action parameters as 64-bit words, low word first."""
-    words: list[int] = []
-    for (_, width), v in zip(program.actions[action_id].params, values, strict=True):
-        v &= (1 << width) - 1
-        words += [v >> 64 * i & (1 << 64) - 1 for i in range(field_words(width))]
-    return words

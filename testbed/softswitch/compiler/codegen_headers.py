@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.softswitch.compiler.bmv2_program import Header, HeaderType
+from testbed.softswitch.compiler.bmv2_program import VALID, Header, HeaderType
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.compiler.nodes import literal
 from testbed.softswitch.errors import UnsupportedProgram
@@ -112,9 +112,7 @@ def deparser(layout: Layout, statements: list[str]) -> str:
     ``statements``: C of what the deparser itself does, between the two, as in BMv2.
     """
     headers: list[Header] = []
-    for name in layout.program.deparser["order"]:
-        if name not in layout.program.headers:
-            raise UnsupportedProgram(f"deparser emits unknown header {name!r}")
+    for name in layout.root.deparsers[0].order:
         headers.append(layout.program.headers[name])
     out = [
         "SS_INLINE uint8_t *ss_deparser(ss_switch *sw, ss_item *it, uint32_t *length,",
@@ -218,6 +216,8 @@ def intrinsics(layout: Layout, observed: FieldRef | None) -> str:
             out.append(f"#define GET_{macro}(q) 0")
             continue
         ref = layout.field(*place)
+        if ref.width > 64 or ref.length or place[1] == VALID:
+            raise UnsupportedProgram(f"{name} in {'.'.join(place)}, which is no field of 64 bits")
         code = ref.code.replace("p->", "(q)->", 1)
         mask = literal((1 << ref.width) - 1, 64)
         out.append(f"#define SET_{macro}(q, v) ({code} = (v) & {mask})")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from testbed.softswitch.compiler.bmv2_program import Json, source_of
 from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.nodes import Node
+from testbed.softswitch.compiler.schema_values import Call, Message, Numbers, source_of
+
+MAX_LINE = 1 << 16
+"""Bytes of a line; it is put together on a thread's stack."""
 
 
 class WrongFormat(Exception):
@@ -51,21 +54,19 @@ def _pieces(text: str, arguments: int, adjacent: bool) -> list[str]:
     return [*found, text[begin:]]
 
 
-def log_msg(e: Expressions, prim: Json) -> list[str]:
-    """C statements of one call."""
-    text, given = (p["value"] for p in prim["parameters"])
-    if not isinstance(text, str):
-        raise e.refuse("log_msg without a text")
-    values = [e.read(argument) for argument in given]
+def log_msg(e: Expressions, call: Call[tuple[Message, Numbers]]) -> list[str]:
+    """C statements of one call. What the line says is in them as the numbers of its bytes."""
+    message, numbers = call.parameters
+    values = [e.read(argument) for argument in numbers.value]
     try:
-        around = pieces(text, len(values))
+        around = pieces(message.value, len(values))
     except WrongFormat as wrong:
-        said = f"{wrong}: {source_of(prim, '{}({})') or '[no source available]'}."
-        code, size = _literal(said)
+        said = f"{wrong}: {source_of(call, '{}({})') or '[no source available]'}."
+        code, size = _bytes(said)
         return [f"if (sw->log) sw->log(sw->log_ctx, 1, {code}, {size});"]
     out, most = [], 0
     for i, piece in enumerate(around):
-        code, size = _literal(piece)
+        code, size = _bytes(piece)
         if size:
             out.append(f"    at = ss_say_text(at, {code}, {size});")
         most += size
@@ -73,6 +74,8 @@ def log_msg(e: Expressions, prim: Json) -> list[str]:
             code, size = _number(e, values[i])
             out.append(f"    at = {code};")
             most += size
+    if most > MAX_LINE:
+        raise e.refuse(f"log_msg of {most} bytes (at most {MAX_LINE})")
     return [
         "if (__builtin_expect(!!sw->log, 0)) {",
         f"    char text[{most + 1}], *at = text;",
@@ -82,11 +85,10 @@ def log_msg(e: Expressions, prim: Json) -> list[str]:
     ]
 
 
-def _literal(text: str) -> tuple[str, int]:
-    """A C string, and its bytes."""
-    data = text.encode("utf-8", "surrogatepass")
-    kept = (chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in data)
-    return '"' + "".join(kept) + '"', len(data)
+def _bytes(text: str) -> tuple[str, int]:
+    """C of a text's bytes, and how many there are."""
+    data = text.encode("utf-8")
+    return f"(const char *)(const uint8_t[]){{{', '.join(map(str, data)) or '0'}}}", len(data)
 
 
 def _number(e: Expressions, n: Node) -> tuple[str, int]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from testbed.softswitch.compiler.bmv2_program import Json, hexint, source_of
+from testbed.softswitch.compiler import schema
+from testbed.softswitch.compiler import schema_values as values
 from testbed.softswitch.compiler.codegen_action import ActionWriter
 from testbed.softswitch.compiler.codegen_headers import extract, read_bits
 from testbed.softswitch.compiler.expressions import Expressions
-from testbed.softswitch.compiler.layout import Layout, comment
+from testbed.softswitch.compiler.layout import Layout
 from testbed.softswitch.compiler.nodes import Node, literal
+from testbed.softswitch.compiler.schema_values import (
+    Call,
+    Extraction,
+    OtherCall,
+    ParserOperation,
+    Value,
+    source_of,
+)
 from testbed.softswitch.errors import UnsupportedProgram
 
 MAX_STATES = 4096  # a parser that visits more states is stopped with ParserTimeout
@@ -22,8 +29,8 @@ class ParserWriter:
         self.layout = layout
         self.program = layout.program
         self.actions = actions
-        self.states = {s["name"]: i for i, s in enumerate(self.program.parser["parse_states"])}
-        self.locals = 0
+        self.parser = layout.root.parsers[0]
+        self.states = {s.name: i for i, s in enumerate(self.parser.parse_states)}
 
     def error(self, name: str) -> str:
         """C statements that stop the parser with a core error."""
@@ -42,13 +49,13 @@ class ParserWriter:
             "    uint64_t at = 0, n = it->length;",
             "    unsigned steps = 0;",
             "    (void)sw; (void)p; (void)d; (void)n;",
-            f"    {self.goto(self.program.parser.get('init_state'))}",
+            f"    {self.goto(self.parser.init_state)}",
         ]
-        for s in self.program.parser["parse_states"]:
-            out.append(f"state_{self.states[s['name']]}: SS_UNUSED; /* {comment(s['name'])} */")
+        for s in self.parser.parse_states:
+            out.append(f"state_{self.states[s.name]}: SS_UNUSED;")
             out.append(f"    if (++steps > {MAX_STATES}) {self.error('ParserTimeout')}")
             out.append("    {")
-            for op in s["parser_ops"]:
+            for op in s.parser_ops:
                 out += [f"    {line}" for line in self.operation(op)]
             out += [f"    {line}" for line in self.select(s)]
             out.append("    }")
@@ -60,28 +67,30 @@ class ParserWriter:
         ]
         return "\n".join(out) + "\n"
 
-    def operation(self, op: Json) -> list[str]:
+    def operation(self, op: ParserOperation) -> list[str]:
         """C of one parser operation."""
-        kind, args, source = op["op"], op["parameters"], source_of(op)
-        e = Expressions(self.layout, source=source)
-        if kind in ("extract", "extract_VL"):
-            return self._extract(args[0], e.read(args[1]) if len(args) > 1 else None, e)
-        if kind == "set":
-            return self._set(args, e)
-        if kind == "verify":
-            check = e.read(args[0])
-            code = e.read(
-                {"type": "hexstr", "value": hex(args[1])} if isinstance(args[1], int) else args[1]
-            )
-            cond = e.boolean(check)
-            return [f"if (!{cond}) {{ it->error = (uint32_t){e.word(code)}; goto done; }}"]
-        if kind == "shift":
-            return self._advance(f"UINT64_C({8 * int(args[0])})")
-        if kind == "advance":
-            return self._advance(e.index(e.read(args[0])))
-        if kind == "primitive":
-            return self.actions.primitive(args[0], e)
-        raise UnsupportedProgram(f"parser operation {kind!r}", source)
+        e = Expressions(self.layout, source=source_of(op))
+        if isinstance(op, OtherCall):
+            raise e.refuse(f"parser operation {op.op!r}")
+        match op:
+            case Call(op="extract", parameters=(into,)):
+                return self._extract(into, None, e)
+            case Call(op="extract_VL", parameters=(into, length)):
+                return self._extract(into, e.read(length), e)
+            case Call(op="set", parameters=(target, value)):
+                return self._set(target, value, e)
+            case Call(op="verify", parameters=(condition, error)):
+                # older compilers write the error's number
+                code = values.HexValue(error) if isinstance(error, int) else error
+                number = e.word(e.read(code))
+                test = e.boolean(e.read(condition))
+                return [f"if (!{test}) {{ it->error = (uint32_t){number}; goto done; }}"]
+            case Call(op="shift", parameters=(size,)):
+                return self._advance(f"UINT64_C({8 * size})")
+            case Call(op="advance", parameters=(bits,)):
+                return self._advance(e.index(e.read(bits)))
+            case _:
+                return self.actions.primitive(op.parameters[0], e)
 
     def _advance(self, bits: str) -> list[str]:
         return [
@@ -93,31 +102,33 @@ class ParserWriter:
             "}",
         ]
 
-    def _extract(self, arg: Json, length: Node | None, e: Expressions) -> list[str]:
+    def _extract(self, into: Extraction, length: Node | None, e: Expressions) -> list[str]:
         """An extraction; ``length``: bits of the varbit field of the header, if it has one."""
         out: list[str] = []
         after: list[str] = []
         rivals: tuple[str, ...] = ()
-        if arg["type"] == "regular":
-            h = self.program.headers[arg["value"]]
+        if isinstance(into, values.OtherValue):
+            raise e.refuse(f"extraction into a {into.type}")
+        if isinstance(into, values.IntoHeader):
+            h = self.program.headers[into.value]
+            if h.metadata:
+                raise e.refuse(f"extraction into the metadata {h.name!r}")
             lvalue, t, rivals = self.layout.header(h.name), h.type, self.layout.rivals(h.name)
-        elif arg["type"] in ("stack", "union_stack"):
-            name = arg["value"] if arg["type"] == "stack" else arg["value"][0]
+        else:
+            name = into.value if isinstance(into, values.IntoStack) else into.value[0]
             next_ = self.layout.stack_next(name)
-            if arg["type"] == "stack":
+            if isinstance(into, values.IntoStack):
                 s = self.program.stacks[name]
                 lvalue, t = f"p->s{s.index}[{next_}]", s.type
             else:
                 us = self.program.union_stacks[name]
-                place = [member for member, _ in us.type.members].index(arg["value"][1])
+                place = [member for member, _ in us.type.members].index(into.value[1])
                 union = f"p->us{us.index}[{next_}]"
                 lvalue, t = f"{union}.m{place}", us.type.members[place][1]
                 rivals = self.layout.members(union, us.type, place)
             size = self.layout.stack_size(name)
             out.append(f"if ({next_} >= {size}) {self.error('StackOutOfBounds')}")
             after.append(f"{next_}++;")
-        else:
-            raise e.refuse(f"extraction into a {arg['type']}")
         size, bytes_ = t.width // 8, f"{t.width // 8}"
         if bool(t.varbit) != bool(length):
             raise e.refuse(f"extraction of {t.name!r} with another number of lengths than it has")
@@ -136,70 +147,74 @@ class ParserWriter:
         out += [f"{rival}.valid = 0;" for rival in rivals]
         return [*out, f"{lvalue}.valid = 1;", f"at += {bytes_};", *after]
 
-    def _set(self, args: list[Json], e: Expressions) -> list[str]:
-        target = self.layout.field(*args[0]["value"])
-        if args[1]["type"] != "lookahead":
-            return [e.store(target, e.read(args[1]))]
-        bit, width = args[1]["value"]
+    def _set(self, to: Value, value: Value, e: Expressions) -> list[str]:
+        target = self.actions.target(e, to)
+        if not isinstance(value, values.LookaheadValue):
+            return [e.store(target, e.read(value))]
+        bit, width = value.value
         out = [f"if (n - at < {(bit + width + 7) // 8}) {self.error('PacketTooShort')}"]
         if target.wide and width == target.width:
             return [*out, f"ss_get_wide({target.code}, d + at, {bit}, {width});"]
-        if target.wide or width > 128:
+        if target.wide or target.length or width > 128:
             raise e.refuse(f"lookahead of {width} bits into {target.name}")
-        value = read_bits("(d + at)", bit, width)
+        bits = read_bits("(d + at)", bit, width)
         if width > target.width:
-            bits = 64 if width <= 64 else 128
-            value = f"{value} & {literal((1 << target.width) - 1, bits)}"
-        return [*out, f"{target.code} = {value};"]
+            size = 64 if width <= 64 else 128
+            bits = f"{bits} & {literal((1 << target.width) - 1, size)}"
+        return [*out, f"{target.code} = {bits};"]
 
-    def select(self, s: Json) -> list[str]:
+    def select(self, s: schema.ParseState) -> list[str]:
         """C of the transition out of a state."""
         out: list[str] = []
         keys: list[tuple[str, int]] = []
         e = Expressions(self.layout)
-        for k in s["transition_key"]:
+        for k in s.transition_key:
             name = f"key{len(keys)}"
-            if k["type"] == "lookahead":
-                bit, width = k["value"]
+            if isinstance(k, values.LookaheadValue):
+                bit, width = k.value
                 out.append(f"if (n - at < {(bit + width + 7) // 8}) {self.error('PacketTooShort')}")
                 value = read_bits("(d + at)", bit, width) if width <= 128 else ""
             else:
-                ref = (
-                    self.layout.field(*k["value"])
-                    if k["type"] == "field"
-                    else e.stack_field(k["value"])
-                    if k["type"] in ("stack_field", "union_stack_field")
-                    else None
-                )
-                if ref is None or ref.length:
-                    raise UnsupportedProgram(f"select on a {'varbit' if ref else k['type']}")
-                width, value = ref.width, ref.code
+                width, value = self._selected(k, e)
             if width > 128:
-                raise UnsupportedProgram(f"select on {width} bits in parser state {s['name']!r}")
+                raise UnsupportedProgram(f"select on {width} bits in parser state {s.name!r}")
             out.append(f"{'uint64_t' if width <= 64 else 'u128'} {name} = {value}; (void){name};")
             keys.append((name, width))
         default: str | None = None
-        for t in s["transitions"]:
-            kind = t.get("type") or "hexstr"
-            if kind == "default" or t.get("value") == "default":
-                default = t["next_state"]
-            elif kind == "parse_vset":
-                cond = self._in_value_set(keys, t["value"], t.get("mask"))
-                out.append(f"if ({cond}) {self.goto(t['next_state'])}")
-            elif kind == "hexstr":
-                cond = _case(keys, t["value"], t.get("mask"))
-                out.append(f"if ({cond}) {self.goto(t['next_state'])}")
-            else:
-                raise UnsupportedProgram(f"parser transition of type {kind!r}")
+        for t in s.transitions:
+            match t:
+                case schema.DefaultTransition():
+                    default = t.next_state
+                case schema.SetTransition():
+                    cond = self._in_value_set(keys, t.value, t.mask)
+                    out.append(f"if ({cond}) {self.goto(t.next_state)}")
+                case schema.ValueTransition():
+                    out.append(f"if ({_case(keys, t.value, t.mask)}) {self.goto(t.next_state)}")
+                case _:
+                    raise UnsupportedProgram(f"parser transition of type {t.type!r}")
         return [*out, self.goto(default)]
 
-    def _in_value_set(self, keys: list[tuple[str, int]], name: str, mask: Any) -> str:
+    @staticmethod
+    def _selected(key: Value, e: Expressions) -> tuple[int, str]:
+        """Width and C of a field that a parser state selects on."""
+        match key:
+            case values.FieldValue(value=(header, name)):
+                ref = e.layout.field(header, name)
+            case values.StackFieldValue(value=names) | values.UnionStackFieldValue(value=names):
+                ref = e.stack_field(names)
+            case _:
+                raise UnsupportedProgram(f"select on a {values.kind_of(key)}")
+        if ref.length:
+            raise UnsupportedProgram("select on a varbit")
+        return ref.width, ref.code
+
+    def _in_value_set(self, keys: list[tuple[str, int]], name: str, mask: int | None) -> str:
         """C condition of a select case that is a value set: the keys side by side, no padding."""
         values = self.program.value_sets[name]
         if sum(width for _, width in keys) != values.width:
             raise UnsupportedProgram(f"select with value_set {name!r} of another width")
         left, padded = values.width, 8 * sum((w + 7) // 8 for _, w in keys)
-        given = hexint(mask) if mask else (1 << padded) - 1
+        given = (1 << padded) - 1 if mask is None else mask
         parts, wanted = [], 0
         for key, width in keys:
             left -= width
@@ -209,10 +224,10 @@ class ParserWriter:
         return f"ss_in_value_set(sw, {values.index}, {' | '.join(parts)}, {literal(wanted, 128)})"
 
 
-def _case(keys: list[tuple[str, int]], value: str, mask: Any) -> str:
+def _case(keys: list[tuple[str, int]], v: int, mask: int | None) -> str:
     """C condition of one select case; each key takes whole bytes of the value."""
     left = 8 * sum((w + 7) // 8 for _, w in keys)
-    v, m = hexint(value), hexint(mask) if mask else (1 << left) - 1
+    m = (1 << left) - 1 if mask is None else mask
     parts = []
     for name, width in keys:
         left -= 8 * ((width + 7) // 8)

@@ -8,16 +8,19 @@ truncation are computed modulo 2**64 or 2**128 instead.
 
 from __future__ import annotations
 
-from typing import Any
-
-from testbed.softswitch.compiler.bmv2_program import Json, hexint
+from testbed.softswitch.compiler import schema_values as values
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.compiler.nodes import Node, ctype, literal, power_bits
+from testbed.softswitch.compiler.schema_rules import MAX_BITS
 from testbed.softswitch.errors import UnsupportedProgram
 
 MODULAR = {"+", "-", "*", "&", "|", "^", "~", "<<"}
 COMPARE = {"==", "!=", "<", ">", "<=", ">="}
 MAX_SHIFT = 300  # any larger shift also leaves 128 bits
+MAX_CODE = 100_000
+"""Characters of C that a node has: an index, a comparison of headers within one, and so on."""
+MAX_VALUE = 1 << 2 * MAX_BITS
+"""Bound of what a value may be as far as is known of it."""
 
 
 class Expressions:
@@ -40,58 +43,69 @@ class Expressions:
 
     # ---- reading ----
 
-    def read(self, e: Any) -> Node:
-        """Node of a JSON expression."""
-        if not isinstance(e, dict):
-            raise self.refuse(f"expression {e!r}")
-        if "op" in e and "type" not in e:
-            return self._operation(e)
-        kind: Any = e.get("type")
-        value: Any = e.get("value")
-        if kind == "expression":
-            return self._operation(value) if "op" in value else self.read(value)
-        if kind == "field":
-            return self.load(self.layout.field(value[0], value[1]))
-        if kind == "hexstr":
-            v = hexint(value)
-            return Node("data", "const", lo=v, hi=v)
-        if kind == "bool":
-            return Node("bool", "bool", code="1" if value else "0")
-        if kind in ("local", "runtime_data"):
-            code, width = self.params[value]
-            return Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
-        if kind == "header_union" or (kind == "header" and value in self.layout.program.unions):
-            name = self.layout.program.unions[value].type.name  # p4c calls those of a stack headers
-            return Node("union", "union", code=self.layout.union(value), type_name=name)
-        if kind == "header":
-            h = self.layout.program.headers[value]
-            return Node(
-                "header",
-                "1" if h.metadata else "0",
-                code=self.layout.header(value),
-                type_name=h.type.name,
-                rivals=self.layout.rivals(value),
-            )
-        if kind in ("header_stack", "header_union_stack"):
-            self.layout.stack_size(value)  # refuses unknown names
-            return Node("stack", "stack", code=value)
-        if kind in ("stack_field", "union_stack_field"):
-            return self.load(self.stack_field(value))
-        raise self.refuse(f"expression of type {kind!r}")
+    # Long: one case for each kind of value.
+    def read(self, value: values.Value | None) -> Node:
+        """Node of an expression."""
+        match value:
+            case values.Operation():
+                node = self._operation(value)
+            case values.FieldValue(value=(header, name)):
+                node = self.load(self.layout.field(header, name))
+            case values.HexValue(value=v):
+                node = Node("data", "const", lo=v, hi=v)
+            case values.BoolValue(value=truth):
+                node = Node("bool", "bool", code="1" if truth else "0")
+            case values.ParameterValue(value=number):
+                code, width = self.params[number]
+                node = Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
+            case values.UnionValue(value=name):
+                node = self._union(name)
+            case values.HeaderValue(value=name) if name in self.layout.program.unions:
+                node = self._union(name)  # p4c calls those of a stack headers
+            case values.HeaderValue(value=name):
+                h = self.layout.program.headers[name]
+                node = Node(
+                    "header",
+                    "1" if h.metadata else "0",
+                    code=self.layout.header(name),
+                    type_name=h.type.name,
+                    rivals=self.layout.rivals(name),
+                )
+            case values.StackValue(value=name):
+                node = Node("stack", "stack", type_name=name)
+            case values.StackFieldValue(value=names) | values.UnionStackFieldValue(value=names):
+                node = self.load(self.stack_field(names))
+            case None:
+                raise self.refuse("operator without its operand")
+            case _:
+                raise self.refuse(f"expression of type {values.kind_of(value)!r}")
+        if len(node.code) > MAX_CODE or not -MAX_VALUE < node.lo <= node.hi < MAX_VALUE:
+            raise self.refuse("an expression of this size")
+        return node
 
-    def stack_field(self, value: list[str]) -> FieldRef:
+    def _union(self, name: str) -> Node:
+        kind = self.layout.program.unions[name].type
+        return Node("union", "union", code=self.layout.union(name), type_name=kind.name)
+
+    def stack(self, value: values.Value | None) -> str:
+        """The name of the stack, of headers or of header unions, that a value is."""
+        node = self.read(value)
+        if node.sort != "stack":
+            raise self.refuse(f"{node.sort} used as a header stack")
+        return node.type_name
+
+    def stack_field(self, names: tuple[str, ...]) -> FieldRef:
         """Field of the last element of a stack, of headers or of header unions."""
-        last = f"(uint64_t){self.layout.stack_next(value[0])} - 1"
-        element = self.layout.element(value[0], last)
-        if value[0] in self.layout.program.union_stacks:
-            members = self.layout.program.union_stacks[value[0]].type.members
-            place = [name for name, _ in members].index(value[1])
+        stack = names[0]
+        last = f"(uint64_t){self.layout.stack_next(stack)} - 1"
+        element = self.layout.element(stack, last)
+        if stack in self.layout.program.union_stacks:
+            members = self.layout.program.union_stacks[stack].type.members
+            place = [name for name, _ in members].index(names[1])
             t, element = members[place][1], f"{element}.m{place}"
         else:
-            t = self.layout.program.stacks[value[0]].type
-        if t.find(value[-1]) < 0:
-            raise self.refuse(f"reference to {'.'.join(value)}")
-        return self.layout.member(element, t, t.find(value[-1]), False, value[0])
+            t = self.layout.program.stacks[stack].type
+        return self.layout.member(element, t, t.find(names[-1]), False, stack)
 
     def load(self, f: FieldRef) -> Node:
         """Node of a field."""
@@ -104,57 +118,63 @@ class Expressions:
             return Node("data", "load", lo=-half, hi=half - 1, code=code, field=f)
         return Node("data", "load", lo=0, hi=(1 << f.width) - 1, code=f.code, field=f)
 
-    def _operation(self, e: Json) -> Node:
-        op = e["op"]
-        if op == "access_field":
-            return self.load(self.header_field(self.read(e["left"]), int(e["right"])))
-        if op == "access_union_header":
-            return self._union_member(self.read(e["left"]), int(e["right"]))
-        if op == "dereference_union_stack":
-            stack, index = self.read(e["left"]), self.read(e["right"])
-            name = self.layout.program.union_stacks[stack.code].type.name
-            element = self.layout.element(stack.code, self.index(index))
-            return Node("union", "union", code=element, type_name=name)
-        if op == "dereference_header_stack":
-            stack, index = self.read(e["left"]), self.read(e["right"])
-            s = self.layout.program.stacks[stack.code]
-            element = self.layout.element(stack.code, self.index(index))
-            return Node("header", "0", code=element, type_name=s.type.name)
+    def _operation(self, e: values.Operation) -> Node:
+        op = e.op
+        if op in ("access_field", "access_union_header"):
+            return self._part(op, self.read(e.left), e.right)
+        if op in ("dereference_union_stack", "dereference_header_stack"):
+            return self._element(self.stack(e.left), self.index(self.read(e.right)))
         if op in ("last_stack_index", "size_stack"):
-            side = e["left"] if e.get("left") is not None else e["right"]
-            name = self.read(side).code
+            name = self.stack(e.left if e.left is not None else e.right)
             n = f"(uint64_t){self.layout.stack_next(name)}"
             if op == "size_stack":
                 size = self.layout.stack_size(name)
                 return Node("data", "load", lo=0, hi=size, code=n)
             return Node("data", "load", lo=0, hi=(1 << 64) - 1, code=f"({n} - 1)")
-        if op in ("+", "-") and e.get("left") is None:
-            left: Node | None = Node("data", "const")
-        else:
-            left = self.read(e["left"]) if e.get("left") is not None else None
-        right = self.read(e["right"])
+        right = self.read(e.right)
         if op == "?":
-            assert left is not None
-            return self._ternary(self.read(e["cond"]), left, right)
-        if left is None:
+            return self._ternary(self.read(e.cond), self.read(e.left), right)
+        if e.left is None and op in ("+", "-"):
+            return self._binary(op, Node("data", "const"), right)
+        if e.left is None:
             return self._unary(op, right)
-        return self._binary(op, left, right)
+        return self._binary(op, self.read(e.left), right)
+
+    def _part(self, op: str, whole: Node, number: values.Value | None) -> Node:
+        """A field of a header, or a header of a header union, by its number."""
+        wanted = "header" if op == "access_field" else "union"
+        if whole.sort != wanted or not isinstance(number, int):
+            raise self.refuse(f"{op} of a {whole.sort}")
+        if wanted == "header":
+            return self.load(self.header_field(whole, number))
+        return self._union_member(whole, number)
+
+    def _element(self, stack: str, index: str) -> Node:
+        """An element of a stack."""
+        code = self.layout.element(stack, index)
+        program = self.layout.program
+        if stack in program.union_stacks:
+            return Node(
+                "union", "union", code=code, type_name=program.union_stacks[stack].type.name
+            )
+        return Node("header", "0", code=code, type_name=program.stacks[stack].type.name)
 
     def header_field(self, header: Node, i: int) -> FieldRef:
         """Field number ``i`` of a header node."""
-        for h in self.layout.program.headers.values():
-            if h.type.name == header.type_name:
-                if i == len(h.type.fields):  # the hidden validity comes last
-                    return FieldRef(f"{header.code}.valid", 1, False, "1", "$valid$")
-                return self.layout.member(header.code, h.type, i, header.op == "1", h.name)
-        raise self.refuse(f"field {i} of {header.type_name!r}")
+        t = self.layout.program.header_types[header.type_name]
+        if i == len(t.fields):  # the hidden validity comes last
+            return FieldRef(f"{header.code}.valid", 1, False, "1", "$valid$")
+        if i > len(t.fields):
+            raise self.refuse(f"field {i} of {header.type_name!r}")
+        return self.layout.member(header.code, t, i, header.op == "1", t.name)
 
     def _union_member(self, union: Node, i: int) -> Node:
-        members = self.layout.program.union_types[union.type_name].members
         t = self.layout.program.union_types[union.type_name]
-        code = f"{union.code}.m{range(len(members))[i]}"
+        if i >= len(t.members):
+            raise self.refuse(f"member {i} of {union.type_name!r}")
+        code = f"{union.code}.m{i}"
         rivals = self.layout.members(union.code, t, i)
-        return Node("header", "0", code=code, type_name=members[i][1].name, rivals=rivals)
+        return Node("header", "0", code=code, type_name=t.members[i][1].name, rivals=rivals)
 
     def union_headers(self, union: Node) -> list[Node]:
         """All members of a header union."""
@@ -328,8 +348,7 @@ class Expressions:
         """C expression of an index, shift amount or id as uint64_t; huge values saturate."""
         if n.lo >= 0 and n.hi < 1 << 64:
             return self.exact(n)
-        t = self.exact(n)
-        return f"((u128){t} >> 64 ? UINT64_MAX : (uint64_t){t})"
+        return f"ss_narrow((u128){self.exact(n)})"
 
     def word(self, n: Node) -> str:
         """C expression of the low 64 bits."""
@@ -372,9 +391,8 @@ class Expressions:
     def _header_equal(self, a: Node, b: Node) -> str:
         if a.type_name != b.type_name:
             raise self.refuse("comparison of headers of different types")
-        h = next(x for x in self.layout.program.headers.values() if x.type.name == a.type_name)
-        parts = [] if h.metadata else [f"{a.code}.valid", f"{b.code}.valid"]
-        for i, f in enumerate(h.type.fields):
+        parts = [f"{x.code}.valid" for x in (a, b) if x.op != "1"]
+        for i, f in enumerate(self.layout.program.header_types[a.type_name].fields):
             if f.varbit:
                 parts.append(
                     f"ss_same_number({a.code}.f{i}, {a.code}.v, {b.code}.f{i}, {b.code}.v)"

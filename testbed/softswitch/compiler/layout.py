@@ -1,9 +1,14 @@
-"""Where headers, metadata and stacks live in the generated ``struct phv``."""
+"""Where headers, metadata and stacks live in the generated ``struct phv``.
+
+All identifiers are made of numbers that are given out here or in ``Bmv2Program``: no name of a
+program is ever part of its C.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from testbed.softswitch.compiler import schema
 from testbed.softswitch.compiler.bmv2_program import (
     VALID,
     Bmv2Program,
@@ -19,11 +24,6 @@ def storage(width: int) -> str:
         if width <= bits:
             return f"uint{bits}_t"
     return "u128"
-
-
-def comment(name: str) -> str:
-    """A P4 name as it may stand in a C comment."""
-    return "".join(c if c.isalnum() or c in "_.$[]" else "?" for c in name)
 
 
 @dataclass(frozen=True)
@@ -48,15 +48,16 @@ class FieldRef:
 
 
 class Layout:
-    """C names of everything in the packet header vector of one program."""
+    """C names of everything in the packet header vector of one program.
 
-    def __init__(self, program: Bmv2Program) -> None:
+    ``root``: the records of what the program does.
+    """
+
+    def __init__(self, program: Bmv2Program, root: schema.Root) -> None:
         self.program = program
-        types: dict[str, HeaderType] = {}
-        for h in program.headers.values():
-            types.setdefault(h.type.name, h.type)
-        self._types = {name: i for i, name in enumerate(types)}
-        self._type_defs = types
+        self.root = root
+        used = dict.fromkeys(h.type.name for h in program.headers.values())
+        self._types = {name: i for i, name in enumerate({**used, **program.header_types})}
 
     def type_name(self, t: HeaderType) -> str:
         """C struct tag of a header type."""
@@ -110,10 +111,10 @@ class Layout:
         """C lvalue of a stack element; an index out of bounds means a scratch element."""
         if stack in self.program.union_stacks:
             u = self.program.union_stacks[stack]
-            return f"p->us{u.index}[SS_INDEX({index}, {u.size})]"
+            return f"p->us{u.index}[ss_index({index}, {u.size})]"
         s = self.program.stacks[stack]
         n = len(s.headers)
-        return f"p->s{s.index}[SS_INDEX({index}, {n})]"
+        return f"p->s{s.index}[ss_index({index}, {n})]"
 
     def member(self, header: str, t: HeaderType, i: int, metadata: bool, name: str) -> FieldRef:
         """Field number ``i`` of a header lvalue."""
@@ -124,7 +125,6 @@ class Layout:
 
     def field(self, header: str, name: str) -> FieldRef:
         """Field of a header instance by names; ``$valid$`` is its validity."""
-        self.program.field_type(header, name)  # refuses unknown names
         h = self.program.headers[header]
         lvalue = self.header(header)
         if name == VALID:
@@ -135,7 +135,8 @@ class Layout:
     def definition(self) -> str:
         """C definition of the header structs and ``struct phv``."""
         out = []
-        for name, t in self._type_defs.items():
+        for name in self._types:
+            t = self.program.header_types[name]
             members = "".join(f" {_declared(f, i)};" for i, f in enumerate(t.fields))
             length = " uint32_t v;" if t.varbit else ""
             out.append(f"struct ht{self._types[name]} {{ uint8_t valid;{length}{members} }};")
@@ -147,24 +148,18 @@ class Layout:
         metadata = [h for h in headers if h.metadata]
         plain = [h for h in headers if not h.metadata and not h.stack and not h.union]
         for h in metadata + plain:
-            out.append(f"    {self.type_name(h.type)} h{h.index}; /* {comment(h.name)} */")
+            out.append(f"    {self.type_name(h.type)} h{h.index};")
         for s in self.program.stacks.values():
-            out.append(
-                f"    {self.type_name(s.type)} s{s.index}[{len(s.headers) + 1}]; "
-                f"/* {comment(s.name)}, then a scratch element */"
-            )
+            size = len(s.headers) + 1  # the last is what lies beyond
+            out.append(f"    {self.type_name(s.type)} s{s.index}[{size}];")
             out.append(f"    uint32_t n{s.index};")
         unions = [u for u in self.program.unions.values() if not u.stack]
         for one in unions:
-            out.append(f"    {self.union_tag(one.type)} u{one.index}; /* {comment(one.name)} */")
+            out.append(f"    {self.union_tag(one.type)} u{one.index};")
         for us in self.program.union_stacks.values():
-            out.append(
-                f"    {self.union_tag(us.type)} us{us.index}[{us.size + 1}]; "
-                f"/* {comment(us.name)}, then a scratch element */"
-            )
+            out.append(f"    {self.union_tag(us.type)} us{us.index}[{us.size + 1}];")
             out.append(f"    uint32_t un{us.index};")
         out.append("};")
-        out.append("#define SS_INDEX(i, n) ((uint64_t)(i) < (n) ? (uint64_t)(i) : (n))")
         out.append("SS_INLINE void ss_reset_metadata(struct phv *p) {")
         out += [f"    memset(&p->h{h.index}, 0, sizeof p->h{h.index});" for h in metadata]
         out.append("    (void)p;\n}")

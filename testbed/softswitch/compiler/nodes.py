@@ -13,6 +13,7 @@ __all__ = ["Node", "ctype", "literal", "power_bits"]
 class Node:
     """One value: ``sort`` is data, bool, varbit, header, union or stack; data lies in lo..hi.
 
+    ``type_name``: of a header or union the name of its type, of a stack its own; never in C.
     ``rivals``: lvalues of the headers that are not valid when a header is, of the same union.
     """
 

@@ -2,62 +2,92 @@
 
 from __future__ import annotations
 
-from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Json
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from testbed.softswitch.compiler import schema
+from testbed.softswitch.compiler import schema_values as values
+from testbed.softswitch.compiler.bmv2_json import Parsed
+from testbed.softswitch.compiler.bmv2_program import Bmv2Program
 
 __all__ = ["head_bytes"]
 
 
-def head_bytes(program: Bmv2Program) -> int | None:
-    """The most bytes of a packet that the program reads; None where there is no bound.
+def head_bytes(parsed: Parsed) -> int | None:
+    """Return the most bytes of a packet that the program reads; None where there is no bound.
 
     There is none where the parser can come to a state again or skips what the packet says, or a
     checksum covers the payload.
     """
-    if any(e["type"] == "payload" for c in program.calculations.values() for e in c["input"]):
+    if any(isinstance(e, values.PayloadValue) for c in parsed.root.calculations for e in c.input):
         return None
-    states = {state["name"]: state for state in program.parser["parse_states"]}
-    return _reach(program, states, program.parser.get("init_state"), ())
-
-
-def _reach(
-    program: Bmv2Program, states: dict[str, Json], name: str | None, before: tuple[str, ...]
-) -> int | None:
-    """Bytes from the beginning of a state on."""
-    if name is None:
-        return 0
-    if name in before:
+    parser = parsed.root.parsers[0]
+    states = {state.name: state for state in parser.parse_states}
+    after = {name: _next(state) for name, state in states.items()}
+    for name in set(states) - _reached(parser.init_state, after):
+        del after[name]
+    try:
+        order = [*TopologicalSorter(after).static_order()]
+    except CycleError:
         return None
-    state, at, seen = states[name], 0, 0
-    for operation in state["parser_ops"]:
-        kind, arguments = operation["op"], operation["parameters"]
-        if kind in ("extract", "extract_VL"):
-            at += _extracted(program, arguments[0])
-        elif kind == "shift":
-            at += int(arguments[0])
-        elif kind == "advance":
+    reach: dict[str, int] = {}
+    for name in order:
+        found = _reach(parsed.program, states[name], [reach[to] for to in after[name]])
+        if found is None:
             return None
-        elif kind == "set" and arguments[1]["type"] == "lookahead":
-            seen = max(seen, at + _lookahead(arguments[1]))
-    for key in state["transition_key"]:
-        if key["type"] == "lookahead":
+        reach[name] = found
+    return reach[parser.init_state] if parser.init_state is not None else 0
+
+
+def _next(state: schema.ParseState) -> set[str]:
+    ways = (t for t in state.transitions if not isinstance(t, schema.OtherTransition))
+    return {t.next_state for t in ways if t.next_state is not None}
+
+
+def _reached(first: str | None, after: dict[str, set[str]]) -> set[str]:
+    """Return the states that the parser can come to."""
+    reached: set[str] = set()
+    waiting = [] if first is None else [first]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += after[name]
+    return reached
+
+
+def _reach(program: Bmv2Program, state: schema.ParseState, then: list[int]) -> int | None:
+    """Return the bytes from the beginning of a state on; ``then``: of those that follow it."""
+    at = seen = 0
+    for call in state.parser_ops:
+        match call:
+            case values.Call(op="extract" | "extract_VL", parameters=(into, *_)):
+                at += _extracted(program, into)
+            case values.Call(op="shift", parameters=(size,)):
+                at += size
+            case values.Call(op="advance"):
+                return None
+            case values.Call(op="set", parameters=(_, values.LookaheadValue() as bits)):
+                seen = max(seen, at + _lookahead(bits))
+            case _:
+                pass
+    for key in state.transition_key:
+        if isinstance(key, values.LookaheadValue):
             seen = max(seen, at + _lookahead(key))
-    for transition in state["transitions"]:
-        rest = _reach(program, states, transition["next_state"], (*before, name))
-        if rest is None:
-            return None
-        seen = max(seen, at + rest)
-    return max(seen, at)
+    return max(seen, at + max(then, default=0))
 
 
-def _extracted(program: Bmv2Program, what: Json) -> int:
-    """Most bytes that an extraction takes."""
-    if what["type"] == "union_stack":
-        stack, member = what["value"]
-        return dict(program.union_stacks[stack].type.members)[member].max_bytes
-    known = program.stacks if what["type"] == "stack" else program.headers
-    return known[what["value"]].type.max_bytes
+def _extracted(program: Bmv2Program, into: Any) -> int:
+    """Return the most bytes that an extraction takes."""
+    match into:
+        case values.IntoUnionStack(value=(stack, member)):
+            return dict(program.union_stacks[stack].type.members)[member].max_bytes
+        case values.IntoStack(value=name):
+            return program.stacks[name].type.max_bytes
+        case _:
+            return program.headers[into.value].type.max_bytes
 
 
-def _lookahead(what: Json) -> int:
-    first, width = what["value"]
+def _lookahead(bits: values.LookaheadValue) -> int:
+    first, width = bits.value
     return (first + width + 7) // 8

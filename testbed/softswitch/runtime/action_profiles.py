@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from testbed.softswitch.compiler.bmv2_program import Profile
-from testbed.softswitch.compiler.codegen_control import profile_words
+from testbed.softswitch.compiler.rows import profile_words
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
 from testbed.softswitch.runtime.encoding import checked_params, packed_params
 from testbed.softswitch.runtime.instance import USED, Instance

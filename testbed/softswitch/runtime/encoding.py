@@ -6,9 +6,8 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from testbed.softswitch.compiler.bmv2_program import Action, Bmv2Program, KeyField, hexint
-from testbed.softswitch.compiler.codegen_calculation import field_words
-from testbed.softswitch.compiler.codegen_control import TableLayout, pack_params
+from testbed.softswitch.compiler.bmv2_program import Action, Bmv2Program, KeyField
+from testbed.softswitch.compiler.rows import TableLayout, field_words, pack_params
 from testbed.softswitch.errors import SoftSwitchError
 
 Match = Sequence[Any]
@@ -153,17 +152,3 @@ class KeyEncoding:
             else:
                 match.append((v, x.bit_count()) if k.match == "lpm" else (v, x))
         return tuple(match)
-
-
-def const_match(m: dict[str, Any]) -> Any:
-    """The match element of an entry that the program's JSON declares."""
-    kind = m["match_type"]
-    if kind in ("exact", "valid"):
-        return int(m["key"]) if isinstance(m["key"], bool) else hexint(m["key"])
-    if kind == "lpm":
-        return hexint(m["key"]), int(m["prefix_length"])
-    if kind == "range":
-        return hexint(m["start"]), hexint(m["end"])
-    if kind == "optional":
-        return hexint(m["key"]) if hexint(m.get("mask", "0x1")) else None
-    return hexint(m["key"]), hexint(m["mask"])

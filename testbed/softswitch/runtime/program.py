@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Mapping
 from ctypes import (
     POINTER,
@@ -20,11 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from testbed.softswitch.compiler import bmv2_json, codegen
-from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Bmv2Program, KeyField
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT, KeyField
 from testbed.softswitch.compiler.build import load_library
-from testbed.softswitch.compiler.reach import head_bytes
-from testbed.softswitch.errors import SoftSwitchError, unknown_name
+from testbed.softswitch.compiler.names import plain_name
+from testbed.softswitch.compiler.source import Source, read_file, translate
 
 MAX_OUT = 64
 
@@ -205,68 +203,6 @@ class DigestInfo:
     fields: tuple[tuple[str, int], ...]
 
 
-def _normal(name: str) -> str:
-    """P4 name of a flattened metadata field: no ``meta._a_b7`` decoration."""
-    last = name.split(".")[-1]
-    match = re.fullmatch(r"_(.*?)\d+", last)
-    return match.group(1) if match else last
-
-
-def resolve_field(program: Bmv2Program, name: str) -> tuple[str, str]:
-    """(header, field) of a field named as in the JSON, or by its P4 name if unambiguous."""
-    exact, loose = [], []
-    wanted = name.split(".")
-    tails = {"_".join(wanted[i:]) for i in range(min(len(wanted), 2))}
-    for h in program.headers.values():
-        for f in h.type.fields:
-            full = f"{h.name}.{f.name}"
-            if name == full:
-                return h.name, f.name
-            if full.endswith("." + name) or f.name == name:
-                exact.append((h.name, f.name))
-            elif h.metadata and _normal(f.name) in tails:
-                loose.append((h.name, f.name))
-    found = list(dict.fromkeys(exact or loose))
-    if len(found) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(".".join(x) for x in found[:6])
-        raise SoftSwitchError(f"field {name!r} is ambiguous: {names}")
-    raise unknown_name(
-        "field",
-        name,
-        [f"{h.name}.{f.name}" for h in program.headers.values() for f in h.type.fields],
-    )
-
-
-@dataclass(frozen=True)
-class Source:
-    """A program read and turned into C but not compiled."""
-
-    definition: Bmv2Program
-    generated: codegen.Generated
-
-    @property
-    def code(self) -> str:
-        """The C translation unit."""
-        return self.generated.code
-
-
-def read(path: str | Path, observe: str | None = None, drop_port: int = DROP_PORT) -> Source:
-    """The part of ``Program.load`` that needs no C compiler; same errors."""
-    definition = bmv2_json.load(path)
-    definition.drop_port = drop_port
-    place = resolve_field(definition, observe) if observe is not None else None
-    if place:
-        width = definition.field_type(*place).width
-        if width > 64:
-            raise SoftSwitchError(f"observed field {observe!r} has {width} bits, at most 64")
-    try:
-        return Source(definition, codegen.generate(definition, place))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as e:
-        raise SoftSwitchError(f"{path} is not a valid BMv2 JSON: {type(e).__name__} {e}") from None
-
-
 class Program:
     """A P4 program compiled for the software switch; make switches of it with ``Switch``.
 
@@ -320,13 +256,14 @@ class Program:
         self.digests: Mapping[str, DigestInfo] = MappingProxyType(
             {
                 fl.name: DigestInfo(
-                    fl.name, tuple((_normal(f), d.field_type(h, f).width) for h, f in fl.elements)
+                    fl.name,
+                    tuple((plain_name(f), d.field_type(h, f).width) for h, f in fl.elements),
                 )
                 for fl in d.learn_lists.values()
             }
         )
         self.lib = load_library(source.code, _SIGNATURES)
-        self.head_bytes = head_bytes(definition)
+        self.head_bytes = source.head_bytes
 
     @classmethod
     def load(
@@ -336,12 +273,11 @@ class Program:
 
         ``observe``: metadata or header field of at most 64 bits whose final value each
         processed packet reports. ``drop_port``: the egress port that means drop, simple_switch's
-        ``--drop-port``. Errors: ``SoftSwitchError`` when the file is not a BMv2
+        ``--drop-port``. Errors: ``InvalidProgram`` when the file is not a BMv2
         JSON, ``UnsupportedProgram`` for a construct this switch does not run,
         ``NoCompiler`` without a C compiler.
         """
-        source = read(path, observe, drop_port)
-        return cls(source, observe)
+        return cls(translate(read_file(path), str(path), observe, drop_port), observe)
 
     def address(self, function: str) -> int:
         """Address of an exported C function."""

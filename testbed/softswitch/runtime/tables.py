@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from testbed.softswitch.compiler.bmv2_program import Action, TableDef, hexint
-from testbed.softswitch.compiler.codegen_control import TableLayout
+from testbed.softswitch.compiler.bmv2_program import Action, TableDef
+from testbed.softswitch.compiler.rows import TableLayout
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import (
     KeyEncoding,
     Match,
     checked_params,
-    const_match,
     number,
     packed_params,
     read_params,
@@ -361,21 +360,9 @@ class Table:
     # ---- const entries ----
 
     def _install_const_entries(self) -> None:
-        try:
-            self._install(self.definition.entries or ())
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as e:
-            raise SoftSwitchError(
-                f"the const entries of table {self.name!r} are not valid: {type(e).__name__} {e}"
-            ) from None
-
-    def _install(self, entries: Sequence[Any]) -> None:
-        for e in entries:
-            match = [const_match(m) for m in e["match_key"]]
-            value, mask, prefix = self._keys.encode(match)
-            ref = e["action_entry"]
-            action = self._program.actions[ref["action_id"]]
-            data = tuple(hexint(x) for x in ref["action_data"])
-            packed = packed_params(self._program, action, data, self.layout.param_words)
-            kind = self.layout.kind
-            prio = prefix if kind == "lpm" else int(e["priority"]) if kind == "ternary" else 0
+        for entry in self.definition.entries or ():
+            value, mask, prefix = self._keys.encode(entry.match)
+            action = self._program.actions[entry.action_id]
+            packed = packed_params(self._program, action, entry.data, self.layout.param_words)
+            prio = prefix if self.layout.kind == "lpm" else entry.priority
             self._raw_insert(value, mask, prio, action.id, packed)

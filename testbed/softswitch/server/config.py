@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from testbed.softswitch.compiler.bmv2_program import DROP_PORT, TableDef
+from testbed.softswitch.compiler.source import translate
 from testbed.softswitch.errors import SoftSwitchError, UnsupportedProgram
 from testbed.softswitch.runtime.program import Program
 from testbed.softswitch.server.messages import p4info_pb2
@@ -176,16 +175,13 @@ class PipelineConfig:
 
     @staticmethod
     def _compile(device_config: bytes, drop_port: int) -> Program:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "p4_device_config")
-            path.write_bytes(device_config)
-            try:
-                return Program.load(path, drop_port=drop_port)
-            except UnsupportedProgram as e:
-                raise P4Error(UNIMPLEMENTED, str(e)) from None
-            except SoftSwitchError as e:
-                message = str(e).replace(str(path), path.name)
-                raise P4Error(INVALID_ARGUMENT, message) from None
+        try:
+            source = translate(device_config, "p4_device_config", drop_port=drop_port)
+            return Program(source, None)
+        except UnsupportedProgram as e:
+            raise P4Error(UNIMPLEMENTED, str(e)) from None
+        except SoftSwitchError as e:
+            raise P4Error(INVALID_ARGUMENT, str(e)) from None
 
     def same_as(self, other: PipelineConfig) -> bool:
         """Whether another configuration runs the same program under the same ids."""

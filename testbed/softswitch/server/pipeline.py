@@ -21,6 +21,7 @@ from testbed.softswitch.server.table_entries import TableState
 from testbed.softswitch.server.values import (
     INTERNAL,
     INVALID_ARGUMENT,
+    RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
     P4Error,
     one_of,
@@ -42,7 +43,10 @@ class Pipeline:
     def __init__(self, config: PipelineConfig, ports: Ports, seed: int) -> None:
         self.config = config
         self.ports = ports
-        self.switch = switch = Switch(config.program, seed, ports.priorities)
+        try:
+            self.switch = switch = Switch(config.program, seed, ports.priorities)
+        except SoftSwitchError as e:  # there is no memory for its state
+            raise P4Error(RESOURCE_EXHAUSTED, str(e)) from None
         self.profiles = {
             i: ProfileState(c, config, switch, ports) for i, c in config.profiles.items()
         }

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes; gives the exit status."""
     ended, written = _signal_sockets()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
-    from testbed.softswitch.errors import SoftSwitchError
+    from testbed.softswitch.errors import InvalidProgram, SoftSwitchError, UnsupportedProgram
 
     for warning in options.warnings:
         print(f"{NAME}: warning: {warning}", file=sys.stderr, flush=True)
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         return _serve(options, ended, written)
     except SoftSwitchError as e:
         print(f"{NAME}: {e}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(e, (InvalidProgram, UnsupportedProgram)) else 1
 
 
 def _signal_sockets() -> tuple[socket.socket, socket.socket]:

@@ -9,8 +9,9 @@ from typing import Any
 from google.protobuf import text_format
 from google.protobuf.text_format import ParseError
 
-from testbed.softswitch.errors import SoftSwitchError
-from testbed.softswitch.runtime.program import Program, read
+from testbed.softswitch.compiler.source import read_file, translate
+from testbed.softswitch.errors import InvalidProgram
+from testbed.softswitch.runtime.program import Program
 from testbed.softswitch.server.config import PipelineConfig
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.messages import p4info_pb2
@@ -26,15 +27,12 @@ def start_program(device: Device, path: str, failed: Callable[[str], None]) -> N
     P4Runtime knows no entity of it.
 
     Raises:
-        SoftSwitchError: A file cannot be read, or has a program that the switch cannot run.
+        InvalidProgram: A file cannot be read, or has no program that is valid.
+        UnsupportedProgram: The switch cannot run the program.
     """
-    json = Path(path)
-    try:
-        code = json.read_bytes()
-    except OSError as e:
-        raise SoftSwitchError(f"cannot read {path}: {e.strerror}") from None
-    p4info = _p4info_beside(json)
-    source = read(path, drop_port=device.drop_port)  # what is wrong with it is said at once
+    code = read_file(path)
+    p4info = _p4info_beside(Path(path))
+    source = translate(code, path, drop_port=device.drop_port)  # what is wrong is said at once
     device.start(
         lambda: PipelineConfig(p4info, code, program=Program(source, None)),
         lambda why: failed(f"{path}: {why}"),
@@ -50,6 +48,6 @@ def _p4info_beside(json: Path) -> Any:
                 text_format.Parse(file.read_text(encoding="utf-8"), p4info)
             except (OSError, UnicodeDecodeError, ParseError) as e:
                 reason = str(e).splitlines()[0]
-                raise SoftSwitchError(f"cannot read {file}: {reason}") from None
+                raise InvalidProgram(f"cannot read {file}: {reason}") from None
             break
     return p4info

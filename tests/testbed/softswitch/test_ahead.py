@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from testbed.dataplane import PROGRAM
-from testbed.softswitch.runtime.program import read
+from testbed.softswitch.compiler.source import translate
 
 
 def test_tables_keyed_by_headers_are_guessed_with_their_registers() -> None:
-    source = read(PROGRAM)
+    source = translate(PROGRAM.read_bytes(), str(PROGRAM))
     marks = re.search(r"ss_guessed\[\] = \{([^}]*)\}", source.code)
     assert marks
     guessed = [

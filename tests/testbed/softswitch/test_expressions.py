@@ -258,9 +258,8 @@ def test_random_expressions(tmp_path: Path, seed: int) -> None:
             ],
         }
         try:  # exact values of more than 128 bits are refused, never wrong
-            probe = tmp_path / "probe.json"
-            probe.write_text(json.dumps(program([*sources, (name, width, False)], [prim])))
-            codegen.generate(bmv2_json.load(probe), None)
+            probe = json.dumps(program([*sources, (name, width, False)], [prim]))
+            codegen.generate(bmv2_json.parse(probe.encode(), "probe"), None)
         except UnsupportedProgram:
             continue
         targets.append((name, width, False))

@@ -11,6 +11,10 @@ typedef __int128 i128;
 #define SS_ONES(n) ((n) >= 64 ? ~UINT64_C(0) : (UINT64_C(1) << ((n) & 63)) - 1)
 #define SS_ONES128(n) ((n) >= 128 ? ~(u128)0 : ((u128)1 << ((n) & 127)) - 1)
 
+/* An index, n if it is beyond the end; and a number of which a too large one is the largest. */
+SS_INLINE uint64_t ss_index(uint64_t i, uint64_t n) { return i < n ? i : n; }
+SS_INLINE uint64_t ss_narrow(u128 v) { return v >> 64 ? UINT64_MAX : (uint64_t)v; }
+
 /* ---- bytes in network order ---- */
 SS_INLINE uint64_t ss_ld2(const uint8_t *p) {
     uint16_t x;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import signal
 import socket
@@ -78,14 +79,30 @@ def test_what_cannot_be_started(tmp_path: Path) -> None:
     with Process("--no-p4") as p:
         busy = ["--", "--grpc-server-addr", p.grpc]
         for arguments, word in (
-            ([str(tmp_path / "none.json")], "none.json"),
-            ([str(P4INFO)], "not JSON"),
             (["--no-p4", "--thrift-port", "0", *busy], p.grpc),
             (["--no-p4", "--thrift-port", str(p.thrift)], str(p.thrift)),
             (["--no-p4", "-i", "1@none0"], "none0"),
         ):
             status, lines = run(*arguments)
             assert status == 1 and len(lines) == 1 and word in lines[0], lines
+
+
+def test_what_is_no_program(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.json"
+    root = json.loads(JSON.read_text())
+    root["actions"][3]["id"] = "3); abort("
+    wrong.write_text(json.dumps(root))
+    unknown = tmp_path / "unknown.json"
+    root["actions"][3].update(id=3, primitives=[{"op": "pray", "parameters": []}])
+    unknown.write_text(json.dumps(root))
+    for path, word in (
+        (tmp_path / "none.json", "none.json"),
+        (P4INFO, "not JSON"),
+        (wrong, f"{wrong} is not a valid BMv2 JSON: actions[3].id: it should be a valid integer"),
+        (unknown, "primitive 'pray'"),
+    ):
+        status, lines = run(str(path))
+        assert status == 2 and len(lines) == 1 and word in lines[0], lines
 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import grpc
@@ -30,3 +31,21 @@ def test_program_in_the_wrapper_of_the_tutorials(client: Client) -> None:
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert "\n" not in error.details()
     assert len(entries(client, ROUTES)) == 1
+
+
+def test_a_program_of_a_stranger_is_refused_with_its_place(client: Client) -> None:
+    """What a VERIFY is given is data; where it is wrong is said in a line."""
+    root = json.loads(JSON.read_text())
+    root["actions"][3]["id"] = "1(void) {}\n__attribute__((constructor)) void own(void) {}\nvoid a"
+    for action in ("VERIFY", "VERIFY_AND_COMMIT"):
+        for code, said in (
+            (json.dumps(root).encode(), "actions[3].id: it should be a valid integer"),
+            (b"[" * 100_000, "p4_device_config has more than 400 levels"),
+            (b"{}", "it has no 'header_types'"),
+        ):
+            with pytest.raises(grpc.RpcError) as e:
+                client.configure(action, code=code)
+            error: Any = e.value
+            assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert said in error.details() and "\n" not in error.details()
+    client.configure("VERIFY")

@@ -1,0 +1,322 @@
+"""Records of BMv2's JSON, with the type and the bounds of everything that is read of it.
+
+What a file says is data: a number within its bounds, a name that must be known elsewhere in the
+file, or an expression. Keys that are not here are ignored, as BMv2 does. ``bmv2_json.parse`` reads
+a file by these records, with pydantic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from testbed.softswitch.compiler.schema_rules import (
+    Between,
+    Flag,
+    Hex,
+    Id,
+    Kinds,
+    Many,
+    Name,
+    Row,
+)
+from testbed.softswitch.compiler.schema_tables import Entries, Ids, Pipeline
+from testbed.softswitch.compiler.schema_values import (
+    FieldPath,
+    ParserOperation,
+    Primitive,
+    SourceInfo,
+    Value,
+    Width,
+)
+
+MAX_DEPTH = 400
+"""Levels of arrays and objects in each other."""
+MAX_CELLS = 1 << 31
+"""Elements of a register, counter or meter array."""
+
+Cells = Annotated[int, Between(0, MAX_CELLS)]
+Names = Many[Name]
+ListId = Annotated[int, Between(0, (1 << 16) - 1)]
+"""Of a field list or a digest; a packet carries it in 16 bits."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a header type; its width is ``*`` if packets differ in it."""
+
+    name: Name
+    width: Width | Literal["*"]
+    signed: Flag = False
+    saturating: Flag = False
+
+
+@dataclass(frozen=True)
+class HeaderType:
+    """A layout of headers or metadata. ``max_length`` in bytes."""
+
+    name: Name
+    fields: Many[Annotated[Field, Row]]
+    max_length: Width | None = None
+    length_exp: Any = None
+    source_info: SourceInfo | None = None
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header or metadata instance."""
+
+    name: Name
+    id: Id
+    header_type: Name
+    metadata: Flag = False
+
+
+@dataclass(frozen=True)
+class HeaderStack:
+    """A stack, and the headers it consists of."""
+
+    name: Name
+    header_type: Name
+    header_ids: Ids
+
+
+@dataclass(frozen=True)
+class HeaderUnionType:
+    """Members of header unions: name and header type."""
+
+    name: Name
+    headers: Many[tuple[Name, Name]]
+
+
+@dataclass(frozen=True)
+class HeaderUnion:
+    """A header union, and the headers it consists of."""
+
+    name: Name
+    id: Id
+    union_type: Name
+    header_ids: Ids
+
+
+@dataclass(frozen=True)
+class HeaderUnionStack:
+    """A stack of header unions."""
+
+    name: Name
+    union_type: Name
+    header_union_ids: Ids
+
+
+@dataclass(frozen=True)
+class Extern:
+    """An instance of an extern object."""
+
+    name: Name
+    source_info: SourceInfo | None = None
+
+
+# ---- parser and deparser ----
+
+
+@dataclass(frozen=True)
+class ValueSet:
+    """A parser value set; ``compressed_bitwidth`` is the width of its values."""
+
+    name: Name
+    compressed_bitwidth: Width
+    max_size: Entries | None = None
+    source_info: SourceInfo | None = None
+
+
+@dataclass(frozen=True)
+class DefaultTransition:
+    """Where the parser goes if nothing else matches."""
+
+    next_state: Name | None
+
+
+@dataclass(frozen=True)
+class ValueTransition:
+    """Where the parser goes for a value of the transition key."""
+
+    value: Hex
+    next_state: Name | None
+    mask: Hex | None = None
+
+
+@dataclass(frozen=True)
+class SetTransition:
+    """Where the parser goes for the values of a value set."""
+
+    value: Name
+    next_state: Name | None
+    mask: Hex | None = None
+
+
+@dataclass(frozen=True)
+class OtherTransition:
+    """A transition of a type that is not read here."""
+
+    type: Name
+
+
+def _kind_of_transition(data: Any) -> Any:
+    if not isinstance(data, dict):
+        return None
+    return "default" if data.get("value") == "default" else data.get("type") or "hexstr"
+
+
+Transition = Annotated[
+    DefaultTransition | ValueTransition | SetTransition | OtherTransition,
+    Kinds(
+        {"default": DefaultTransition, "hexstr": ValueTransition, "parse_vset": SetTransition},
+        OtherTransition,
+        _kind_of_transition,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class ParseState:
+    """A state of the parser: what it does, then where it goes."""
+
+    name: Name
+    parser_ops: Many[ParserOperation]
+    transition_key: Many[Value]
+    transitions: Many[Transition]
+
+
+@dataclass(frozen=True)
+class Parser:
+    """The parser."""
+
+    parse_states: Many[ParseState]
+    init_state: Name | None = None
+
+
+@dataclass(frozen=True)
+class Deparser:
+    """The headers in the order in which they are sent, and what is done before."""
+
+    order: Names
+    primitives: Many[Primitive] = ()
+
+
+# ---- actions and state ----
+
+
+@dataclass(frozen=True)
+class RunTimeParameter:
+    """A parameter that a table entry gives to an action."""
+
+    name: Name
+    bitwidth: Width
+
+
+@dataclass(frozen=True)
+class Action:
+    """An action."""
+
+    name: Name
+    id: Id
+    runtime_data: Many[RunTimeParameter]
+    primitives: Many[Primitive]
+    source_info: SourceInfo | None = None
+
+
+@dataclass(frozen=True)
+class RegisterArray:
+    """Registers of ``bitwidth`` bits."""
+
+    name: Name
+    size: Cells
+    bitwidth: Width
+    source_info: SourceInfo | None = None
+
+
+@dataclass(frozen=True)
+class CounterArray:
+    """Counters, or those of the entries of the table ``binding``."""
+
+    name: Name
+    size: Cells | None = None
+    is_direct: Flag = False
+    binding: Name | None = None
+
+
+@dataclass(frozen=True)
+class MeterArray:
+    """Meters, or those of the entries of the table ``binding``, which write a field."""
+
+    name: Name
+    type: Name
+    rate_count: Id
+    size: Cells | None = None
+    is_direct: Flag = False
+    binding: Name | None = None
+    result_target: FieldPath | None = None
+    source_info: SourceInfo | None = None
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """A hash."""
+
+    name: Name
+    algo: Name
+    input: Many[Value]
+    source_info: SourceInfo | None = None
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """A field that a hash is compared with or written to."""
+
+    type: Name
+    target: FieldPath
+    calculation: Name
+    if_cond: Value | None = None
+    verify: Flag = True
+    update: Flag = True
+    source_info: SourceInfo | None = None
+
+
+@dataclass(frozen=True)
+class FieldList:
+    """Fields of a digest, or those that a copy of a packet keeps."""
+
+    id: ListId
+    name: Name
+    elements: Many[Value]
+    source_info: SourceInfo | None = None
+
+
+# ---- all of it ----
+
+
+@dataclass(frozen=True)
+class Root:
+    """A whole file."""
+
+    header_types: Many[HeaderType]
+    headers: Many[Header]
+    parsers: Many[Parser]
+    deparsers: Many[Deparser]
+    actions: Many[Action]
+    pipelines: Many[Pipeline]
+    header_stacks: Many[HeaderStack] = ()
+    header_union_types: Many[HeaderUnionType] = ()
+    header_unions: Many[HeaderUnion] = ()
+    header_union_stacks: Many[HeaderUnionStack] = ()
+    errors: Many[tuple[Name, Id]] = ()
+    field_aliases: Many[tuple[Name, FieldPath]] = ()
+    extern_instances: Many[Extern] = ()
+    parse_vsets: Many[ValueSet] = ()
+    register_arrays: Many[RegisterArray] = ()
+    counter_arrays: Many[CounterArray] = ()
+    meter_arrays: Many[MeterArray] = ()
+    calculations: Many[Calculation] = ()
+    checksums: Many[Checksum] = ()
+    learn_lists: Many[FieldList] = ()
+    field_lists: Many[FieldList] = ()

@@ -1,0 +1,133 @@
+"""Rules of the schema: bounds of numbers and texts, and objects that are of one kind of many."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
+from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_schema
+
+__all__ = [
+    "MAX_BITS",
+    "Between",
+    "Empty",
+    "Flag",
+    "Hex",
+    "Id",
+    "Kinds",
+    "Many",
+    "Name",
+    "Row",
+    "Text",
+    "unwrapped",
+]
+
+MAX_BITS = 1 << 16
+"""Bits of a field, a constant or anything else that has a width."""
+
+
+def Between(least: int, most: int) -> Any:
+    """Return the rule for an int of ``least`` to ``most``: no bool, no float, no text."""
+    return Field(ge=least, le=most, strict=True)
+
+
+class Kinds:
+    """The rule for an object that is of one kind of several, as one of its keys says.
+
+    Args:
+        known: The record of each kind.
+        other: The record of any other kind; without it another kind is an error.
+        kind: The key, or a function that returns the kind of what the JSON has in this place, None
+            if it has none.
+
+    An object that only wraps another is taken for that.
+    """
+
+    def __init__(
+        self,
+        known: Mapping[str, Any],
+        other: Any = None,
+        kind: Callable[[Any], Any] | str = "type",
+    ) -> None:
+        self._known = known
+        self._other = other
+        self._kind = kind
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        choices = {name: handler.generate_schema(record) for name, record in self._known.items()}
+        if self._other is not None:
+            choices[""] = handler.generate_schema(self._other)
+        union = core_schema.tagged_union_schema(choices, discriminator=self._tag)
+        return core_schema.no_info_before_validator_function(self._checked, union)
+
+    def _tag(self, data: Any) -> str | None:
+        key = self._kind
+        found = key(data) if callable(key) else data.get(key) if isinstance(data, dict) else None
+        if not isinstance(found, str):
+            return None
+        return found if found in self._known else ""
+
+    def _checked(self, data: Any) -> Any:
+        """Return what the union is to read, which is of a kind that it knows."""
+        data = unwrapped(data)
+        tag = self._tag(data)
+        if tag is None and not isinstance(data, dict):
+            raise PydanticCustomError("kind", "Input should be an object")
+        if tag is None or (not tag and self._other is None):
+            wanted = {"kinds": ", ".join(self._known)}
+            raise PydanticCustomError("kind", "Input should be of one of the kinds {kinds}", wanted)
+        return data
+
+
+class _FailFast:
+    """pydantic's rule of this name, which cannot be a part of a union."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        rule: Any = {**handler(source), "fail_fast": True}
+        return rule
+
+
+def unwrapped(data: Any) -> Any:
+    """Return the value in any number of objects ``{"type": "expression", "value": ...}``."""
+    while isinstance(data, dict) and data.get("type") == "expression" and "value" in data:
+        data = data["value"]
+    return data
+
+
+def _hex(text: object) -> int:
+    """Return the value of a BMv2 hex string, which may start with ``-``."""
+    if not isinstance(text, str) or len(text) > MAX_BITS // 4 + 3:
+        raise PydanticCustomError("hex", "Input should be a hexadecimal number in a string")
+    found = re.fullmatch(r"(-?)(?:0[xX])?([0-9a-fA-F]*)", text)
+    if not found:
+        raise PydanticCustomError("hex", "Input should be a hexadecimal number")
+    value = int(found[2] or "0", 16)
+    return -value if found[1] else value
+
+
+def _arguments(data: Any) -> Any:
+    return ArgsKwargs(tuple(data)) if isinstance(data, list) else None
+
+
+def _array(data: Any) -> Any:
+    return [] if data == {} else data
+
+
+Item = TypeVar("Item")
+Many = Annotated[tuple[Item, ...], _FailFast()]
+"""An array; what follows the first wrong element is not looked at."""
+Name = Annotated[str, Field(min_length=1, max_length=1000, strict=True)]
+Text = Annotated[str, Field(max_length=10_000, strict=True)]
+Id = Annotated[int, Between(0, (1 << 31) - 1)]
+Flag = Annotated[bool, Field(strict=True)]
+Hex = Annotated[int, BeforeValidator(_hex)]
+Row = BeforeValidator(_arguments)
+"""Of a record that the JSON writes as an array of its members, the last of which may be absent."""
+Empty = BeforeValidator(_array)
+"""Of an array for whose emptiness p4c writes ``{}``."""

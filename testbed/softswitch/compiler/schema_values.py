@@ -1,0 +1,338 @@
+"""Records of the values, expressions and calls in BMv2's JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+
+from testbed.softswitch.compiler.schema_rules import (
+    MAX_BITS,
+    Between,
+    Empty,
+    Flag,
+    Hex,
+    Id,
+    Kinds,
+    Many,
+    Name,
+    Text,
+)
+from testbed.softswitch.errors import one_line
+
+Width = Annotated[int, Between(0, MAX_BITS)]
+Offset = Annotated[int, Between(0, 1 << 20)]
+"""Bits or bytes from a place in a packet on."""
+FieldPath = tuple[Name, Name]
+"""A header and one of its fields."""
+
+
+@dataclass(frozen=True)
+class SourceInfo:
+    """Where something stands in the P4 program."""
+
+    filename: Text = ""
+    line: Id | None = None
+
+
+def source_of(record: Any, form: str = "{}:{}") -> str:
+    """Return the file and line of a record in a form, or an empty string."""
+    info = record.source_info
+    if info is None or (not info.filename and info.line is None):
+        return ""
+    return form.format(one_line(info.filename) or "?", "?" if info.line is None else info.line)
+
+
+# ---- values ----
+
+
+@dataclass(frozen=True)
+class FieldValue:
+    """A field of a header."""
+
+    value: FieldPath
+
+
+@dataclass(frozen=True)
+class StackFieldValue:
+    """A field of the last header of a stack."""
+
+    value: FieldPath
+
+
+@dataclass(frozen=True)
+class UnionStackFieldValue:
+    """A field of a member of the last header union of a stack."""
+
+    value: tuple[Name, Name, Name]
+
+
+@dataclass(frozen=True)
+class HexValue:
+    """A constant."""
+
+    value: Hex
+    bitwidth: Width | None = None
+
+
+@dataclass(frozen=True)
+class BoolValue:
+    """``true`` or ``false``."""
+
+    value: Flag
+
+
+@dataclass(frozen=True)
+class ParameterValue:
+    """A run-time parameter of the action, by its place."""
+
+    value: Id
+
+
+@dataclass(frozen=True)
+class HeaderValue:
+    """A header, or a header union that is in a stack."""
+
+    value: Name
+
+
+@dataclass(frozen=True)
+class UnionValue:
+    """A header union."""
+
+    value: Name
+
+
+@dataclass(frozen=True)
+class StackValue:
+    """A stack of headers or of header unions."""
+
+    value: Name
+
+
+@dataclass(frozen=True)
+class LookaheadValue:
+    """Bits of the packet that are not parsed yet: offset and width."""
+
+    value: tuple[Offset, Annotated[int, Between(1, MAX_BITS)]]
+
+
+@dataclass(frozen=True)
+class PayloadValue:
+    """The part of a packet behind its headers."""
+
+
+@dataclass(frozen=True)
+class OtherValue:
+    """A value of a type that is not read here."""
+
+    type: Name
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator and what it is applied to; ``right`` may be the number of a field or member."""
+
+    op: Name
+    left: Value | None = None
+    right: Value | None = None
+    cond: Value | None = None
+
+
+def _kind_of_value(data: Any) -> str | None:
+    if isinstance(data, dict):
+        return "operation" if "op" in data and "type" not in data else data.get("type")
+    return "number" if isinstance(data, int) else None
+
+
+VALUES: dict[str, Any] = {
+    "field": FieldValue,
+    "stack_field": StackFieldValue,
+    "union_stack_field": UnionStackFieldValue,
+    "hexstr": HexValue,
+    "bool": BoolValue,
+    "local": ParameterValue,
+    "runtime_data": ParameterValue,
+    "header": HeaderValue,
+    "header_union": UnionValue,
+    "header_stack": StackValue,
+    "header_union_stack": StackValue,
+    "lookahead": LookaheadValue,
+    "payload": PayloadValue,
+    "operation": Operation,
+    "number": Id,
+}
+Value = Annotated[
+    FieldValue
+    | StackFieldValue
+    | UnionStackFieldValue
+    | HexValue
+    | BoolValue
+    | ParameterValue
+    | HeaderValue
+    | UnionValue
+    | StackValue
+    | LookaheadValue
+    | PayloadValue
+    | OtherValue
+    | Operation
+    | int,
+    Kinds(VALUES, OtherValue, _kind_of_value),
+]
+
+
+def kind_of(value: Value | None) -> str:
+    """Return what the JSON calls values of this kind."""
+    if isinstance(value, OtherValue):
+        return value.type
+    names = {record: name for name, record in VALUES.items()}
+    return names.get(type(value), "number" if isinstance(value, int) else "missing operand")
+
+
+# ---- calls ----
+
+
+@dataclass(frozen=True)
+class RegisterName:
+    """A register array."""
+
+    type: Literal["register_array"]
+    value: Name
+
+
+@dataclass(frozen=True)
+class CounterName:
+    """A counter array."""
+
+    type: Literal["counter_array"]
+    value: Name
+
+
+@dataclass(frozen=True)
+class MeterName:
+    """A meter array."""
+
+    type: Literal["meter_array"]
+    value: Name
+
+
+@dataclass(frozen=True)
+class CalculationName:
+    """A hash calculation."""
+
+    type: Literal["calculation"]
+    value: Name
+
+
+@dataclass(frozen=True)
+class Message:
+    """The text of a ``log_msg``, with placeholders."""
+
+    type: Literal["string"]
+    value: Text
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What takes the place of the placeholders."""
+
+    type: Literal["parameters_vector"]
+    value: Annotated[Many[Value], Empty]
+
+
+@dataclass(frozen=True)
+class IntoHeader:
+    """An extraction into a header."""
+
+    value: Name
+
+
+@dataclass(frozen=True)
+class IntoStack:
+    """An extraction into the next header of a stack."""
+
+    value: Name
+
+
+@dataclass(frozen=True)
+class IntoUnionStack:
+    """An extraction into a member of the next header union of a stack."""
+
+    value: tuple[Name, Name]
+
+
+Extraction = Annotated[
+    IntoHeader | IntoStack | IntoUnionStack | OtherValue,
+    Kinds({"regular": IntoHeader, "stack": IntoStack, "union_stack": IntoUnionStack}, OtherValue),
+]
+Parameters = TypeVar("Parameters")
+
+
+@dataclass(frozen=True)
+class Call(Generic[Parameters]):
+    """A primitive of an action or an operation of the parser, with its arguments."""
+
+    op: Name
+    parameters: Parameters
+    source_info: SourceInfo | None = None
+
+
+@dataclass(frozen=True)
+class OtherCall:
+    """A primitive or an operation of the parser that is not known here."""
+
+    op: Name
+    source_info: SourceInfo | None = None
+    parameters: ClassVar[tuple[Any, ...]] = ()
+
+
+_Constant = Annotated[HexValue, Kinds({"hexstr": HexValue})]
+_None = Call[tuple[()]]
+_One = Call[tuple[Value]]
+_Two = Call[tuple[Value, Value]]
+_Three = Call[tuple[Value, Value, Value]]
+PRIMITIVES: dict[str, Any] = {
+    "no_op": _None,
+    "exit": _None,
+    "drop": _None,
+    "mark_to_drop": _One,
+    "assign": _Two,
+    "modify_field": _Two,
+    "assign_VL": _Two,
+    "assign_header": _Two,
+    "copy_header": _Two,
+    "assign_union": _Two,
+    "assign_header_stack": _Two,
+    "assign_union_stack": _Two,
+    "add_header": _One,
+    "remove_header": _One,
+    "push": _Two,
+    "pop": _Two,
+    "_jump": Call[tuple[_Constant]],
+    "_jump_if_zero": Call[tuple[Value, _Constant]],
+    "assert": _One,
+    "assume": _One,
+    "log_msg": Call[tuple[Message, Numbers]],
+    "register_read": Call[tuple[Value, RegisterName, Value]],
+    "register_write": Call[tuple[RegisterName, Value, Value]],
+    "count": Call[tuple[CounterName, Value]],
+    "execute_meter": Call[tuple[MeterName, Value, Value]],
+    "modify_field_with_hash_based_offset": Call[tuple[Value, Value, CalculationName, Value]],
+    "modify_field_rng_uniform": _Three,
+    "generate_digest": _Two,
+    "clone_ingress_pkt_to_egress": _Two,
+    "clone_egress_pkt_to_egress": _Two,
+    "resubmit": _One,
+    "recirculate": _One,
+    "truncate": _One,
+}
+Primitive = Annotated[Call[Any] | OtherCall, Kinds(PRIMITIVES, OtherCall, "op")]
+PARSER_OPERATIONS: dict[str, Any] = {
+    "extract": Call[tuple[Extraction]],
+    "extract_VL": Call[tuple[Extraction, Value]],
+    "set": _Two,
+    "verify": _Two,
+    "shift": Call[tuple[Offset]],
+    "advance": _One,
+    "primitive": Call[tuple[Primitive]],
+}
+ParserOperation = Annotated[Call[Any] | OtherCall, Kinds(PARSER_OPERATIONS, OtherCall, "op")]
