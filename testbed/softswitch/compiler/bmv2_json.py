@@ -44,6 +44,11 @@ CORE_ERRORS = (  # of core.p4
     "ParserTimeout",
     "ParserInvalidArgument",
 )
+WANTED = {  # pydantic speaks of Python's types
+    "tuple_type": "should be an array",
+    "dict_type": "should be an object",
+    "dataclass_type": "should be an object",
+}
 SHOWN = 60
 """Characters of a wrong value that a message repeats."""
 
@@ -94,8 +99,10 @@ def _raw(data: bytes, path: str) -> Any:
         raise InvalidProgram(f"cannot read {path}: it is not UTF-8 text") from None
     except RecursionError:
         raise InvalidProgram(too_deep) from None
-    except ValueError as e:
+    except json.JSONDecodeError as e:
         raise InvalidProgram(f"{path} is not JSON: {e}") from None
+    except ValueError:  # of int()
+        raise InvalidProgram(f"{path} has a number of thousands of digits") from None
     level = [raw]
     for _ in range(schema.MAX_DEPTH):
         level = [
@@ -148,7 +155,7 @@ def _why(error: Any) -> str:
         shown = "an array" if isinstance(value, list) else "an object"
     else:
         shown = shortened(value)
-    said = error["msg"].removeprefix("Input ")
+    said: str = WANTED.get(error["type"]) or error["msg"].removeprefix("Input ")
     return f"it {said[0].lower()}{said[1:]}, not {shown}"
 
 

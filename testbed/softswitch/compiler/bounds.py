@@ -106,7 +106,8 @@ class _Statements:
             self._fields(name) for name in root.deparsers[0].order
         )
         lists = self._of((*root.learn_lists, *root.field_lists))
-        return PARSER_COPIES * parser + deparser + lists + self._controls()
+        cleared = sum(1 + len(h.type.fields) for h in self._program.headers.values())
+        return PARSER_COPIES * parser + 2 * cleared + deparser + lists + self._controls()
 
     def _controls(self) -> int:
         """Return the number for tables, conditions and calls, and for actions where they run."""

@@ -246,9 +246,8 @@ class Switch:
         address = self._lib.ss_register(self.handle, r.index)
         if not address:
             raise SoftSwitchError("out of memory")
-        memory = self._memory(
-            address, (r.size - 1) * place.stride + element_dtype(r.width).itemsize
-        )
+        size = (r.size - 1) * place.stride + element_dtype(r.width).itemsize if r.size else 0
+        memory = self._memory(address, size)
         array = np.ndarray(r.size, element_dtype(r.width), memory, strides=(place.stride,))
         self._registers[name] = array
         return array

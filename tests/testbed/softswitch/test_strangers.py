@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from testbed.softswitch import InvalidProgram, Program, SoftSwitchError, UnsupportedProgram
+from testbed.softswitch import (
+    InvalidProgram,
+    Program,
+    SoftSwitchError,
+    Switch,
+    UnsupportedProgram,
+)
 from testbed.softswitch.compiler.source import MAX_FILE, Source, translate
 from tests.testbed.softswitch.conftest import PROGRAMS
 from tests.testbed.softswitch.mutate import Step
@@ -108,6 +114,17 @@ def test_memory_has_a_bound() -> None:
     refused(changed("router", ("counter_arrays", 0, "size"), 1 << 30), "counter_arrays", "at most")
     many = program([(f"f{i}", 65536, False) for i in range(40)], [])
     refused(json.dumps(many).encode(), "headers: they take", "at most")
+
+
+def test_an_array_may_have_no_elements(tmp_path: Path) -> None:
+    root = json.loads((PROGRAMS / "state.json").read_text())
+    for one in root["register_arrays"]:
+        one["size"] = 0
+    path = tmp_path / "none.json"
+    path.write_text(json.dumps(root))
+    switch = Switch(Program.load(path))
+    switch.process(1, bytes(100))
+    assert {len(switch.register(name)) for name in switch.program.registers} == {0}
 
 
 DEEP: list[Callable[[int], str]] = [
@@ -247,6 +264,14 @@ def test_a_program_of_too_many_statements() -> None:
 )
 def test_references_are_checked(name: str, at: tuple[Step, ...], value: object, words: str) -> None:
     refused(changed(name, at, value), "is not a valid BMv2 JSON: ", shown(at), words)
+
+
+def test_a_line_says_what_is_wanted() -> None:
+    refused(b'{"x": ' + b"9" * 5000 + b"}", "a number of thousands of digits")
+    refused(changed("router", ("headers",), None), "headers: it should be an array, not null")
+    refused(changed("router", ("headers", 1), [1]), "headers[1]: it should be an object, not an ar")
+    at = ("pipelines", 0, "tables", 0, "next_tables")
+    refused(changed("router", at, 3), f"{shown(at)}: it should be an object, not 3")
 
 
 def test_what_is_not_read_is_ignored() -> None:
