@@ -66,18 +66,18 @@ def test_mutated_programs(tmp_path: Path) -> None:
     ends: Counter[str] = Counter()
     made = {source.code for _, _, source in accepted(range(400), ends)}
     assert min(ends["accepted"], ends["InvalidProgram"], ends["UnsupportedProgram"]) > 10, ends
-    for code in sorted(made, key=hash)[:6]:
+    for code in sorted(made)[:: len(made) // 6]:
         compiles(code, tmp_path)
 
 
 @pytest.mark.nightly
 def test_many_mutated_programs(tmp_path: Path) -> None:
     ends: Counter[str] = Counter()
-    seen: set[int] = set()
+    seen: set[str] = set()
     for number, _, source in accepted(range(1000, 31_000), ends):
-        if hash(source.code) not in seen and number % 5 == 0:
+        if source.code not in seen and number % 5 == 0:
             compiles(source.code, tmp_path)
-        seen.add(hash(source.code))
+        seen.add(source.code)
     print(dict(ends), f"{len(seen)} different programs")
     assert sum(ends.values()) == 30_000
 
