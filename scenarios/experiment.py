@@ -18,7 +18,7 @@ from analysis.methods.base import Diagnosis
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_telemetry
-from analysis.telemetry.telemetry import MissingTelemetry
+from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.backends import need_backend, open_backend
 from scenarios.epochs.loop import run as run_epochs
 from scenarios.epochs.setup import set_up
@@ -33,7 +33,7 @@ from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.names import command
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.plan import FaultPlan
-from testbed.record.documents import Summary
+from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
@@ -243,9 +243,19 @@ def _diagnose(
     }
     if lost is not None:
         summary["lost_links"] = [links["name"][link] for link in lost]
+    if (counts := telemetry.segments) is not None:
+        summary["metered"] = _metered(counts)
     if run.capture is not None:
         summary["capture"] = run.capture
     return summary
+
+
+def _metered(counts: SegmentCounts) -> Metered:
+    return {
+        "packets": int(counts.sent.sum()),
+        "lost": int(counts.lost.sum()),
+        "segments": int((counts.sent > 0).any(axis=0).sum()),
+    }
 
 
 def _early(run: RunDirectory) -> list[str]:

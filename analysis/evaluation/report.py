@@ -26,6 +26,7 @@ __all__ = [
     "diagnosis_columns",
     "figures",
     "headline",
+    "metered_line",
     "parameters_line",
     "render",
     "run_methods",
@@ -156,7 +157,7 @@ def render(summary: Mapping[str, Any], console: Console) -> None:
 
 
 def headline(summary: Mapping[str, Any]) -> tuple[str, str]:
-    """What was run, and what became of its packets: a line each."""
+    """Return what was run, and what became of its packets: a line each."""
     packets = summary["conservation"]
     drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
     return (
@@ -173,12 +174,22 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
     capture = summary.get("capture")
     replayed = [Text(capture_line(capture))] if capture else []
     troubles = [Text(plain(f"degraded: {what}"), style="red") for what in summary["degraded"]]
+    counted = [Text(metered_line(summary["metered"]))] if "metered" in summary else []
     where, colon, count = what.rpartition(": ")
     return Group(
         Text.assemble((plain(summary["scenario"]), "bold"), f"  {where}{colon}", (count, "bold")),
         Text(packets),
+        *counted,
         *replayed,
         *troubles,
+    )
+
+
+def metered_line(metered: Mapping[str, int]) -> str:
+    """Return what Canary's meters counted, in a line."""
+    return (
+        f"Canary's meters: {metered['packets']:,} packets on {metered['segments']:,} segments, "
+        f"each once on every segment of its path; {metered['lost']:,} lost"
     )
 
 

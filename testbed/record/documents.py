@@ -104,6 +104,15 @@ class Conservation(TypedDict):
 
 
 @with_config(_CLOSED)
+class Metered(TypedDict):
+    """What Canary's meters counted of the traffic, in all epochs."""
+
+    packets: Annotated[int, _packets("counted at the upstreams of all segments")]
+    lost: Annotated[int, _packets("of them not at the downstreams")]
+    segments: Annotated[int, _number("segments on which some were counted", "segments")]
+
+
+@with_config(_CLOSED)
 class Network(TypedDict):
     """What the network counted besides the tables."""
 
@@ -211,6 +220,7 @@ class Summary(TypedDict):
     collection_seconds: Annotated[list[Seconds], _field("as in `network.json`", "s")]
     packet_hops: Annotated[int, _number("likewise", "packet-hops")]
     conservation: Conservation
+    metered: NotRequired[Metered]
     missing: Annotated[list[str], _field("why some methods say nothing")]
     methods: Annotated[dict[str, Method], _field("by method")]
     lost_links: NotRequired[

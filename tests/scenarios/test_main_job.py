@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from dataclasses import replace
@@ -10,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from rich.console import Console
 
+from analysis.evaluation.report import render
 from analysis.methods.flock.flock import Flock
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
@@ -74,6 +77,17 @@ def test_lost_equals_the_networks_own_count_on_every_flow_and_segment(
     finished_run: RunDirectory,
 ) -> None:
     assert assert_lost_is_exact(finished_run) > 100
+
+
+def test_what_was_metered_is_told(finished_run: RunDirectory) -> None:
+    segments, metered = finished_run.table("segments"), finished_run.summary["metered"]
+    assert metered["packets"] == segments["sent"].sum() > 10_000
+    assert metered["lost"] == segments["lost"].sum() > 100
+    assert metered["segments"] == len(np.unique(segments["segment"]))
+    console = Console(file=io.StringIO(), width=120)
+    render(finished_run.summary, console)
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert f"Canary's meters: {metered['packets']:,} packets on " in said
 
 
 @pytest.mark.parametrize(

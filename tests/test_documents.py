@@ -1,0 +1,134 @@
+"""README.md and the first hour show what their commands print, figure by figure.
+
+``python -m tests.documents`` writes their figures anew.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scenarios.estimate import LONG_S
+from testbed.fabric.fat_tree import FatTree
+from tests import documents
+from tests.documents import DOCUMENTS, ROOT, Place, places
+
+PLACES = [place for file in DOCUMENTS for place in places(file)]
+FIRST_HOUR = (ROOT / "scenarios" / "FIRST_HOUR.md").read_text()
+
+
+def named(place: Place) -> object:
+    mark = pytest.mark.nightly if place.nightly else pytest.mark.slow
+    command = " ".join(place.commands[-1][1:])
+    return pytest.param(place, marks=mark, id=f"{Path(place.file).stem}: {command}")
+
+
+@pytest.mark.parametrize("place", [named(place) for place in PLACES])
+def test_what_is_shown_is_what_comes(place: Place) -> None:
+    assert place.shown == place.made(), "python -m tests.documents writes it anew"
+
+
+def rows(place: Place) -> dict[str, list[str]]:
+    """What a place shows: cells by the first one of the row."""
+    lines = [line.strip("| ") for line in place.shown.splitlines()]
+    cells = [
+        re.split(r" *\| *" if place.kind == "table" else r"(?: \*)? +", line) for line in lines
+    ]
+    return {row[0]: row[1:] for row in cells}
+
+
+def place_after(text: str) -> Place:
+    """The first place of the first hour after some text of it."""
+    where = FIRST_HOUR.index(text)
+    return next(each for each in PLACES if "FIRST_HOUR" in each.file and each.start > where)
+
+
+def test_the_text_on_measurement_says_what_its_table_shows() -> None:
+    table = rows(place_after("How much measurement does it take?"))
+    all_, few, large, one = (
+        table[name] for name in ("as it is", "`ALPHA=50 BETA=1`", "`ETA=300`", "`EPOCHS=1`")
+    )
+    metered = {name: int(row[0].replace(",", "")) for name, row in table.items() if "," in row[0]}
+    assert metered["`ALPHA=50 BETA=1`"] < 0.6 * metered["as it is"], "half of the packets"
+    assert few[1:3] == all_[1:3], "the same verdict"
+    assert float(large[1]) < float(all_[1]) and float(large[2]) < float(all_[2]), "unseen"
+    assert few[3] == large[3] == all_[3] != one[3], "data does not follow what was metered"
+    assert len({row[0] for row in table.values()}) == len(table), "the settings differ"
+
+
+def test_the_text_on_scale_says_what_its_table_shows() -> None:
+    table = rows(place_after("make scenario BACKEND=flow K=16"))
+    wrong = {
+        name: int(cells[5]) for name, cells in table.items() if cells[5:] and cells[5].isdigit()
+    }
+    assert wrong.pop("canary") == wrong.pop("canary-mle") == 0
+    assert 0 < wrong["netbouncer"] < wrong["007"]
+
+
+def test_what_is_said_of_the_fabric_and_of_long_runs() -> None:
+    fabric = FatTree(4)
+    said = f"has {fabric.n_links} directed links between its {fabric.n_switches} switches"
+    assert said in FIRST_HOUR
+    assert LONG_S == 10 and "longer than ten seconds says how long" in FIRST_HOUR
+    assert "A run of more than 10 s says beforehand" in (ROOT / "README.md").read_text()
+
+
+def test_figures_stand_in_their_places_alone() -> None:
+    """Elsewhere a document has no F1, and no seconds or bytes that somebody measured."""
+    measured = re.compile(r"F1 (?:is|of|was) [\d.]+|\d[\d.,]* (?:GB|MB|minutes|s of processor)")
+    rough = {"10 minutes", "0.8 GB"}  # the test suite "on 2 cores"; what the set-up takes
+    for file in DOCUMENTS:
+        text = (ROOT / file).read_text()
+        for place in reversed(places(file)):
+            text = text[: place.start] + text[place.start + len(place.shown) :]
+        text = re.sub(r"```py\n.*?```", "", text, flags=re.DOTALL)
+        assert set(measured.findall(text)) <= rough
+
+
+def test_every_command_can_be_copied() -> None:
+    known = ("make", "sudo", "cd", "git", ".venv/bin/canary", ".venv/bin/python", "#")
+    for file in DOCUMENTS:
+        for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / file).read_text(), re.M | re.S):
+            for line in block.replace("\\\n", " ").splitlines():
+                assert line.startswith(known), line
+                assert "..." not in shlex.join(shlex.split(line, comments=True)), line
+
+
+@pytest.mark.slow
+def test_the_look_inside_works(tmp_path: Path) -> None:
+    [session] = re.findall(r"```python\n(.*?)```", FIRST_HOUR, re.DOTALL)
+    [opened] = re.findall(r"-i -c '(.*)'\n", FIRST_HOUR)
+    canary = Path(sys.executable).with_name("canary")
+    begin = ["run", "BACKEND=virtual", "FAULTS=tor0_0->agg0_1:0.05", "RUN=runs/one"]
+    subprocess.run([canary, *begin], cwd=tmp_path, check=True, capture_output=True)
+    checks = "assert list(top.join(result.addresses(top)).src_host != '') == [True] * 5"
+    code = "\n".join([opened, session, checks, "print(verdict.blamed)"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "['tor0_0->agg0_1']\n"
+
+
+def test_a_wrong_figure_is_found_and_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "ROOT", tmp_path)
+    block = "Text.\n\n```sh\nmake scenario K=4\nmake scenario K=8   # larger\n```\n\n"
+    marker = "<!-- table: estimate -->\n"
+    right = (
+        "| | estimate |\n| --- | --- |\n"
+        "| `K=4` | about 5 s and 356 MB: 3.76 million packet-hops, 64 links |\n"
+        "| `K=8` | about 15 s and 471 MB: 32.2 million packet-hops, 512 links |\n"
+    )
+    for shown in ("", right, right.replace("356", "357")):
+        (tmp_path / "page.md").write_text(f"{block}{marker}{shown}\nMore.\n")
+        found = list(documents.differing("page.md", quick=False))
+        assert len(found) == (shown != right)
+        documents.write("page.md", found)
+        assert (tmp_path / "page.md").read_text() == f"{block}{marker}{right}\nMore.\n"
