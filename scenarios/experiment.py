@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -215,12 +215,7 @@ def _diagnose(
             diagnoses |= run_methods(telemetry, [name], tell, parameters)
         except MissingTelemetry as error:
             missing.append(str(error))
-    for name, diagnosis in diagnoses.items():
-        columns = diagnosis_columns(diagnosis, telemetry.topology)
-        writer.table(f"diagnoses/{name}", columns)
-        if diagnosis.connection_cause is not None:
-            cause = {"flow": run.table("connections")["flow"], "cause": diagnosis.connection_cause}
-            writer.table(f"diagnoses/{name}-connections", cause)
+    _write(diagnoses, run, writer)
     links = run.table("links")
     truth, lost = np.flatnonzero(links["faulty"]), None
     if run.has("emulator_drops"):
@@ -248,6 +243,14 @@ def _diagnose(
     if run.capture is not None:
         summary["capture"] = run.capture
     return summary
+
+
+def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWriter) -> None:
+    for name, diagnosis in diagnoses.items():
+        writer.table(f"diagnoses/{name}", diagnosis_columns(diagnosis, run.fabric))
+        if diagnosis.connection_cause is not None:
+            cause = {"flow": run.table("connections")["flow"], "cause": diagnosis.connection_cause}
+            writer.table(f"diagnoses/{name}-connections", cause)
 
 
 def _metered(counts: SegmentCounts) -> Metered:
