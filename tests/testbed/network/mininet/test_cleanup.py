@@ -81,7 +81,7 @@ def runner(path: Path) -> subprocess.Popen[str]:
         [sys.executable, "-c", RUNNER, str(path), some_backend()],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[4],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])},  # for `tests`
     )
 
 
