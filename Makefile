@@ -56,6 +56,7 @@ help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
 	@sed 's/^/                /' scenarios/options.txt
 	@echo '                  WATCH=1            shows it in a browser of this machine while it goes on'
+	@echo '                  SUDO=1             brings up networks of real packets through sudo'
 	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
 	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
 	@echo '                  SWEEP=K=4,8,16  once for each value of a setting; values with commas: with ; between'

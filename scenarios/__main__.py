@@ -1,9 +1,15 @@
-"""``python -m scenarios``, the command line: a Ctrl-C during the imports is one line, too."""
+"""``python -m scenarios``, the command line: a Ctrl-C during the imports is one line, too.
+
+Nothing of the user's is read before a command of sudo's has left root.
+"""
 
 from scenarios.stopping import at_once
 
 if __name__ == "__main__":
     at_once()
+    from scenarios.root.leaving import leave_root
+
+    leave_root()
     from scenarios.cli import main
 
     main()

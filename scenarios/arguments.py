@@ -16,6 +16,7 @@ __all__ = [
     "ParametersOption",
     "RunArgument",
     "ScenarioOption",
+    "SudoOption",
     "TrustOption",
     "WatchOption",
 ]
@@ -41,6 +42,11 @@ TrustOption = Annotated[
 WatchOption = Annotated[
     bool,
     typer.Option("--watch", help="Show it in a browser of this machine while it goes on."),
+]
+
+SudoOption = Annotated[
+    bool,
+    typer.Option("--sudo", help="Bring up networks of real packets through sudo."),
 ]
 
 ScenarioOption = Annotated[

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
-from scenarios.settings import Settings
+from scenarios.root.asking import root_can_be_asked
+from scenarios.root.leaving import go_through_sudo
+from scenarios.settings import REAL_TIME, Settings
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
 from testbed.dataplane import P4INFO, PROGRAM, VERDICT
@@ -41,6 +42,7 @@ __all__ = [
     "make_tcp",
     "need_backend",
     "open_backend",
+    "pick_backend",
 ]
 
 BMV2_PER_CORE = 10  # switches; more than that fall behind the default traffic
@@ -68,45 +70,68 @@ class Backend:
 
 @dataclass(frozen=True)
 class Choice:
-    """What ``BACKEND=auto`` stands for here, why, and whether sudo has to make it root's."""
+    """What ``BACKEND=auto`` stands for here, and why; "" where nobody expects anything else."""
 
     backend: Literal["bmv2", "virtual"]
     reason: str
-    sudo: bool = False
 
 
-def choose_backend(switches: int) -> Choice:
-    """BMv2, the reference, where somebody installed it and it can keep up with so many switches;
-    else virtual time."""
+def choose_backend(switches: int, asked: bool) -> Choice:
+    """Return BMv2, the reference, where the run may have root, somebody installed BMv2, and the
+    machine can keep up with so many switches; else virtual time.
+
+    Args:
+        asked: Whether the user asked for root, by sudo or by SUDO=1.
+    """
     from testbed.network.installed import not_installed
 
-    if reason := not_installed("bmv2"):
-        return Choice("virtual", reason.partition(":")[0])
+    if lacking := not_installed("bmv2"):
+        return Choice("virtual", lacking.partition(":")[0] if asked else "")
     cores = os.cpu_count() or 1
     if switches > BMV2_PER_CORE * cores:
         return Choice("virtual", f"{switches} BMv2 switches are too many for {cores} cores")
-    installed = "Mininet and BMv2 are installed"
-    if os.geteuid() == 0:
-        return Choice("bmv2", installed)
-    if _sudo_asks_nothing():
-        return Choice("bmv2", f"{installed}, sudo makes us root", sudo=True)
-    return Choice("virtual", f"{installed}, but this is not root: use sudo")
+    if not (asked or os.geteuid() == 0):
+        return Choice("virtual", "BMv2 is installed, SUDO=1 lets it have the root that it needs")
+    return Choice("bmv2", "Mininet and BMv2 are installed")
 
 
-def _sudo_asks_nothing() -> bool:
-    try:
-        return subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
-    except OSError:
-        return False
+def pick_backend(
+    backend: str, switches: Callable[[], int], sudo: bool, given: Mapping[str, str]
+) -> str:
+    """Return the backend of a run, with ``auto`` resolved, and go through sudo if it is to be had
+    so: this program is then executed again, and this call does not return.
+
+    Args:
+        backend: The setting.
+        switches: Returns how many the fabric has.
+        sudo: Whether SUDO=1 was said.
+        given: Options that came from the environment.
+
+    Raises:
+        ValueError: There is no sudo (one line).
+    """
+    may, reason = root_can_be_asked(), ""
+    if backend == "auto":
+        choice = choose_backend(switches(), sudo or (may and os.geteuid() != 0))
+        backend, reason = choice.backend, choice.reason
+    if sudo and not may and backend in REAL_TIME:
+        go_through_sudo(given)
+    if reason:
+        print(f"BACKEND=auto takes {backend}: {reason}", flush=True)
+    return backend
 
 
 def need_backend(settings: Settings) -> None:
     """Raises NetworkError where the network of a run cannot be brought up (one line)."""
     if settings.real_time:
-        from testbed.network.installed import missing
+        from testbed.network.installed import not_installed
         from testbed.traffic.iperf import need_iperf
 
-        if reason := missing(cast(Literal["bmv2", "softswitch"], settings.backend)):
+        if not root_can_be_asked():
+            raise NetworkError(
+                f"BACKEND={settings.backend} needs root for its network: say SUDO=1, or use sudo"
+            )
+        if reason := not_installed(cast(Literal["bmv2", "softswitch"], settings.backend)):
             raise NetworkError(reason)
         if settings.tcp:
             need_iperf()

@@ -6,6 +6,9 @@ from scenarios.stopping import at_once, tidily
 
 if __name__ == "__main__":
     at_once()  # during the imports below, too
+    from scenarios.root.leaving import leave_root
+
+    leave_root()
 
 import gc
 import json
@@ -29,6 +32,7 @@ from scenarios.arguments import (
     ParametersOption,
     RunArgument,
     ScenarioOption,
+    SudoOption,
     TrustOption,
     WatchOption,
 )
@@ -36,7 +40,6 @@ from scenarios.mistakes import errors, stopped
 from scenarios.options import SettingsCommand, WordsCommand
 from scenarios.page import page
 from scenarios.papers.command import reproduce
-from scenarios.sudo import new_run, pick_backend
 from scenarios.terminal import line, progress_bar, wide_console
 from scenarios.upkeep import clean_net, doctor, net, shell, warm_up
 from scenarios.watch.command import watching
@@ -101,14 +104,15 @@ def run(
     parameters: ParametersOption = "default",
     fault_rate: FaultRateOption = None,
     watch: WatchOption = False,
+    sudo: SudoOption = False,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
     with errors():
         from analysis.evaluation.parameter_sets import choose_methods
         from analysis.evaluation.report import render
-        from scenarios.backends import at_this_pace
+        from scenarios.backends import at_this_pace, pick_backend
         from scenarios.estimate import announce
-        from scenarios.experiment import default_directory, run_experiment
+        from scenarios.experiment import default_directory, new_run, run_experiment
         from scenarios.request import make_request
         from scenarios.showing import offer_page
         from testbed.fabric.topologies import make_addressed
@@ -116,11 +120,12 @@ def run(
         names, chosen = choose_methods(methods, parameters, fault_rate)
         request = make_request(scenario, ctx.obj.settings, config)
         ctx.obj.tell()
-        backend = request.backend
-        if backend == "auto":
+
+        def switches() -> int:
             settings = request.settings("virtual")
-            switches = make_addressed(settings.topology, settings.k).n_switches
-            backend = pick_backend(switches, ctx.obj)
+            return make_addressed(settings.topology, settings.k).n_switches
+
+        backend = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
         settings = at_this_pace(request.settings(backend), request.named)
         path = run_dir or default_directory(request.name)
         with (
@@ -209,6 +214,7 @@ def compare(
         str | None,
         typer.Option(help="Once for each value of a setting: K=4,8,16. [default: none]"),
     ] = None,
+    sudo: SudoOption = False,
 ) -> None:
     """Compare the methods on many seeds, run in parallel.
 
@@ -219,7 +225,17 @@ def compare(
         from scenarios.comparing import compare_seeds
 
         failed = compare_seeds(
-            ctx.obj, scenario, config, seeds, methods, out, parameters, fault_rate, cluster, sweep
+            ctx.obj,
+            scenario,
+            config,
+            seeds,
+            methods,
+            out,
+            parameters,
+            fault_rate,
+            cluster,
+            sweep,
+            sudo,
         )
     if failed:
         raise typer.Exit(1)

@@ -16,6 +16,8 @@ from scenarios.compared import tell
 from scenarios.experiment import Progress
 from scenarios.options import Given
 from scenarios.request import make_request
+from scenarios.root.asking import root_can_be_asked
+from scenarios.root.leaving import go_through_sudo
 from scenarios.seeds import parse_seeds
 from scenarios.settings import Settings, SettingsError
 from scenarios.showing import offer_page
@@ -49,6 +51,7 @@ def compare_seeds(
     fault_rate: float | None,
     cluster: str | None,
     sweep: str | None,
+    sudo: bool,
 ) -> bool:
     """Run what the options of ``canary compare`` ask for, and print it; whether a seed failed."""
     if "seed" in given.settings:
@@ -59,7 +62,10 @@ def compare_seeds(
     def settings(more: Mapping[str, str]) -> Settings:
         request = make_request(scenario, dict(given.settings) | dict(more), config)
         auto = request.backend == "auto"
-        return request.settings("virtual" if auto else None)  # seeds in parallel
+        made = request.settings("virtual" if auto else None)  # seeds in parallel
+        if sudo and made.real_time and not root_can_be_asked():
+            go_through_sudo(given.environment)
+        return made
 
     name = make_request(scenario, {}, config).name
     asked = _Asked(name, every, names, chosen, cluster)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,9 +21,8 @@ from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
-from scenarios.backends import need_backend, open_backend
-from scenarios.epochs.loop import run as run_epochs
-from scenarios.epochs.setup import set_up
+from scenarios.backends import need_backend
+from scenarios.epochs.emulation import emulate
 from scenarios.estimate import Estimate, estimate, need_memory
 from scenarios.flow import simulate, write_run
 from scenarios.scenario import Scenario
@@ -41,7 +42,7 @@ from testbed.record.run_tables import registers
 if TYPE_CHECKING:
     from scenarios.watch.run import WatchedRun
 
-__all__ = ["Progress", "analyze", "default_directory", "run_config", "run_experiment"]
+__all__ = ["Progress", "analyze", "default_directory", "new_run", "run_config", "run_experiment"]
 
 
 class Progress(Protocol):
@@ -53,6 +54,27 @@ class Progress(Protocol):
 def default_directory(scenario: str) -> Path:
     """``runs/<time>-<scenario>``; of runs that begin in one second the second gets ``-2``."""
     return Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{Path(scenario).stem}"
+
+
+@contextmanager
+def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
+    """Give a run's writer to a block; nothing stays of a run that was not finished or left."""
+    writer = None
+    try:
+        try:
+            with undisturbed():
+                writer = RunWriter(path, numbered)
+            yield writer
+        finally:
+            _abandon(writer)
+    finally:  # an interrupt, which comes once, may have been raised before the first had begun
+        _abandon(writer)
+
+
+def _abandon(writer: RunWriter | None) -> None:
+    if writer is not None:
+        with undisturbed():
+            writer.abandon()
 
 
 def run_experiment(
@@ -143,20 +165,15 @@ def _emulate(
     traffic, account = make_traffic(settings, make_addressed(settings.topology, settings.k))
     if account is not None:
         writer.json("capture.json", account.as_dict())
-    progress("switch program", 0.0)  # compiled once
-    with open_backend(settings, scenario.links, writer.partial / "logs") as backend:
-        emulation = set_up(settings, plan, traffic, backend, progress=progress)
-        if watched is None:
-            run_epochs(emulation, writer, lambda share: progress("emulation", share))
-            return
-        watched.up(emulation)
+    if settings.real_time and os.geteuid() != 0:
+        from scenarios.root.asking import emulate_as_root
+        from scenarios.root.order import Order
 
-        def reached(share: float) -> None:
-            progress("emulation", share)
-            watched.look()
-
-        run_epochs(emulation, writer, reached, watched.epoch_ended)
-        watched.network_ended()
+        order = Order(settings, plan, traffic, watched is not None)
+        emulate_as_root(order, writer, progress, None if watched is None else watched.publisher)
+        return
+    links, logs = scenario.links, writer.partial / "logs"
+    emulate(settings, plan, traffic, links, writer, logs, progress, watched)
 
 
 def analyze(

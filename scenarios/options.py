@@ -38,6 +38,7 @@ OF_COMMANDS = (
     "FAULT_RATE",
     "WATCH",
     "SWEEP",
+    "SUDO",
 )
 """Options of `run` and `compare` that are no settings."""
 

@@ -21,6 +21,7 @@ from mininet.cli import CLI
 from analysis.methods.registry import find_methods
 from scenarios.backends import open_backend
 from scenarios.live import Live
+from scenarios.root.user import create_file
 from scenarios.settings import make_settings
 from scenarios.watch.net import WatchedNet, watched_net
 from testbed.fabric.addressed import AddressedFabric
@@ -189,7 +190,7 @@ class Prompt(CLI):
             raise UsageError(f"it is being written to {self._dumps[link].path} already")
         path = Path(words[2] if len(words) == 3 else f"{words[0]}-{words[1]}.pcap")
         try:
-            self._dumps[link] = PacketDump(*self._network.egress(link), path)
+            self._dumps[link] = PacketDump(*self._network.egress(link), path, create_file(path))
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror}") from None
         print(f"capturing to {path}: end it with capture alone")

@@ -3,7 +3,10 @@
 # the distribution's packages, then BMv2 and p4c from p4lang's apt repository. Where that has no
 # package for this system or cannot be reached, it says so in a line; the soft switch can stand in.
 #
-#   provision.sh [--need-bmv2]      with --need-bmv2, missing BMv2 or p4c is an error
+#   provision.sh [--need-bmv2] [--vm]
+#
+# With --need-bmv2, missing BMv2 or p4c is an error. With --vm, everybody on this machine has SUDO=1:
+# networks of real packets are brought up through sudo without being asked for each time.
 #
 # The repository is the openSUSE Build Service's project home:p4lang, as in the README files of
 #   https://github.com/p4lang/behavioral-model#installing-packaged-versions-of-bmv2
@@ -96,13 +99,19 @@ install_p4lang() {
 }
 
 main() {
-  local need=no reason
-  case ${1-} in
-    '') ;;
-    --need-bmv2) need=yes ;;
-    *) say "usage: provision.sh [--need-bmv2]" >&2; exit 2 ;;
-  esac
+  local need=no vm=no reason option
+  for option in "$@"; do
+    case $option in
+      --need-bmv2) need=yes ;;
+      --vm) vm=yes ;;
+      *) say "usage: provision.sh [--need-bmv2] [--vm]" >&2; exit 2 ;;
+    esac
+  done
   [[ $EUID -eq 0 ]] || { say "run this as root: sudo $0 $*" >&2; exit 2; }
+
+  if [[ $vm == yes ]] && ! grep -qx CANARY_SUDO=1 /etc/environment; then
+    echo CANARY_SUDO=1 >>/etc/environment
+  fi
 
   say "installing the distribution's packages"
   rm -f "$LIST" # from an earlier time; should it fail now, it must not take the others along

@@ -22,11 +22,10 @@ from analysis.telemetry.minus_meters import (
     segment_counts,
 )
 from scenarios.epochs.agenda import follow, make_agenda
-from scenarios.epochs.recording import Seen, record, record_registers
+from scenarios.epochs.recording import Recorder, Seen, record, record_registers
 from scenarios.epochs.setup import Emulation
 from testbed.control.collection import clear_hashpipe, collect
 from testbed.control.switch import batch
-from testbed.record.run import RunWriter
 
 __all__ = ["STEPS", "Epoch", "run"]
 
@@ -39,7 +38,7 @@ class Epoch:
     number: int
     emulation: Emulation
     seen: Seen
-    writer: RunWriter
+    writer: Recorder
     dump: MeterDump = field(init=False)
     rules: Rules = field(init=False)
     meter: MinusMeter = field(init=False)
@@ -47,7 +46,7 @@ class Epoch:
 
 def run(
     emulation: Emulation,
-    writer: RunWriter,
+    writer: Recorder,
     progress: Callable[[float], None],
     ended: Callable[[Epoch], None] = lambda epoch: None,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,22 @@ from testbed.network.virtual import DROP_CAUSES
 from testbed.probes.traceroute import assemble_paths, parse_time_exceeded
 from testbed.record.documents import Network
 from testbed.record.fabric_file import fabric_columns
-from testbed.record.run import RunWriter
 from testbed.record.run_tables import PLANS, registers
-from testbed.record.tables import Texts
+from testbed.record.tables import Columns, Texts
 
-__all__ = ["Seen", "record", "record_registers"]
+__all__ = ["Recorder", "Seen", "record", "record_registers"]
 
 LongArray = npt.NDArray[np.int64]
 
 _PLACES_TOLD = 5
+
+
+class Recorder(Protocol):
+    """Takes what is written down of a run, as `testbed.record.run.RunWriter` does."""
+
+    def table(self, name: str, columns: Columns) -> None: ...
+    def text(self, name: str, content: str) -> None: ...
+    def json(self, name: str, content: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -79,12 +86,12 @@ class Seen:
         self.sent = {source: network.sent(source).astype(np.int64) for source in numbers}
 
 
-def record_registers(epoch: int, dump: MeterDump, writer: RunWriter) -> None:
+def record_registers(epoch: int, dump: MeterDump, writer: Recorder) -> None:
     """Write the non-empty buckets of an epoch's meters."""
     writer.table(registers(epoch), vars(dump))
 
 
-def record(emulation: Emulation, seen: Seen, writer: RunWriter) -> None:
+def record(emulation: Emulation, seen: Seen, writer: Recorder) -> None:
     """Write all but the registers: what was seen up to now."""
     sources, network = emulation.sources, emulation.network
     by_faults, by_emulator = _drops_of_packets(emulation)

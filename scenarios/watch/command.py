@@ -23,14 +23,18 @@ def watching(asked: bool, settings: Settings) -> Iterator[WatchedRun | None]:
     if not asked:
         yield None
         return
+    from scenarios.watch.publisher import Publisher
     from scenarios.watch.run import WatchedRun, can_be_watched
 
     can_be_watched(settings)
-    watched = WatchedRun()
-    print(f"watch: {watched.address}", flush=True)
+    publisher = Publisher()
+    watched = WatchedRun(publisher)
+    print(f"watch: {publisher.address}", flush=True)
     end = "over: it did not end well"
     try:
         yield watched
         end = "over: the run's own page has it all"
     finally:
-        watched.end(end)
+        watched.close()
+        publisher.tell("end", {"what": end})
+        publisher.close()

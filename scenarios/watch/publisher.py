@@ -15,14 +15,15 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from scenarios.root.user import sudo_user
 from testbed.network.network import Network
 
-__all__ = ["Counters", "Publisher"]
+__all__ = ["Counters", "Publisher", "Teller"]
 
 LOOPBACK = "127.0.0.1"
 _WAITING = 64
@@ -30,6 +31,12 @@ _PATIENCE_S = 3
 _NICE = 10
 """Who looks can wait, the run cannot."""
 _LEAST_S = 0.4
+
+
+class Teller(Protocol):
+    """Lets browsers hear something, without waiting for them."""
+
+    def tell(self, name: str, what: Any) -> None: ...
 
 
 class Publisher:
@@ -40,6 +47,7 @@ class Publisher:
     """
 
     def __init__(self) -> None:
+        user = sudo_user()  # the network is root's, its page is not
         with socket.create_server((LOOPBACK, 0)) as listening:
             self.address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
             self._server = subprocess.Popen(
@@ -49,6 +57,7 @@ class Publisher:
                 stderr=subprocess.DEVNULL,
                 pass_fds=[listening.fileno()],
                 process_group=0,  # Ctrl-C is for the run, with which it ends
+                **({} if user is None else user.started_as()),
             )
         os.setpriority(os.PRIO_PROCESS, self._server.pid, _NICE)
         self._lines: queue.Queue[tuple[str, Any] | None] = queue.Queue()
@@ -111,7 +120,7 @@ class Counters:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: Teller,
         network: Network,
         faults: Callable[[], list[tuple[int, float]]],
         share: float,

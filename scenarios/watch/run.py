@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from scenarios.epochs.loop import Epoch
 from scenarios.epochs.setup import Emulation
 from scenarios.settings import Settings, SettingsError
-from scenarios.watch.publisher import Counters, Publisher
+from scenarios.watch.publisher import Counters, Teller
 from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import FaultPlan
 
@@ -41,13 +40,14 @@ _OFTEN_S = 0.25
 
 
 class WatchedRun:
-    """Tells browsers of a run, from its beginning on."""
+    """Tells browsers of a run, from its beginning on.
 
-    def __init__(self) -> None:
-        self._end = ExitStack()
-        self.publisher = Publisher()
-        self._end.callback(self.publisher.close)
-        self.address = self.publisher.address
+    Args:
+        publisher: Passes on to them what it is told.
+    """
+
+    def __init__(self, publisher: Teller) -> None:
+        self.publisher = publisher
         self._counters: Counters | None = None
         self._diagnosing: ThreadPoolExecutor | None = None
         self._sent: list[npt.NDArray[np.int64]] = []
@@ -91,7 +91,7 @@ class WatchedRun:
         real = emulation.settings.real_time
         self._counters = Counters(self.publisher, network, active, 0.02 if real else 0.005)
         if real:
-            self._diagnosing = self._end.enter_context(ThreadPoolExecutor(1, "verdicts"))
+            self._diagnosing = ThreadPoolExecutor(1, "verdicts")
 
     def look(self) -> None:
         """Something was done in the network; all counters may be read."""
@@ -123,9 +123,7 @@ class WatchedRun:
             self._counters.look(anyway=True)
             self._counters = None
 
-    def end(self, what: str) -> None:
-        """Nothing comes any more; ``what`` there is to say of it."""
+    def close(self) -> None:
+        """End the diagnosis that is under way; no other begins."""
         if self._diagnosing is not None:
             self._diagnosing.shutdown(cancel_futures=True)
-        self.publisher.tell("end", {"what": what})
-        self._end.close()

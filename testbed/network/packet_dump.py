@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 from scapy.utils import RawPcapWriter
 
@@ -23,16 +24,17 @@ class PacketDump:
     Args:
         pid: A process in the interface's namespace.
         interface: Its name.
-        path: The file; it is replaced.
+        path: The file's.
+        file: Empty and open to write; it is closed at the end.
 
     Raises:
         OSError: The file cannot be written, or the interface is gone.
     """
 
-    def __init__(self, pid: int, interface: str, path: Path) -> None:
+    def __init__(self, pid: int, interface: str, path: Path, file: BinaryIO) -> None:
         self.path = path
         self.packets = 0
-        self._file = RawPcapWriter(str(path), linktype=_ETHERNET)
+        self._file = RawPcapWriter(file, linktype=_ETHERNET)  # pyright: ignore[reportArgumentType]
         try:
             self._file.write_header(None)
             with inside(pid):

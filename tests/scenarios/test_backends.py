@@ -1,4 +1,4 @@
-"""What BACKEND=auto picks, and what it says about it."""
+"""What BACKEND=auto takes, what it says about it, and what real packets need."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios import backends, prompt
-from scenarios.backends import Choice, choose_backend
-from scenarios.options import Given
+from scenarios import prompt
+from scenarios.backends import Choice, choose_backend, need_backend
 from scenarios.settings import Settings
-from scenarios.sudo import new_run, pick_backend
 from testbed.network import installed
 from testbed.network.network import NetworkError
 
@@ -27,74 +25,49 @@ def everything(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_bmv2_where_it_is_installed_and_we_are_root(everything: pytest.MonkeyPatch) -> None:
-    assert choose_backend(20) == Choice("bmv2", "Mininet and BMv2 are installed")
+@pytest.mark.parametrize(("user", "asked"), [(0, False), (1000, True)])
+def test_bmv2_where_it_is_installed_and_root_is_to_be_had(
+    everything: pytest.MonkeyPatch, user: int, asked: bool
+) -> None:
+    everything.setattr(os, "geteuid", lambda: user)
+    assert choose_backend(20, asked) == Choice("bmv2", "Mininet and BMv2 are installed")
 
 
 def test_virtual_time_where_bmv2_would_fall_behind(everything: pytest.MonkeyPatch) -> None:
-    assert choose_backend(80) == Choice("virtual", "80 BMv2 switches are too many for 2 cores")
+    choice = choose_backend(80, asked=False)
+    assert choice == Choice("virtual", "80 BMv2 switches are too many for 2 cores")
     everything.setattr(os, "cpu_count", lambda: 8)
-    assert choose_backend(80).backend == "bmv2"
+    assert choose_backend(80, asked=False).backend == "bmv2"
 
 
-def test_virtual_time_where_bmv2_is_not_installed(everything: pytest.MonkeyPatch) -> None:
+def test_virtual_time_is_news_only_to_who_asked_for_root(everything: pytest.MonkeyPatch) -> None:
     everything.undo()
     everything.setenv("PATH", "/nonexistent")
-    choice = choose_backend(20)
-    assert choice.backend == "virtual"
-    assert "is not on the PATH" in choice.reason
+    assert choose_backend(20, asked=False) == Choice("virtual", "")
+    choice = choose_backend(20, asked=True)
+    assert choice.backend == "virtual" and "is not on the PATH" in choice.reason
 
 
-@pytest.mark.parametrize("asks", [False, True])
-def test_root_is_taken_where_sudo_gives_it(
-    everything: pytest.MonkeyPatch, tmp_path: Path, asks: bool
-) -> None:
-    (tmp_path / "sudo").write_text(f"#!/bin/sh\nexit {int(asks)}\n")
-    (tmp_path / "sudo").chmod(0o755)
-    everything.setenv("PATH", str(tmp_path))
+def test_a_user_with_bmv2_hears_how_to_use_it(everything: pytest.MonkeyPatch) -> None:
     everything.setattr(os, "geteuid", lambda: 1000)
-    choice = choose_backend(20)
-    assert (choice.backend, choice.sudo) == (("virtual", False) if asks else ("bmv2", True))
-    assert "sudo" in choice.reason
+    choice = choose_backend(20, asked=False)
+    assert choice.backend == "virtual" and "SUDO=1" in choice.reason
 
 
-def test_the_command_goes_on_as_root_with_what_was_picked(
-    everything: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    calls: list[list[str]] = []
-    everything.setattr(
-        backends, "choose_backend", lambda switches: Choice("bmv2", "because", sudo=True)
-    )
-    everything.setattr(os, "execvp", lambda file, arguments: calls.append(arguments))
-    everything.setattr("sys.argv", ["canary", "run", "--k", "4"])
-    assert pick_backend(20, Given(environment={"--seed": "7"})) == "bmv2"
-    assert calls[0][:2] == ["sudo", "-n"]
-    assert calls[0][-6:] == ["run", "--k", "4", "--seed=7", "--backend", "bmv2"]
-    assert capsys.readouterr().out == "BACKEND=auto: bmv2 (because)\n"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_sudo_writes_belongs_to_the_caller(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SUDO_UID", "1234")
-    monkeypatch.setenv("SUDO_GID", "1235")
-    (tmp_path / "theirs").write_text("")
-    with new_run(tmp_path / "runs" / "a", numbered=False) as writer:
-        writer.text("truth.yaml", "faults: []")
-        writer.finish()
-    owners = {path.name: path.stat().st_uid for path in tmp_path.rglob("*")}
-    of_run = dict.fromkeys(
-        ("runs", "a", "registers", "diagnoses", "truth.yaml", "manifest.json"), 1234
-    )
-    assert owners == {"theirs": 0} | of_run
-
-
-def test_auto_says_what_it_picked(tmp_path: Path) -> None:
+def test_a_users_run_in_virtual_time_says_nothing_of_backends(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "scenarios.cli", "run", "--k", "8", "--faults", "9999999links"]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    environment = {**os.environ, "PATH": "/nonexistent"}
+    found = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert found.returncode == 2
-    assert found.stdout.startswith("BACKEND=auto: ")
+    assert "BACKEND" not in found.stdout + found.stderr
+
+
+def test_real_packets_without_root_say_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NetworkError, match="BACKEND=softswitch needs root.*SUDO=1"):
+        need_backend(Settings(backend="softswitch"))
 
 
 def test_the_prompt_needs_no_iperf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -126,15 +126,15 @@ EVERY_LINE = """
 import signal, sys
 from pathlib import Path
 
+from scenarios.experiment import new_run
 from scenarios.stopping import Stopped, tidily
-from scenarios.sudo import new_run
 
 def at(moment):
     lines = 0
 
     def trace(frame, event, _):
         nonlocal lines
-        if not frame.f_code.co_filename.endswith(("sudo.py", "run.py", "places.py")):
+        if not frame.f_code.co_filename.endswith(("experiment.py", "run.py", "places.py")):
             return None
         lines += event == "line"
         if event == "line" and lines == moment:

@@ -52,13 +52,15 @@ def tell(publisher: Publisher, at: float, packets: list, drops: list, faults: li
 
 
 def test_a_watched_run_is_the_same_run(tmp_path: Path, finished_run: RunDirectory) -> None:
-    watched = WatchedRun()
+    publisher = Publisher()
+    watched = WatchedRun(publisher)
     scenario, path = load_scenario("faulty_links"), tmp_path / "run"
     run_experiment("faulty_links", scenario, SMALL, path, quiet, watched=watched)
-    status, page = ask(watched.address)
+    status, page = ask(publisher.address)
     assert status == 200 and b"faulty_links: a K=4 fat-tree" in page
-    watched.end("over")
-    assert gone(watched.address)
+    watched.close()
+    publisher.close()
+    assert gone(publisher.address)
     for file in sorted(finished_run.path.rglob("*.parquet")):
         name = file.relative_to(finished_run.path)
         assert (path / name).read_bytes() == file.read_bytes(), name
