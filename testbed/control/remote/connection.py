@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
+from google.rpc import status_pb2 as _status_pb2
 from p4.v1 import p4runtime_pb2 as _p4runtime_pb2
-from p4runtime_sh.p4runtime import (
-    P4RuntimeClient,
-    P4RuntimeErrorFormatException,
-    P4RuntimeException,
-    P4RuntimeWriteException,
-)
+from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeException
 
 __all__ = ["Connection", "RemoteError", "p4runtime_pb2"]
 
-# Its classes are made at run time: a type checker sees nothing of them.
+# Their classes are made at run time: a type checker sees nothing of them.
 p4runtime_pb2: Any = _p4runtime_pb2
+status_pb2: Any = _status_pb2
 
 T = TypeVar("T")
 
@@ -168,13 +165,16 @@ class Connection:
 
 
 def _reason(error: Any) -> str:
-    """Why a call was refused; of a refused batch the first update's reason."""
-    if error.code() == grpc.StatusCode.UNKNOWN:
-        try:
-            for index, one in P4RuntimeWriteException(error).errors:
-                return f"update {index}: {one.message or one.canonical_code}"
-        except P4RuntimeErrorFormatException:  # no refused batch: it says itself why
-            pass
+    """Return why a call was refused; of a refused batch the first update's reason.
+
+    A batch too long for its list of errors has them in the message of the call.
+    """
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            for index, packed in enumerate(status_pb2.Status.FromString(value).details):
+                one = p4runtime_pb2.Error()
+                if packed.Unpack(one) and one.canonical_code:
+                    return f"update {index}: {one.message or one.canonical_code}"
     return error.details() or error.code().name
 
 

@@ -230,7 +230,7 @@ class Table:
         if not self.definition.counters:
             raise SoftSwitchError(f"table {self.name!r} has no direct counter")
         row = self._live_row(handle)
-        row[2], row[3] = packets, size
+        row[2], row[3] = number(packets, 64, "packets"), number(size, 64, "bytes")
 
     def meter(self, handle: int) -> MeterRates | None:
         """Rates of an entry's meter, None if it has none yet; needs a direct meter."""

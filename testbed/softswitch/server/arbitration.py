@@ -6,12 +6,12 @@ a backup takes over when the primary goes. Each role has its own primary.
 
 from __future__ import annotations
 
-import queue
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from testbed.softswitch.server.messages import p4runtime_pb2, status_pb2
+from testbed.softswitch.server.outbox import Outbox
 from testbed.softswitch.server.values import (
     ALREADY_EXISTS,
     FAILED_PRECONDITION,
@@ -29,12 +29,20 @@ def election_number(message: Any) -> int:
     return message.high << 64 | message.low
 
 
+Role = str | int  # its name, or the id that older clients give instead; "" is the full role
+
+
+def role_of(name: str, id_: int) -> Role:
+    """Return the role that a message names."""
+    return name or id_ or ""
+
+
 @dataclass(eq=False)
 class Controller:
-    """A connected stream; ``out`` holds messages to send, a P4Error to end with, or None."""
+    """A connected stream; ``out`` holds the messages to its client."""
 
-    out: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
-    role: str | None = None  # None: not arbitrated yet
+    out: Outbox
+    role: Role | None = None  # None: not arbitrated yet
     election: int = 0
 
 
@@ -55,7 +63,7 @@ class Arbitration:
             )
         if message.role.HasField("config"):
             raise P4Error(UNIMPLEMENTED, "role configurations are not supported")
-        role = message.role.name or (f"#{message.role.id}" if message.role.id else "")
+        role = role_of(message.role.name, message.role.id)
         election = election_number(message.election_id)
         with self._lock:
             if c.role is not None and role != c.role:
@@ -79,29 +87,31 @@ class Arbitration:
         with self._lock:
             if c not in self._controllers:
                 return
-            before = self._primary(c.role or "")
+            assert c.role is not None
+            before = self._primary(c.role)
             self._controllers.remove(c)
             if before is c:
-                self._notify(c.role or "")
+                self._notify(c.role)
 
-    def _primary(self, role: str) -> Controller | None:
+    def _primary(self, role: Role) -> Controller | None:
         of_role = [o for o in self._controllers if o.role == role and o.election]
         return max(of_role, key=lambda o: o.election, default=None)
 
-    def primary(self, role: str = "") -> Controller | None:
+    def primary(self, role: Role = "") -> Controller | None:
         """The primary controller of a role."""
         with self._lock:
             return self._primary(role)
 
     def _answer(self, c: Controller) -> Any:
+        assert c.role is not None
         message = p4runtime_pb2.StreamMessageResponse()
         a = message.arbitration
         a.device_id = self.device_id
-        if c.role and c.role.startswith("#"):
-            a.role.id = int(c.role[1:])
+        if isinstance(c.role, int):
+            a.role.id = c.role
         elif c.role:
             a.role.name = c.role
-        primary = self._primary(c.role or "")
+        primary = self._primary(c.role)
         if primary is not None:
             a.election_id.high = primary.election >> 64
             a.election_id.low = primary.election & (1 << 64) - 1
@@ -113,7 +123,7 @@ class Arbitration:
             a.status.CopyFrom(status_pb2.Status(code=ALREADY_EXISTS, message="is backup"))
         return message
 
-    def _notify(self, role: str) -> None:
+    def _notify(self, role: Role) -> None:
         for o in self._controllers:
             if o.role == role:
                 o.out.put(self._answer(o))
@@ -130,7 +140,7 @@ class Arbitration:
                 NOT_FOUND,
                 f"there is no device {request.device_id}: this is device {self.device_id}",
             )
-        role = request.role or (f"#{request.role_id}" if request.role_id else "")
+        role = role_of(request.role, request.role_id)
         election = election_number(request.election_id)
         with self._lock:
             primary = self._primary(role)

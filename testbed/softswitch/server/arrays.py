@@ -14,6 +14,7 @@ from testbed.softswitch.server.values import (
     OUT_OF_RANGE,
     UNIMPLEMENTED,
     P4Error,
+    counted,
     decode,
     encode,
     fill_counter,
@@ -60,9 +61,10 @@ def write_counter(
     only_modify(kind, "counter entry")
     if not entry.HasField("data"):
         raise P4Error(INVALID_ARGUMENT, f"counter {config.name!r}: the data is missing")
+    counts = counted(entry.data, f"counter {config.name!r}")
     at = places(config, entry)
     with ports.lock():
-        array[at.start : at.stop] = (entry.data.packet_count, entry.data.byte_count)
+        array[at.start : at.stop] = counts
 
 
 def read_counter(

@@ -228,9 +228,12 @@ class PipelineConfig:
                     f"match field {f.name!r} of table {name!r} has not the width of the program's",
                 )
             fields.append(FieldConfig(f.id, f.name, f.bitwidth, f.match_type, place))
+        known = self.program.definition.actions
+        actions = {known[i].name: i for i in definition.action_ids}
         for r in t.action_refs:
             if r.id not in self.actions:
                 raise P4Error(INVALID_ARGUMENT, f"table {name!r}: no action has the id {r.id}")
+            self._known(f"action of table {name!r}", self.actions[r.id].name, actions)
         counters = [r for r in t.direct_resource_ids if r in self.direct_counters]
         meters = [r for r in t.direct_resource_ids if r in self.direct_meters]
         return TableConfig(

@@ -18,7 +18,6 @@ from testbed.softswitch.server.ports import PACKET, Ports
 from testbed.softswitch.server.values import FAILED_PRECONDITION, INTERNAL, P4Error
 
 PAUSE = 0.001  # between two looks at the digests
-BACKLOG = 10000  # messages that wait for a slow controller; later ones are dropped
 
 
 def defect(e: Exception) -> P4Error:
@@ -106,10 +105,9 @@ class Device:
 
     def _send(self, **what: Any) -> bool:
         primary = self.arbitration.primary()
-        if primary is None or primary.out.qsize() >= BACKLOG:
+        if primary is None:
             return False
-        primary.out.put(p4runtime_pb2.StreamMessageResponse(**what))
-        return True
+        return primary.out.put(p4runtime_pb2.StreamMessageResponse(**what), droppable=True)
 
     def _news(self) -> None:
         due: float | None = None

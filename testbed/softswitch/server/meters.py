@@ -12,7 +12,7 @@ from testbed.softswitch.server.arrays import only_modify, places
 from testbed.softswitch.server.config import ArrayConfig
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.values import INVALID_ARGUMENT, P4Error
+from testbed.softswitch.server.values import INT64_MAX, INVALID_ARGUMENT, P4Error
 
 SECOND = 1e6  # microseconds
 
@@ -32,8 +32,12 @@ def fill_config(rates: MeterRates | None, message: Any, name: str) -> None:
     if rates is None:
         return
     config = getattr(message, name)
-    config.cir, config.cburst = round(rates.committed_rate * SECOND), rates.committed_burst
-    config.pir, config.pburst = round(rates.peak_rate * SECOND), rates.peak_burst
+    config.cir, config.cburst = _a_second(rates.committed_rate), rates.committed_burst
+    config.pir, config.pburst = _a_second(rates.peak_rate), rates.peak_burst
+
+
+def _a_second(rate: float) -> int:
+    return min(round(rate * SECOND), INT64_MAX)
 
 
 def write_meter(config: ArrayConfig, switch: Switch, ports: Ports, kind: str, entry: Any) -> None:

@@ -1,23 +1,19 @@
-"""The P4Runtime service of a switch process."""
+"""What the RPCs of P4Runtime do; ``grpc_server`` has the transport."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
 
-import grpc
-from p4.v1 import p4runtime_pb2_grpc
-
-from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.server.arbitration import Controller
+from testbed.softswitch.server.batch_errors import BatchError
 from testbed.softswitch.server.config import PipelineConfig
 from testbed.softswitch.server.device import Device, defect
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.pipeline import Pipeline
+from testbed.softswitch.server.ports import LONGEST
 from testbed.softswitch.server.values import (
     FAILED_PRECONDITION,
     INVALID_ARGUMENT,
@@ -25,40 +21,32 @@ from testbed.softswitch.server.values import (
     PERMISSION_DENIED,
     UNIMPLEMENTED,
     P4Error,
-    batch_status,
 )
 
 API_VERSION = "1.4.1"
-CHUNK = 500  # entities in one ReadResponse
-WORKERS = 64
-STATUS = {code.value[0]: code for code in grpc.StatusCode}
+CHUNK = 250  # entities in one ReadResponse
+MOST_RETURNED = 1 << 16  # bytes of a refused packet-out that go back with the error
 ACTIONS = p4runtime_pb2.SetForwardingPipelineConfigRequest
 CONFIG = p4runtime_pb2.GetForwardingPipelineConfigRequest
 
 
-def _abort(context: grpc.ServicerContext, e: P4Error) -> NoReturn:
-    context.abort(STATUS[e.code], e.message)
-    raise e  # not reached: abort raises
+class P4Runtime:
+    """The RPCs of one device: a request comes in, and what answers it goes out.
 
-
-class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
-    """The generated service, for one device."""
+    What is refused is a ``P4Error``. The RPCs may be called from any thread;
+    ``SetForwardingPipelineConfig`` from one at a time.
+    """
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._configuring = threading.Lock()
 
     # ---- configuration ----
 
-    def SetForwardingPipelineConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def SetForwardingPipelineConfig(self, request: Any) -> Any:
         """VERIFY, SAVE, COMMIT and RECONCILE; see the module of ``PipelineConfig``."""
-        try:
-            self.device.arbitration.allow(request)
-            self.device.settled()
-            with self._configuring:  # the device answers others while the program is compiled
-                self._configure(request)
-        except P4Error as e:
-            _abort(context, e)
+        self.device.arbitration.allow(request)
+        self.device.settled()
+        self._configure(request)
         return p4runtime_pb2.SetForwardingPipelineConfigResponse()
 
     def _configure(self, request: Any) -> None:
@@ -107,16 +95,13 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
                     raise P4Error(INVALID_ARGUMENT, f"cannot reconcile: {e.message}") from None
             device.commit(new)
 
-    def GetForwardingPipelineConfig(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def GetForwardingPipelineConfig(self, request: Any) -> Any:
         """What was set, as far as the request asks for it."""
         response = p4runtime_pb2.GetForwardingPipelineConfigResponse()
-        try:
-            self._device(request)
-            self.device.settled()
-            with self.device.lock:
-                config = self.device.running().config
-        except P4Error as e:
-            _abort(context, e)
+        self._device(request)
+        self.device.settled()
+        with self.device.lock:
+            config = self.device.running().config
         kind, out = request.response_type, response.config
         if config.cookie is not None:
             out.cookie.cookie = config.cookie
@@ -133,37 +118,28 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
                 f"there is no device {request.device_id}: this is device {self.device.id}",
             )
 
-    def Capabilities(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def Capabilities(self, request: Any) -> Any:
         """The version of P4Runtime."""
         return p4runtime_pb2.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     # ---- entities ----
 
-    def Write(self, request: Any, context: grpc.ServicerContext) -> Any:
+    def Write(self, request: Any) -> Any:
         """Apply the updates in order; the ones that fail do not stop the others."""
-        errors: list[P4Error | None] = []
-        try:
-            self.device.arbitration.allow(request)
-            if request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR:
-                raise P4Error(UNIMPLEMENTED, "only CONTINUE_ON_ERROR is supported")
-            self.device.settled()
-            with self.device.lock:
-                pipeline = self.device.running()
-                for update in request.updates:
-                    errors.append(self._apply(pipeline, update))
-        except P4Error as e:
-            _abort(context, e)
+        self.device.arbitration.allow(request)
+        if request.atomicity != p4runtime_pb2.WriteRequest.CONTINUE_ON_ERROR:
+            raise P4Error(UNIMPLEMENTED, "only CONTINUE_ON_ERROR is supported")
+        self.device.settled()
+        with self.device.lock:
+            pipeline = self.device.running()
+            errors = [self._apply(pipeline, update) for update in request.updates]
         if any(
             u.entity.HasField("digest_entry") or u.entity.table_entry.idle_timeout_ns
             for u in request.updates
         ):
             self.device.look()
         if any(errors):
-            status = batch_status(errors)
-            context.set_trailing_metadata(
-                (("grpc-status-details-bin", status.SerializeToString()),)
-            )
-            context.abort(grpc.StatusCode.UNKNOWN, status.message)
+            raise BatchError(errors)
         return p4runtime_pb2.WriteResponse()
 
     @staticmethod
@@ -176,56 +152,27 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             return defect(e)
         return None
 
-    def Read(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
-        """Stream the entities that match any of the request's."""
-        try:
-            self._device(request)
-            self.device.settled()
-            for entity in request.entities:
-                with self.device.lock:
-                    found = self.device.running().read(entity)
-                for i in range(0, len(found), CHUNK):
-                    yield p4runtime_pb2.ReadResponse(entities=found[i : i + CHUNK])
-        except P4Error as e:
-            _abort(context, e)
+    def Read(self, request: Any) -> Iterator[Any]:
+        """Yield the entities that match any of the request's, a part at a time.
+
+        The device is locked for the time of a part only, so that a long Read lets others come.
+        """
+        self._device(request)
+        self.device.settled()
+        for entity in request.entities:
+            with self.device.lock:
+                found = self.device.running().read(entity)
+            yield from iter(partial(self._part, found), None)
+
+    def _part(self, found: Iterator[Any]) -> Any:
+        with self.device.lock:
+            entities = list(islice(found, CHUNK))
+        return p4runtime_pb2.ReadResponse(entities=entities) if entities else None
 
     # ---- stream ----
 
-    def StreamChannel(
-        self, request_iterator: Iterable[Any], context: grpc.ServicerContext
-    ) -> Iterator[Any]:
-        """Arbitration, packets and digests of one controller."""
-        controller = Controller()
-        context.add_callback(lambda: controller.out.put(None))
-        reader = threading.Thread(
-            target=self._read_stream,
-            name="stream",
-            daemon=True,
-            args=(controller, request_iterator),
-        )
-        reader.start()
-        try:
-            while (message := controller.out.get()) is not None:
-                if isinstance(message, P4Error):
-                    _abort(context, message)
-                yield message
-        finally:
-            self.device.arbitration.leave(controller)
-
-    def _read_stream(self, c: Controller, requests: Iterable[Any]) -> None:
-        try:
-            for request in requests:
-                self._message(c, request)
-        except P4Error as e:
-            c.out.put(e)
-        except grpc.RpcError:
-            pass  # the client went
-        except Exception as e:  # a defect here must not leave the client waiting
-            c.out.put(defect(e))
-        finally:
-            c.out.put(None)
-
-    def _message(self, c: Controller, request: Any) -> None:
+    def message(self, c: Controller, request: Any) -> None:
+        """Take a message of a controller's stream; ``P4Error`` ends the stream."""
         which = request.WhichOneof("update")
         if which == "arbitration":
             self.device.arbitration.update(c, request.arbitration)
@@ -245,12 +192,14 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
         except P4Error as e:
             error = p4runtime_pb2.StreamError(canonical_code=e.code, message=e.message)
             if which == "packet":
-                error.packet_out.packet_out.CopyFrom(request.packet)
+                error.packet_out.SetInParent()
+                if request.packet.ByteSize() <= MOST_RETURNED:
+                    error.packet_out.packet_out.CopyFrom(request.packet)
             elif which == "digest_ack":
                 error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
             else:
                 error.other.SetInParent()
-            c.out.put(p4runtime_pb2.StreamMessageResponse(error=error))
+            c.out.put(p4runtime_pb2.StreamMessageResponse(error=error), droppable=True)
 
     def _handle(self, handler: Callable[[Any], None], message: Any) -> None:
         try:
@@ -267,6 +216,8 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
             raise P4Error(
                 FAILED_PRECONDITION, "the switch has no CPU port: start it with --cpu-port"
             )
+        if len(packet.payload) > LONGEST:
+            raise P4Error(INVALID_ARGUMENT, f"a packet has at most {LONGEST} bytes")
         with self.device.lock:
             header = self.device.running().packet_out.pack(packet.metadata)
             ports.inject(ports.cpu_port, header + packet.payload)
@@ -274,67 +225,3 @@ class P4Runtime(p4runtime_pb2_grpc.P4RuntimeServicer):
     def _digest_ack(self, ack: Any) -> None:
         with self.device.lock:
             self.device.running().digests.ack(ack)
-
-
-@dataclass(frozen=True)
-class Tls:
-    """PEM texts of a server with TLS; with ``ca`` clients are asked for a certificate of it, which
-    they must have if ``required``."""
-
-    cert: bytes
-    key: bytes
-    ca: bytes | None
-    required: bool
-
-    @classmethod
-    def read(cls, cert: str, key: str, ca: str | None, required: bool) -> Tls:
-        """The files of these names; ``SoftSwitchError`` when one cannot be read."""
-        if required and not ca:
-            raise SoftSwitchError("to ask clients for certificates, give --grpc-server-cacert")
-        texts = []
-        for path in (cert, key, ca):
-            try:
-                texts.append(Path(path).read_bytes() if path else None)
-            except OSError as e:
-                raise SoftSwitchError(f"cannot read {path}: {e.strerror}") from None
-        return cls(texts[0] or b"", texts[1] or b"", texts[2], required)
-
-    def credentials(self) -> grpc.ServerCredentials:
-        """What gRPC makes of them."""
-        return grpc.ssl_server_credentials([(self.key, self.cert)], self.ca, self.required)
-
-
-class Server:
-    """A gRPC server with the P4Runtime service of a device."""
-
-    def __init__(self, device: Device, address: str, tls: Tls | None = None) -> None:
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="p4runtime")
-        self._server = grpc.server(
-            self._pool,
-            options=(
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.max_send_message_length", -1),
-            ),
-        )
-        p4runtime_pb2_grpc.add_P4RuntimeServicer_to_server(P4Runtime(device), self._server)
-        try:
-            self.port = (
-                self._server.add_secure_port(address, tls.credentials())
-                if tls
-                else self._server.add_insecure_port(address)
-            )
-        except RuntimeError:
-            self.port = 0
-        if not self.port:
-            raise SoftSwitchError(f"cannot listen on {address}")
-        #: Where it listens, with the port that was chosen when 0 was asked for.
-        self.address = address
-        if not address.startswith("unix:"):
-            self.address = f"{address.rpartition(':')[0]}:{self.port}"
-        self._server.start()
-
-    def stop(self) -> None:
-        """End all calls and stop listening."""
-        self._server.stop(0.1).wait(1)
-        self._pool.shutdown(wait=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
@@ -145,8 +145,11 @@ class Pipeline:
 
     # ---- reading ----
 
-    def read(self, entity: Any) -> list[Any]:
-        """The entities a request's entity means."""
+    def read(self, entity: Any) -> Iterator[Any]:
+        """Yield the entities that a request's entity means.
+
+        Those of a table or an array are all as they were when its first one was read.
+        """
         which = entity.WhichOneof("entity")
         out: list[Any] = []
         if which == "table_entry":
@@ -164,16 +167,16 @@ class Pipeline:
             c = entity.counter_entry
             for i in self._chosen_ids("counter", self.config.counters, c.counter_id):
                 config, array = self._array("counter", self.config.counters, i)
-                out += arrays.read_counter(config, array, self.ports, c)
+                yield from arrays.read_counter(config, array, self.ports, c)
         elif which == "register_entry":
             r = entity.register_entry
             for i in self._chosen_ids("register", self.config.registers, r.register_id):
                 config, array = self._array("register", self.config.registers, i)
-                out += arrays.read_register(config, array, self.ports, r)
+                yield from arrays.read_register(config, array, self.ports, r)
         elif which == "meter_entry":
             m = entity.meter_entry
             for config in self._chosen("meter", self.config.meters, m.meter_id):
-                out += meters.read_meter(config, self.switch, self.ports, m)
+                yield from meters.read_meter(config, self.switch, self.ports, m)
         elif which == "direct_counter_entry":
             self._read_direct("counter", entity.direct_counter_entry, out)
         elif which == "direct_meter_entry":
@@ -187,7 +190,7 @@ class Pipeline:
                 UNIMPLEMENTED if which else INVALID_ARGUMENT,
                 f"{which} is not supported" if which else "an entity is empty",
             )
-        return out
+        yield from out
 
     @staticmethod
     def _chosen_ids(what: str, known: dict[int, Any], id_: int) -> Iterable[int]:

@@ -19,6 +19,7 @@ from testbed.softswitch.runtime.switch import Switch
 PACKET, DIGEST, WAKE = 1, 2, 4
 NO_PORT = 0xFFFFFFFF
 MOST = 512  # PP_PORTS of ports.h
+LONGEST = 16384  # bytes of a packet, PP_BUFFER of ports.h
 
 
 @dataclass(frozen=True)

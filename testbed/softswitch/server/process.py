@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -19,6 +20,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from testbed.softswitch.server.command_line import NAME, parse
+
+FILES = 4096  # 512 ports with two files of packets each, and the connections of ``limits``
 
 if TYPE_CHECKING:
     import argparse
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes; gives the exit status."""
+    _more_files()
     ended, written = _signal_sockets()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
     from testbed.softswitch.errors import InvalidProgram, SoftSwitchError, UnsupportedProgram
@@ -39,6 +43,14 @@ def run(options: argparse.Namespace) -> int:
     except SoftSwitchError as e:
         print(f"{NAME}: {e}", file=sys.stderr)
         return 2 if isinstance(e, (InvalidProgram, UnsupportedProgram)) else 1
+
+
+def _more_files() -> None:
+    """Let this process open as many files as its ports and connections may need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _signal_sockets() -> tuple[socket.socket, socket.socket]:
@@ -76,10 +88,10 @@ def _ports(options: argparse.Namespace) -> Ports:
 def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.socket) -> int:
     from testbed.softswitch.errors import SoftSwitchError
     from testbed.softswitch.server.device import Device
-    from testbed.softswitch.server.p4runtime import Server, Tls
+    from testbed.softswitch.server.grpc_server import Server, Tls
     from testbed.softswitch.server.replay import Replay
     from testbed.softswitch.server.startup import start_program
-    from testbed.softswitch.server.thrift_service import ThriftServer
+    from testbed.softswitch.server.thrift_server import ThriftServer
 
     replay = None
     if options.use_files is not None:

@@ -28,6 +28,7 @@ from testbed.softswitch.server.values import (
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
     P4Error,
+    counted,
     fill_counter,
 )
 
@@ -225,8 +226,10 @@ class TableState:
             if not self.config.meter or entry.is_default_action:
                 raise self._error(INVALID_ARGUMENT, "this entry has no meter")
             rates = read_config(entry.meter_config, f"table {self.config.name!r}")
-        if entry.HasField("counter_data") and not self.config.counter:
-            raise self._error(INVALID_ARGUMENT, "the table has no direct counter")
+        if entry.HasField("counter_data"):
+            if not self.config.counter:
+                raise self._error(INVALID_ARGUMENT, "the table has no direct counter")
+            counted(entry.counter_data, f"table {self.config.name!r}")
         if entry.is_default_action:
             self._write_default(kind, entry)
             return
@@ -336,8 +339,9 @@ class TableState:
 
     def set_counter(self, stored: Stored, data: Any) -> None:
         """Set the direct counter of an entry."""
+        counts = counted(data, f"table {self.config.name!r}")
         with self.ports.lock():
-            self.table.set_counter(stored.handle, data.packet_count, data.byte_count)
+            self.table.set_counter(stored.handle, *counts)
 
     def read_counter(self, stored: Stored, data: Any) -> None:
         """Fill in the direct counter of an entry, as far as its unit goes."""

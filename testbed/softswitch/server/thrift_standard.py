@@ -28,12 +28,12 @@ from testbed.softswitch.server.thrift_values import (
     struct,
     text,
 )
+from testbed.softswitch.server.values import INT64_MAX
 
 INVALID_NAME, INVALID_INDEX, ERROR = 1, 2, 3
 BAD_RATES_LIST, INVALID_RATE, INVALID_BURST, METER_ERROR = 3, 4, 5, 6
 NO_SWAP = 1
 WRONG_TYPE, WRONG_NAME = 0, 1
-INT64_MAX = (1 << 63) - 1
 
 
 def meter_rates(rates: list[Arguments]) -> MeterRates:

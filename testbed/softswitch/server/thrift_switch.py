@@ -208,7 +208,7 @@ class Multicast:
 
     def _create(self, a: Arguments) -> Result:
         group = a.get(2, 0)
-        if not 0 < group < 1 << 16:
+        if not isinstance(group, int) or not 0 < group < 1 << 16:
             raise BmError(INVALID_MGID)
         self._books.groups.setdefault(group, [])
         return I32, group
@@ -226,9 +226,10 @@ class Multicast:
         return NOTHING
 
     def _node_create(self, a: Arguments) -> Result:
-        node = _Node(a.get(2, 0), _bits(text(a, 3)), _bits(text(a, 4)))
-        if not 0 <= node.rid < 1 << 16 or max(node.ports, default=0) > 511:
+        rid, ports = a.get(2, 0), _bits(text(a, 3))
+        if not isinstance(rid, int) or not 0 <= rid < 1 << 16 or max(ports, default=0) > 511:
             raise BmError(MC_ERROR)
+        node = _Node(rid, ports, _bits(text(a, 4)))
         handle = self._books.next
         self._books.next += 1
         self._books.nodes[handle] = node

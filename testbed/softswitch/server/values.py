@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from testbed.softswitch.server.messages import (
-    any_pb2,
-    code_pb2,
-    p4info_pb2,
-    p4runtime_pb2,
-    status_pb2,
-)
+from testbed.softswitch.server.messages import code_pb2, p4info_pb2
 
 OK = code_pb2.OK
 ALREADY_EXISTS = code_pb2.ALREADY_EXISTS
+DEADLINE_EXCEEDED = code_pb2.DEADLINE_EXCEEDED
 FAILED_PRECONDITION = code_pb2.FAILED_PRECONDITION
 INTERNAL = code_pb2.INTERNAL
 INVALID_ARGUMENT = code_pb2.INVALID_ARGUMENT
@@ -26,10 +21,15 @@ UNIMPLEMENTED = code_pb2.UNIMPLEMENTED
 UNKNOWN = code_pb2.UNKNOWN
 
 
+LONGEST = 400  # characters of a message: a client's own bytes may be in it
+
+
 class P4Error(Exception):
     """A refused request: canonical code and a message of one line."""
 
     def __init__(self, code: int, message: str) -> None:
+        if len(message) > LONGEST:
+            message = f"{message[:LONGEST]}..."
         super().__init__(message)
         self.code = code
         self.message = message
@@ -50,30 +50,26 @@ def decode(data: bytes, width: int, what: str) -> int:
     return value
 
 
-def batch_status(errors: Sequence[P4Error | None]) -> Any:
-    """The status of a Write of which some updates failed: one p4.v1.Error for each update."""
-    failed = sum(e is not None for e in errors)
-    status = status_pb2.Status(code=UNKNOWN, message=f"{failed} of {len(errors)} updates failed")
-    for e in errors:
-        detail = p4runtime_pb2.Error(canonical_code=OK)
-        if e is not None:
-            detail = p4runtime_pb2.Error(canonical_code=e.code, message=e.message)
-        packed = any_pb2.Any()
-        packed.Pack(detail)
-        status.details.append(packed)
-    return status
-
-
 def one_of(what: str, known: Iterable[int], id_: int) -> None:
     """Error unless an id is known."""
     if id_ not in known:
         raise P4Error(NOT_FOUND, f"no {what} has the id {id_}")
 
 
+INT64_MAX = (1 << 63) - 1  # the largest count that P4Runtime and Thrift can say
+
+
+def counted(data: Any, what: str) -> tuple[int, int]:
+    """Return packets and bytes of CounterData; ``P4Error`` for negative ones."""
+    if data.packet_count < 0 or data.byte_count < 0:
+        raise P4Error(INVALID_ARGUMENT, f"{what}: a count is negative")
+    return data.packet_count, data.byte_count
+
+
 def fill_counter(unit: int, packets: int, size: int, data: Any) -> None:
     """Fill in CounterData; only what the unit counts."""
     data.SetInParent()
     if unit != p4info_pb2.CounterSpec.BYTES:
-        data.packet_count = packets
+        data.packet_count = min(packets, INT64_MAX)
     if unit != p4info_pb2.CounterSpec.PACKETS:
-        data.byte_count = size
+        data.byte_count = min(size, INT64_MAX)

@@ -68,6 +68,19 @@ def test_forwarding_and_epoch_are_installed_in_one_batch(control: RemoteSwitch) 
         control.table(ROUTING.routes).add([(0, 0)], ROUTING.up)  # it is there already
 
 
+@pytest.mark.parametrize(
+    ("before", "reason"), [(1, "update 1: .*match already"), (400, "match already: 400")]
+)
+def test_a_batch_is_refused_with_its_update(
+    before: int, reason: str, control: RemoteSwitch
+) -> None:
+    table = control.table(ROUTING.routes)
+    with pytest.raises(RemoteError, match=reason), batch([control]):
+        for i in range(before):
+            table.add([(0x14000000 + before + i, 32)], ROUTING.up)
+        table.add([(0x14000000 + before, 32)], ROUTING.up)
+
+
 def test_registers_are_read_and_cleared_like_those_in_process(control: RemoteSwitch) -> None:
     local = LocalSwitch(Switch(Program.load(PROGRAM)))
     flow = 0x0A000002_0A030103_C001_0050_06

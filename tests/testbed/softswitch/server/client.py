@@ -23,6 +23,7 @@ P4INFO = ROOT / "p4" / "build" / "canary.p4info.txtpb"
 PROGRAMS = ROOT / "tests" / "testbed" / "softswitch" / "programs"
 READY = re.compile(r"P4Runtime on (\S+), Thrift on 127.0.0.1:(\d+)")
 SET = p4runtime_pb2.SetForwardingPipelineConfigRequest
+PATIENCE_S = 60  # for an answer of the switch
 KINDS = {"insert": 1, "modify": 2, "delete": 3}
 
 
@@ -79,11 +80,12 @@ class Process:
 
 
 class Refused(Exception):
-    """A Write with failed updates: (code, message) of each."""
+    """A Write with failed updates: (code, message) of each, and the message of the whole."""
 
-    def __init__(self, details: list[tuple[int, str]]) -> None:
-        super().__init__(str(details))
+    def __init__(self, details: list[tuple[int, str]], message: str) -> None:
+        super().__init__(f"{message} {details}")
         self.details = details
+        self.message = message
 
     @property
     def codes(self) -> list[int]:
@@ -96,6 +98,7 @@ class Client:
     def __init__(
         self, address: str, device: int = 0, election: int = 1, role: str = "", connect: bool = True
     ) -> None:
+        self.address = address
         self.channel = grpc.insecure_channel(address)
         self.stub = p4runtime_pb2_grpc.P4RuntimeStub(self.channel)
         self.device, self.election, self.role = device, election, role
@@ -153,7 +156,7 @@ class Client:
 
     # ---- requests ----
 
-    def _request(self, request: Any) -> Any:
+    def signed(self, request: Any) -> Any:
         request.device_id = self.device
         request.role = self.role
         if self.election:
@@ -167,21 +170,24 @@ class Client:
         code: bytes | None = None,
         cookie: int | None = None,
     ) -> None:
-        r = self._request(SET(action=SET.Action.Value(action)))
+        r = self.signed(SET(action=SET.Action.Value(action)))
         r.config.p4info.CopyFrom(self.info if info is None else info)
         r.config.p4_device_config = JSON.read_bytes() if code is None else code
         if cookie is not None:
             r.config.cookie.cookie = cookie
-        self.stub.SetForwardingPipelineConfig(r)
+        self.stub.SetForwardingPipelineConfig(r, timeout=PATIENCE_S)
         if info is not None:
             self.info = info
 
     def write(self, *updates: tuple[str, Any]) -> None:
-        r = self._request(p4runtime_pb2.WriteRequest())
+        r = self.signed(p4runtime_pb2.WriteRequest())
         for kind, entity in updates:
             r.updates.add(type=KINDS[kind], entity=entity)
+        self.send_write(r)
+
+    def send_write(self, request: Any) -> None:
         try:
-            self.stub.Write(r)
+            self.stub.Write(request, timeout=PATIENCE_S)
         except grpc.RpcError as e:
             call: Any = e
             metadata = dict(call.trailing_metadata())
@@ -193,12 +199,12 @@ class Client:
                 error = p4runtime_pb2.Error()
                 assert d.Unpack(error)
                 out.append((error.canonical_code, error.message))
-            raise Refused(out) from None
+            raise Refused(out, call.details()) from None
 
     def read(self, **what: Any) -> list[Any]:
         r = p4runtime_pb2.ReadRequest(device_id=self.device)
         r.entities.add(**what)
-        return [e for response in self.stub.Read(r) for e in response.entities]
+        return [e for response in self.stub.Read(r, timeout=PATIENCE_S) for e in response.entities]
 
     # ---- entities by names ----
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from testbed.softswitch.server.device import Device
+from testbed.softswitch.server.grpc_server import Server
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2
-from testbed.softswitch.server.p4runtime import Server
 from testbed.softswitch.server.thrift_tables import Tables
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, Refused, p4info
 

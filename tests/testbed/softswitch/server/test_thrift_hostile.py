@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import socket
 import struct
@@ -14,19 +15,40 @@ from tests.testbed.softswitch.server.thrift_client import RegisterClient
 
 VERSION = 0x80010000
 SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
+NAMES = (
+    *(b"I.entries", b"I.array", b"I.note", b"I.own"),
+    *(b"I.direct", b"I.hashed", b"I.set", b"I.send", b"ap", b"ecmp", b"NoAction"),
+)
+STRUCTS = (
+    "08000100000000 0c0002 0b0001 00000001 01 00 00",  # an exact match
+    "08000100000001 0c0003 0b0001 00000002 0001 080002 00000010 00 00",  # of a prefix
+    "040001 3fb999999999999a 080002 00000005 00",  # a rate
+    "0a0001 0000000000000001 0a0002 ffffffffffffffff 00",  # the value of a counter
+)
+
+
+def packed(kind: int, number: int) -> bytes:
+    """A whole number as a value of a type."""
+    return (number % (1 << 8 * SIZES[kind])).to_bytes(SIZES[kind], "big")
 
 
 def value(rng: random.Random, kind: int, depth: int = 0) -> bytes:
-    """A random value of a type of Thrift's binary protocol."""
+    """A random value of a type of Thrift's binary protocol, often one that means something."""
     if kind in SIZES:
-        return rng.choice((rng.randbytes(SIZES[kind]), bytes(SIZES[kind])))
+        top = 1 << 8 * SIZES[kind] - 1
+        edge = rng.choice((0, 1, 2, 3, -1, top - 1, -top, rng.getrandbits(64)))
+        if kind == 4 and rng.random() < 0.5:
+            return struct.pack(">d", rng.choice((0.1, -1.0, 1e300, math.nan, math.inf)))
+        return packed(kind, edge)
     if kind == 11:
-        text = rng.choice((b"", b"I.entries", b"I.array", b"I.note", rng.randbytes(20)))
+        text = rng.choice((*NAMES, b"", b"\1", b"\0\1", b"01", rng.randbytes(20), bytes(300)))
         return struct.pack(">i", len(text)) + text
     if kind == 15:
         of = rng.choice((8, 11, 12, 4) if depth < 3 else (8, 11))
         n = rng.randrange(4)
         return struct.pack(">bi", of, n) + b"".join(value(rng, of, depth + 1) for _ in range(n))
+    if rng.random() < 0.5:  # a match, a rate or the value of a counter
+        return bytes.fromhex(rng.choice(STRUCTS))
     return fields(rng, depth + 1)
 
 
@@ -36,6 +58,19 @@ def fields(rng: random.Random, depth: int = 0) -> bytes:
     for number in range(1, rng.randrange(1, 8)):
         kind = rng.choice((2, 4, 8, 8, 10, 11, 11, 15, 12) if depth < 3 else (8, 11))
         out += struct.pack(">bh", kind, number) + value(rng, kind, depth)
+    return out + b"\0"
+
+
+def arguments(rng: random.Random) -> bytes:
+    """Random arguments. Most calls take a context, which is 0, and a name first."""
+    if rng.random() < 0.3:
+        return fields(rng)
+    out = struct.pack(">bhi", 8, 1, 0)
+    name = rng.choice(NAMES)
+    out += struct.pack(">bhi", 11, 2, len(name)) + name
+    for number in range(3, rng.randrange(3, 8)):
+        kind = rng.choice((8, 8, 8, 10, 11, 15, 15, 12))
+        out += struct.pack(">bh", kind, number) + value(rng, kind)
     return out + b"\0"
 
 
@@ -77,17 +112,41 @@ def names() -> list[str]:
     return calls
 
 
-@pytest.mark.parametrize("program", ["rates", "selector"])
-def test_calls_with_arguments_of_any_type(program: str, names: list[str]) -> None:
-    rng = random.Random(7)
+def fuzz(program: str, names: list[str], seed: int, n: int) -> None:
+    """Call everything with random arguments. A defect would be on stderr."""
+    rng = random.Random(seed)
     with Process(str(PROGRAMS / f"{program}.json")) as p:
         for name in names:
-            for _ in range(12):
-                out = answer(p.thrift, message(name, fields(rng)))
-                assert not out or struct.unpack_from(">I", out)[0] >> 16 == VERSION >> 16
+            for _ in range(n):
+                out = answer(p.thrift, message(name, arguments(rng)))
+                assert struct.unpack_from(">I", out)[0] >> 16 == VERSION >> 16, name
         with RegisterClient(p.thrift) as r:
             assert len(r.config_md5()) == 16
     assert p.popen.returncode == 0 and not p.errors, p.errors[-2000:]
+
+
+@pytest.mark.parametrize("program", ["rates", "selector"])
+def test_calls_with_arguments_of_any_type(program: str, names: list[str]) -> None:
+    fuzz(program, names, 7, 12)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", ["rates", "selector"])
+@pytest.mark.parametrize("seed", range(8, 11))
+def test_more_calls_with_arguments_of_any_type(program: str, seed: int, names: list[str]) -> None:
+    fuzz(program, names, seed, 400)
+
+
+@pytest.mark.parametrize("field", [2, 3, 4])
+def test_numbers_that_are_none(field: int) -> None:
+    """A handle that is no whole number is refused before it is kept or sent back."""
+    wrong = struct.pack(">bhd", 4, field, 0.5) + b"\0"
+    with Process(str(PROGRAMS / "rates.json")) as p:
+        for call in ("mgrp_create", "node_create", "node_associate", "node_destroy"):
+            assert answer(p.thrift, message(f"simple_pre_lag:bm_mc_{call}", wrong))
+        entries = answer(p.thrift, message("simple_pre_lag:bm_mc_get_entries", b"\0"))
+        assert b"0.5" not in entries and b"mgrps" in entries
+    assert not p.errors, p.errors[-2000:]
 
 
 def test_bytes_of_any_kind() -> None:

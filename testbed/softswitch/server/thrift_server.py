@@ -1,0 +1,166 @@
+"""The Thrift server: it listens on loopback and serves each connection in a thread."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.server import limits
+from testbed.softswitch.server.device import Device
+from testbed.softswitch.server.thrift_service import Services, read_message, write_answer
+
+__all__ = ["ThriftServer"]
+
+BUFFER = 1 << 16
+#: Seconds until accept is tried again: once a connection was ended, and if none could be.
+SOON, PAUSE = 0.001, 0.1
+
+
+class _Connection(TSocket):
+    """A client. Between calls it may be idle for as long as it likes, but not before the first."""
+
+    def __init__(self, handle: socket.socket) -> None:
+        super().__init__()
+        self.setHandle(handle)
+        self.handle: Any = handle
+        self.called = False  # whether it has made a call
+        self.working = False  # whether a call of it is served
+        self.since = time.monotonic()
+        self._begun = True
+
+    def expect(self) -> None:
+        """Wait for a call from now on."""
+        self._begun = not self.called
+        self.handle.settimeout(limits.THRIFT_SECONDS if self._begun else None)
+
+    def read(self, sz: int) -> bytes:
+        """Return what has come, at most ``sz`` bytes. Once a call has begun it must go on."""
+        data: Any = super().read(sz)
+        if not self._begun:
+            self._begun = True
+            self.handle.settimeout(limits.THRIFT_SECONDS)
+        return data
+
+    def shut(self) -> None:
+        """End it, from any thread."""
+        with suppress(OSError):
+            self.handle.shutdown(socket.SHUT_RDWR)
+
+
+class _Protocol(TBinaryProtocol):
+    """Thrift's binary protocol; a message of more than ``limits.THRIFT_BYTES`` is an error.
+
+    Lengths are checked before memory is taken for what they announce.
+    """
+
+    def __init__(self, connection: _Connection) -> None:
+        super().__init__(TBufferedTransport(connection, BUFFER), strictRead=True, strictWrite=True)
+        self._left = 0
+
+    def _spend(self, n: int) -> None:
+        if not 0 <= n <= self._left:
+            raise TTransportException(TTransportException.SIZE_LIMIT, "the message is too long")
+        self._left -= n
+
+    def _check_string_length(self, length: int) -> None:
+        self._spend(length)
+
+    def _check_container_length(self, length: int) -> None:
+        self._spend(length * limits.VALUE_BYTES)
+
+    def readMessageBegin(self) -> Any:
+        self._left = limits.THRIFT_BYTES
+        return super().readMessageBegin()
+
+    def readFieldBegin(self) -> Any:
+        self._spend(limits.VALUE_BYTES)
+        return super().readFieldBegin()
+
+
+class ThriftServer:
+    """Listens on loopback and serves each connection in a thread of its own."""
+
+    def __init__(self, device: Device, port: int, host: str = "127.0.0.1") -> None:
+        try:
+            self._socket = socket.create_server((host, port), backlog=1024)
+        except OSError as e:
+            raise SoftSwitchError(f"cannot listen on {host}:{port}: {e.strerror}") from None
+        self.port: int = self._socket.getsockname()[1]
+        self._services = Services(device, self.port)
+        self._connections: set[_Connection] = set()
+        self._stopped = False
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, name="thrift", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                handle, _ = self._socket.accept()
+            except OSError:
+                if self._stopped:
+                    return
+                # There are no files left, or the client went.
+                time.sleep(SOON if self._make_room() else PAUSE)
+                continue
+            if len(self._connections) >= limits.THRIFT_CONNECTIONS and not self._make_room():
+                handle.close()
+                continue
+            connection = _Connection(handle)
+            with self._lock:
+                self._connections.add(connection)
+            try:
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            except RuntimeError:  # there are no threads left
+                self._close(connection)
+
+    def _make_room(self) -> bool:
+        """End the connection that is the least missed; return False if all are being served."""
+        with self._lock:
+            idle = [c for c in self._connections if not c.working]
+            if not idle:
+                return False
+            least = min(idle, key=lambda c: (c.called, c.since))
+            self._connections.discard(least)
+            least.shut()
+        return True
+
+    def _close(self, connection: _Connection) -> None:
+        with self._lock:
+            self._connections.discard(connection)
+            connection.close()
+
+    def _serve(self, connection: _Connection) -> None:
+        p = _Protocol(connection)
+        try:
+            connection.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while True:
+                connection.expect()
+                call = read_message(p)
+                connection.working = True
+                answer = self._services.answer(call)
+                connection.since = time.monotonic()
+                connection.called, connection.working = True, False
+                write_answer(p, call, answer)
+        except (TException, OSError, EOFError, ValueError, KeyError, RecursionError):
+            pass  # the client went, or does not speak Thrift
+        finally:
+            self._close(connection)
+
+    def stop(self) -> None:
+        """Stop listening and end the connections."""
+        self._stopped = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        with self._lock:
+            for connection in self._connections:
+                connection.shut()
