@@ -138,6 +138,10 @@ class Stream:
             yield then
         self._stop.wait()
 
+    def half_close(self) -> None:
+        """Send no more."""
+        self._stop.set()
+
     def end(self) -> grpc.StatusCode:
         """Read everything that is there, and return the status of the stream."""
         self._stop.set()
