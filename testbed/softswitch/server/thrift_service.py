@@ -1,6 +1,6 @@
 """BMv2's Thrift services, as simple_switch_CLI uses them.
 
-The services are multiplexed; ``thrift_server`` has the transport. A call that is missing is answered
+The services are multiplexed; ``thrift_server`` has the transport. A missing call is answered
 with Thrift's "unknown method". What Thrift's clients write of tables goes to the switch itself:
 P4Runtime's controllers do not see it, as they keep their own books.
 """
