@@ -27,6 +27,7 @@ from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment import Progress
 from scenarios.flow import simulate
 from scenarios.request import make_request
+from scenarios.scenario import need_library
 from scenarios.settings import make_settings
 from testbed.fabric.names import nearest
 from testbed.fabric.topologies import make_fabric
@@ -47,7 +48,7 @@ class TrainingEntry(BaseModel):
     Attributes:
         seeds: One a run.
         views: Kinds of telemetry as the setting TELEMETRY, each one that the runs are seen through.
-        scenario: Its name, or the path of its file.
+        scenario: Its name in the library.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -192,6 +193,8 @@ def read_training(path: Path, progress: Progress) -> list[TrainingRuns]:
 
 def _simulated(entry: TrainingEntry, seed: int, common: Mapping[str, Any]) -> list[Case]:
     given = dict(common) | (entry.model_extra or {}) | {"seed": seed}
+    if entry.scenario is not None:
+        need_library(entry.scenario)
     request = make_request(entry.scenario, given)
     settings = request.settings("flow")
     for view in entry.views:

@@ -1,8 +1,8 @@
-"""Where many runs are computed: Dask workers, on this machine or on a cluster that is up.
+"""The workers of a Dask cluster that is up.
 
-Here the workers are threads of this process, each of which waits for the process of a seed. On a
-cluster every worker must hold the same code, packages and files: what decides a seed's figures is
-compared before any begins.
+Every worker must hold the same code, packages and files: what decides a seed's figures is compared
+before any begins. This process unpickles what the scheduler sends and so trusts whom it connects
+to: the address comes from the command line only.
 """
 
 from __future__ import annotations
@@ -25,14 +25,11 @@ from distributed import (  # noqa: E402
     Client,
     Future,
     KilledWorker,
-    LocalCluster,
-    Scheduler,
     as_completed,
-    get_worker,
 )
 from distributed.client import FutureCancelledError  # noqa: E402
 
-__all__ = ["Cluster", "Held", "cluster_of", "own_folder"]
+__all__ = ["Cluster", "Held", "cluster_at"]
 
 Result = TypeVar("Result")
 WAIT = 10
@@ -130,27 +127,15 @@ class Held:
 
 
 @contextmanager
-def cluster_of(where: str | None, at_once: int) -> Iterator[Cluster]:
-    """The workers of a scheduler, or ``at_once`` on this machine.
+def cluster_at(where: str) -> Iterator[Cluster]:
+    """Yield the workers of a scheduler.
 
     Args:
-        where: The scheduler's address, as ``tcp://10.0.0.1:8786``, or its scheduler file.
+        where: Its address, as ``tcp://10.0.0.1:8786``, or its scheduler file.
 
     Raises:
         ValueError: It does not answer, or has no workers (one line).
     """
-    if where is None:
-        local = LocalCluster(
-            n_workers=at_once,
-            threads_per_worker=1,
-            processes=False,
-            memory_limit=0,
-            dashboard_address="127.0.0.1:0",
-        )
-        with local, Client(local) as client:
-            port = cast(Scheduler, local.scheduler).http_server.port
-            yield Cluster(client, f"http://127.0.0.1:{port}/status")
-        return
     is_file = where.endswith(".json")
     if is_file and not Path(where).is_file():
         raise RunError(f"CLUSTER={where}: there is no such scheduler file")
@@ -168,11 +153,6 @@ def cluster_of(where: str | None, at_once: int) -> Iterator[Cluster]:
         except TimeoutError:
             raise RunError(f"CLUSTER={where} has no workers: start some with dask worker") from None
         yield Cluster(client, client.dashboard_link or where)
-
-
-def own_folder() -> Path:
-    """The folder of the worker that this is called on."""
-    return Path(get_worker().local_directory)
 
 
 def _standing(theirs: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from scenarios.memory import available_bytes
 from scenarios.seed_process import Outcome, begin, end_all, run_seed
 from scenarios.settings import Settings
 from scenarios.traffic import capture_file, make_traffic
+from scenarios.workers import Workers, own_folder, workers_of
 from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.specification import fault_file
@@ -39,9 +40,6 @@ from testbed.record.documents import document_text
 from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
-
-if TYPE_CHECKING:
-    from scenarios.cluster import Cluster
 
 __all__ = ["SETTINGS_FILE", "Comparison", "check_rows", "code_digest", "compare", "default_folder"]
 
@@ -96,8 +94,6 @@ def compare(
             be written, or no seed ran.
         KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to go on.
     """
-    from scenarios.cluster import cluster_of  # takes a second
-
     if cluster is not None and settings.real_time:
         raise RunError("CLUSTER= is of simulated networks: a real one is run where the command is")
     capture = _account(settings, seeds[0])
@@ -117,10 +113,9 @@ def compare(
         }
         failures: dict[int, str] = {}
         if jobs:
-            with cluster_of(cluster, _at_once(settings)) as workers:
-                if cluster is not None:
-                    theirs = partial(_key, name, settings, methods, parameters)
-                    workers.check(json.loads(json.dumps(every)), theirs)
+            with workers_of(cluster, _at_once(settings)) as workers:
+                theirs = partial(_key, name, settings, methods, parameters)
+                workers.check(json.loads(json.dumps(every)), theirs)
                 failures = _keep(workers, jobs, folder, len(seeds), progress)
         done = [seed for seed in seeds if seed not in failures]
         if not done:
@@ -216,13 +211,11 @@ def _file(folder: Path, seed: int) -> Path:
 
 def _run(work: Callable[[Path], Outcome], folder: Path | None) -> Outcome:
     """What a worker does."""
-    from scenarios.cluster import own_folder
-
     return work(folder or own_folder())
 
 
 def _keep(
-    workers: Cluster,
+    workers: Workers,
     jobs: Mapping[int, Callable[[], Outcome]],
     folder: Path,
     n_all: int,
@@ -233,7 +226,8 @@ def _keep(
     done = n_all - len(jobs)
 
     def tell() -> None:
-        progress(f"seeds: {done} of {n_all} ({workers.dashboard})", done / n_all)
+        where = workers.dashboard and f" ({workers.dashboard})"
+        progress(f"seeds: {done} of {n_all}{where}", done / n_all)
 
     tell()
     begin()

@@ -25,6 +25,7 @@ from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment import Progress
+from scenarios.workers import workers_of
 from testbed.record.columns import write_columns
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
 from testbed.record.places import held
@@ -117,8 +118,6 @@ def _in_parts(
     progress: Progress,
     cluster: str | None,
 ) -> Verdicts:
-    from scenarios.cluster import cluster_of  # takes a second
-
     fabric = numbered.fabric
     if (numbered.link_ids != np.arange(fabric.n_links)).any():
         raise RunError("parts are of a fabric file whose links are numbered 0, 1, 2 in its order")
@@ -131,11 +130,11 @@ def _in_parts(
         raise MissingTelemetry("; ".join(silent))
     files = [file.absolute() for file in part_files(folder)]
     diagnoses: dict[str, Diagnosis] = {}
-    with cluster_of(cluster, os.cpu_count() or 1) as workers:
+    with workers_of(cluster, os.cpu_count() or 1) as workers:
         parts = workers.held(partial(load_part, n_links=fabric.n_links), files)
         segments = sum(parts.each(observed_segments))
         for done, (name, method) in enumerate(makers.items()):
-            progress(f"{name} ({workers.dashboard})", done / len(makers))
+            progress(name, done / len(makers))
             begin = time.perf_counter()
             if isinstance(method, Canary):
                 diagnosis = diagnose_canary(parts, method, fabric)

@@ -1,7 +1,8 @@
 """What a user asks for: a scenario, settings that were given, and those of a file.
 
 A file is a YAML of one's own (``k: 8``), or the ``config.json`` of a run. Of the same setting what
-is given wins over the file, and the file over the scenario's own.
+is given wins over the file, and the file over the scenario's own. It may be a stranger's, so it
+names scenarios of the library only and never code to run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from scenarios.scenario import Scenario, load_scenario, scenario_names
+from scenarios.scenario import Scenario, load_scenario, need_library
 from scenarios.settings import Settings, SettingsError, described, make_settings
 from testbed.fabric.names import nearest
 from testbed.record.yaml_file import YamlError, read_yaml
@@ -70,7 +71,8 @@ def make_request(name: str | None, given: Mapping[str, Any], file: Path | None =
     """What is asked for by options and a file.
 
     Args:
-        name: A scenario, or the path of its file; by default the file's, or `SCENARIO`.
+        name: A scenario, or the path of its file, which is run; by default `SCENARIO`, or what
+            ``file`` names, which must be of the library.
         given: Settings by name.
         file: YAML, a run's ``config.json`` or the run's directory.
 
@@ -87,10 +89,10 @@ def make_request(name: str | None, given: Mapping[str, Any], file: Path | None =
             raise SettingsError(f"{file}: there is no setting {key}: {nearest(str(key), known)}")
     if name is None:
         name = str(said.get("scenario", SCENARIO))
-        if recorded and name not in scenario_names():
-            raise SettingsError(
-                f"{file} is of a scenario file {name}.py: say where that is with SCENARIO="
-            )
+        try:
+            need_library(name)
+        except SettingsError as error:
+            raise SettingsError(f"{file}: {error}") from None
     scenario = load_scenario(name)
     if recorded:
         return Request(name, scenario, given, own)

@@ -19,7 +19,7 @@ from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 from testbed.user_files import UserFile
 
-__all__ = ["SECONDS", "Scenario", "load_scenario", "scenario_names"]
+__all__ = ["SECONDS", "Scenario", "load_scenario", "need_library", "scenario_names"]
 
 SECONDS = 8.0
 """How long a scenario file may take to load, and then to say what breaks."""
@@ -98,6 +98,20 @@ def scenario_names() -> list[str]:
         for module in pkgutil.iter_modules([here])
         if "\nSCENARIO = " in Path(here, f"{module.name}.py").read_text()
     )
+
+
+def need_library(name: str) -> None:
+    """Check the name of a scenario that stands in a file, where it must not choose code to run.
+
+    Raises:
+        SettingsError: It is no scenario of the library: one line, without the file.
+    """
+    if name not in scenario_names():
+        raise SettingsError(
+            f"scenario {name!r} is none of the library, and a file names no other: to run a Python "
+            f"file, give it yourself as SCENARIO=FILE.py; the library has "
+            f"{', '.join(scenario_names())}"
+        )
 
 
 def load_scenario(name: str) -> Scenario:

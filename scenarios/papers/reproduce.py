@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from analysis.pages.template import write_page
 from scenarios.compare import code_digest
@@ -27,14 +27,12 @@ from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.values import Printed, printed_values
 from scenarios.papers.verdicts import Line, figures_of, verdicts
 from scenarios.seed_process import Outcome, Work, begin, end_all, run_apart
+from scenarios.workers import Workers, own_folder, workers_of
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.manifest import PAGE
 from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
-
-if TYPE_CHECKING:
-    from scenarios.cluster import Cluster
 
 __all__ = ["OUT", "Kept", "kept", "page_again", "reproduce", "was_run", "write_overview"]
 
@@ -131,8 +129,6 @@ def _run(
     cluster: str | None,
     do: Callable[[Work, Path, str], Outcome],
 ) -> dict[str, list[Any]]:
-    from scenarios.cluster import cluster_of  # takes a second
-
     names = list(experiment.tasks(effort))
     todo = [number for number, name in enumerate(names) if not _is_kept(folder / f"{name}.parquet")]
     jobs = {
@@ -145,9 +141,8 @@ def _run(
     if jobs:
         at_once = available_bytes() // (experiment.memory_mb * 1_000_000)
         at_once = max(1, min(os.cpu_count() or 1, at_once, len(jobs)))
-        with cluster_of(cluster, at_once) as workers:
-            if cluster is not None:
-                workers.check(_key(experiment, effort), partial(_key, experiment, effort))
+        with workers_of(cluster, at_once) as workers:
+            workers.check(_key(experiment, effort), partial(_key, experiment, effort))
             _keep(workers, experiment.name, names, jobs, folder, progress)
     progress(f"{experiment.name}: drawing", 1.0)
     parts = [read_columns(folder / f"{name}.parquet") for name in names]
@@ -158,7 +153,7 @@ def _run(
 
 
 def _keep(
-    workers: Cluster,
+    workers: Workers,
     experiment: str,
     names: Sequence[str],
     jobs: Mapping[int, Callable[[], Outcome]],
@@ -170,8 +165,8 @@ def _keep(
     done, took = len(names) - len(jobs), folder / TOOK
 
     def tell() -> None:
-        what = f"{experiment}: {done} of {len(names)} parts ({workers.dashboard})"
-        progress(what, done / len(names))
+        where = workers.dashboard and f" ({workers.dashboard})"
+        progress(f"{experiment}: {done} of {len(names)} parts{where}", done / len(names))
 
     begin()
     try:
@@ -210,8 +205,6 @@ def _job(
     do: Callable[[Work, Path, str], Outcome], work: Work, folder: Path | None, name: str
 ) -> Outcome:
     """What a worker does."""
-    from scenarios.cluster import own_folder
-
     return do(work, folder or own_folder(), name)
 
 

@@ -18,7 +18,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from scenarios import cluster as module
-from scenarios.cluster import Cluster, cluster_of
+from scenarios.cluster import Cluster
 from scenarios.compare import compare
 from scenarios.settings import Settings
 
@@ -103,7 +103,13 @@ def test_a_worker_that_is_killed_twice_loses_no_seed(
 
 
 def test_workers_of_other_code_are_refused() -> None:
-    with cluster_of(None, 2) as workers:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as local,
+        Client(local) as client,
+    ):
+        workers = Cluster(client, "")
         workers.check({"code_sha256": "a", "k": 4}, lambda: {"code_sha256": "a", "k": 4})
         with pytest.raises(ValueError, match="^worker .* has other code_sha256: bring its copy"):
             workers.check({"code_sha256": "a", "k": 4}, lambda: {"code_sha256": "b", "k": 4})
@@ -136,15 +142,3 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
     real = replace(TINY, backend="softswitch")
     with pytest.raises(ValueError, match="a real one is run where the command is"):
         compare("faulty_links", real, [1], METHODS, tmp_path / "real", quiet, cluster="x.json")
-
-
-def test_what_a_job_raises_is_its_own(tmp_path: Path) -> None:
-    def wrong() -> int:
-        raise OSError("no such luck")
-
-    with cluster_of(None, 1) as workers:
-        assert dict(workers.outcomes({1: lambda: 5, 2: wrong})) == {
-            1: 5,
-            2: "OSError: no such luck",
-        }
-        assert workers.dashboard.startswith("http://127.0.0.1:")

@@ -260,7 +260,7 @@ def test_a_run_again_on_another_backend(tmp_path: Path) -> None:
         ("- 1\n", ["no settings"]),
         ("", ["no settings"]),
         ("scenario: nope\n", ["nope", "faulty_links"]),
-        ('{"record_version": 1, "scenario": "mine", "k": 4}', ["mine.py", "SCENARIO="]),
+        ('{"record_version": 1, "scenario": "mine", "k": 4}', ["'mine'", "SCENARIO="]),
         ("backend: flow\ntopology: leaf-spine:8:4\nk: 8\n", ["K=8 has no effect"]),
     ],
 )
