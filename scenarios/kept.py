@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from testbed.record.places import at_work, held
+from testbed.record.places import PlaceError, at_work, held, need_no_links
 from testbed.record.run import RunError
 
 __all__ = ["alone", "is_of"]
@@ -24,9 +24,12 @@ def alone(folder: Path, mark: str, what: str) -> Iterator[Path]:
         what: What such a folder holds, for its user: "comparison".
 
     Raises:
-        RunError: Another command is at work there, it holds something else, or cannot be written.
+        RunError: Another command is at work there, it holds something else or a link, or cannot be
+            written.
     """
     settings = folder / mark
+    if folder.is_symlink():
+        raise RunError(f"{folder} is a link: name the folder that it leads to")
     try:
         if at_work(folder):
             raise RunError(f"another command is at work in {folder}: wait for it")
@@ -34,7 +37,10 @@ def alone(folder: Path, mark: str, what: str) -> Iterator[Path]:
         there = os.listdir(folder)
         if there and mark not in there:
             raise RunError(f"{folder} exists and is no {what}: choose another")
+        need_no_links(folder)
         settings.touch()
+    except PlaceError as error:
+        raise RunError(str(error)) from None
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error.strerror}") from None
     with held(settings, folder):

@@ -23,6 +23,7 @@ from scenarios.sweep import Sweep, is_sweep, read_sweep, sweep_as_json, tell_swe
 from scenarios.terminal import wide_console
 from testbed.fabric.names import command
 from testbed.record.manifest import PAGE
+from testbed.record.places import need_no_links
 from testbed.record.run import RunDirectory
 
 REPRODUCED = "setting.json"
@@ -44,9 +45,11 @@ def make_page(
         over_time: Also run methods on the first epochs where that takes a while.
 
     Raises:
-        ValueError: There is no such run or comparison, or it is damaged (one line).
+        ValueError: There is no such run or comparison, it is damaged, or has a link in it (one
+            line).
         OSError: The page cannot be written.
     """
+    need_no_links(directory)
     if (directory / REPRODUCED).is_file():
         from scenarios.papers.reproduce import page_again  # a second, for others nothing
 

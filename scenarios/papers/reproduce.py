@@ -270,8 +270,12 @@ def _of(experiment: Experiment, lines: list[Line], ours: Ours, folder: Path) -> 
 
 
 def page_again(folder: Path) -> Path:
-    """Figure, table and page of an experiment that was run, and the page of all beside it, as they
-    are drawn now, whatever code computed the figures.
+    """Draw figure, table and page of an experiment anew from what was computed, whatever code did.
+
+    Nothing is written outside of ``folder``: the page of all experiments is not made again.
+
+    Returns:
+        The page.
 
     Raises:
         RunError: What it left is damaged (one line).
@@ -282,7 +286,6 @@ def page_again(folder: Path) -> Path:
         _show(experiment, rows, printed_values().get(experiment.name, []), folder)
     except (KeyError, TypeError, OSError, ValueError):
         raise RunError(f"{folder} is damaged, or was not run to its end: run it again") from None
-    write_overview(folder.parent)
     return folder / PAGE
 
 

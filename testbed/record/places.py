@@ -26,6 +26,7 @@ __all__ = [
     "at_work",
     "held",
     "hold",
+    "need_no_links",
     "need_place",
     "whole",
 ]
@@ -109,6 +110,25 @@ def need_place(path: Path, example: str) -> None:
         )
     if not os.access(path.parent, os.W_OK):
         raise PlaceError(f"--out {path}: you may not write into {path.parent}: choose another")
+
+
+def need_no_links(folder: Path) -> None:
+    """See that nothing below a folder is a symbolic link, before something is written there.
+
+    A folder may come from somebody else, and a link in it would lead the writing out of it. The
+    folder itself may be a link: the user has named it.
+
+    Raises:
+        PlaceError: There is a link (one line).
+    """
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            entry = Path(place, name)
+            if entry.is_symlink():
+                raise PlaceError(
+                    f"{entry} is a link, and nothing is written through links: "
+                    "put what it leads to in its place"
+                )
 
 
 @contextmanager

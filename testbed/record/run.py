@@ -53,7 +53,7 @@ from testbed.record.fabric_file import read_fabric
 from testbed.record.files import count_rows, free_buffers
 from testbed.record.manifest import ManifestError, check, replace, seal
 from testbed.record.messages import shown
-from testbed.record.places import MARK, Place, PlaceError, held, whole
+from testbed.record.places import MARK, Place, PlaceError, held, need_no_links, whole
 from testbed.record.run_tables import TABLES, of, registers
 from testbed.record.schema import VERSION, Numbered, TableError
 from testbed.record.tables import Columns, read_table, write_table
@@ -153,6 +153,7 @@ class RunWriter:
         mark = run.path / MARK
         try:
             with held(mark if mark.exists() else run.path / "config.json", run.path):
+                need_no_links(run.path)
                 for left in run.path.glob(".partial-*"):  # of one that was killed
                     shutil.rmtree(left, ignore_errors=True)
                 yield from cls._again(run)
