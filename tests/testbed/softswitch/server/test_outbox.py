@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
@@ -12,6 +14,15 @@ from testbed.softswitch.server import limits
 from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.outbox import Outbox
 from testbed.softswitch.server.values import RESOURCE_EXHAUSTED, P4Error
+
+
+T = TypeVar("T")
+
+
+def in_a_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a thread: a browser's loop may be running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def packet(n: int, size: int = 1000) -> Any:
@@ -41,7 +52,7 @@ def test_messages_of_threads_come_in_their_order() -> None:
         thread.join()
         return taken
 
-    assert asyncio.run(run()) == list(range(2000))
+    assert in_a_loop(run()) == list(range(2000))
 
 
 def test_a_slow_client_misses_packets_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +69,7 @@ def test_a_slow_client_misses_packets_and_stays(monkeypatch: pytest.MonkeyPatch)
         out.end()
         assert await out.take() is None and not out.put(packet(1))
 
-    asyncio.run(run())
+    in_a_loop(run())
 
 
 @pytest.mark.parametrize("droppable", [True, False])
@@ -79,7 +90,7 @@ def test_a_client_that_takes_nothing(droppable: bool, monkeypatch: pytest.Monkey
         assert isinstance(out.error, P4Error) and out.error.code == RESOURCE_EXHAUSTED
         assert await out.take() is None  # what was in it is gone
 
-    asyncio.run(run())
+    in_a_loop(run())
 
 
 def test_one_message_may_be_longer_than_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,4 +101,4 @@ def test_one_message_may_be_longer_than_the_queue(monkeypatch: pytest.MonkeyPatc
         assert out.put(packet(7))
         assert number(await out.take() or b"") == 7
 
-    asyncio.run(run())
+    in_a_loop(run())
