@@ -36,7 +36,7 @@ from scenarios.arguments import (
     TrustOption,
     WatchOption,
 )
-from scenarios.mistakes import errors, stopped
+from scenarios.mistakes import errors, message_line, stopped
 from scenarios.options import SettingsCommand, WordsCommand
 from scenarios.page import page
 from scenarios.papers.command import reproduce
@@ -427,8 +427,7 @@ def main() -> None:
     except typer.Exit as exit_:
         code = exit_.exit_code
     except TyperException as error:
-        text = " ".join(error.format_message().split())
-        print(f"canary: {plain(text)}", file=sys.stderr)
+        print(f"canary: {message_line(error.format_message())}", file=sys.stderr)
         code = 2
     except (typer.Abort, KeyboardInterrupt) as stop:
         code = stopped(stop)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, cast
 
 import typer
 
 from scenarios.stopping import exit_code, in_one_line
-from testbed.fabric.names import plain
+from testbed.fabric.names import plain, shortened
 
-__all__ = ["errors", "stopped"]
+__all__ = ["errors", "message_line", "message_of", "stopped"]
+
+_TO_DO = {
+    errno.ENOSPC: "free some, or choose a folder elsewhere (RUN=, OUT=, TMPDIR)",
+    errno.EDQUOT: "free some, or choose a folder elsewhere (RUN=, OUT=, TMPDIR)",
+    errno.EROFS: "choose a folder elsewhere (RUN=, OUT=)",
+    errno.EACCES: "see who owns it, or choose another (RUN=, OUT=)",
+    errno.EPERM: "see who owns it, or choose another (RUN=, OUT=)",
+    errno.EMFILE: "allow more (ulimit -n 4096)",
+    errno.ENFILE: "end other programs",
+    errno.ENOMEM: "end other programs, or use a smaller K or TOPOLOGY",
+    errno.EIO: "the disk may be damaged: copy the file elsewhere",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
 
 
 @contextmanager
@@ -25,11 +42,37 @@ def errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, SoftSwitchError, NetworkError, ProcessError) as error:
-        text = " ".join("; ".join([str(error), *getattr(error, "__notes__", [])]).split())
-        print(f"canary: {plain(text)}", file=sys.stderr)
+        print(f"canary: {message_of(error)}", file=sys.stderr)
         raise typer.Exit(2) from None
     except KeyboardInterrupt as stop:
         raise typer.Exit(stopped(stop)) from None
+
+
+def message_of(error: Exception) -> str:
+    """Return in one line what is wrong, with an exception's notes."""
+    if isinstance(error, OSError) and error.errno:
+        text = _of_the_system(error, error.errno)
+    elif type(error).__name__ == "ValidationError":  # of pydantic, which may not be loaded
+        from testbed.record.messages import first_problem
+
+        place, reason = first_problem(cast(Any, error))
+        text = ": ".join([".".join(map(str, place)), reason]).removeprefix(": ")
+    else:
+        text = str(error)
+    return message_line("; ".join([text, *getattr(error, "__notes__", [])]))
+
+
+def message_line(text: str) -> str:
+    """Return a message in one line of some length in which all can be seen, whatever values and
+    names are in it."""
+    return shortened(plain(re.sub(r"\s*[\r\n]\s*", " ", text.strip())))
+
+
+def _of_the_system(error: OSError, number: int) -> str:
+    """Return what the system refused, without its number, and what to do."""
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    to_do = _TO_DO.get(number, "")
+    return ": ".join([*(names and [" -> ".join(names)]), os.strerror(number), *(to_do and [to_do])])
 
 
 def stopped(stop: BaseException) -> int:

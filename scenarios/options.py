@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from testbed.fabric.names import nearest, plain
+from testbed.fabric.names import nearest, plain, shortened
 
 if TYPE_CHECKING:
     from scenarios.settings import Setting
@@ -58,7 +58,7 @@ class Given:
         """Print what is not on the command line and took effect."""
         for option, value in self.environment.items():
             name = option.removeprefix("--").replace("-", "_").upper()
-            print(plain(f"from the environment: {name}={value}"), flush=True)
+            print(shortened(plain(f"from the environment: {name}={value}")), flush=True)
 
 
 class WordsCommand(TyperCommand):

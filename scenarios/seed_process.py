@@ -28,6 +28,7 @@ import numpy.typing as npt
 from analysis.evaluation.comparison import COLUMNS, average_precision, found_at
 from analysis.methods.parameters import Parameters
 from scenarios.experiment import run_experiment
+from scenarios.mistakes import message_of
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
 from scenarios.stopping import SIGNALS, tidily
@@ -169,8 +170,9 @@ def _work(work: Work, place: Path, send: Connection) -> None:
         outcome = Outcome(None, "interrupted")
     except Exception as error:
         traceback.print_exc()
-        text = " ".join(str(error).split()) or "no reason given"
-        reason = text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
+        reason = message_of(error) or "no reason given"
+        if not isinstance(error, ValueError | OSError):
+            reason = f"{type(error).__name__}: {reason}"
         log = place / "log"
         outcome = Outcome(None, reason, log.read_text(errors="replace") if log.exists() else "")
     shutil.rmtree(place, ignore_errors=True)

@@ -16,6 +16,7 @@ from analysis.pages.sweep_page import sweep_page
 from analysis.pages.template import write_page
 from scenarios.compared import Compared, as_json, is_comparison, read_comparison, tell
 from scenarios.experiment import Progress
+from scenarios.mistakes import message_of
 from scenarios.scenario import load_scenario, scenario_names
 from scenarios.seeds import in_ranges
 from scenarios.settings import Settings, described
@@ -96,7 +97,7 @@ def offer_page(directory: Path) -> str:
     try:
         return f"page: {make_page(directory, trust=True)}"
     except (ValueError, OSError) as error:  # what it shows is there without it
-        return f"no page: {error}"
+        return f"no page: {message_of(error)}"
 
 
 def again(config: Mapping[str, Any], methods: Mapping[str, Any]) -> str:

@@ -81,8 +81,8 @@ def undisturbed() -> Iterator[None]:
 
 
 def exit_code(number: int) -> int:
-    """130 for Ctrl-C; a hangup is a termination, 143."""
-    return 128 + (signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
+    """Return what a shell says of a program that a signal ended: 130 for Ctrl-C, 129 for SIGHUP."""
+    return 128 + number
 
 
 def in_one_line(number: int, kept: str) -> str:

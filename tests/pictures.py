@@ -1,22 +1,21 @@
 """The pictures of the README: ``python -m tests.pictures RUN COMPARISON``, of their pages, and
 ``python -m tests.pictures runs/reproduce/canary-8``, of a figure.
 
-``python -m tests.pictures look OUT PAGE...`` takes whole pages, from disk or an address, as a desk
-and a telephone show them, light and dark: to be looked at.
+``python -m tests.pictures look OUT PAGE...`` takes whole pages, from disk or an address, at the
+widths of `tests.browser`, light and dark: to be looked at.
 """
 
 from __future__ import annotations
 
 import io
 import sys
-from itertools import product
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Locator
 
 from scenarios.showing import make_page
-from tests.browser import browser, opened
+from tests.browser import SCHEMES, browser, opened
 
 PICTURES = Path(__file__).parent.parent / "pictures"
 
@@ -40,12 +39,12 @@ def figure(of: Path) -> None:
 
 
 def look(out: Path, pages: list[str]) -> None:
-    """Four pictures of each page into ``out``."""
+    """Write eight pictures of each page into the folder ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     with browser() as chromium:
         for number, page in enumerate(pages):
             where = page if page.startswith("http://127.0.0.1:") else Path(page)
-            for width, dark in product((1280, 390), (False, True)):
+            for width, dark in SCHEMES:
                 scheme = "dark" if dark else "light"
                 with opened(chromium, where, width, dark) as it:
                     it.page.wait_for_timeout(1000 if isinstance(where, str) else 100)

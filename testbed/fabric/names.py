@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterable
 
-__all__ = ["command", "nearest", "plain"]
+__all__ = ["command", "nearest", "plain", "shortened"]
+
+_LONG_WORD = 250
+"""Characters; paths are rarely as long."""
 
 
 def plain(text: str) -> str:
@@ -30,6 +34,23 @@ def command(*words: str) -> str:
     make analyze 'RUN=my runs/$1'
     """
     return shlex.join(plain(word) for word in words)
+
+
+def shortened(text: str) -> str:
+    """Return the text of a message without what makes it unreadable: the middle of a very long
+    word, as a value of 100 kB or a path of a thousand folders, and of a very long text.
+
+    >>> shortened(f"no scenario {'x' * 1000}: choose flap")[:60]
+    'no scenario xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
+    >>> len(shortened("x" * 1000)), len(shortened("x " * 1000))
+    (100, 1000)
+    """
+    words = re.sub(rf"\S{{{_LONG_WORD},}}", lambda word: _cut(word[0], 100), text)
+    return _cut(words, 1000)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most * 3 // 5]}…{text[1 - most * 2 // 5 :]}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import reprlib
+from typing import TYPE_CHECKING
 
-__all__ = ["first_line", "shown", "why"]
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+__all__ = ["first_line", "first_problem", "shown", "why"]
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 60
@@ -31,3 +35,12 @@ def first_line(error: Exception) -> str:
     text = "".join(c if c.isprintable() else " " for c in str(error))
     text = " ".join(text.split())
     return text if len(text) < 200 else text[:197] + "..."
+
+
+def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
+    """Return the first place where data is not as a model has it, and what is wrong there, without
+    pydantic's words around it: ``("runs", 0, "seeds"), "should be a valid list"``."""
+    first = error.errors(include_url=False)[0]
+    reason = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    own = first["type"] == "value_error"  # raised by a check of this project
+    return first["loc"], reason if own else f"{reason[:1].lower()}{reason[1:]}"

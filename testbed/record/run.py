@@ -127,9 +127,9 @@ class RunWriter:
         if self.kept:
             self.leave()
             raise RunError(
-                f"{self.partial} holds {self.kept} finished epochs of an interrupted run: diagnose "
-                f"them ({command('make', 'analyze', f'RUN={self.partial}')}) and move or remove "
-                "it, or choose another RUN"
+                f"{self.partial} holds {self.kept} finished epochs of an interrupted run: "
+                f"{command('make', 'analyze', f'RUN={self.partial}')} diagnoses them, "
+                f"{command('rm', '-r', str(self.partial))} removes them; or choose another RUN"
             )
         try:
             self._place.clear()

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from testbed.record.messages import first_problem
+
 __all__ = ["YamlError", "YamlFile", "read_yaml"]
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -63,11 +65,9 @@ class YamlFile:
         try:
             return model.model_validate(self.content)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
-        reason = f"{reason[:1].lower()}{reason[1:]}"
-        line = self.line(first["loc"])
+            place, reason = first_problem(error)
+        where = ".".join(str(part) for part in place)
+        line = self.line(place)
         raise YamlError(f"{self.path} line {line}: {where}: {reason}".replace(": : ", ": "))
 
 

@@ -294,7 +294,7 @@ def command(*arguments: str) -> list[str]:
     ("kind", "code"),
     [
         (signal.SIGINT, 130),
-        pytest.param(signal.SIGHUP, 143, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.nightly),
         pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly),
     ],
 )

@@ -3,7 +3,7 @@
 const MOST_ROWS = 64;
 const MOST_SAMPLES = 300;
 
-const live = { samples: [], losses: [], epochs: [], method: 0, when: '', link: null, pinned: false, drawing: null, rows: new Map() };
+const live = { samples: [], losses: [], epochs: [], method: 0, when: '', link: null, pinned: false, drawing: null, rows: new Map(), faults: null, listed: undefined };
 const every = Array.from({ length: nLinks }, (_, link) => link);
 const chosenMethod = () => methods[live.method] || methods[0];
 const sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -86,11 +86,14 @@ function showPanel() {
   const panel = byId('panel');
   const link = live.link;
   if (link === false || link === null) {
+    if (live.listed === live.faults) return; // a button that is replaced loses focus and clicks
+    live.listed = live.faults;
     const broken = [...faulty].sort((a, b) => data.links.rate[b] - data.links.rate[a]).slice(0, 24);
     const items = broken.map((each) => el('li', {}, linkButton(each), ` ${percent(data.links.rate[each])}`));
     panel.replaceChildren(el('h3', {}, broken.length ? 'Broken now' : 'Nothing is broken now'), el('ul', { class: 'broken' }, ...items), el('p', { class: 'hint' }, 'Point at a link, tap it, or focus the drawing and use the arrow keys: here is then what is counted of it.'));
     return;
   }
+  live.listed = undefined;
   const said = status(chosenMethod(), chosenMethod().flagged, link);
   const pairs = [['truth', truthOf(link)], ['packets', count(packetsOf(link))], ['dropped by faults', dropsText(link)], ['share dropped', lossText(link)]];
   if (live.when) pairs.push([`${chosenMethod().name}, ${live.when}`, WORDS[said]]);
@@ -236,4 +239,5 @@ addEventListener('resize', () => {
   room = byId('drawing').clientWidth;
   draw();
   showTraffic();
+  point(null);
 });

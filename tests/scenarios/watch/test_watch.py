@@ -86,9 +86,12 @@ def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) ->
         most = page.locator("#epochs figure").last.locator("text").first
         assert most.text_content() == "0 %", "what is marked beside a chart of zeros"
         tell(publisher, 1, [0] * n, drops, faults)
+        until(page, "sums", "^0 packets over links")
+        page.locator("#panel .link-name").focus()
         drops[broken] = 250
         tell(publisher, 2, packets, drops, faults)
         until(page, "sums", f"^{1000 * n:,} packets over links, 250 dropped by faults")
+        assert page.evaluate("document.activeElement.innerText") == "agg0_1->core2"
         row = page.locator("#links tbody tr").first
         said = " ".join(row.inner_text().split())
         assert said == "agg0_1->core2 20 % – 1,000 1,000 250 20 %"
@@ -99,6 +102,8 @@ def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) ->
         assert page.locator(".fabric .marks .right, .fabric .marks .wrong").count() == 2
         row.locator("button").press("Enter")
         assert "loses 20 %" in until(page, "panel", "agg0_1->core2")
+        page.set_viewport_size({"width": width - 60, "height": 900})
+        assert page.locator(".fabric .chosen .line").count() == 1, "chosen still, drawn anew"
         other = fabric.link("core0->agg3_0")
         tell(publisher, 3, packets, drops, [[other, 0.01]])
         until(page, "verdict", "0 found, 1 missed, 2 blamed wrongly")

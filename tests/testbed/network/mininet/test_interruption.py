@@ -110,7 +110,7 @@ def hang_up(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.usefixtures("hangup_is_heard")
 @pytest.mark.parametrize(
-    ("end", "code"), [(ctrl_c, 130), pytest.param(hang_up, 143, marks=pytest.mark.nightly)]
+    ("end", "code"), [(ctrl_c, 130), pytest.param(hang_up, 129, marks=pytest.mark.nightly)]
 )
 def test_an_interrupted_run_keeps_its_finished_epochs_and_no_network(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], code: int

@@ -15,7 +15,6 @@ from testbed.softswitch.server.messages import p4runtime_pb2
 from testbed.softswitch.server.outbox import Outbox
 from testbed.softswitch.server.values import RESOURCE_EXHAUSTED, P4Error
 
-
 T = TypeVar("T")
 
 
