@@ -20,7 +20,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,12 +101,12 @@ class _Checked(IndexDataCacheFile):
             file.write(hashlib.sha256(data).digest() + data)
 
     def _read(self, path: str) -> Any:
-        try:
-            whole = Path(path).read_bytes()
-        except FileNotFoundError:
-            return None
-        digest, data = whole[:32], whole[32:]
-        return pickle.loads(data) if hashlib.sha256(data).digest() == digest else None
+        for each in (Path(path), *_of_owner(path)):
+            with suppress(FileNotFoundError, PermissionError):
+                whole = each.read_bytes()
+                digest, data = whole[:32], whole[32:]
+                return pickle.loads(data) if hashlib.sha256(data).digest() == digest else None
+        return None
 
 
 kernel = njit(_nrt=False)
@@ -156,12 +156,12 @@ def _folder() -> Path | None:
     Raises:
         PermissionError: The only places are ones where others could put code.
     """
-    name = "kernels-" + hashlib.sha256(repr(sorted(_STATE.items())).encode()).hexdigest()[:16]
     given = config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
     open_to_others = None
-    beside, users = Path(__file__).parent / "__pycache__", user_cache("canary-kernels")
-    for place in (Path(given),) if given else (beside, *([users] if users else [])):
-        folder = place / name
+    users = user_cache("canary-kernels")
+    usual = [_BESIDE] if Path(__file__).stat().st_uid == os.geteuid() else []
+    for place in [Path(given)] if given else [*usual, *([users] if users else [])]:
+        folder = place / _NAME
         try:
             for made in (place, folder):
                 made.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -215,7 +215,31 @@ def nothing_kept() -> bool:
     return _EMPTY
 
 
+def _owners_folder() -> Path | None:
+    """The cache that the owner of this program has beside it, for others to read; None if it is
+    this user's, or others could put code there. Root writes nothing into a user's folders."""
+    folder = _BESIDE / _NAME
+    try:
+        found = [place.stat() for place in (_BESIDE, folder)]
+    except OSError:
+        return None
+    safe = all(owned(each) and not shared(each) for each in found)
+    return folder if safe and folder != _FOLDER else None
+
+
+def _of_owner(path: str) -> list[Path]:
+    """Where the owner of this program has what this user's cache has at ``path``."""
+    if _OWNERS is None or _FOLDER is None or not Path(path).is_relative_to(_FOLDER):
+        return []
+    return [_OWNERS / Path(path).relative_to(_FOLDER)]
+
+
+_BESIDE = Path(__file__).parent / "__pycache__"
+_NAME = "kernels-" + hashlib.sha256(repr(sorted(_STATE.items())).encode()).hexdigest()[:16]
 _FOLDER = _folder()
-_EMPTY = _FOLDER is None or next(_FOLDER.rglob("*.nbc"), None) is None
+_OWNERS = _owners_folder()
+_EMPTY = all(
+    folder is None or next(folder.rglob("*.nbc"), None) is None for folder in (_FOLDER, _OWNERS)
+)
 if _FOLDER is not None:
     config.CACHE_DIR = str(_FOLDER)  # pyright: ignore[reportAttributeAccessIssue]

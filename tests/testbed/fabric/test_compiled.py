@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numba.core import event
 
+from testbed import caches
 from testbed.fabric import compiled
 
 CALLEE = "from testbed.fabric.compiled import njit\n\n@njit\ndef f():\n    return {}\n"
@@ -36,6 +37,7 @@ class Project:
         (root / "testbed" / "fabric").mkdir(parents=True)
         (root / "analysis").mkdir()
         shutil.copy(Path(compiled.__file__), root / "testbed" / "fabric")
+        shutil.copy(Path(caches.__file__), root / "testbed")
         self.write("analysis/callee.py", CALLEE.format(1))
         self.write("analysis/caller.py", CALLER.format("from analysis.callee import f\n"))
 
@@ -147,6 +149,28 @@ def test_a_place_that_others_can_write_is_not_used(project: Project) -> None:
         project.run()
     last = raised.value.stderr.splitlines()[-1]
     assert "canary-kernels is another user's or can be written by others" in last
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+def test_who_does_not_own_the_program_reads_its_cache_and_keeps_an_own_one(
+    project: Project,
+) -> None:
+    """Root filled the folder of the user who called sudo with files of its own."""
+    project.run()
+    [folder] = project.folders
+    for file in (project.root / "testbed").rglob("*"):
+        os.chown(file, 12345, 12345)
+    before = sorted(folder.rglob("*"))
+    assert project.run() == "10"
+    assert not list((project.root / "cache").rglob("*.nbc"))
+    project.write("analysis/caller.py", CALLER.format("from analysis.callee import f\n\n"))
+    assert project.run().startswith("compiled")
+    assert project.run() == "10"
+    assert list((project.root / "cache").rglob("*.nbc"))
+    assert project.folders == [folder] and sorted(folder.rglob("*")) == before
+    os.chmod(folder, 0o777)  # others could put code there
+    project.write("analysis/caller.py", CALLER.format("from analysis.callee import f\n"))
+    assert project.run() == "compiled compiled 10"
 
 
 def test_folders_of_old_sources_go(tmp_path: Path) -> None:
