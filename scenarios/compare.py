@@ -96,7 +96,7 @@ def compare(
     """
     if cluster is not None and settings.real_time:
         raise RunError("CLUSTER= is of simulated networks: a real one is run where the command is")
-    capture = _account(settings, seeds[0])
+    capture = _account(settings, seeds[0], progress)
     every = _key(name, settings, methods, parameters)
     with _alone(folder, every):
         todo = [seed for seed in seeds if not _file(folder, seed).exists()]
@@ -129,12 +129,13 @@ def compare(
     return Comparison(rows, failures, capture)
 
 
-def _account(settings: Settings, seed: int) -> Mapping[str, Any] | None:
+def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, Any] | None:
     """What becomes of a capture's frames, found out and said once and not by each seed."""
     if settings.backend == "flow" or capture_file(settings.traffic) is None:
         return None
     fabric = make_addressed(settings.topology, settings.k)
-    _, account = make_traffic(replace(settings, seed=seed), fabric)
+    settings = replace(settings, seed=seed)
+    _, account = make_traffic(settings, fabric, lambda share: progress("capture", share))
     return None if account is None else account.as_dict()
 
 

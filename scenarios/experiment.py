@@ -162,7 +162,8 @@ def _emulate(
     watched: WatchedRun | None,
 ) -> None:
     progress("traffic", 0.0)
-    traffic, account = make_traffic(settings, make_addressed(settings.topology, settings.k))
+    fabric = make_addressed(settings.topology, settings.k)
+    traffic, account = make_traffic(settings, fabric, lambda share: progress("traffic", share))
     if account is not None:
         writer.json("capture.json", account.as_dict())
     if settings.real_time and os.geteuid() != 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from scenarios.settings import Settings, SettingsError
@@ -27,7 +28,11 @@ def capture_file(traffic: str) -> Path | None:
     return Path(name) if name.lower().endswith(_CAPTURES) else None
 
 
-def make_traffic(settings: Settings, topology: AddressedFabric) -> tuple[Traffic, Account | None]:
+def make_traffic(
+    settings: Settings,
+    topology: AddressedFabric,
+    progress: Callable[[float], None] = lambda share: None,
+) -> tuple[Traffic, Account | None]:
     """Generate or replay the traffic of a run; what became of a capture's frames, if one is.
 
     ``traffic`` is ``hadoop``, ``websearch``, ``storage`` or ``pareto``, with ``:skewed`` for half
@@ -35,13 +40,18 @@ def make_traffic(settings: Settings, topology: AddressedFabric) -> tuple[Traffic
     its timing to the run's duration instead of cutting it off there. A warning is logged if that
     cuts packets off.
 
+    Args:
+        settings: Those of the run.
+        topology: Its fabric.
+        progress: Receives the share of a capture that was read, from 0 to 1.
+
     Raises:
         ValueError: It is neither, or the capture is unreadable (one line).
     """
     path = capture_file(settings.traffic)
     if path is not None:
         fit = settings.traffic.endswith(":fit")
-        traffic, account = replay(path, topology, settings.seed, settings.duration_s, fit)
+        traffic, account = replay(path, topology, settings.seed, settings.duration_s, fit, progress)
         _warn_of_what_is_cut_off(settings, account)
         return traffic, account
     kind, _, option = settings.traffic.partition(":")

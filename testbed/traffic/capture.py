@@ -6,7 +6,7 @@ Frames are parsed from their first bytes, many at a time: 60 bytes of memory a p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,9 @@ from testbed.traffic.frames import SNAP, UNDEFINED, CaptureError, Frames, read_f
 __all__ = ["BEYOND", "Capture", "CaptureError", "listed", "mix", "read_capture"]
 
 BEYOND = "beyond the run's end"
+
+MOST_PACKETS = 50_000_000
+"""More are not read: they take 60 bytes of memory each, and as much again while they are sorted."""
 
 _NULL, _ETHERNET, _LOOP, _COOKED, _COOKED2 = 0, 1, 108, 113, 276
 _RAW = (12, 14, 101, 228, 229)
@@ -67,11 +70,21 @@ class Capture:
     seconds: float
 
 
-def read_capture(path: str | Path, duration_s: float | None = None) -> Capture:
-    """The TCP and UDP packets of a file, those of the first ``duration_s`` seconds if given.
+def read_capture(
+    path: str | Path,
+    duration_s: float | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Capture:
+    """Read the TCP and UDP packets of a file.
+
+    Args:
+        path: The file.
+        duration_s: Read those of its first so many seconds. None: all.
+        progress: Receives the share of the file that was read, from 0 to 1.
 
     Raises:
-        CaptureError: The file is missing, damaged, empty or no capture, or holds no TCP or UDP.
+        CaptureError: The file is missing, damaged, empty or no capture, holds no TCP or UDP, or
+            more than `MOST_PACKETS` packets.
     """
     path = Path(path)
     refused: Counter[str] = Counter()
@@ -82,6 +95,12 @@ def read_capture(path: str | Path, duration_s: float | None = None) -> Capture:
         first = int(chunk.time_ns[0]) if first is None else first
         chunks.append(_parse(chunk, refused))
         frames, share = frames + len(chunk.time_ns), chunk.share
+        progress(share)
+        if frames > MOST_PACKETS:
+            raise CaptureError(
+                f"{path} holds more than {MOST_PACKETS:,} packets: keep its first ones with "
+                f"editcap -r {path.name} part.pcap 1-{MOST_PACKETS}"
+            )
         # a second of grace, as captures are not strictly in order
         if limit_ns is not None and int(chunk.time_ns[-1]) > first + limit_ns + 10**9:
             break

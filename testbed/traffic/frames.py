@@ -30,6 +30,10 @@ UNDEFINED = "of an undefined interface"
 _CHUNK = 1 << 17
 _GZIP_MAGIC = b"\x1f\x8b"
 _NG_MAGIC = b"\x0a\x0d\x0d\x0a"
+_FEW_BYTES = 1 << 28
+_MOST_TIMES = 100
+"""A gzipped file may unpack to some bytes, or to so many times its own: traffic packs to a
+twentieth at best, and a file that was made to fill a machine to a thousandth."""
 _LONGEST = 1 << 18  # bytes of a frame, as libpcap has it: a longer one is a damaged length
 
 
@@ -168,6 +172,24 @@ def _ng_reader() -> Any:
     return Reader
 
 
+class _Unzipped(gzip.GzipFile):
+    """A gzipped file that unpacks to no more than a capture does."""
+
+    def __init__(self, path: Path, raw: BinaryIO, size: int) -> None:
+        super().__init__(fileobj=raw, mode="rb")
+        self._path, self._left = path, max(_FEW_BYTES, _MOST_TIMES * size)
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise CaptureError(
+                f"{self._path} unpacks to more than {_MOST_TIMES} times its size, which no capture "
+                "of traffic does: look at it with capinfos, and unpack it if it is right"
+            )
+        return data
+
+
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     """The file's bytes, unzipped, and a function: which share of the file has been read."""
@@ -181,7 +203,7 @@ def _open(path: Path) -> Iterator[Any]:
                 return min(1.0, raw.tell() / size)
 
             if raw.peek(2)[:2] == _GZIP_MAGIC:
-                with gzip.open(cast(BinaryIO, raw)) as unzipped:
+                with _Unzipped(path, cast(BinaryIO, raw), size) as unzipped:
                     yield unzipped, share
             else:
                 yield raw, share

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,12 @@ class Account:
 
 
 def replay(
-    path: str | Path, topology: AddressedFabric, seed: int, duration_s: float, fit: bool = False
+    path: str | Path,
+    topology: AddressedFabric,
+    seed: int,
+    duration_s: float,
+    fit: bool = False,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Traffic, Account]:
     """Read a capture and map it onto the hosts.
 
@@ -63,13 +68,14 @@ def replay(
         seed: Draws which address becomes which host.
         duration_s: The run's length.
         fit: Stretch or squeeze the capture to that, instead of using what fits into it.
+        progress: Receives the share of the file that was read, from 0 to 1.
 
     Raises:
-        testbed.traffic.capture.CaptureError: The file is missing, truncated, empty or no capture,
-            or holds no TCP or UDP.
+        testbed.traffic.capture.CaptureError: The file is missing, truncated, empty, no capture or
+            too large, or holds no TCP or UDP.
     """
     path = Path(path)
-    capture = read_capture(path, None if fit else duration_s)
+    capture = read_capture(path, None if fit else duration_s, progress)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     account = Account(

@@ -282,3 +282,32 @@ def test_nothing_usable(tmp_path):
 def test_missing_and_unreadable(tmp_path):
     refuse(tmp_path / "absent.pcap", "no capture .*absent.pcap: check TRAFFIC")
     refuse(tmp_path, "cannot read .*: Is a directory")
+
+
+def test_a_file_made_to_fill_the_machine_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("testbed.traffic.frames._FEW_BYTES", 1 << 16)
+    plain = write(tmp_path / "plain.pcap", flow_packets(n=1))
+    header, record = plain.read_bytes()[:24], plain.read_bytes()[24:]
+    bomb = tmp_path / "bomb.pcap.gz"
+    bomb.write_bytes(gzip.compress(header + 20_000 * record))
+    assert len(record) * 20_000 > 100 * bomb.stat().st_size
+    with pytest.raises(CaptureError, match=r"bomb\.pcap\.gz unpacks to more than 100 times"):
+        read_capture(bomb)
+    few = tmp_path / "few.pcap.gz"
+    few.write_bytes(gzip.compress(header + 500 * record))
+    assert read_capture(few).frames == 500
+
+
+def test_more_packets_than_memory_is_for_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("testbed.traffic.capture.MOST_PACKETS", 39)
+    path = write(tmp_path / "a.pcap", flow_packets(n=40))
+    with pytest.raises(CaptureError, match="holds more than 39 packets: keep its first ones"):
+        read_capture(path)
+
+
+def test_progress_is_the_share_that_was_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("testbed.traffic.frames._CHUNK", 10)
+    path = write(tmp_path / "a.pcap", flow_packets(n=95))
+    shares = []
+    read_capture(path, progress=shares.append)
+    assert len(shares) == 10 and shares == sorted(shares) and shares[-1] == 1.0
