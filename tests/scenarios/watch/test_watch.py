@@ -102,7 +102,7 @@ def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) ->
         assert page.locator(".fabric .marks .right, .fabric .marks .wrong").count() == 2
         row.locator("button").press("Enter")
         assert "loses 20 %" in until(page, "panel", "agg0_1->core2")
-        page.set_viewport_size({"width": width - 60, "height": 900})
+        page.set_viewport_size({"width": width + 60, "height": 900})
         assert page.locator(".fabric .chosen .line").count() == 1, "chosen still, drawn anew"
         other = fabric.link("core0->agg3_0")
         tell(publisher, 3, packets, drops, [[other, 0.01]])
