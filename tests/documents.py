@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -128,7 +129,8 @@ def _ran(command: tuple[str, ...]) -> Ran:
 
 def _canary(folder: str, *words: str) -> str:
     program = str(Path(sys.executable).with_name("canary"))
-    done = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True)
+    wide = os.environ | {"COLUMNS": "160"}  # where a line ends does not hang on how long a time is
+    done = subprocess.run([program, *words], cwd=folder, env=wide, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{shlex.join(words)}: {done.stderr}")
     return done.stdout

@@ -55,7 +55,7 @@ def listeners(process: psutil.Process) -> list[tuple[str, int]]:
                 for connection in each.net_connections("inet")
                 if connection.status == psutil.CONN_LISTEN
             ]
-        except psutil.NoSuchProcess:
+        except (psutil.NoSuchProcess, psutil.AccessDenied):  # it has ended, or ends now
             continue
     return found
 
