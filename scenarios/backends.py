@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,8 @@ from scenarios.root.leaving import go_through_sudo
 from scenarios.settings import REAL_TIME, Settings
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
-from testbed.dataplane import P4INFO, PROGRAM, VERDICT
+from testbed.dataplane import P4INFO, VERDICT
+from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.topologies import make_addressed
 from testbed.faults.injector import FaultInjector
@@ -152,9 +154,15 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
+    with tempfile.TemporaryDirectory() as folder:
+        program = IcmpLimit.of(settings.icmp_per_s).program(Path(folder))
+        yield from _open(settings, links, program, logs)
+
+
+def _open(settings: Settings, links: LinkModel, source: Path, logs: Path) -> Iterator[Backend]:
     topology = make_addressed(settings.topology, settings.k)
     if settings.backend == "virtual":
-        program = Program.load(PROGRAM, observe=VERDICT.field)
+        program = Program.load(source, observe=VERDICT.field)
         switches = [
             Switch(program, seed=switch_seed(settings.seed, index))
             for index in range(topology.n_switches)
@@ -168,13 +176,14 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
     from testbed.network.mininet import MininetNetwork
 
     kind = cast(Literal["bmv2", "softswitch"], settings.backend)
-    with MininetNetwork(topology, kind, PROGRAM, P4INFO, logs, settings.seed) as network:
+    with MininetNetwork(topology, kind, source, P4INFO, logs, settings.seed) as network:
         drain = round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, drain, settings.epoch_ns // 100)
 
 
 def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:
-    """Settings with the load and the epochs that this machine can carry in real time.
+    """Settings with the load and the epochs that this machine can carry in real time, and budgets
+    a second that fit.
 
     A machine that is several times slower than the defaults expect sends that much slower, for that
     much longer, and it is said. Settings that somebody named stay.
@@ -183,6 +192,7 @@ def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:
     paced = {
         "load": max(round(settings.load / slow, 3), 0.001),
         "epoch_ms": min(round(settings.epoch_ms * slow), LONGEST_EPOCH_MS),
+        "icmp_per_s": max(round(settings.icmp_per_s / slow, 3), 0.1),
     }
     changes = {name: value for name, value in paced.items() if name not in named}
     if slow == 1 or not changes:

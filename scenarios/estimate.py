@@ -39,7 +39,6 @@ __all__ = ["LONG_S", "Estimate", "announce", "estimate", "need_memory"]
 LONG_S = 10.0
 """A run that takes longer says so before it begins."""
 
-_PROBES = 100  # of a path and host (NetBouncer, section 6.1)
 _FLOWS = 4_000_000  # records kept of a run without packets
 
 
@@ -151,7 +150,7 @@ class _Counts:
         self.segments = 2 * self.climbs + self.local * float(ups[0])
         if settings.monitors == "tor":
             self.segments = self.local * ups[0] + (self.pairs - self.local) * ups.prod()
-        probes_each = 2 * _PROBES  # NetBouncer's and as many of deTector's
+        probes_each = 2 * settings.probes  # NetBouncer's and as many of deTector's
         self.probes = self.probed * probes_each
         without = settings.backend == "flow"
         self.probe_hops = 2 * top + (not without)

@@ -20,6 +20,7 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.settings import Settings, SettingsError
 from scenarios.traffic import capture_file
 from testbed.control.selection import SelectionParameters
+from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths, PathSets
@@ -28,7 +29,7 @@ from testbed.fabric.topologies import make_fabric
 from testbed.faults.noise import noise_rates
 from testbed.faults.plan import FaultPlan
 from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
-from testbed.probes.flow_traces import trace
+from testbed.probes.flow_traces import Traces, trace
 from testbed.probes.probe_matrix import standard_matrix
 from testbed.record.documents import Network
 from testbed.record.fabric_file import fabric_columns
@@ -42,8 +43,6 @@ __all__ = ["FLOWS", "FlowRun", "simulate", "write_run"]
 
 FLOWS = 4_000_000
 """Flow records kept of a run; a network that carries more is sampled."""
-
-PROBE_PACKETS = 100  # a path and host (NetBouncer, section 6.1)
 
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
@@ -158,17 +157,15 @@ def simulate(
         planning = pool.submit(standard_matrix, fabric)  # takes as long as all the rest
         progress("flows", 0.1)
         host, start_s, records, carried = _send_flows(settings, ecmp, loss, process, flows)
-        traces = trace(
-            ecmp, loss, host, start_s, records.paths, records.lost, epoch_s, _rng(settings, 4)
-        )
+        traces = _trace(settings, ecmp, loss, host, start_s, records)
         progress("probes", 0.4)
         paths = ecmp.bounces()
         hosts = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
-        probes = _send_probes(loss, paths, hosts, PROBE_PACKETS, _rng(settings, 6))
+        probes = _send_probes(loss, paths, hosts, settings.probes, _rng(settings, 6))
         progress("meters", 0.6)
         metered, lost = _meter(settings, ecmp, loss, process, parts)
         planned = planning.result().both_ways
-    each = max(1, len(hosts) * PROBE_PACKETS // max(len(planned), 1))  # as many as NetBouncer's
+    each = max(1, len(hosts) * settings.probes // max(len(planned), 1))  # as many as NetBouncer's
     rows = np.arange(len(planned), dtype=np.int32)
     matrix = _send_probes(loss, planned, rows, each, _rng(settings, 7))
     shape = (len(paths), fabric.hosts_per_tor)
@@ -179,7 +176,7 @@ def simulate(
         metered_lost=lost,
         flows=records,
         bounces=paths,
-        probed_sent=np.full(shape, PROBE_PACKETS, np.int32),
+        probed_sent=np.full(shape, settings.probes, np.int32),
         probed_lost=probes.lost.astype(np.int32).reshape(shape),
         matrix=planned,
         matrix_sent=np.full(len(planned), each, np.int64),
@@ -284,6 +281,29 @@ def _process(settings: Settings, fabric: Fabric) -> FlowProcess:
     pattern = "skewed" if option == "skewed" else "uniform"
     return flow_process(
         fabric, kind, settings.load, _rng(settings, 0), pattern, settings.line_rate_bps
+    )
+
+
+def _trace(
+    settings: Settings,
+    ecmp: Ecmp,
+    loss: FloatArray,
+    host: npt.NDArray[np.int32],
+    start_s: FloatArray,
+    records: FlowRecords,
+) -> Traces:
+    """007's traceroutes of the flows that lost packets."""
+    return trace(
+        ecmp,
+        loss,
+        host,
+        start_s,
+        records.paths,
+        records.lost,
+        settings.epoch_ms / 1000,
+        settings.traces_of_host(ecmp.fabric),
+        IcmpLimit.of(settings.icmp_per_s),
+        _rng(settings, 4),
     )
 
 

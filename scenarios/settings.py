@@ -16,10 +16,12 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from testbed.control.capacity import check_tables
+from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest
 from testbed.fabric.segments import Monitors
 from testbed.fabric.topologies import make_addressed
 from testbed.faults.noise import noise_range
+from testbed.probes.traceroute import host_rate_limit
 from testbed.record.documents import EPOCHS, TELEMETRY
 
 __all__ = ["Setting", "Settings", "SettingsError", "described", "make_settings"]
@@ -76,13 +78,15 @@ class Settings:
         Field(ge=1, le=EPOCHS, description="measurement epochs"),
         Also(on={"softswitch": 8, "bmv2": 8}),
     ] = 10
+    # Ten epochs of a second give every method the measurements that it asks for: 007's budgets are
+    # per second, and in one second it traces a third of the connections that lose packets.
     # Real switches are slower than virtual time: longer epochs of slower traffic hold as many
-    # packets. Without packets time costs little, and a large fabric's many segments need it.
+    # packets.
     epoch_ms: Annotated[
         int,
         Field(ge=20, le=60_000, description="length of an epoch, in virtual or real time"),
-        Also("ms", {"flow": 1000, "softswitch": 7000, "bmv2": 16_000}),
-    ] = 100
+        Also("ms", {"softswitch": 7000, "bmv2": 16_000}),
+    ] = 1000
     traffic: Annotated[
         str,
         Field(
@@ -108,7 +112,8 @@ class Settings:
             description="share of their line rate that hosts send: "
             + ", ".join(f"{rate / 1e6:g} Mb/s on `{name}`" for name, rate in LINE_RATE.items()),
         ),
-    ] = 0.6
+        Also(on={"softswitch": 0.6, "bmv2": 0.6}),
+    ] = 0.06
     monitors: Annotated[
         Monitors,
         Field(description="which switches host meters; `tor` is the paper's other placement"),
@@ -127,6 +132,36 @@ class Settings:
         int,
         Field(ge=0, le=2**31, description="packets in HashPipe that make a flow large"),
     ] = 16
+    probes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=100_000,
+            description="probes that each host sends over each path of NetBouncer's plan in a run "
+            "(its section 6.1); deTector's plan has as many in all",
+        ),
+    ] = 100
+    # In proportion to what hosts send a second, so that the budget is the same for each packet.
+    icmp_per_s: Annotated[
+        float,
+        Field(
+            ge=0.1,
+            le=10_000,
+            description="ICMP messages a second that a switch answers traceroutes with (007's "
+            "T_max, section 4.1); smaller where hosts send more slowly, so that it is the same "
+            "budget for each packet",
+        ),
+        Also(on={"softswitch": 10.0, "bmv2": 2.0}),
+    ] = 100.0
+    traces_per_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=10_000,
+            description="traceroutes a second that a host sends (007's C_t); 0: as many as its "
+            "theorem 1 allows for `ICMP_PER_S`",
+        ),
+    ] = 0.0
     noise: Annotated[
         str,
         Field(
@@ -203,6 +238,10 @@ class Settings:
     def line_rate_bps(self) -> float:
         """What the hosts' links carry: what the backend's switches can process."""
         return LINE_RATE[self.backend]
+
+    def traces_of_host(self, fabric: Fabric) -> float:
+        """How many traceroutes a second each host may send."""
+        return self.traces_per_s or host_rate_limit(fabric, self.icmp_per_s)
 
     @property
     def real_time(self) -> bool:

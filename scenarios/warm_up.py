@@ -39,7 +39,7 @@ def warm_up(progress: Progress) -> None:
 def smallest_run(methods: Sequence[str], progress: Progress = lambda what, share: None) -> None:
     """A run that calls each compiled function of packets and of these methods."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(k=4, epochs=2, load=0.1)
+        settings = Settings(k=4, epochs=2, load=0.01)
         path = Path(folder) / "run"
         scenario = load_scenario("faulty_links")
         run_experiment("faulty_links", scenario, settings, path, progress, methods)

@@ -17,7 +17,7 @@ from testbed.network.installed import IP
 from testbed.record.run import RunDirectory
 from tests.browser import browser
 
-SMALL = Settings(k=4, epochs=4, load=0.3, seed=3)
+SMALL = Settings(k=4, epochs=4, epoch_ms=100, load=0.3, noise="0", seed=3)
 
 
 def quiet(what: str, share: float) -> None:

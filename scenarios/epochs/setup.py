@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Emulation", "Sources", "set_up"]
 
-PROBE_PACKETS = 100  # a path (NetBouncer, section 6.1)
-
 
 @dataclass(frozen=True)
 class Sources:
@@ -145,7 +143,13 @@ def set_up(
         injector=injector,
         selector=FlowSelector(segments, decoder, controls, parameters),
         sources=sources,
-        agents=PathDiscovery(backend.network, traffic, sources.data, settings.epoch_ns),
+        agents=PathDiscovery(
+            backend.network,
+            traffic,
+            sources.data,
+            settings.epoch_ns,
+            settings.traces_of_host(topology),
+        ),
         transfers=transfers,
         tcp=make_tcp(settings, backend, traffic, transfers),
     )
@@ -162,7 +166,7 @@ def _add_sources(
         src_host=traffic.src_host,
         dst_host=traffic.dst_host,
     )
-    probes = probe_plan(topology, settings.duration_s, packets=PROBE_PACKETS, seed=settings.seed)
+    probes = probe_plan(topology, settings.duration_s, settings.probes, settings.seed)
     pairs = probes.frames
     probing = Source(
         packets=probes.packets,

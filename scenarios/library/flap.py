@@ -1,4 +1,4 @@
-"""Links that come and go: a few links lose half their packets for a third of every 90 ms.
+"""Links that come and go: a few links lose half their packets for a third of every 0.9 s.
 
 The aggregation of epochs (Canary, section III-F: losses in n' of n epochs) must still see them.
 """
@@ -13,7 +13,7 @@ from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
 from testbed.faults.specification import parse_faults
 
-PERIOD_S = 0.09
+PERIOD_S = 0.9
 
 
 def flapping(topology: Fabric, settings: Settings) -> FaultPlan:

@@ -13,6 +13,7 @@ FLOCK = {
     "topology": "clos:10:5:5:25:3",
     "noise": "0..0.0001",
     "traffic": "pareto",
+    "load": 0.6,
     "epochs": 1,
     "telemetry": "A1+A2+P",
 }

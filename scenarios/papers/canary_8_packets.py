@@ -35,6 +35,7 @@ __all__ = ["FIGURE_8_PACKETS"]
 
 ALPHA, GROUPS = 1000, (1, 2, 3, 4, 5)
 BY_GROUPS, LOSS = "F1 by groups", "F1, segments less packets"
+SETTINGS = {"backend": "virtual", "epochs": 10, "epoch_ms": 100, "load": 0.6, "noise": "0"}
 METHODS = {name: FROM_PROBES[name] for name in ("NetBouncer", "Flock", "NetBouncer-stage")}
 
 
@@ -42,7 +43,7 @@ def emulated(world: World, k: int, seed: int) -> Telemetry:
     """What a run on packets sees of a world's faults: probes of each ToR's first host alone."""
     faults = tuple(Fault(int(link), float(world.loss[link])) for link in world.faulty)
     scenario = Scenario(make_faults=lambda fabric, settings: FaultPlan(faults))
-    settings = make_settings({"k": k, "seed": seed, "alpha": ALPHA, "backend": "virtual"})
+    settings = make_settings({"k": k, "seed": seed, "alpha": ALPHA, **SETTINGS})
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "run"
         run_experiment("both_ways", scenario, settings, place, lambda what, share: None, [])

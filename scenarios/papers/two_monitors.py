@@ -68,7 +68,7 @@ def traffic_of(flow: LongArray, time_ns: npt.NDArray[np.uint64], flows: int, see
 
 def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Seen:
     """A run of a trace through two switches that lose nothing: what its record says of epochs."""
-    given = {"topology": "two-switch", "faults": "none", "eta": eta, "alpha": alpha}
+    given = {"topology": "two-switch", "faults": "none", "noise": "0", "eta": eta, "alpha": alpha}
     settings = make_settings(given | {"seed": seed, "epochs": EPOCHS, "epoch_ms": EPOCH_MS})
     time_ns = (trace.when * settings.epoch_ns).astype(np.uint64)
     traffic = traffic_of(trace.flow, time_ns, len(trace.size), seed)

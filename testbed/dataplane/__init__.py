@@ -148,10 +148,18 @@ class HeavyHitter:
 
 
 class Expiry:
-    """ICMP messages about packets that expired: ``{window:24, messages in it:8}``."""
+    """ICMP messages about packets that expired: ``{window:24, messages in it:8}``.
+
+    Attributes:
+        icmp_window: The register.
+        window_shift: A window takes 2**``window_shift`` us.
+        messages: How many messages a window may have.
+    """
 
     def __init__(self, block: str) -> None:
         self.icmp_window = _program.register(f"{block}.icmp_window", 1)
+        self.window_shift = _sizes["ICMP_WINDOW_SHIFT"]
+        self.messages = _sizes["ICMP_PER_WINDOW"]
 
 
 class Routing:

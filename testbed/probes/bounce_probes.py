@@ -46,14 +46,14 @@ class ProbePlan:
 
 
 def probe_plan(
-    topology: AddressedFabric, duration_s: float, packets: int = 100, seed: int = 0
+    topology: AddressedFabric, duration_s: float, packets: int, seed: int = 0
 ) -> ProbePlan:
     """The probes of a run, those of a pair evenly spread over it from a random phase on.
 
     Args:
         topology: The fabric.
         duration_s: Length of the run.
-        packets: Probes a pair; NetBouncer sends 100.
+        packets: Probes a pair.
         seed: Draws the phases.
     """
     rng = np.random.default_rng([seed, 0x9B0BE])

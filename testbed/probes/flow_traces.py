@@ -13,19 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.compiled import njit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
-from testbed.probes.traceroute import MAX_HOPS, host_rate_limit
+from testbed.probes.traceroute import MAX_HOPS
 
 __all__ = ["Traces", "trace"]
 
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
-
-# T_max = 100 a second, as the data plane keeps it (p4/include/sizes.p4)
-_WINDOW_S = 0.131072
-_PER_WINDOW = 13
 
 
 @dataclass(frozen=True)
@@ -47,6 +44,8 @@ def trace(
     paths: Paths,
     lost: npt.NDArray[np.int64],
     epoch_s: float,
+    per_s: float,
+    icmp: IcmpLimit,
     rng: np.random.Generator,
 ) -> Traces:
     """Trace the flows that lost packets, within the hosts' and the switches' limits.
@@ -58,16 +57,17 @@ def trace(
         loss: The loss rates in each epoch, float64[1 or E, n_links].
         host, time_s, paths, lost: Of each flow, [F]: the sender, when it sends, its path and loss.
         epoch_s: Length of an epoch: what a host may trace in advance.
+        per_s: C_t, how many traceroutes a second each host may send.
+        icmp: How many ICMP messages a switch may send, as its data plane keeps the limit.
     """
     candidates = np.flatnonzero((lost > 0) & (paths.length > 0))
     candidates = candidates[np.argsort(time_s[candidates], kind="stable")]
     allowed = np.zeros(len(candidates), np.bool_)
-    limit = host_rate_limit(ecmp.fabric)
     spent = np.zeros(ecmp.fabric.n_hosts, np.int64)
-    _within_budget(host[candidates], time_s[candidates], limit, epoch_s, spent, allowed)
+    _within_budget(host[candidates], time_s[candidates], per_s, epoch_s, spent, allowed)
     flow = candidates[allowed]
     links = paths.take(flow).padded()
-    answered = _answers(ecmp, loss, links, time_s[flow], epoch_s, rng)
+    answered = _answers(ecmp, loss, links, time_s[flow], epoch_s, icmp, rng)
     found = _found(ecmp, links, answered)
     order = np.argsort(flow)
     kept = np.where(np.arange(links.shape[1]) < found[:, None], links, -1)[order]
@@ -85,6 +85,7 @@ def _answers(
     links: IntArray,
     time_s: FloatArray,
     epoch_s: float,
+    icmp: IcmpLimit,
     rng: np.random.Generator,
 ) -> npt.NDArray[np.bool_]:
     """Whether each switch after the first on each path answered: bool[C, H]."""
@@ -98,11 +99,11 @@ def _answers(
     # the first of each switch and window answer, by the time they were asked
     row, hop = np.nonzero(reached)
     switch = ecmp.fabric.link_dst[links[row, hop]]
-    window = (time_s[row] / _WINDOW_S).astype(np.int64)
+    window = (time_s[row] / icmp.window_s).astype(np.int64)
     order = np.lexsort((time_s[row], window, switch))
     key = switch[order].astype(np.int64) * (int(window.max(initial=0)) + 1) + window[order]
     place = np.arange(len(key)) - np.searchsorted(key, key)
-    late = order[place >= _PER_WINDOW]
+    late = order[place >= icmp.messages]
     reached[row[late], hop[late]] = False
     return reached & returned
 

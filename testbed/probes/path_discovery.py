@@ -5,7 +5,7 @@ that (`testbed.traffic.retransmissions`); flows of given packets do not retransm
 when a packet has been under way for longer than any packet takes and has not arrived. The agent
 then sends one traceroute with the connection's own 5-tuple, at most once an epoch and connection
 and C_t times a second and host. The switches' data plane answers, at no more than T_max messages a
-second (section 4.1).
+second (section 4.1). The settings ``TRACES_PER_S`` and ``ICMP_PER_S`` are these two limits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from testbed.network.network import Network
 from testbed.network.schedules import Packets
 from testbed.network.sources import Source
-from testbed.probes.traceroute import MAX_HOPS, host_rate_limit, traceroute_frames
+from testbed.probes.traceroute import MAX_HOPS, traceroute_frames
 from testbed.traffic.flows import TCP, Traffic
 
 __all__ = ["PathDiscovery"]
@@ -29,13 +29,15 @@ class PathDiscovery:
     """All hosts' agents, as arrays over the flows of a run.
 
     ``traffic_source`` is the network's number of the data traffic and ``source`` the traceroutes';
-    the network sets TTL and IP ID of each frame.
+    the network sets TTL and IP ID of each frame. ``per_s`` is C_t, and a host may be one epoch
+    ahead of it.
     """
 
     network: Network
     traffic: Traffic
     traffic_source: int
     epoch_ns: int
+    per_s: float
     source: int = -1
     packets: int = 0
     _templates: npt.NDArray[np.uint8] = field(init=False)
@@ -88,8 +90,7 @@ class PathDiscovery:
 
     def _within_budget(self, flows: npt.NDArray[np.int64], now_ns: int) -> npt.NDArray[np.int64]:
         """The first flows of each host that its C_t allows by now."""
-        limit = host_rate_limit(self.network.topology)
-        budget = np.int64(limit * (now_ns + self.epoch_ns) / 1e9) - self._spent
+        budget = np.int64(self.per_s * (now_ns + self.epoch_ns) / 1e9) - self._spent
         host = self.traffic.src_host[flows]
         order = np.argsort(host, kind="stable")
         flows, host = flows[order], host[order]

@@ -205,7 +205,7 @@ def assemble_paths(
     return Paths.from_padded(_links(topology, walk[:, :-1], walk[:, 1:]))
 
 
-def host_rate_limit(topology: Fabric, t_max: float = 100.0) -> float:
+def host_rate_limit(topology: Fabric, t_max: float) -> float:
     """C_t: how many traceroutes a second a host may start (007, theorem 1).
 
     With the theorem's n0 ToRs and n1 aggregation switches a pod, n2 core switches, pods and H hosts

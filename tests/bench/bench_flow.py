@@ -28,7 +28,7 @@ def measure(k: int) -> str:
     """One line about a run at K."""
     small = make_settings({"backend": "flow", "epochs": 1, "epoch_ms": 20})
     simulate(small, parse_faults("1links", make_fabric("fat-tree", 4, 1), 1))  # compiles
-    settings = make_settings({"k": k, "backend": "flow", "faults": "1pct", "noise": "0..1e-4"})
+    settings = make_settings({"k": k, "backend": "flow", "faults": "1pct", "load": 0.6})
     fabric = make_fabric("fat-tree", k, 1)
     plan = parse_faults(settings.faults, fabric, 1)
     steps: list[tuple[str, float]] = []

@@ -154,6 +154,6 @@ def make(settings: Settings, folder: Path) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    asked = {"k": int(sys.argv[1]), "backend": "flow", "epochs": 3, "faults": "1pct"}
-    given = make_settings(asked | {"noise": "0..0.0001", "seed": 1001})
+    asked = {"k": int(sys.argv[1]), "backend": "flow", "epochs": 3, "load": 0.6, "faults": "1pct"}
+    given = make_settings(asked | {"seed": 1001})
     print(json.dumps(make(given, Path(sys.argv[2])), default=int))

@@ -72,7 +72,7 @@ def bench_probes(console: Console) -> None:
 def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:
     """Of each plan and number of probes a path."""
     scenario = load_scenario("faulty_links")
-    asked = {"k": k, "seed": seed, "backend": "flow", "faults": FAULTS}
+    asked = {"k": k, "seed": seed, "backend": "flow", "faults": FAULTS, "load": 0.6, "noise": "0"}
     settings = make_settings({**scenario.defaults, **asked})
     fabric = make_fabric(settings.topology, k, seed)
     plan = scenario.faults(fabric, settings)

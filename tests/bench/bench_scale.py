@@ -26,7 +26,10 @@ from scenarios.settings import make_settings
 __all__ = ["bench_scale"]
 
 RUNS = (*(("virtual", k) for k in (4, 8, 12, 16)), *(("flow", k) for k in (16, 32, 48, 64)))
-OWN = {"virtual": {"epochs": 2, "epoch_ms": 50}, "flow": {"epochs": 3, "faults": "1pct"}}
+OWN = {
+    "virtual": {"epochs": 2, "epoch_ms": 50, "load": 0.6},
+    "flow": {"epochs": 3, "load": 0.6, "faults": "1pct"},
+}
 PICTURE = Path("runs/bench-scale.png")
 DIAGNOSIS = "diagnosis: "
 

@@ -100,7 +100,7 @@ class Table:
 def bench_comparison(console: Console) -> None:
     """Method x parameters x faults x fabric x telemetry: `analysis/COMPARISON.md`."""
     fabrics = {
-        "K=8": {"k": 8},
+        "K=8": {"k": 8, "load": 0.6},
         LARGE: {"k": 16, "load": 0.1},
         "leaf-spine": {"topology": "leaf-spine:32:8", "load": 0.2},
     }
@@ -118,7 +118,7 @@ def bench_comparison(console: Console) -> None:
         for column, fabric in fabrics.items()
         for seed in range(1, 6 if column == LARGE else 21)
     ]
-    packets = {"k": 4, "faults": "3links"}
+    packets = {"k": 4, "faults": "3links", "epoch_ms": 100, "load": 0.6, "noise": "0"}
     cells += [
         Cell("Black holes", "K=4, packets", "blackhole", packets | {"seed": seed})
         for seed in range(1, 21)
@@ -136,8 +136,8 @@ def bench_background(console: Console) -> None:
     """Healthy links that lose packets, too: `analysis/BACKGROUND.md`."""
     faults = {"10 % of the links, 0.2 to 100 %": "10pct:0.002..1", "Healthy": "none"}
     noises = ("0", "1e-06", "1e-05", "0.0001", "0..0.0001", "0..0.001")
-    sizes = [(k, "flow level", {"backend": "flow"}) for k in (4, 6, 8)]
-    sizes += [(k, "packets", {}) for k in (4, 6, 8)]
+    sizes = [(k, "flow level", {"backend": "flow", "load": 0.6}) for k in (4, 6, 8)]
+    sizes += [(k, "packets", {"epoch_ms": 100, "load": 0.6}) for k in (4, 6, 8)]
     cells = [
         Cell(
             f"{part}; K={k}, {how}",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from scapy.layers.inet import ICMP as ScapyICMP
 from scapy.layers.inet import IP, IPerror, UDPerror
 from scapy.layers.l2 import Ether
 
-from testbed.dataplane import EXPIRY
+from testbed.dataplane import EXPIRY, VERDICT
+from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.softswitch import Program
 
 from .fabric import Fabric, flow_between
 from .frames import (
@@ -104,6 +108,20 @@ def test_time_exceeded_is_limited_to_13_in_each_window(fabric: Fabric) -> None:
             fabric.send(0, expiring, start + i * (WINDOW_US // 40)).host == 0 for i in range(40)
         ]
         assert answered == [True] * ICMP_PER_WINDOW + [False] * (40 - ICMP_PER_WINDOW)
+
+
+@pytest.mark.parametrize("per_s", [10, 400])
+def test_a_program_with_another_limit_keeps_that_one(per_s: int, tmp_path: Path) -> None:
+    limit = IcmpLimit.of(per_s)
+    program = Program.load(limit.program(tmp_path), observe=VERDICT.field)
+    fabric = Fabric(program)
+    expiring = frame(flow_between(fabric, 0, 15), ttl=1)
+    for window in (0, 1, 5):
+        start = window << limit.shift
+        answered = [
+            fabric.send(0, expiring, start + (i << limit.shift) // 40).host == 0 for i in range(40)
+        ]
+        assert sum(answered) == limit.messages and all(answered[: limit.messages])
 
 
 def test_refused_time_exceeded_is_a_drop_by_ttl(fabric: Fabric) -> None:

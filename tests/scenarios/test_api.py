@@ -38,7 +38,7 @@ def test_importing_is_quick() -> None:
 
 
 def test_a_run_from_python_is_that_of_the_command(canary: Canary, tmp_path: Path) -> None:
-    asked = {"epochs": 2, "load": 0.05, "seed": 4}
+    asked = {"epochs": 2, "load": 0.005, "seed": 4}
     here = scenarios.run("flap", path=tmp_path / "here", **asked)
     words = [f"{name.upper()}={value}" for name, value in asked.items()]
     said = canary("run", "SCENARIO=flap", "BACKEND=virtual", *words, f"RUN={tmp_path}/there")
@@ -54,7 +54,7 @@ def test_a_run_from_python_is_that_of_the_command(canary: Canary, tmp_path: Path
 def test_methods_and_their_parameters(result: Run, tmp_path: Path) -> None:
     made = scenarios.run(
         epochs=1,
-        load=0.02,
+        load=0.002,
         path=tmp_path / "run",
         methods="007,canary:penalty=2",
         parameters="paper",
@@ -74,7 +74,7 @@ def test_a_run_without_a_path_gets_a_name_of_its_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("scenarios.api.default_directory", lambda name: Path("runs") / name)
-    made = [scenarios.run(epochs=1, load=0.02) for _ in range(2)]
+    made = [scenarios.run(epochs=1, load=0.002) for _ in range(2)]
     assert [run.path.name for run in made] == ["faulty_links", "faulty_links-2"]
 
 

@@ -20,7 +20,7 @@ from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 
 VIRTUAL = ["--backend", "virtual"]
-QUICK = ["--epochs", "1", "--load", "0.05", *VIRTUAL]
+QUICK = ["--epochs", "1", "--load", "0.005", *VIRTUAL]
 
 
 def canary(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -137,6 +137,8 @@ def test_a_capture_is_replayed_kept_or_fitted(tmp_path: Path) -> None:
             *VIRTUAL,
             "--epochs",
             "2",
+            "--epoch-ms",
+            "100",
             "--traffic",
             traffic,
             "--faults",

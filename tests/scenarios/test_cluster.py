@@ -23,7 +23,7 @@ from scenarios.compare import compare
 from scenarios.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-TINY = Settings(epochs=2, load=0.05)
+TINY = Settings(epochs=2, load=0.005)
 METHODS = ["netbouncer"]
 
 

@@ -31,7 +31,7 @@ from testbed.record.run import RunError
 from testbed.record.schema import TableError
 from tests.conftest import quiet, without_progress
 
-TINY = Settings(k=4, epochs=2, load=0.1)
+TINY = Settings(k=4, epochs=2, load=0.01)
 METHODS = ["canary-mle", "netbouncer", "007"]
 
 
@@ -141,7 +141,7 @@ def test_a_seed_that_was_exchanged_or_damaged_is_named(
 
 def test_a_folder_is_of_one_comparison(compared: tuple[Path, Comparison], tmp_path: Path) -> None:
     folder, _ = compared
-    other = Settings(k=4, epochs=2, load=0.2)
+    other = Settings(k=4, epochs=2, load=0.02)
     with pytest.raises(RunError, match="holds a comparison of other settings or code"):
         compare("faulty_links", other, [1], METHODS, folder, quiet)
     with pytest.raises(RunError, match="other settings"):
@@ -285,7 +285,7 @@ def test_what_becomes_of_a_capture_is_said_once(
 
 
 def command(*arguments: str) -> list[str]:
-    options = ["--epochs", "2", "--load", "0.1", "--methods", "netbouncer,vigil", "--out", "here"]
+    options = ["--epochs", "2", "--load", "0.01", "--methods", "netbouncer,vigil", "--out", "here"]
     return [sys.executable, "-m", "scenarios.cli", "compare", *options, *arguments]
 
 

@@ -20,7 +20,7 @@ from testbed.network.installed import missing
 
 ROOT = Path(__file__).parents[2]
 FLOW = ["--backend", "flow", "--k", "4", "--epochs", "2", "--methods", "netbouncer"]
-VIRTUAL = ["--backend", "virtual", "--epochs", "1", "--load", "0.05", "--methods", "netbouncer"]
+VIRTUAL = ["--backend", "virtual", "--epochs", "1", "--load", "0.005", "--methods", "netbouncer"]
 
 LOOKED_FOR = """
 import builtins, json, sys

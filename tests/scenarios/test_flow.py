@@ -22,7 +22,14 @@ from testbed.traffic.generator import TrafficError
 from tests.conftest import quiet
 
 SMALL = make_settings(
-    {"backend": "flow", "epochs": 4, "epoch_ms": 100, "seed": 2, "noise": "0..1e-5"}
+    {
+        "backend": "flow",
+        "epochs": 4,
+        "epoch_ms": 100,
+        "load": 0.6,
+        "seed": 2,
+        "noise": "0..1e-5",
+    }
 )
 
 
@@ -41,7 +48,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_oversubscribed_clos_may_have_the_links_of_a_fat_tree(tmp_path: Path) -> None:
     """As that of `scenarios.library.silent_drops`; its record is read all the same."""
-    settings = Settings(backend="flow", topology="clos:4:2:2:4:3", epochs=1, load=0.02)
+    settings = Settings(backend="flow", topology="clos:4:2:2:4:3", epochs=1, load=0.01)
     scenario = load_scenario("faulty_links")
     summary = run_experiment("faulty_links", scenario, settings, tmp_path / "run", quiet, ["007"])
     assert summary["topology"].startswith("a Clos of 4 pods")

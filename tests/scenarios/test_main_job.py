@@ -293,7 +293,7 @@ def test_rare_losses_of_healthy_links_accuse_nobody(tmp_path: Path) -> None:
 def test_canary_finds_most_links_and_mle_nearly_all(tmp_path: Path) -> None:
     found = {"canary": 0, "canary-mle": 0}
     for seed in (1, 2):
-        settings = Settings(seed=seed, epochs=6)
+        settings = Settings(seed=seed, epochs=6, epoch_ms=100, load=0.6, noise="0")
         path = tmp_path / str(seed)
         summary = run_experiment(
             "faulty_links", load_scenario("faulty_links"), settings, path, quiet
@@ -309,7 +309,7 @@ def test_canary_finds_most_links_and_mle_nearly_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", scenario_names())
 def test_every_shipped_scenario_runs_and_says_what_it_shows(name: str, tmp_path: Path) -> None:
     scenario = load_scenario(name)
-    settings = replace(SMALL, **{"epochs": 2, "load": 0.1, **scenario.defaults})
+    settings = replace(SMALL, **{"epochs": 2, **scenario.defaults, "load": 0.1})
     summary = run_experiment(name, scenario, settings, tmp_path / "run", quiet)
     assert summary["scenario"] == name
     assert bool(summary["faulty_links"]) == (name != "healthy")

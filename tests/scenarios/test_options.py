@@ -21,7 +21,7 @@ from tests.conftest import SMALL
 from tests.scenarios.conftest import Canary, refused
 
 ROOT = Path(__file__).parent.parent.parent
-SHORT = ("EPOCHS=1", "LOAD=0.02", "FAULTS=none", "--backend", "virtual")
+SHORT = ("EPOCHS=1", "LOAD=0.002", "FAULTS=none", "--backend", "virtual")
 LEAF_SPINE = ("--backend", "flow", "--topology", "leaf-spine:8:4")
 
 
@@ -220,7 +220,7 @@ def test_make_takes_nothing_from_the_environment() -> None:
 
 def test_settings_from_a_file(canary: Canary, tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
-    file.write_text("scenario: healthy\nk: 4\nepochs: 1\nload: 0.02\nbackend: virtual\nseed: 3\n")
+    file.write_text("scenario: healthy\nk: 4\nepochs: 1\nload: 0.002\nbackend: virtual\nseed: 3\n")
     said = canary("run", "--config", str(file), "SEED=4", f"RUN={tmp_path}/run")
     assert said.code == 0, said.err
     config = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from scenarios.settings import Settings, SettingsError, described, make_settings
+from testbed.fabric.fat_tree import FatTree
+from testbed.probes.traceroute import host_rate_limit
 
 
 @pytest.mark.parametrize("setting", described(), ids=lambda setting: setting.name)
@@ -29,17 +31,35 @@ def test_every_setting_says_what_it_is(setting) -> None:
 
 def test_a_backend_has_defaults_of_its_own() -> None:
     shown = {
-        backend: (made.epochs, made.epoch_ms, made.tcp, made.line_rate_bps)
+        backend: (made.epochs, made.epoch_ms, made.tcp, made.line_rate_bps, made.load)
         for backend in ("virtual", "flow", "softswitch", "bmv2")
         for made in [make_settings({"backend": backend})]
     }
     assert shown == {
-        "virtual": (10, 100, 0.0, 1e9),
-        "flow": (10, 1000, 0.0, 1e9),
-        "softswitch": (8, 7000, 0.1, 10e6),
-        "bmv2": (8, 16000, 0.1, 2e6),
+        "virtual": (10, 1000, 0.0, 1e9, 0.06),
+        "flow": (10, 1000, 0.0, 1e9, 0.06),
+        "softswitch": (8, 7000, 0.1, 10e6, 0.6),
+        "bmv2": (8, 16000, 0.1, 2e6, 0.6),
     }
     assert make_settings({"backend": "bmv2", "epochs": 3}).epochs == 3
+
+
+def test_a_method_has_the_same_budget_for_each_packet_on_every_backend() -> None:
+    """Probes are of a path and run, ICMP messages and traceroutes of a second."""
+    fabric = FatTree(4)
+    for backend in ("virtual", "flow", "softswitch", "bmv2"):
+        made = make_settings({"backend": backend})
+        sent = made.load * made.line_rate_bps
+        assert made.icmp_per_s / sent == pytest.approx(100 / 60e6), backend
+        assert made.traces_of_host(fabric) / sent == pytest.approx(50 / 60e6), backend
+        assert made.probes == 100
+
+
+def test_traceroutes_are_as_many_as_007s_theorem_allows_unless_they_are_given() -> None:
+    fabric = FatTree(8)
+    assert make_settings({}).traces_of_host(fabric) == host_rate_limit(fabric, 100)
+    assert make_settings({"icmp_per_s": 50}).traces_of_host(fabric) == host_rate_limit(fabric, 50)
+    assert make_settings({"traces_per_s": 3, "icmp_per_s": 50}).traces_of_host(fabric) == 3
 
 
 @pytest.mark.parametrize(
@@ -63,8 +83,8 @@ def test_a_mistake_is_one_line(given: dict, why: str) -> None:
 
 
 def test_settings_are_values() -> None:
-    one = Settings(seed=2, noise="0..1e-4")
-    assert replace(one, seed=1) == Settings(noise="0..1e-4") != one
+    one = Settings(seed=2, noise="1e-5")
+    assert replace(one, seed=1) == Settings(noise="1e-5") != one
     assert list(one.as_dict()) == [setting.name for setting in described()]
     with pytest.raises(ValueError, match="epochs"):
         replace(one, epochs=0)

@@ -16,7 +16,7 @@ from scenarios import stopping
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 
-RUN = ["run", "--backend", "virtual", "--epochs", "1", "--load", "0.05", "--run", "here"]
+RUN = ["run", "--backend", "virtual", "--epochs", "1", "--load", "0.005", "--run", "here"]
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ TELLS_NO_DIRECTION = {"netbouncer", "netbouncer-stage", "netscope", "kdd14"}
 
 
 def run_of(place: Path, **given: object) -> RunDirectory:
-    settings = make_settings({"topology": "two-switch", "epochs": 4, **given})
+    usual = {"topology": "two-switch", "epochs": 4, "epoch_ms": 100, "load": 0.6, "noise": "0"}
+    settings = make_settings(usual | given)
     run_experiment("two", Scenario(), settings, place, quiet)
     return RunDirectory(place)
 

@@ -26,9 +26,14 @@ NONE = np.zeros(0, np.int64)
 NO_PATHS = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
 
 FLOW_RUNS = {
-    "K=4": {"k": 4, "faults": "10pct", "epochs": 4},
-    "K=8": {"k": 8, "faults": "10pct", "noise": "0..0.0001", "epochs": 3},
-    "leaf-spine": {"topology": "leaf-spine:8:4:3:irregular=5pct", "faults": "devices:1@50pct"},
+    "K=4": {"k": 4, "faults": "10pct", "noise": "0", "load": 0.6, "epochs": 4},
+    "K=8": {"k": 8, "faults": "10pct", "load": 0.6, "epochs": 3},
+    "leaf-spine": {
+        "topology": "leaf-spine:8:4:3:irregular=5pct",
+        "faults": "devices:1@50pct",
+        "noise": "0",
+        "load": 0.6,
+    },
 }
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scenarios.settings import Settings
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
@@ -178,7 +177,7 @@ def test_packets_that_do_not_fit_are_refused(traffic: Traffic, changes: dict, re
 
 
 def test_noise_reaches_every_link() -> None:
-    busy = generate(TOPOLOGY, "hadoop", Settings().load, 0.1, seed=4)
+    busy = generate(TOPOLOGY, "hadoop", 0.6, 0.1, seed=4)
     net = network(noise=0.05)
     net.add_source(source(busy))
     net.run_until(10**9)

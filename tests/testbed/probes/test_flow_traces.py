@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from testbed.dataplane.icmp_limit import COMPILED, IcmpLimit
 from testbed.fabric.clos import Fabric, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
@@ -20,7 +21,12 @@ class Run:
     """Flows over a fabric some of whose links lose packets, all that lost some traced."""
 
     def __init__(
-        self, fabric: Fabric, loss: np.ndarray, flows: int = 3000, hosts: int | None = None
+        self,
+        fabric: Fabric,
+        loss: np.ndarray,
+        flows: int = 3000,
+        hosts: int | None = None,
+        icmp: IcmpLimit = COMPILED,
     ):
         rng = np.random.default_rng(7)
         self.fabric, self.ecmp = fabric, Ecmp(fabric)
@@ -31,7 +37,16 @@ class Run:
         self.paths = self.ecmp.draw(src, dst, rng)
         self.lost = send(loss[None, :], self.paths, np.full(flows, 50), rng).lost
         self.traces = trace(
-            self.ecmp, loss[None, :], self.host, self.time_s, self.paths, self.lost, EPOCH_S, rng
+            self.ecmp,
+            loss[None, :],
+            self.host,
+            self.time_s,
+            self.paths,
+            self.lost,
+            EPOCH_S,
+            host_rate_limit(fabric, 100),
+            icmp,
+            rng,
         )
 
 
@@ -72,7 +87,7 @@ def test_a_dead_link_ends_the_trace_at_it_where_it_is_determined() -> None:
 
 def test_hosts_keep_to_their_budget() -> None:
     run = Run(K6, losing(K6, 0.5, 0.4), flows=4000, hosts=6)
-    limit = host_rate_limit(K6)
+    limit = host_rate_limit(K6, 100)
     host, time_s = run.host[run.traces.flow], run.time_s[run.traces.flow]
     for h in np.unique(host):
         mine = np.sort(time_s[host == h])

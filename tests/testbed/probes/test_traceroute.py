@@ -190,5 +190,5 @@ def test_parsing_survives_any_bytes(frames):
 
 def test_host_rate_limit_is_theorem_1():
     # n0 = n1 = H = 2, n2 = 4, 4 pods: 100 / 4 * min(2, 4 * 7 / (2 * 3))
-    assert host_rate_limit(K4) == pytest.approx(50)
+    assert host_rate_limit(K4, 100) == pytest.approx(50)
     assert host_rate_limit(FatTree(8), t_max=200) == pytest.approx(200 / 16 * 4)
