@@ -166,9 +166,10 @@ class Settings:
         str,
         Field(
             coerce_numbers_to_str=True,
-            description="loss rate of healthy links; `0..0.0001`: drawn uniformly for each",
+            description="loss rate of healthy links; `0..0.0001`: drawn uniformly for each (Flock, "
+            "section 6.3): without noise any lost packet proves a fault",
         ),
-    ] = "0"
+    ] = "0..0.0001"
     backend: Annotated[
         Backend,
         Field(
