@@ -129,7 +129,7 @@ def _ran(command: tuple[str, ...]) -> Ran:
 
 def _canary(folder: str, *words: str) -> str:
     program = str(Path(sys.executable).with_name("canary"))
-    wide = os.environ | {"COLUMNS": "160"}  # where a line ends does not hang on how long a time is
+    wide = os.environ | {"COLUMNS": "400"}  # no line is broken, however long a time is
     done = subprocess.run([program, *words], cwd=folder, env=wide, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{shlex.join(words)}: {done.stderr}")

@@ -73,7 +73,7 @@ def same_tables(a: Path, b: Path) -> bool:
 
 
 night = pytest.mark.nightly
-SOME = [pytest.param(2, marks=night), pytest.param(3, marks=night), 10]
+SOME = [pytest.param(2, marks=night), pytest.param(3, marks=night), 5]
 
 
 @pytest.mark.parametrize("n", SOME)

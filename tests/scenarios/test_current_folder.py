@@ -180,7 +180,7 @@ def test_a_switch_does_not(name: str, folder: Folder, installed: Callable[[str],
 
 
 @pytest.mark.root
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0 or bool(missing("softswitch")), reason="needs root, Mininet")
 def test_the_processes_of_a_real_network_do_not(folder: Folder, canary: Path) -> None:
     """Switches, what runs in hosts, and p4runtime-sh while the network is up."""

@@ -136,7 +136,15 @@ def test_a_run_that_was_killed_is_offered(canary: Canary, tmp_path: Path) -> Non
 
 @pytest.mark.root
 @pytest.mark.slow
-@pytest.mark.parametrize("kilobytes", [4, 40, 300, 600])
+@pytest.mark.parametrize(
+    "kilobytes",
+    [
+        pytest.param(4, marks=pytest.mark.nightly),
+        40,
+        300,
+        pytest.param(600, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_full_disk(kilobytes: int, tmp_path: Path, installed: Callable[[str], Path]) -> None:
     """One line and the exit code 2 wherever the space ends, and nothing half-written."""
     canary = installed("scenarios/canary")

@@ -77,6 +77,7 @@ def test_an_interrupted_run_is_the_users_and_its_network_goes(sudo: Sudo) -> Non
     assert sudo.owners() == {UID}
 
 
+@pytest.mark.nightly
 def test_a_network_goes_with_a_command_that_was_killed(sudo: Sudo) -> None:
     links = interfaces()
     process = begun(sudo)
@@ -87,6 +88,7 @@ def test_a_network_goes_with_a_command_that_was_killed(sudo: Sudo) -> None:
     assert sudo.owners() == {UID}
 
 
+@pytest.mark.nightly
 def test_a_killed_process_of_root_is_told_in_one_line(sudo: Sudo) -> None:
     process = begun(sudo)
     for pid in served("serving"):

@@ -124,6 +124,7 @@ def token_in(state: Path) -> str:
         return ""
 
 
+@pytest.mark.nightly
 def test_killed_while_it_starts_and_the_next_run_works(tmp_path: Path) -> None:
     tokens: list[str] = []
     for seconds in (0.0, 0.3, 1.0):  # after its first trace
