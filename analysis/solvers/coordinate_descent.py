@@ -87,9 +87,10 @@ def coordinate_descent(
     """Fit link success probabilities to path success probabilities.
 
     Starts from each link's packet-weighted mean path success (appendix B, line 1) and stops when
-    an iteration lowers the objective by less than ``tolerance``, or not at all. A link on no used
-    path is no part of the problem and stays 1. One iteration costs the number of (path, link)
-    incidences times the links of a path, and little more for a path that is observed many times.
+    an iteration lowers the objective by less than ``tolerance``, or, if there may be any number
+    of them, not at all. A link on no used path is no part of the problem and stays 1. One iteration
+    costs the number of (path, link) incidences times the links of a path, and little more for a
+    path that is observed many times.
 
     Args:
         incidence: Paths and links.
@@ -110,8 +111,9 @@ def coordinate_descent(
     while True:
         history.append(value(sweeps, incidence, fit))
         gain = history[-2] - history[-1] if len(history) > 1 else np.inf
-        enough = gain < tolerance or gain <= 0
-        if enough or (max_iterations is not None and len(history) > max_iterations):
+        # The sign of a last small gain is one of rounding: it decides where nothing else would.
+        last = gain <= 0 if max_iterations is None else len(history) > max_iterations
+        if gain < tolerance or last:
             return Descent(fit.x, np.array(history))
         sweeps.sweep(_step, incidence, fit)
 

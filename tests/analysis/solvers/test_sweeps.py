@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from analysis.solvers import parts, sweeps
@@ -34,6 +34,7 @@ def random_paths(rng, n_links, n_paths):
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
+@example(1400)  # the last gain is a rounding error
 def test_layers_are_exact(threads, seed):
     rng = np.random.default_rng(seed)
     incidence = Incidence.of(random_paths(rng, int(rng.integers(4, 20)), int(rng.integers(1, 40))))
