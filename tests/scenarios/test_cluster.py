@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,8 +62,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, li
 
 def workers_of(nanny: int) -> list[int]:
     """The processes that a nanny has begun and that begin others."""
-    children = psutil.Process(nanny).children()
-    return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+    found = []
+    for child in psutil.Process(nanny).children():
+        with suppress(psutil.NoSuchProcess):  # it has just been killed
+            if "spawn_main" in " ".join(child.cmdline()):
+                found.append(child.pid)
+    return found
 
 
 def figures(rows: dict[str, object]) -> dict[str, object]:

@@ -6,6 +6,7 @@ import math
 import pickle
 import shutil
 import threading
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,16 +29,22 @@ from tests.scenarios.conftest import Canary, refused
 PAPER = Printed("toy", "F1", "a", "1", 0.5, "stated", None, 0.0, False, "0.5", "1", "")
 CALLS: list[int] = []
 LOCK = threading.Lock()
+BEGUN: list[str] = []
+ENDED: list[str] = []
 
 
 def here(work: Work, folder: Path, name: str) -> Outcome:
     """A part within this process, where all is compiled."""
     place = folder / f".{name}-12345678"
-    with LOCK:
-        place.mkdir()
-        outcome = Outcome(work(place))
-        shutil.rmtree(place)
-        return outcome
+    BEGUN.append(name)
+    try:
+        with LOCK:
+            place.mkdir()
+            outcome = Outcome(work(place))
+            shutil.rmtree(place)
+            return outcome
+    finally:
+        ENDED.append(name)
 
 
 def draw(number: int) -> list[Row]:
@@ -113,6 +120,8 @@ def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt) as stopped:
         reproduce(toy(), stop, tmp_path, Effort(5), [PAPER], do=here)
     assert "3 of 5 parts of toy are kept" in stopped.value.__notes__[0]
+    while len(ENDED) < len(BEGUN):  # a thread ends what it has begun, and nobody takes it
+        time.sleep(0.01)
     assert not was_run(toy(), tmp_path)
     parts = tmp_path / "toy" / "parts"
     kept = {int(path.stem.removeprefix("draw-")) for path in parts.glob("*.parquet")}
