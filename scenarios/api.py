@@ -189,7 +189,11 @@ class Run:
 
     @property
     def figures(self) -> DataFrame:
-        """A row for each method, scored on its own terms; `canary show` has the same."""
+        """A row for each method, scored on its own terms; `canary show` has the same.
+
+        ``bench`` says whether a method is a paper's (``published``), of this project (``project``)
+        or of the user or another package (``other``).
+        """
         from pandas import DataFrame
 
         rows = []
@@ -197,7 +201,8 @@ class Run:
             own = {key: v for key, v in entry[entry["native"]].items() if not isinstance(v, list)}
             costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
             undirected = {"undirected_f1": entry["undirected"]["f1"]}
-            rows.append({"method": name, "native": entry["native"], **own, **undirected, **costs})
+            terms = {"bench": entry.get("bench", "other"), "native": entry["native"]}
+            rows.append({"method": name, **terms, **own, **undirected, **costs})
         return DataFrame(rows).set_index("method")
 
     @cached_property

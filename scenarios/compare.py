@@ -48,7 +48,7 @@ _OF_PAPERS = ("figure", "html", "overview", "page_data", "pages", "results", "ta
 _PAGES = {Path("analysis/pages"), Path("scenarios/watch")}
 _PAGES |= {Path(f"scenarios/papers/{name}.py") for name in _OF_PAPERS}
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
-_TEXTS = ("method", "native", "parameters", "parameters_from")
+_TEXTS = ("method", "bench", "native", "parameters", "parameters_from")
 _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others are numbers
 
 

@@ -85,7 +85,8 @@ def as_json(found: Compared) -> dict[str, Any]:
             row[0].value: {
                 column.title: cell.value for column, cell in zip(MEANS[1:], row[1:], strict=True)
             }
-            for row in comparison_cells(found.rows)
+            for block in comparison_cells(found.rows).values()
+            for row in block
         },
         "rows": [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)],
     }

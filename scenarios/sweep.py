@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from analysis.evaluation.comparison import in_short, interval, origins
+from analysis.evaluation.comparison import in_short, interval, method_names, origins
 from analysis.evaluation.report import parameters_line
 from analysis.evaluation.sweep import sweep_tables
 from scenarios.compare import default_folder
@@ -171,13 +171,14 @@ def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
 
     def figures() -> Iterator[dict[str, Any]]:
         for value, part in zip(sweep.values, sweep.parts, strict=True):
-            for method in dict.fromkeys(part.rows["method"]):
+            for method in method_names(part.rows):
                 own = [i for i, name in enumerate(part.rows["method"]) if name == method]
                 f1 = interval([part.rows["f1"][i] for i in own])
                 bounds = None if f1.low != f1.low else [f1.low, f1.high]
                 yield {
                     "value": value,
                     "method": method,
+                    "bench": part.rows["bench"][own[0]],
                     "runs": len(own),
                     "f1": f1.mean,
                     "interval": bounds,

@@ -32,7 +32,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from analysis.evaluation.columns import in_bytes
+from analysis.evaluation.columns import BENCHES, in_bytes
 from scenarios.estimate import estimate
 from scenarios.request import make_request
 from testbed.fabric.topologies import make_fabric
@@ -137,15 +137,23 @@ def _canary(folder: str, *words: str) -> str:
 
 
 def _output(command: tuple[str, ...], methods: Sequence[str]) -> str:
-    """The first lines and the table of what a command prints, without times."""
+    """The first lines and the table of what a command prints, without times and with the headings
+    of the blocks that have one of ``methods``."""
     lines = _ran(command).printed.splitlines()
     top = next(number for number, line in enumerate(lines) if line.startswith("method "))
     names = [*_ran(command).figures["methods" if command[0] == "scenario" else "means"]]
-    rows = {line.split(" ")[0]: line for line in lines[top + 2 :]}
     head = [re.sub(r"\d+\.\d s;", f"{_HIDDEN} s;", line) for line in lines[:top]]
     head = [line for line in head if not line.startswith("BACKEND=auto")]
     more = ["..."] if len(methods) < len(names) else []
-    table = [*lines[top : top + 2], *(rows[name] for name in methods)]
+    rows: list[str] = []
+    heading: list[str] = []
+    for line in lines[top + 2 :]:
+        if line.strip().removesuffix(":") in BENCHES.values():
+            heading = ["", line.strip()] if rows else [line.strip()]
+        elif line.split(" ")[0] in methods:
+            rows += [*heading, line]
+            heading = []
+    table = [*lines[top : top + 2], *rows]
     return "\n".join([*head, *_without_seconds(table), *more])
 
 
@@ -158,6 +166,9 @@ def _without_seconds(table: Sequence[str]) -> Iterator[str]:
     yield header[:start] + " sec" + header[end:]
     yield rule[: start + len(" sec")] + rule[end:]
     for row in rows:
+        if not row or row.endswith(":"):
+            yield row
+            continue
         yield row[:start] + _HIDDEN.rjust(len(" sec")) + row[end:]
 
 

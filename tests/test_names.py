@@ -121,6 +121,7 @@ def rows(found: list[list[int]]) -> dict[str, object]:
     names = [HOSTILE, "漢字"]
     return dict.fromkeys(figures, np.ones(2)) | {
         "method": names,
+        "bench": ["published", "project"],
         "native": ["directed"] * 2,
         "parameters_from": [HOSTILE, "default"],
         "found_at": [np.array(each, np.int32) for each in found],

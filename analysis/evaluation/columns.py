@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from testbed.fabric.names import plain
 
-__all__ = ["Cell", "Column", "cells", "columns", "in_bytes"]
+__all__ = ["BENCHES", "Cell", "Column", "cells", "columns", "in_blocks", "in_bytes"]
+
+T = TypeVar("T")
+
+BENCHES: Mapping[str, str] = {
+    "published": "as published",
+    "project": "this project's",
+    "other": "others",
+}
+"""The headings that a table has above the methods of each bench, in their order, see
+`analysis.methods.registry.bench_of`."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +63,25 @@ def columns(summary: Mapping[str, Any]) -> list[Column]:
     return [*_COLUMNS, Column("F1l", meaning)]
 
 
-def cells(summary: Mapping[str, Any]) -> list[list[Cell]]:
-    """A row for each method of ``summary.json``, in the order of `columns`."""
-    return [
-        _row(name, entry, "lost_links" in summary) for name, entry in summary["methods"].items()
-    ]
+def cells(summary: Mapping[str, Any]) -> dict[str, list[list[Cell]]]:
+    """Return a row for each method of ``summary.json``, in the order of `columns`, by the heading
+    of its block, see `in_blocks`."""
+    told = "lost_links" in summary
+    return in_blocks(
+        (entry.get("bench"), _row(name, entry, told)) for name, entry in summary["methods"].items()
+    )
+
+
+def in_blocks(rows: Iterable[tuple[str | None, T]]) -> dict[str, list[T]]:
+    """Return what stands under each heading of `BENCHES`, without headings that have nothing.
+
+    Args:
+        rows: Of each row its bench, and what it is. None, which older records have, is ``other``.
+    """
+    found: dict[str, list[T]] = {bench: [] for bench in BENCHES}
+    for bench, row in rows:
+        found[bench or "other"].append(row)
+    return {BENCHES[bench]: own for bench, own in found.items() if own}
 
 
 def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from analysis.evaluation.columns import Cell, Column
-from analysis.evaluation.report import parameters_line
+from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks
+from analysis.evaluation.report import add_heading, parameters_line
 from testbed.fabric.names import plain
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ FloatArray = npt.NDArray[np.float64]
 COLUMNS = (
     "seed",
     "method",
+    "bench",
     "native",
     "faulty",
     "precision",
@@ -55,10 +57,11 @@ COLUMNS = (
     "parameters_from",
     "found_at",
 )
-"""Of the comparison's Parquet file: a row for each seed and method. ``precision`` to ``accuracy``
-are on the method's own terms (``native``: directed or undirected links); so are ``faulty``, the
-number of faulty links, and ``found_at``, see `found_at`. ``parameters`` are all that the method
-had, in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where from."""
+"""Of the comparison's Parquet file: a row for each seed and method. ``bench`` is as in
+`analysis.methods.registry.Bench`. ``precision`` to ``accuracy`` are on the method's own terms
+(``native``: directed or undirected links); so are ``faulty``, the number of faulty links, and
+``found_at``, see `found_at`. ``parameters`` are all that the method had, in the grammar of
+`analysis.methods.parameters`, ``parameters_from`` says where from."""
 
 MEANS = (
     Column("method", "* is scored on undirected links"),
@@ -150,10 +153,19 @@ def average_precision(found: npt.NDArray[np.integer]) -> float:
     return float((hits / found).mean())
 
 
-def comparison_cells(rows: Rows) -> list[list[Cell]]:
-    """A row for each method, in the order of `MEANS`: means over the seeds, some with their 95 %
-    confidence intervals. The best F1 and low ones are pointed out."""
-    names = method_names(rows)
+def comparison_cells(rows: Rows) -> dict[str, list[list[Cell]]]:
+    """Return a row for each method, in the order of `MEANS`, by the heading of its block
+    (`analysis.evaluation.columns.in_blocks`).
+
+    Figures are means over the seeds, some with their 95 % confidence intervals. The best F1 of each
+    block and low ones are pointed out.
+    """
+    found = in_blocks((bench_in(rows, name), name) for name in method_names(rows))
+    return {heading: _cells(rows, names) for heading, names in found.items()}
+
+
+def _cells(rows: Rows, names: Sequence[str]) -> list[list[Cell]]:
+    """The rows of a block."""
     best = max(np.mean(chosen(rows, name)["f1"]) for name in names)
     table = []
     for name in names:
@@ -179,8 +191,10 @@ def comparison_table(rows: Rows) -> Table:
     for column in others:
         table.add_column(column.title, justify="right", no_wrap=True)
     styles = {True: "bold green", False: "red", None: ""}
-    for name, *figures in comparison_cells(rows):
-        table.add_row(Text(name.text), *(Text(c.text, style=styles[c.good]) for c in figures))
+    for heading, block in comparison_cells(rows).items():
+        add_heading(table, heading)
+        for name, *figures in block:
+            table.add_row(Text(name.text), *(Text(c.text, style=styles[c.good]) for c in figures))
     return table
 
 
@@ -229,6 +243,14 @@ def _plot_f1(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
         axes.errorbar(
             mean.mean, at, xerr=spread, fmt="o", color=_colour(at), capsize=4, lw=2, markersize=6
         )
+    benches = [bench_in(rows, name) for name in names]
+    for at, (above, below) in enumerate(itertools.pairwise(benches)):
+        if above != below:
+            axes.axhline(at + 0.5, color="0.6", lw=0.8)
+    for bench in dict.fromkeys(benches):
+        middle = benches.index(bench) + (benches.count(bench) - 1) / 2
+        text = {"rotation": -90, "ha": "left", "va": "center", "fontsize": 8, "color": "0.4"}
+        axes.text(1.04, middle, BENCHES[bench], **text)
     axes.set_yticks(range(len(names)), [label(rows, name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(-0.02, 1.02)
@@ -259,8 +281,14 @@ def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
 
 
 def method_names(rows: Rows) -> list[str]:
-    """The methods, in order of appearance."""
-    return list(dict.fromkeys(rows["method"]))
+    """Return the methods in the order of `BENCHES`, those of a bench as they come in ``rows``."""
+    benches = dict(zip(rows["method"], rows["bench"], strict=True))
+    return sorted(benches, key=lambda name: list(BENCHES).index(benches[name]))
+
+
+def bench_in(rows: Rows, method: str) -> str:
+    """Return a method's bench (`analysis.methods.registry.Bench`)."""
+    return rows["bench"][list(rows["method"]).index(method)]
 
 
 def chosen(rows: Rows, method: str) -> dict[str, Any]:

@@ -12,16 +12,17 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.evaluation.columns import Cell, cells, columns
+from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
 from analysis.methods.base import Diagnosis
 from analysis.methods.parameters import DEFAULTS, Parameters
-from analysis.methods.registry import make_method, parameters_of
+from analysis.methods.registry import bench_of, make_method, parameters_of
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 
 __all__ = [
+    "add_heading",
     "capture_line",
     "diagnosis_columns",
     "figures",
@@ -91,7 +92,9 @@ def figures(
     lost: np.ndarray | None = None,
     parameters: Parameters = DEFAULTS,
 ) -> dict[str, Any]:
-    """The ``methods`` part of ``summary.json``, and the missed and wrong links by name.
+    """Return the ``methods`` part of ``summary.json``, with the missed and wrong links by name.
+
+    Methods are in the order of `BENCHES`, those of a bench in that of ``diagnoses``.
 
     Args:
         truth: The links with an injected fault.
@@ -106,7 +109,7 @@ def figures(
     result = {}
     for name, diagnosis in diagnoses.items():
         method = make_method(name, parameters)
-        entry: dict[str, Any] = {"native": diagnosis.native}
+        entry: dict[str, Any] = {"bench": bench_of(name, parameters), "native": diagnosis.native}
         entry |= _scores(diagnosis, truth, topology, names)
         if lost is not None:
             entry["lost"] = _scores(diagnosis, lost, topology, names)
@@ -117,7 +120,8 @@ def figures(
             entry["remarks"] = list(diagnosis.remarks)
         entry["parameters"], entry["parameters_from"] = parameters_of(name, parameters)
         result[name] = entry
-    return result
+    order = list(BENCHES)
+    return dict(sorted(result.items(), key=lambda method: order.index(method[1]["bench"])))
 
 
 def parameters_line(origins: Mapping[str, str]) -> str:
@@ -216,15 +220,24 @@ def _fabric(summary: Mapping[str, Any]) -> str:
 
 
 def _table(summary: Mapping[str, Any]) -> Table:
-    """Narrow enough for a terminal of 80 columns: names that are too long go over several lines."""
+    """Return a block of rows for each bench, narrow enough for a terminal of 80 columns: names that
+    are too long go over several lines."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
     first, *others = columns(summary)
     table.add_column(first.title, overflow="fold")
     for column in others:
         table.add_column(column.title, justify="right", no_wrap=True)
-    for name, *figures_ in cells(summary):
-        table.add_row(Text(name.text), *(Text(c.text, style=_colour(c)) for c in figures_))
+    for heading, rows in cells(summary).items():
+        add_heading(table, heading)
+        for name, *figures_ in rows:
+            table.add_row(Text(name.text), *(Text(c.text, style=_colour(c)) for c in figures_))
     return table
+
+
+def add_heading(table: Table, heading: str) -> None:
+    """Begin a block of a table of methods: a line across it, and a row with the heading alone."""
+    table.add_section()
+    table.add_row(Text(f"{heading}:", style="italic"))
 
 
 def _details(summary: Mapping[str, Any]) -> RenderableType:

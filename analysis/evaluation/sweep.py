@@ -9,7 +9,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from analysis.evaluation.columns import Cell
 from analysis.evaluation.comparison import comparison_cells
+from analysis.evaluation.report import add_heading
 from testbed.fabric.names import plain
 
 __all__ = ["sweep_tables"]
@@ -21,23 +23,30 @@ _ABREAST = 4
 def sweep_tables(
     setting: str, values: Sequence[str], parts: Sequence[Mapping[str, Any]]
 ) -> Iterator[Table]:
-    """A row for each method, a column for each value, as many tables as that takes.
+    """Yield tables with a row for each method, in blocks, and a column for each value: as many as
+    that takes.
 
     Args:
         values: The setting's.
         parts: Of each value the rows of its comparison (`comparison.COLUMNS`).
     """
-    cells = [{row[0].text: row[1] for row in comparison_cells(rows)} for rows in parts]
-    names = dict.fromkeys(name for part in cells for name in part)
+    blocks: dict[str, dict[str, dict[int, Cell]]] = {}  # heading, method, number of the part
+    for number, rows in enumerate(parts):
+        for heading, block in comparison_cells(rows).items():
+            for name, f1, *_ in block:
+                blocks.setdefault(heading, {}).setdefault(name.text, {})[number] = f1
     styles = {True: "bold green", False: "red", None: ""}
     for begin in range(0, len(values), _ABREAST):
-        here = slice(begin, begin + _ABREAST)
+        here = range(begin, min(begin + _ABREAST, len(values)))
         table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
         table.add_column("method", overflow="fold")
-        for value in values[here]:
-            table.add_column(Text(plain(f"{setting}={value}")), justify="right", overflow="fold")
-        for name in names:
-            found = [part.get(name) for part in cells[here]]
-            shown = [Text(c.text, style=styles[c.good]) if c else Text("–") for c in found]
-            table.add_row(Text(name), *shown)
+        for at in here:
+            title = Text(plain(f"{setting}={values[at]}"))
+            table.add_column(title, justify="right", overflow="fold")
+        for heading, block in blocks.items():
+            add_heading(table, heading)
+            for name, cells in block.items():
+                found = [cells.get(at) for at in here]
+                shown = [Text(c.text, style=styles[c.good]) if c else Text("–") for c in found]
+                table.add_row(Text(name), *shown)
         yield table

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Literal
 
 from analysis.methods.base import Localizer
 from analysis.methods.canary.multistage import Canary
@@ -42,6 +43,8 @@ __all__ = [
     "GROUP",
     "METHODS",
     "ON_REQUEST",
+    "Bench",
+    "bench_of",
     "check_parameters",
     "find_methods",
     "make_method",
@@ -74,6 +77,11 @@ ON_REQUEST: dict[str, Callable[..., Localizer]] = {
 """What a paper compares its method with, or what may take long: run where it is named."""
 
 ALIASES = {"vigil": "007"}
+
+Bench = Literal["published", "project", "other"]
+"""The part of a table that a method stands in, see `bench_of`."""
+
+_OF_THIS_PROJECT = frozenset({"canary-mle", "mle"})
 
 
 def method_names() -> list[str]:
@@ -146,6 +154,22 @@ def parameters_of(text: str, parameters: Parameters = DEFAULTS) -> tuple[str, st
     given = values(named, constructor, parameters)
     method = make_method(text, parameters)
     return in_force(method, constructor, given), parameters.origin(named, constructor)
+
+
+def bench_of(text: str, parameters: Parameters = DEFAULTS) -> Bench:
+    """Return the bench of a method, so that tables keep papers and this project apart.
+
+    ``published`` is the algorithm of a paper, and ``project`` a method of this project's own or a
+    variant of a published one, ``NAME+CHANGE``. ``other`` is a method of another package, or of a
+    file that the user named.
+
+    Raises:
+        ValueError: There is no such method.
+    """
+    name = _one(text, parameters).name
+    if name in parameters.files or name in _registered():
+        return "other"
+    return "project" if "+" in name or name in _OF_THIS_PROJECT else "published"
 
 
 def check_parameters(parameters: Parameters) -> None:

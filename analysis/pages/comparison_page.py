@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.evaluation.columns import in_bytes
+from analysis.evaluation.columns import BENCHES, in_blocks, in_bytes
 from analysis.evaluation.comparison import (
     MEANS,
+    bench_in,
     chosen,
     comparison_cells,
     in_short,
@@ -42,7 +43,9 @@ def comparison_page(
         settings: The content of ``comparison.json``.
         command: What makes the comparison again.
     """
-    methods = [_method(rows, name) for name in method_names(rows)]
+    names = method_names(rows)
+    methods = [_method(rows, name) for name in names]
+    heads = in_blocks((bench_in(rows, name), label(rows, name)) for name in names)
     seeds = sorted(set(np.asarray(rows["seed"]).tolist()))
     return render_page(
         "comparison.html",
@@ -54,11 +57,11 @@ def comparison_page(
         note=in_short(rows),
         parameters=plain(parameters_line(origins(rows))),
         columns=MEANS,
-        rows=comparison_cells(rows),
-        names=[method["label"] for method in methods],
+        blocks=comparison_cells(rows),
+        heads=heads,
         seeds=[_seed(rows, methods, seed) for seed in seeds[:_SEEDS_SHOWN]],
         hidden=max(0, len(seeds) - _SEEDS_SHOWN),
-        costs=[_cost(rows, name) for name in method_names(rows)],
+        costs=in_blocks((bench_in(rows, name), _cost(rows, name)) for name in names),
         setup=[pair for pair in settings_in_words(settings) if pair[0] not in ("seed", "methods")],
         command=command,
         files=files(folder),
@@ -74,7 +77,8 @@ def _method(rows: Mapping[str, Any], name: str) -> dict[str, Any]:
     }
     figures |= dict(zip(("mean", "low", "high"), numbers(np.array(astuple(mean))), strict=True))
     seeds = [int(seed) for seed in own["seed"]]
-    return {"label": label(rows, name), "seeds": seeds, "curve": curve} | figures
+    bench = BENCHES[bench_in(rows, name)]
+    return {"label": label(rows, name), "bench": bench, "seeds": seeds, "curve": curve} | figures
 
 
 def _seed(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.evaluation.columns import BENCHES
+from analysis.methods.registry import bench_of
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import DRAWN_WHOLE, fabric_data
 from analysis.pages.template import render_page
@@ -36,7 +38,15 @@ def live_page(
         "whole": fabric.n_links <= DRAWN_WHOLE,
         "fabric": fabric_data(fabric),
         "links": {"id": [], "faulty": sorted({link for link, _ in faults}), "rate": rate},
-        "methods": [{"name": method, "undirected": False, "flagged": [], "rate": []}]
+        "methods": [
+            {
+                "name": method,
+                "bench": BENCHES[bench_of(method)],
+                "undirected": False,
+                "flagged": [],
+                "rate": [],
+            }
+        ]
         if method
         else [],
         "overTime": [],

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from analysis.evaluation.columns import BENCHES, in_blocks
 from analysis.pages.ranges import RANGES, Share, by_range
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
@@ -36,9 +37,10 @@ def numbers(values: npt.NDArray[Any], digits: int = 5) -> list[float | int | Non
 
 
 def verdicts(run: RunDirectory) -> dict[str, Verdict]:
-    """Each method's diagnosis, as recorded: the table ``diagnosis``, and ``native``."""
+    """Return each method's recorded diagnosis: its table, and ``native`` and ``bench``."""
     return {
-        name: run.table(f"diagnoses/{name}") | {"native": entry["native"]}
+        name: run.table(f"diagnoses/{name}")
+        | {"native": entry["native"], "bench": entry.get("bench", "other")}
         for name, entry in run.summary["methods"].items()
     }
 
@@ -93,6 +95,7 @@ def fabric_data(fabric: Fabric) -> dict[str, Any]:
 def _method(name: str, verdict: Verdict, links: npt.NDArray[np.integer]) -> dict[str, Any]:
     return {
         "name": plain(name),
+        "bench": BENCHES[verdict["bench"]],
         "undirected": verdict["native"] == "undirected",
         "flagged": np.flatnonzero(verdict["flagged"]).tolist(),
         "rate": numbers(1 - verdict["success"][links], 4),
@@ -101,8 +104,9 @@ def _method(name: str, verdict: Verdict, links: npt.NDArray[np.integer]) -> dict
 
 def range_rows(
     methods: Mapping[str, Verdict], truth: Mapping[str, Any]
-) -> list[tuple[str, Sequence[tuple[Share, Share]]]]:
-    """By method precision and recall in each of `ranges.RANGES`, on the method's own terms."""
+) -> dict[str, list[tuple[str, Sequence[tuple[Share, Share]]]]]:
+    """Return methods with precision and recall in each of `ranges.RANGES`, on their own terms, by
+    the heading of their block."""
     rows = []
     for name, verdict in methods.items():
         columns = [verdict["flagged"], np.asarray(truth["faulty"]), truth["rate"]]
@@ -112,5 +116,5 @@ def range_rows(
             columns = [flagged[::2] | flagged[1::2], faulty[::2] | faulty[1::2]]
             columns.append(np.maximum(*np.where(faulty, rate, 0.0).reshape(-1, 2).T))
             columns.append(np.fmax(estimate[::2], estimate[1::2]))
-        rows.append((plain(name), by_range(*columns)))
-    return rows
+        rows.append((verdict["bench"], (plain(name), by_range(*columns))))
+    return in_blocks(rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from analysis.evaluation.columns import cells, columns, in_bytes
+from analysis.evaluation.columns import cells, columns, in_blocks, in_bytes
 from analysis.evaluation.report import capture_line, headline
 from analysis.pages.packet import example_flows
 from analysis.pages.ranges import RANGES, in_words
@@ -74,9 +74,9 @@ def run_page(
         headline=headline(summary),
         capture=capture_line(summary["capture"]) if "capture" in summary else "",
         columns=columns(summary),
-        rows=cells(summary),
+        blocks=cells(summary),
         ranges=[in_words(*bounds) for bounds in RANGES],
-        range_rows=range_rows(methods, run.table("links")),
+        range_blocks=range_rows(methods, run.table("links")),
         costs=_costs(summary),
         setup=settings_in_words(run.config),
         command=command,
@@ -87,21 +87,24 @@ def run_page(
     )
 
 
-def _costs(summary: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What each method spent, and what it was run with."""
-    return [
-        {
-            "method": plain(name),
-            "seconds": f"{entry['seconds']:.4g}",
-            "data": in_bytes(entry["telemetry_bytes"]),
-            "bytes": f"{entry['telemetry_bytes']:.0f}",
-            "probes": f"{entry['probe_packets']:,}",
-            "parameters": plain(entry.get("parameters", "")),
-            "origin": plain(entry.get("parameters_from", "")),
-            "remarks": plain("; ".join(entry.get("remarks", ()))),
-        }
-        for name, entry in summary["methods"].items()
-    ]
+def _costs(summary: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
+    """What each method spent, and what it was run with, by the heading of its block."""
+    return in_blocks(
+        (entry.get("bench"), _cost(name, entry)) for name, entry in summary["methods"].items()
+    )
+
+
+def _cost(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "method": plain(name),
+        "seconds": f"{entry['seconds']:.4g}",
+        "data": in_bytes(entry["telemetry_bytes"]),
+        "bytes": f"{entry['telemetry_bytes']:.0f}",
+        "probes": f"{entry['probe_packets']:,}",
+        "parameters": plain(entry.get("parameters", "")),
+        "origin": plain(entry.get("parameters_from", "")),
+        "remarks": plain("; ".join(entry.get("remarks", ()))),
+    }
 
 
 def settings_in_words(config: Mapping[str, Any]) -> list[tuple[str, str]]:

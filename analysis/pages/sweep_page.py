@@ -10,8 +10,10 @@ from urllib.parse import quote
 
 import numpy as np
 
+from analysis.evaluation.columns import BENCHES, Cell
 from analysis.evaluation.comparison import (
     MEANS,
+    bench_in,
     chosen,
     comparison_cells,
     interval,
@@ -47,7 +49,8 @@ def sweep_page(
             ``comparison.json``, and the name of its folder.
         command: What makes it all again.
     """
-    names = dict.fromkeys(name for rows, _, _ in parts for name in method_names(rows))
+    benches = {name: bench_in(rows, name) for rows, _, _ in parts for name in method_names(rows)}
+    names = sorted(benches, key=lambda name: list(BENCHES).index(benches[name]))
     labels = [next(label(r, n) for r, _, _ in parts if n in r["method"]) for n in names]
     points = [[_point(rows, name) for name in names] for rows, _, _ in parts]
     address = [f"./{quote(name)}/index.html" for _, _, name in parts]
@@ -61,6 +64,7 @@ def sweep_page(
             "setting": plain(setting),
             "values": [plain(value) for value in values],
             "labels": labels,
+            "benches": [BENCHES[benches[name]] for name in names],
             "points": points,
             "address": address,
         },
@@ -71,11 +75,7 @@ def sweep_page(
         runs=runs,
         parameters=plain(parameters_line(origins(first[0]))),
         columns=MEANS[1:],
-        rows=[
-            (plain(value), where, row)
-            for value, where, (rows, _, _) in zip(values, address, parts, strict=True)
-            for row in comparison_cells(rows)
-        ],
+        blocks=_blocks(values, address, [rows for rows, _, _ in parts]),
         setup=[
             pair
             for pair in settings_in_words(first[1])
@@ -84,6 +84,17 @@ def sweep_page(
         command=command,
         files=files(folder),
     )
+
+
+def _blocks(
+    values: Sequence[str], address: Sequence[str], parts: Sequence[Mapping[str, Any]]
+) -> dict[str, list[tuple[str, str, list[Cell]]]]:
+    """The means of all values by the heading of their block: value, address and cells."""
+    found: dict[str, list[tuple[str, str, list[Cell]]]] = {h: [] for h in BENCHES.values()}
+    for value, where, rows in zip(values, address, parts, strict=True):
+        for heading, block in comparison_cells(rows).items():
+            found[heading] += [(plain(value), where, row) for row in block]
+    return {heading: rows for heading, rows in found.items() if rows}
 
 
 def _point(rows: Mapping[str, Any], name: str) -> dict[str, Any] | None:

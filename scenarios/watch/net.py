@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from analysis.evaluation.columns import BENCHES
 from analysis.methods.base import Diagnosis
+from analysis.methods.registry import bench_of
 from analysis.pages.live_page import live_page
 from scenarios.live import Live
 from scenarios.watch.publisher import Counters, Publisher
@@ -48,6 +50,7 @@ class WatchedNet:
         methods = [
             {
                 "name": name,
+                "bench": BENCHES[bench_of(name)],
                 "undirected": verdict.native == "undirected",
                 "flagged": np.unique(verdict.flagged).tolist(),
                 "rate": [],

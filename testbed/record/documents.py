@@ -185,6 +185,12 @@ class Scores(TypedDict):
 class Method(TypedDict):
     """A method's figures."""
 
+    bench: NotRequired[
+        Annotated[
+            Literal["published", "project", "other"],
+            _field("a paper's algorithm; of this project, variants too; of the user or a package"),
+        ]
+    ]
     native: Annotated[
         Literal["directed", "undirected"], _field("whether it tells directions apart")
     ]

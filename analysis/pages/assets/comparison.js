@@ -17,11 +17,25 @@ function showF1() {
   const names = methods.map((method) => short(method.label, 24));
   const left = 16 + 6.8 * Math.max(...names.map((name) => name.length));
   const width = Math.max(180, Math.min(900, holder.clientWidth - left - 20));
-  const bottom = 10 + 34 * methods.length;
+  const blocks = inBlocks(methods);
+  const tops = new Map(); // where the name of a block stands, and of each method
+  let bottom = 10;
+  for (const [heading, own] of blocks) {
+    tops.set(heading, bottom + 12);
+    bottom += 20;
+    for (const method of own) {
+      tops.set(method, bottom + 16);
+      bottom += 34;
+    }
+  }
   const x = (value) => left + width * value;
   const parts = axis(x, (value) => bottom - value * (bottom - 6), 'F1', false);
+  for (const [heading] of blocks) {
+    if (heading !== blocks[0][0]) parts.push(svg('line', { class: 'grid', x1: 0, x2: x(1), y1: tops.get(heading) - 14, y2: tops.get(heading) - 14 }));
+    parts.push(svg('text', { x: 2, y: tops.get(heading) + 2, class: 'bench' }, heading));
+  }
   methods.forEach((method, i) => {
-    const y = 26 + 34 * i;
+    const y = tops.get(method);
     parts.push(svg('text', { x: left - 10, y: y + 4, class: 'end who' }, svg('title', {}, method.label), names[i]));
     method.seeds.forEach((seed, nth) => {
       const dot = svg('circle', { class: `dot c${i % 8}`, cx: x(method.f1[nth]), cy: y + spread(nth), r: 4 }, svg('title', {}, `${method.label}, seed ${seed}: F1 ${method.f1[nth].toFixed(3)}`));

@@ -34,7 +34,8 @@ function showCurves(methods) {
   });
   const drawing = svg('svg', { class: 'chart', role: 'img', 'aria-label': 'Mean precision-recall curves; the table above has the means', width: size + 64, height: size + 50 }, ...parts, ...lines);
   holder.replaceChildren(drawing);
-  byId('names').replaceChildren(...methods.map((method, i) => nameOf(method, i, drawing, lines)));
+  const names = inBlocks(methods).flatMap(([heading, own]) => [el('li', { class: 'bench' }, heading), ...own.map((method) => nameOf(method, methods.indexOf(method), drawing, lines))]);
+  byId('names').replaceChildren(...names);
 }
 
 function nameOf(method, i, drawing, lines) {

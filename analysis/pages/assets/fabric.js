@@ -49,7 +49,7 @@ function rangeOf(rate) {
 // ---- verdicts ----------------------------------------------------------------------------------
 
 const early = new Map(data.overTime.map(({ name, flagged }) => [name, flagged.map((own) => new Set(own))]));
-const none = { name: '(no method)', undirected: false, flagged: [], rate: [] };
+const none = { name: '(no method)', bench: '', undirected: false, flagged: [], rate: [] };
 const methods = (data.methods.length ? data.methods : [none]).map((method) => ({ ...method, flagged: new Set(method.flagged) }));
 
 // What a method blames after so many epochs; all of them if it is not known for fewer.

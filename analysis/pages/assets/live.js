@@ -207,7 +207,7 @@ const HEARD = {
     methods.push(...found.map((method) => ({ ...method, flagged: new Set(method.flagged) })));
     live.when = when;
     live.method = Math.min(live.method, methods.length - 1);
-    byId('method').replaceChildren(...methods.map((method, i) => el('option', { value: i, selected: i === live.method }, method.name + (method.undirected ? ' *' : ''))));
+    byId('method').replaceChildren(...methodOptions(methods, live.method));
     showVerdict();
     listLinks();
   },

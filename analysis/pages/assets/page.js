@@ -41,6 +41,29 @@ function share(right, all) {
   return all ? (right / all).toFixed(2) : '–';
 }
 
+// Methods by the heading of their block, in their order: [[heading, methods], ...].
+function inBlocks(methods, benchOf = (method) => method.bench) {
+  const found = new Map();
+  for (const method of methods) {
+    if (!found.has(benchOf(method))) found.set(benchOf(method), []);
+    found.get(benchOf(method)).push(method);
+  }
+  return [...found];
+}
+
+// The options of a choice of methods, in groups; the value is the number of the method.
+function methodOptions(methods, chosen = 0) {
+  return inBlocks(methods).map(([heading, own]) => el('optgroup', { label: heading }, ...own.map((method) => {
+    const i = methods.indexOf(method);
+    return el('option', { value: i, selected: i === chosen }, method.name + (method.undirected ? ' *' : ''));
+  })));
+}
+
+// A block of a table of methods.
+function block(heading, width, rows) {
+  return el('tbody', {}, el('tr', { class: 'bench' }, el('th', { colspan: width, scope: 'rowgroup' }, el('span', {}, heading))), ...rows);
+}
+
 // ---- tables ------------------------------------------------------------------------------------
 
 function valueOf(row, column) {
@@ -55,13 +78,18 @@ function compareValues(a, b) {
   return typeof a === 'number' ? -1 : 1; // what has no number comes last
 }
 
+// The rows of a table's block, without its heading.
+const rowsOf = (body) => [...body.rows].filter((row) => !row.classList.contains('bench'));
+
+// Rows stay in their blocks.
 function sortBy(table, column, descending) {
-  const body = table.tBodies[0];
-  const rows = [...body.rows].sort((a, b) => {
-    const order = compareValues(valueOf(a, column), valueOf(b, column));
-    return descending ? -order : order;
-  });
-  body.append(...rows);
+  for (const body of table.tBodies) {
+    const rows = rowsOf(body).sort((a, b) => {
+      const order = compareValues(valueOf(a, column), valueOf(b, column));
+      return descending ? -order : order;
+    });
+    body.append(...rows);
+  }
   [...table.tHead.rows[0].cells].forEach((head, i) => {
     if (i === column) head.setAttribute('aria-sort', descending ? 'descending' : 'ascending');
     else head.removeAttribute('aria-sort');
@@ -75,7 +103,8 @@ function makeSortable(table) {
     head.append(button);
     button.addEventListener('click', () => {
       const was = head.getAttribute('aria-sort');
-      const numeric = table.tBodies[0].rows.length && typeof valueOf(table.tBodies[0].rows[0], column) === 'number';
+      const rows = table.tBodies.length ? rowsOf(table.tBodies[0]) : [];
+      const numeric = rows.length && typeof valueOf(rows[0], column) === 'number';
       sortBy(table, column, was ? was === 'ascending' : Boolean(numeric));
     });
   });
@@ -83,8 +112,13 @@ function makeSortable(table) {
 
 function csvOf(table) {
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const rows = [...table.tHead.rows, ...table.tBodies[0].rows];
-  return rows.map((row) => [...row.cells].map((cell) => quoted(cell.textContent.trim())).join(',')).join('\n') + '\n';
+  const line = (row, more) => [...[...row.cells].map((cell) => cell.textContent.trim()), ...more].map(quoted).join(',');
+  const lines = [...table.tBodies].flatMap((body) => {
+    const heading = body.querySelector('.bench');
+    return rowsOf(body).map((row) => line(row, heading ? [heading.textContent.trim()] : []));
+  });
+  const blocks = table.querySelector('.bench') ? ['block'] : [];
+  return [line(table.tHead.rows[0], blocks), ...lines].join('\n') + '\n';
 }
 
 function offerCsv(table) {

@@ -57,22 +57,23 @@ function f1Of({ right, wrong, missed }) {
   return right + wrong + missed ? (2 * right) / (2 * right + wrong + missed) : 1;
 }
 
-// Methods from the best to the worst; one can be chosen by its name.
+// Methods of each block from the best to the worst; one can be chosen by its name.
 function ranking(chosen, epochs) {
   const scored = methods.map((method) => {
     const sums = tally(method, blamed(method, epochs));
     return { method, sums, f1: f1Of(sums) };
   });
-  const rows = scored.sort((a, b) => b.f1 - a.f1).map(({ method, sums, f1 }) => {
+  const row = ({ method, sums, f1 }) => {
     const whole = epochs < data.epochs.n && !early.has(method.name) ? ' (all epochs)' : '';
     const name = el('button', { type: 'button', class: 'choice' }, method.name + (method.undirected ? ' *' : ''));
     name.addEventListener('click', () => chooseMethod(method));
     const errors = ['missed', 'wrong'].map((kind) => el('td', { class: sums[kind] ? 'number bad' : 'number' }, count(sums[kind])));
     return el('tr', { class: method === chosen ? 'chosen' : '' }, el('th', { scope: 'row' }, name, whole), el('td', { class: 'number' }, f1.toFixed(3)), ...errors);
-  });
+  };
+  const blocks = inBlocks(scored, ({ method }) => method.bench).map(([heading, own]) => block(heading, 4, own.sort((a, b) => b.f1 - a.f1).map(row)));
   const heads = ['method', 'F1', 'miss', 'wrong'].map((name, i) => el('th', { scope: 'col', class: i ? 'number' : '' }, name));
   const when = epochs < data.epochs.n ? `after ${epochs} of ${data.epochs.n} epochs` : '';
-  return [el('h3', {}, `Ranking ${when}`), el('table', { class: 'verdicts', id: 'ranking' }, el('thead', {}, el('tr', {}, ...heads)), el('tbody', {}, ...rows))];
+  return [el('h3', {}, `Ranking ${when}`), el('table', { class: 'verdicts', id: 'ranking' }, el('thead', {}, el('tr', {}, ...heads)), ...blocks)];
 }
 
 // With no link chosen: how the methods do, and where the chosen one errs.
@@ -92,13 +93,13 @@ function showErrors(panel, method, epochs, judgements) {
 function showLink(panel, link, method, epochs) {
   const heads = ['method', 'verdict', 'estimate', ...(early.size ? ['right since epoch'] : [])];
   const head = el('tr', {}, ...heads.map((name) => el('th', { scope: 'col' }, name)));
-  const rows = methods.map((each) => verdictRow(each, epochs, link, method));
+  const blocks = inBlocks(methods).map(([heading, own]) => block(heading, early.size ? 4 : 3, own.map((each) => verdictRow(each, epochs, link, method))));
   const hint = 'No method blames it. Of links like this one the page of a large fabric has no counts: they are in links.parquet.';
   panel.replaceChildren(
     el('h3', { class: 'name' }, linkName(link)),
     facts(link),
     ...(rowOf(link) === undefined ? [el('p', { class: 'hint' }, hint)] : []),
-    el('table', { class: 'verdicts' }, el('thead', {}, head), el('tbody', {}, ...rows)),
+    el('table', { class: 'verdicts' }, el('thead', {}, head), ...blocks),
     ...linkEpochs(link, epochs),
   );
 }

@@ -127,7 +127,7 @@ function options(select, values, name) {
 }
 
 function makeControls() {
-  options(byId('method'), methods.map((_, i) => i), (i) => methods[i].name + (methods[i].undirected ? ' *' : ''));
+  byId('method').append(...methodOptions(methods));
   const numbers = (list) => [...new Set(list)].sort((a, b) => a - b);
   options(byId('tier'), numbers(fabric.tier).filter((tier) => tier < topTier), (tier) => `${tierName(tier)}–${tierName(tier + 1)}`);
   options(byId('pod'), numbers(fabric.pod).filter((pod) => pod >= 0), podName);

@@ -1,6 +1,6 @@
 // Figures over the values of a setting, and the curves at one of them.
 
-const series = data.labels.map((label, i) => ({ label, i, points: data.points.map((own) => own[i]) }));
+const series = data.labels.map((label, i) => ({ label, i, bench: data.benches[i], points: data.points.map((own) => own[i]) }));
 const asNumbers = data.values.map(Number);
 const numeric = asNumbers.every((value) => Number.isFinite(value));
 const logarithmic = numeric && Math.min(...asNumbers) > 0 && Math.max(...asNumbers) / Math.min(...asNumbers) >= 20;
@@ -33,7 +33,7 @@ function showChart() {
   parts.push(svg('text', { class: 'middle', x: left + width / 2, y: height + (tilted ? 92 : 46) }, data.setting));
   const lines = series.map((each) => lineOf(each, figure, x, y));
   drawn = { lines, picture: svg('svg', { class: 'chart', role: 'group', 'aria-label': `${figure} over ${data.setting}; the table below has the figures`, width: left + width + right, height: height + (tilted ? 100 : 54) }, ...parts, ...lines) };
-  holder.replaceChildren(drawn.picture, el('p', { class: 'keys' }, ...series.map(keyOf)));
+  holder.replaceChildren(drawn.picture, ...inBlocks(series).map(([heading, own]) => el('p', { class: 'keys' }, el('span', { class: 'bench' }, `${heading}: `), ...own.map(keyOf))));
 }
 
 // Where the axis begins: at 0, or higher if all is.
@@ -66,7 +66,7 @@ function lineOf({ label, i, points }, figure, x, y) {
 function showAt() {
   const at = Number(byId('value').value);
   const there = series.filter(({ points }) => points[at]);
-  showCurves(series.map(({ label, i, points }) => ({ label, curve: points[at]?.curve || [[], []], recall: [points[at]?.recall[0] ?? 0], precision: [points[at]?.precision[0] ?? 0], alike: [drawn.lines[i]], drawings: [drawn.picture] })));
+  showCurves(series.map(({ label, i, bench, points }) => ({ label, bench, curve: points[at]?.curve || [[], []], recall: [points[at]?.recall[0] ?? 0], precision: [points[at]?.precision[0] ?? 0], alike: [drawn.lines[i]], drawings: [drawn.picture] })));
   byId('names').hidden = !there.length;
 }
 

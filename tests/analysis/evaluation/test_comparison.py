@@ -12,6 +12,7 @@ from rich.console import Console
 
 from analysis.evaluation.comparison import (
     average_precision,
+    comparison_cells,
     comparison_table,
     found_at,
     interval,
@@ -96,6 +97,13 @@ def test_a_curve_goes_through_recalls_and_precisions_that_exist(runs: list[np.nd
     assert precision[1] == pytest.approx(first)
 
 
+def test_each_block_has_a_best_method_of_its_own() -> None:
+    blocks = comparison_cells(rows(20, {"a": 0.95, "b": 0.5, "c": 0.7}))
+    assert list(blocks) == ["as published", "this project's"]
+    good = {row[0].text: row[1].good for block in blocks.values() for row in block}
+    assert good == {"b *": False, "c": True, "a": True}
+
+
 def rows(seeds: int, f1: dict[str, float]) -> dict:
     rng = np.random.default_rng(0)
     names = [name for _ in range(seeds) for name in f1]
@@ -104,6 +112,7 @@ def rows(seeds: int, f1: dict[str, float]) -> dict:
     return {
         "seed": np.repeat(np.arange(seeds), len(f1)),
         "method": names,
+        "bench": ["project" if name == "a" else "published" for name in names],
         "native": ["undirected" if name == "b" else "directed" for name in names],
         "faulty": np.full(n, 3),
         **dict.fromkeys(("precision", "recall", "f1", "accuracy", "undirected_f1"), value),
@@ -125,9 +134,10 @@ def test_table_and_plot(tmp_path: Path, seeds: int) -> None:
     with console.capture() as captured:
         console.print(comparison_table(made))
     lines = captured.get().splitlines()
-    assert len(lines) == 2 + len(methods)
+    assert len(lines) == 2 + len(methods) + 3, "a heading above each block, and a line between"
+    assert lines[2].strip() == "as published:" and lines[-2].strip() == "this project's:"
     assert lines[3].startswith("b *") and "0.50" in lines[3]
-    assert ("–" in lines[2]) == (seeds > 1)
+    assert lines[-1].startswith("a ") and ("–" in lines[-1]) == (seeds > 1)
     assert max(map(len, lines)) <= 80 and "…" not in captured.get()
     plot(made, "a title", tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 20_000

@@ -11,7 +11,8 @@ import pytest
 
 from analysis.methods import registry
 from analysis.methods.base import Diagnosis
-from analysis.methods.registry import METHODS, ON_REQUEST, make_method, method_names
+from analysis.methods.parameters import Parameters
+from analysis.methods.registry import METHODS, ON_REQUEST, bench_of, make_method, method_names
 from analysis.telemetry.telemetry import (
     Connections,
     Flows,
@@ -41,6 +42,22 @@ NEEDS = {
     "kdd14": "probes",
 }
 EVERY = METHODS | ON_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("bench", "names"),
+    {
+        "published": "canary netbouncer netbouncer-stage flock 007 detector netscope "
+        "007-binary 007-integer max-coverage sherlock kdd14 vigil flock:p_bad=0.01",
+        "project": "canary-mle mle mle:A1+P",
+    }.items(),
+)
+def test_papers_and_this_project_stand_on_two_benches(bench, names):
+    assert {bench_of(name) for name in names.split()} == {bench}
+
+
+def test_a_file_of_the_user_is_of_neither_bench(tmp_path):
+    assert bench_of("mine.py", Parameters(files={"mine.py": tmp_path / "mine.py"})) == "other"
 
 
 @pytest.fixture(autouse=True)

@@ -31,6 +31,7 @@ def made_up(folder: Path, **columns: object) -> Path:
     rows = numbers | {
         "seed": np.tile(SEEDS, len(METHODS)),
         "method": [name for name in METHODS for _ in SEEDS],
+        "bench": [bench for bench in ("published", "published", "project") for _ in SEEDS],
         "native": [kind for kind in ("directed", "undirected", "directed") for _ in SEEDS],
         "faulty": np.full(n, 3),
         "telemetry_bytes": np.full(n, 10**6),
@@ -56,20 +57,47 @@ def test_figures_dots_and_tables_are_those_of_the_results(folder: Path, chromium
     with opened(chromium, make_page(folder)) as it:
         page = it.page
         rows = page.eval_on_selector_all(
-            "#comparison tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.innerText))"
+            "#comparison tbody tr:not(.bench)",
+            "rows => rows.map(r => [...r.cells].map(c => c.innerText))",
         )
         for name, row, f1 in zip(METHODS, rows, F1, strict=True):
             bounds = interval(f1)
             assert row[0].removesuffix(" *") == name
             assert row[1] == f"{bounds.mean:.3f} {bounds.low:.2f}–{bounds.high:.2f}"
         assert page.locator("#f1 .dot").count() == F1.size
-        assert page.locator("#f1 .mean").count() == page.locator("#names li").count() == 3
+        assert (
+            page.locator("#f1 .mean").count() == page.locator("#names li:not(.bench)").count() == 3
+        )
         page.locator("#f1 .dot").nth(3).dispatch_event("click")
         assert page.locator("#seeds tr.chosen th").inner_text() == "7"
         page.locator("#seeds thead .sort", has_text="canary").click()
         assert page.locator("#seeds tbody th").all_inner_texts()[-1] == "3"
         assert page.locator("h1").inner_text().startswith("</script><i>:")
         assert page.locator("i, b").count() == 0
+        assert it.clean()
+
+
+def test_sorting_keeps_methods_in_their_blocks(folder: Path, chromium: Browser) -> None:
+    with opened(chromium, make_page(folder)) as it:
+        page = it.page
+        blocks = "all => all.map(body => [...body.rows].map(row => row.cells[0].innerText))"
+        last = METHODS[2]
+        for clicks in range(3):
+            if clicks:
+                page.locator("#comparison thead .sort", has_text="F1").first.click()
+            published, ours = page.eval_on_selector_all("#comparison tbody", blocks)
+            order = ["canary", "netbouncer *"]
+            assert published == ["as published", *(order[::-1] if clicks == 2 else order)]
+            assert ours == ["this project's", last]
+        with page.expect_download() as download:
+            page.locator("#means .csv").first.click()
+        head, *rows = Path(download.value.path()).read_text().splitlines()
+        assert head.endswith(",block")
+        assert [row.rpartition(",")[2] for row in rows] == ["as published"] * 2 + ["this project's"]
+        assert page.locator("#f1 text.bench").all_text_contents() == [
+            "as published",
+            "this project's",
+        ]
         assert it.clean()
 
 
