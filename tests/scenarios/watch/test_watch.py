@@ -149,10 +149,15 @@ def test_a_network_at_the_prompt_is_watched(chromium: Browser) -> None:
             live.meters()
             until(it.page, "sums", "[1-9]\\d* dropped by faults")
             rate = np.zeros(live.topology.n_links)
-            found = Diagnosis("x", "undirected", np.array([link], np.int32), 1 - rate, rate, 0.1)
-            watched.verdicts({"x": found, "y": found})
-            until(it.page, "verdict", "^x, as asked last: 1 found, 0 missed, 0 blamed wrongly, of")
-            assert it.page.locator("#method option").count() == 2
+            found = Diagnosis("007", "undirected", np.array([link], np.int32), 1 - rate, rate, 0.1)
+            watched.verdicts({"007": found, "mle": found})
+            until(
+                it.page, "verdict", "^007, as asked last: 1 found, 0 missed, 0 blamed wrongly, of"
+            )
+            groups = it.page.eval_on_selector_all(
+                "#method optgroup", "all => all.map(g => [g.label, g.innerText.trim()])"
+            )
+            assert groups == [["as published", "007 *"], ["this project's", "mle *"]]
             live.heal(link)
             until(it.page, "panel", "Nothing is broken now")
             watched.close()
