@@ -201,8 +201,9 @@ class Run:
             own = {key: v for key, v in entry[entry["native"]].items() if not isinstance(v, list)}
             costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
             undirected = {"undirected_f1": entry["undirected"]["f1"]}
+            got = {key: entry.get(key) for key in ("fed", "starved")}
             terms = {"bench": entry.get("bench", "other"), "native": entry["native"]}
-            rows.append({"method": name, **terms, **own, **undirected, **costs})
+            rows.append({"method": name, **terms, **own, **undirected, **costs, **got})
         return DataFrame(rows).set_index("method")
 
     @cached_property

@@ -16,6 +16,7 @@ import numpy as np
 
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
+from analysis.evaluation.use import measured
 from analysis.methods.base import Diagnosis
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import METHODS
@@ -234,6 +235,7 @@ def _diagnose(
         except MissingTelemetry as error:
             missing.append(str(error))
     _write(diagnoses, run, writer)
+    use = measured(run, telemetry)
     links = run.table("links")
     truth, lost = np.flatnonzero(links["faulty"]), None
     if run.has("emulator_drops"):
@@ -251,8 +253,10 @@ def _diagnose(
         "collection_seconds": network["collection_seconds"],
         "packet_hops": network["packet_hops"],
         "conservation": network["conservation"],
+        "epochs": network["epochs"],
         "missing": missing,
-        "methods": figures(diagnoses, telemetry, truth, lost, parameters),
+        "measured": {name: part for name, part in use.items()},
+        "methods": figures(diagnoses, telemetry, truth, lost, parameters, use),
     }
     if lost is not None:
         summary["lost_links"] = [links["name"][link] for link in lost]

@@ -19,6 +19,7 @@ from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.settings import Settings, SettingsError
 from scenarios.traffic import capture_file
+from testbed.control.collection import control_bytes
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.clos import Fabric
@@ -59,8 +60,10 @@ class FlowRun:
         seen: What was seen.
         flows, probes, matrix: What became of the packets of flows and of NetBouncer's and
             deTector's probes.
+        metered: What Canary's meters counted.
         canary_bytes: Canary's uploads in all epochs.
-        traceroute_packets: What tracing cost.
+        traces: The traces, and what they cost.
+        recorded: The share of all flows that has a record.
     """
 
     settings: Settings
@@ -70,8 +73,10 @@ class FlowRun:
     flows: Carried
     probes: Carried
     matrix: Carried
+    metered: Metered
     canary_bytes: int
-    traceroute_packets: int
+    traces: Traces
+    recorded: float
 
     def telemetry(self, kinds: str | None = None) -> Telemetry:
         """What methods read. ``kinds`` as the setting TELEMETRY, by default that of the run."""
@@ -115,8 +120,17 @@ class FlowRun:
             },
             "degraded": [],
             "collection_seconds": [],
+            "rules_installed": int(self.metered.installed.sum()),
+            "rules_removed": int(self.metered.removed.sum()),
+            "rules_refused": 0,
+            "digests": int(self.metered.installed.sum()),
+            "control_bytes": _control(self.metered),
+            "beta_reached": int(self.metered.reached.sum()),
             "canary_bytes": self.canary_bytes,
-            "traceroute_packets": self.traceroute_packets,
+            "traceroute_packets": self.traces.packets,
+            "icmp_messages": self.traces.answers,
+            "icmp_refused": self.traces.refused,
+            "flows_recorded": self.recorded,
         }
 
     def _crossed(self, what: str) -> LongArray:
@@ -185,8 +199,22 @@ def simulate(
         trace_paths=traces.paths,
         trace_complete=traces.complete,
     )
-    upload = meter_upload(metered, parts) * settings.epochs
-    return FlowRun(settings, plan, loss, seen, carried, probes, matrix, upload, traces.packets)
+    upload = _upload(metered, parts, settings.epochs)
+    recorded = process.recorded(settings.duration_s, flows)
+    return FlowRun(
+        settings, plan, loss, seen, carried, probes, matrix, metered, upload, traces, recorded
+    )
+
+
+def _upload(metered: Metered, parts: Segments, epochs: int) -> int:
+    """Canary's bytes in all epochs: meters, digests and changes of rules."""
+    return meter_upload(metered, parts) * epochs + _control(metered)
+
+
+def _control(metered: Metered) -> int:
+    """Bytes of digests and of changes of rules; each flow that is reported is selected."""
+    selected = int(metered.installed.sum())
+    return control_bytes(selected, selected + int(metered.removed.sum()))
 
 
 def write_run(run: FlowRun, writer: RunWriter) -> None:

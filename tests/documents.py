@@ -38,7 +38,7 @@ from scenarios.request import make_request
 from testbed.fabric.topologies import make_fabric
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "scenarios/FIRST_HOUR.md")
+DOCUMENTS = ("README.md", "scenarios/FIRST_HOUR.md", "analysis/BUDGETS.md")
 
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PLACE = re.compile(

@@ -51,6 +51,7 @@ _COLUMNS = (
     Column("sec", "seconds of diagnosis"),
     Column("data", "bytes of telemetry collected"),
     Column("probes", "packets sent to measure"),
+    Column("fed", "of what its measurements asked for, the share that they got; ! starved"),
 )
 
 
@@ -100,11 +101,20 @@ def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
         Cell(f"{entry['seconds']:.2f}", entry["seconds"]),
         Cell(in_bytes(entry["telemetry_bytes"]), entry["telemetry_bytes"]),
         Cell(f"{entry['probe_packets']:,}", entry["probe_packets"]),
+        _fed(entry),
     ]
     if told:
         lost = entry["lost"][entry["native"]]["f1"]
         row.append(Cell(f"{lost:.2f}", lost))
     return row
+
+
+def _fed(entry: Mapping[str, Any]) -> Cell:
+    """A method that does not say what it reads, and a run of before that was told, have –."""
+    if "fed" not in entry:
+        return Cell("–", -1.0)
+    share, starved = entry["fed"], entry["starved"]
+    return Cell(f"{share:.2f}" + "!" * starved, share, False if starved else None)
 
 
 def in_bytes(n: float) -> str:

@@ -14,12 +14,15 @@ from rich.text import Text
 
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Diagnosis
+from analysis.evaluation.use import fed, measured_lines, starving
+from analysis.methods.base import Diagnosis, Localizer
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import bench_of, make_method, parameters_of
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
+from testbed.record.documents import Measured
+from testbed.record.measurements import ENOUGH, Measurement
 
 __all__ = [
     "add_heading",
@@ -91,6 +94,7 @@ def figures(
     truth: np.ndarray,
     lost: np.ndarray | None = None,
     parameters: Parameters = DEFAULTS,
+    use: Mapping[Measurement, Measured] | None = None,
 ) -> dict[str, Any]:
     """Return the ``methods`` part of ``summary.json``, with the missed and wrong links by name.
 
@@ -100,6 +104,7 @@ def figures(
         truth: The links with an injected fault.
         lost: The links that really lost packets, where the network tells: scored as ``lost``.
         parameters: Those that the methods had.
+        use: What the measurements got of what they asked for, see `analysis.evaluation.use`.
     """
     topology = telemetry.topology
     names = {
@@ -116,12 +121,28 @@ def figures(
         entry["seconds"] = round(diagnosis.seconds, 4)
         entry["telemetry_bytes"] = method.telemetry_bytes(telemetry)
         entry["probe_packets"] = method.probe_packets(telemetry)
-        if diagnosis.remarks:
-            entry["remarks"] = list(diagnosis.remarks)
+        remarks = [*diagnosis.remarks, *_fed(entry, method, telemetry, use or {})]
+        if remarks:
+            entry["remarks"] = remarks
         entry["parameters"], entry["parameters_from"] = parameters_of(name, parameters)
         result[name] = entry
     order = list(BENCHES)
     return dict(sorted(result.items(), key=lambda method: order.index(method[1]["bench"])))
+
+
+def _fed(
+    entry: dict[str, Any],
+    method: Localizer,
+    telemetry: Telemetry,
+    use: Mapping[Measurement, Measured],
+) -> list[str]:
+    """Note what a method got of what it asked for; a sentence if it is starved."""
+    if not use or (found := fed(method, telemetry, use)) is None:
+        return []
+    names, share, least = found
+    starved = share < ENOUGH
+    entry |= {"measurements": list(names), "fed": round(share, 4), "starved": starved}
+    return [starving(least, use)] if starved else []
 
 
 def parameters_line(origins: Mapping[str, str]) -> str:
@@ -248,6 +269,7 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
     }
     if origins:
         lines.append(Text(plain(parameters_line(origins)), style="dim"))
+    lines += [Text(plain(line), style="dim") for line in measured_lines(summary)]
     for name, entry in summary["methods"].items():
         own = entry[entry["native"]]
         parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]

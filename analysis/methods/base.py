@@ -13,6 +13,7 @@ import numpy.typing as npt
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import timed
+from testbed.record.measurements import Measurement
 
 __all__ = ["Diagnosis", "Localizer", "Method", "both_directions", "sorted_links"]
 
@@ -116,6 +117,10 @@ class Method(ABC):
         if self.reads == "connections":
             return int(telemetry.need("connections", self.name).traceroute_packets)
         return int(telemetry.need(self.reads, self.name).sent.sum())
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        """The measurements that the verdict rests on, of `testbed.record.measurements`."""
+        return (self.reads,)
 
     def diagnosis(
         self,

@@ -9,6 +9,8 @@ a factor n less (Flock, appendix C, algorithm 3). The answers are the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +24,7 @@ from analysis.methods.flock.search import Search
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
+from testbed.record.measurements import Measurement
 
 __all__ = ["Sherlock", "ferret"]
 
@@ -59,6 +62,9 @@ class Sherlock(Method):
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         return self.flock.telemetry_bytes(telemetry)
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        return self.flock.measurements(telemetry)
 
     def probe_packets(self, telemetry: Telemetry) -> int:
         return self.flock.probe_packets(telemetry)

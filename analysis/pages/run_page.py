@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from analysis.evaluation.columns import cells, columns, in_blocks, in_bytes
 from analysis.evaluation.report import capture_line, headline
+from analysis.evaluation.use import measured_lines
 from analysis.pages.packet import example_flows
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts
@@ -78,6 +79,13 @@ def run_page(
         ranges=[in_words(*bounds) for bounds in RANGES],
         range_blocks=range_rows(methods, run.table("links")),
         costs=_costs(summary),
+        measurements=measured_lines(summary),
+        starved=[
+            f"{name}: {remark}"
+            for name, entry in summary["methods"].items()
+            if entry.get("starved")
+            for remark in entry.get("remarks", ())[-1:]
+        ],
         setup=settings_in_words(run.config),
         command=command,
         files=files(run.path),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from analysis.telemetry.minus_meters import MeterDump, Rules
 from scenarios.epochs.setup import Emulation
-from testbed.control.collection import upload_bytes
+from testbed.control.collection import control_bytes, upload_bytes
 from testbed.dataplane import CAUSES
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
@@ -275,8 +275,9 @@ def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
 
 
 def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> Network:
-    statistics, settings = emulation.network.statistics, emulation.settings
-    return {
+    statistics, selector = emulation.network.statistics, emulation.selector
+    control = control_bytes(selector.reported, selector.installed + selector.removed)
+    network: Network = {
         "fabric": emulation.topology.title,
         "epochs": len(seen.rules),
         "packet_hops": statistics.packet_hops,
@@ -294,12 +295,21 @@ def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None
         "controller_late_ms": seen.late_ns // 1_000_000,
         "collection_seconds": seen.collection_s,
         "unread": seen.unread,
-        "rules_installed": emulation.selector.installed,
-        "rules_removed": emulation.selector.removed,
-        "canary_bytes": upload_bytes(len(emulation.monitors)) * settings.epochs,
+        "rules_installed": selector.installed,
+        "rules_removed": selector.removed,
+        "rules_refused": selector.refused,
+        "digests": selector.reported,
+        "control_bytes": control,
+        "canary_bytes": upload_bytes(len(emulation.monitors)) * len(seen.rules) + control,
         "traceroute_packets": emulation.agents.packets,
+        "icmp_messages": len(emulation.network.replies()),
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
+    if not emulation.settings.real_time:  # real switches do not tell what they held back
+        drops = emulation.network.drops()
+        network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
+        network["icmp_messages"] = statistics.ttl_drops - refused
+    return network
 
 
 def _degraded(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> list[str]:

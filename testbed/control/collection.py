@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.control.switch import SwitchControl, for_each
-from testbed.dataplane import BUCKETS, HASHPIPE, ROWS
+from testbed.dataplane import BUCKETS, HASHPIPE, HEAVY_HITTER, ROWS
 from testbed.dataplane import DSM as DOWNSTREAM
 from testbed.dataplane import USM as UPSTREAM
 
-__all__ = ["COLUMNS", "clear_hashpipe", "collect", "upload_bytes"]
+__all__ = ["COLUMNS", "clear_hashpipe", "collect", "control_bytes", "upload_bytes"]
 
 USM, DSM = 0, 1
 _METERS = {USM: UPSTREAM, DSM: DOWNSTREAM}
@@ -36,6 +36,18 @@ def upload_bytes(n_switches: int, buckets: int = BUCKETS) -> int:
     A bucket has the bits that the paper counts (Canary, table I).
     """
     return n_switches * ROWS * buckets * sum(meter.bucket_bits for meter in _METERS.values()) // 8
+
+
+def control_bytes(digests: int, rules: int) -> int:
+    """Bytes of digests, and of rules that were installed or removed, as the fields they carry.
+
+    A rule of a flow is an entry of the DSM table, by flow ID and pathBF, and one of the USM table,
+    by flow ID.
+    """
+    fields = HEAVY_HITTER.digest.fields
+    path_bf = fields["path_bf"]
+    flow_id = sum(fields.values()) - path_bf
+    return (digests * (flow_id + path_bf) + rules * (2 * flow_id + path_bf)) // 8
 
 
 def collect(controls: dict[int, SwitchControl], parity: int) -> dict[str, npt.NDArray[Any]]:

@@ -66,7 +66,7 @@ class FlowSelector:
     Attributes:
         rules: The rules in force, by (flow, segment).
         installed, removed: Rules installed and removed so far, counted as flows.
-        refused: Flows that a full table turned away.
+        reported: Digests that came.
     """
 
     segments: Segments
@@ -76,17 +76,23 @@ class FlowSelector:
     rules: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
     installed: int = 0
     removed: int = 0
-    refused: int = 0
+    reported: int = 0
     max_rules: int = min(DSM.capacity, USM.capacity)
     _requests: dict[int, _Request] = field(default_factory=dict)
     _late: list[tuple[int, FlowKey, int]] = field(default_factory=list)
     _leaving: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
     _load: dict[int, int] = field(default_factory=dict)
+    _refused: set[tuple[FlowKey, int]] = field(default_factory=set)
     _ends: list[tuple[int, int, int]] = field(init=False)  # upstream, downstream, pathBF
 
     def __post_init__(self) -> None:
         columns = self.segments.upstream, self.segments.downstream, self.decoder.path_bf
         self._ends = list(zip(*(column.tolist() for column in columns), strict=True))
+
+    @property
+    def refused(self) -> int:
+        """Flows that a full table turned away and that were not installed later."""
+        return len(self._refused)
 
     def plan(self, sent: npt.NDArray[np.int64], flows: npt.NDArray[np.int64]) -> None:
         """Open and close HH rules from an epoch's counts: packets and flows, int64[S] each."""
@@ -133,6 +139,7 @@ class FlowSelector:
         """Take note of digests, and of the switches that they are from."""
         # A digest's fields are positional: those of the flow ID, then the segment's pathBF.
         rows = [row for _, digest in found for row in digest.tolist()]
+        self.reported += len(rows)
         now_us = [at for _, digest in found for at in digest["now_us"].tolist()]
         switch = np.repeat([switch for switch, _ in found], [len(digest) for _, digest in found])
         path_bf = np.array([row[_PATH_BF] for row in rows], np.uint32)
@@ -165,8 +172,9 @@ class FlowSelector:
         upstream, downstream, path_bf = self._ends[segment]
         load = self._load
         if max(load.get(upstream, 0), load.get(downstream, 0)) >= self.max_rules:
-            self.refused += 1
+            self._refused.add(key)
             return None
+        self._refused.discard(key)
         match = [flow, path_bf]
         handle = self.controls[downstream].table(DSM.rules).add(match, DSM.monitor)
         self.rules[key] = rule = Rule(flow, segment, handle)

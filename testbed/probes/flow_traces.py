@@ -28,12 +28,15 @@ FloatArray = npt.NDArray[np.float64]
 @dataclass(frozen=True)
 class Traces:
     """``flow`` int64[C] the traced flows; ``paths`` the links each trace found, as far as it got;
-    ``complete`` bool[C] where that is the whole path; ``packets`` what they cost."""
+    ``complete`` bool[C] where that is the whole path; ``packets`` what they cost; ``answers`` ICMP
+    messages of switches, and ``refused`` those that a switch's limit held back."""
 
     flow: npt.NDArray[np.int64]
     paths: Paths
     complete: npt.NDArray[np.bool_]
     packets: int
+    answers: int
+    refused: int
 
 
 def trace(
@@ -67,7 +70,7 @@ def trace(
     _within_budget(host[candidates], time_s[candidates], per_s, epoch_s, spent, allowed)
     flow = candidates[allowed]
     links = paths.take(flow).padded()
-    answered = _answers(ecmp, loss, links, time_s[flow], epoch_s, icmp, rng)
+    answered, answers, refused = _answers(ecmp, loss, links, time_s[flow], epoch_s, icmp, rng)
     found = _found(ecmp, links, answered)
     order = np.argsort(flow)
     kept = np.where(np.arange(links.shape[1]) < found[:, None], links, -1)[order]
@@ -76,6 +79,8 @@ def trace(
         Paths.from_padded(kept),
         (found == (links >= 0).sum(axis=1))[order],
         packets=len(flow) * MAX_HOPS,
+        answers=answers,
+        refused=refused,
     )
 
 
@@ -87,8 +92,9 @@ def _answers(
     epoch_s: float,
     icmp: IcmpLimit,
     rng: np.random.Generator,
-) -> npt.NDArray[np.bool_]:
-    """Whether each switch after the first on each path answered: bool[C, H]."""
+) -> tuple[npt.NDArray[np.bool_], int, int]:
+    """Whether an answer of each switch after the first on each path arrived, bool[C, H]; and how
+    many answers were sent, and how many were held back."""
     n, hops = links.shape
     there = links >= 0
     epoch = np.minimum((time_s / epoch_s).astype(np.int64), len(loss) - 1)[:, None]
@@ -105,7 +111,7 @@ def _answers(
     place = np.arange(len(key)) - np.searchsorted(key, key)
     late = order[place >= icmp.messages]
     reached[row[late], hop[late]] = False
-    return reached & returned
+    return reached & returned, len(row) - len(late), len(late)
 
 
 def _found(ecmp: Ecmp, links: IntArray, answered: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -135,8 +135,44 @@ class Network(TypedDict):
     ]
     rules_installed: NotRequired[Annotated[int, _number("flows that were selected", "rules")]]
     rules_removed: NotRequired[Annotated[int, _number("of them retired", "rules")]]
-    canary_bytes: Annotated[int, _number("Canary's uploads: meters and digests", "bytes")]
+    rules_refused: NotRequired[
+        Annotated[int, _number("flows that were to be selected, but for a full table", "rules")]
+    ]
+    digests: NotRequired[Annotated[int, _number("reports of large flows", "digests")]]
+    control_bytes: NotRequired[
+        Annotated[int, _number("of digests and changes of rules, in `canary_bytes` too", "bytes")]
+    ]
+    beta_reached: NotRequired[
+        Annotated[
+            int,
+            _number(
+                "without packets: segments, summed over epochs, that had the flows asked for",
+                "segments",
+            ),
+        ]
+    ]
+    canary_bytes: Annotated[
+        int, _number("Canary's: meters that were read, digests and changes of rules", "bytes")
+    ]
     traceroute_packets: Annotated[int, _packets("that 007's traces cost")]
+    icmp_messages: NotRequired[
+        Annotated[
+            int,
+            _number(
+                "answers to traces: those sent by switches, on real packets received by hosts",
+                "messages",
+            ),
+        ]
+    ]
+    icmp_refused: NotRequired[
+        Annotated[
+            int,
+            _number("answers held back by a switch's limit: not known on real packets", "messages"),
+        ]
+    ]
+    flows_recorded: NotRequired[
+        Annotated[float, _share("without packets: of the flows, those that have a record")]
+    ]
     tcp: NotRequired[
         Annotated[dict[str, int | str] | None, _field("on real packets: what became of iperf3's")]
     ]
@@ -202,6 +238,9 @@ class Method(TypedDict):
     seconds: Annotated[Seconds, _field("of diagnosis", "s")]
     telemetry_bytes: Annotated[float, _number("telemetry that it needed", "bytes")]
     probe_packets: Annotated[int, _packets("that it sent")]
+    measurements: NotRequired[Annotated[list[str], _field("those that its verdict rests on")]]
+    fed: NotRequired[Annotated[float, _share("least share that these got of what they asked for")]]
+    starved: NotRequired[Annotated[bool, _field("whether that is less than 0.9")]]
     remarks: NotRequired[Annotated[list[str], _field("what limits its verdict, in words")]]
     parameters: NotRequired[
         Annotated[str, _field("all it had, as in `METHODS`: `penalty=1.0,...`")]
@@ -209,6 +248,30 @@ class Method(TypedDict):
     parameters_from: NotRequired[
         Annotated[str, _field("`default`, `paper` or a file; what was said one by one")]
     ]
+
+
+@with_config(_CLOSED)
+class Use(TypedDict):
+    """What became of a budget."""
+
+    asked: Annotated[int, _number("as many as were wanted")]
+    got: Annotated[int, _number("as many as there were")]
+
+
+@with_config(_CLOSED)
+class Measured(TypedDict):
+    """What a measurement took and gave: what does not apply to one is not there."""
+
+    budgets: Annotated[dict[str, Use], _field("by budget, see `analysis/BUDGETS.md`")]
+    packets: NotRequired[Annotated[int, _packets("sent to measure, or counted by meters")]]
+    links_unobserved: NotRequired[
+        Annotated[int, _number("directed links without a packet", "links")]
+    ]
+    segments_unobserved: NotRequired[Annotated[int, _number("without a packet", "segments")]]
+    installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
+    removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
+    digests: NotRequired[Annotated[int, _number("reports of large flows", "digests")]]
+    control_bytes: NotRequired[Annotated[int, _number("of digests and changes of rules", "bytes")]]
 
 
 @with_config(_CLOSED)
@@ -227,7 +290,9 @@ class Summary(TypedDict):
     packet_hops: Annotated[int, _number("likewise", "packet-hops")]
     conservation: Conservation
     metered: NotRequired[Metered]
+    epochs: NotRequired[Annotated[int, _field("as in `network.json`", ge=1, le=EPOCHS)]]
     missing: Annotated[list[str], _field("why some methods say nothing")]
+    measured: NotRequired[Annotated[dict[str, Measured], _field("by measurement")]]
     methods: Annotated[dict[str, Method], _field("by method")]
     lost_links: NotRequired[
         Annotated[

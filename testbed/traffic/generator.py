@@ -106,12 +106,15 @@ class FlowProcess:
         rate = 1 / (1 / high + (1 / low - 1 / high) * rng.random(n))
         return rate, self.sizes.quantile_by_bytes(rng.random(n)) * rng.random(n)
 
+    def recorded(self, duration_s: float, most: float) -> float:
+        """The share of a run's flows that `draw` draws, so that there are ``most`` on average."""
+        return min(1.0, most / (self.arrivals * (duration_s + self.mean_duration_s)))
+
     def draw(
         self, duration_s: float, rng: np.random.Generator, most: float = float("inf")
     ) -> FlowArrivals:
         """The flows of a run; a uniform sample where more than ``most`` are expected."""
-        arrivals = self.arrivals
-        arrivals *= min(1.0, most / (arrivals * (duration_s + self.mean_duration_s)))
+        arrivals = self.arrivals * self.recorded(duration_s, most)
         new = rng.poisson(arrivals * duration_s)
         rate = self.rates(new, rng)
         start = rng.random(new) * duration_s

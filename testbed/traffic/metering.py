@@ -41,10 +41,15 @@ _CLEAN = 0.99
 @dataclass(frozen=True)
 class Metered:
     """``sent`` int32[E, S] packets that the upstream meter of each segment counts in each epoch;
-    ``flows`` int32[S] flows selected on it at most, in any epoch."""
+    of each segment, int32[S]: ``flows`` that it monitored at most in any epoch;
+    ``installed`` and ``removed`` flows that were selected and that ended; ``reached`` epochs in
+    which it had the flows asked for."""
 
     sent: npt.NDArray[np.int32]
     flows: npt.NDArray[np.int32]
+    installed: npt.NDArray[np.int32]
+    removed: npt.NDArray[np.int32]
+    reached: npt.NDArray[np.int32]
 
 
 def meter(
@@ -78,7 +83,8 @@ def meter(
     old = np.stack((left / PAYLOAD, old_rate * per_epoch), axis=1)
     # flows of no more packets are never selected
     new, old = (pool[pool[:, 0] > parameters.eta] for pool in (new, old))
-    sent, flows = np.zeros((epochs, n), np.int32), np.zeros(n, np.int32)
+    sent = np.zeros((epochs, n), np.int32)
+    flows, installed, removed, reached = np.zeros((4, n), np.int32)
     arrivals = process.arrivals * epoch_s * share * (len(new) / _POOL)
     ongoing = process.arrivals * process.mean_duration_s * share * (len(old) / _POOL)
     room = float(ongoing.max(initial=0.0))
@@ -90,11 +96,12 @@ def meter(
             np.random.default_rng(seeds[chunk]), arrivals[part], ongoing[part], success[:, part],
             new, old, parameters.alpha, parameters.beta, parameters.delta, parameters.eta,
             parameters.latency_ns / 1e9 / epoch_s, room, sent[:, part], flows[part],
+            installed[part], removed[part], reached[part],
         )  # fmt: skip
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(run, range(len(seeds))))
-    return Metered(sent, flows)
+    return Metered(sent, flows, installed, removed, reached)
 
 
 def meter_upload(metered: Metered, segments: Segments) -> int:
@@ -113,6 +120,7 @@ def meter_upload(metered: Metered, segments: Segments) -> int:
 @njit
 def _meter(
     rng, arrivals, ongoing, success, new, old, alpha, beta, delta, eta, latency, room, sent, flows,
+    installed, removed, reached,
 ):  # fmt: skip
     """Packets are real numbers until they are counted; times are in epochs."""
     left, rate = np.empty(room), np.empty(room)
@@ -137,6 +145,7 @@ def _meter(
                 if not monitored and wanted > 0 and now * passing > eta:
                     monitored = True
                     wanted -= 1
+                    installed[s] += 1
                     counted = max(now - eta / passing - speed * latency, 0.0)
                 if counted > 0 and passing > 0:
                     seen += 1
@@ -144,7 +153,10 @@ def _meter(
                 if size - now >= 0.5 and kept < room:
                     left[kept], rate[kept], chosen[kept] = size - now, speed, monitored
                     kept += 1
+                elif monitored:
+                    removed[s] += 1
             n = kept
+            reached[s] += seen >= beta
             sent[e, s] = int(packets + 0.5)
             flows[s] = max(flows[s], seen)
             wanted = delta if packets < alpha or seen < beta else 0

@@ -30,6 +30,7 @@ given. See `analysis/DECISIONS.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -42,6 +43,7 @@ from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import Fabric
+from testbed.record.measurements import Measurement
 
 __all__ = ["Flock", "slow_flows", "verdict"]
 
@@ -196,6 +198,16 @@ class Flock(Method):
         return FLOW_RECORD_BYTES * (
             (0 if flows is None else len(flows)) + (0 if probes is None else len(probes))
         )
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        flows, probes = self._parts(telemetry)
+        read: list[Measurement] = [] if probes is None else ["probes"]
+        if flows is not None:
+            traced = telemetry.connections is not None and _traced(flows)
+            if traced:
+                read.append("connections")
+            read.append("flows")
+        return read
 
     def probe_packets(self, telemetry: Telemetry) -> int:
         flows, probes = self._parts(telemetry)

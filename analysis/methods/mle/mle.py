@@ -20,6 +20,7 @@ directions of links, as of probes that go up and back, the verdict is undirected
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +43,7 @@ from analysis.methods.mle.traced import explain_traced
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
+from testbed.record.measurements import MEASUREMENTS, Measurement
 
 __all__ = ["CanaryMle", "Mle", "verdict_of"]
 
@@ -178,6 +180,13 @@ class Mle(Method):
         data = self.data(telemetry)
         each = [RECORD_BYTES[name] * len(part) for name, part in data.parts.items()]
         return sum(each) + ("segments" in data.used) * telemetry.canary_bytes
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        data = self.data(telemetry)
+        read = {"segments"} & data.used | set(data.parts)
+        if "A2" in data.used and telemetry.connections is not None:
+            read.add("connections")
+        return [name for name in MEASUREMENTS if name in read]
 
     def probe_packets(self, telemetry: Telemetry) -> int:
         data = self.data(telemetry)

@@ -102,8 +102,9 @@ def test_no_traffic_no_packets() -> None:
 
 def test_meters_grow_with_the_flows_they_hold() -> None:
     parts = segments(Ecmp(K4))
+    none = np.zeros(len(parts), np.int32)
     few, many = (
-        meter_upload(Metered(np.zeros((1, len(parts)), np.int32), np.full(len(parts), n)), parts)
+        meter_upload(Metered(none[None], np.full(len(parts), n), none, none, none), parts)
         for n in (1, 200)
     )
     assert few == 12 * 3 * 1024 * (137 + 169) // 8

@@ -1,0 +1,190 @@
+"""What each measurement of a run asked for and what it got, worked out of the record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.base import Localizer
+from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
+from testbed.fabric.paths import Paths
+from testbed.record.documents import Measured, Use
+from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, Measurement, budget
+from testbed.record.run import Record
+from testbed.record.run_tables import PLANS
+
+__all__ = ["fed", "measured", "measured_lines", "starving"]
+
+_TCP = 6
+
+
+def measured(record: Record, telemetry: Telemetry) -> dict[Measurement, Measured]:
+    """Return the use of every measurement of a run, in the order of `MEASUREMENTS`."""
+    found: dict[Measurement, Measured] = {}
+    if telemetry.segments is not None:
+        found["segments"] = _segments(record, telemetry.segments)
+    for name, plan in zip(("probes", "detector"), PLANS, strict=True):
+        part: Probes | None = getattr(telemetry, name)
+        if part is not None:
+            found[name] = _probes(record, part, plan)
+    if telemetry.connections is not None:
+        found["connections"] = _connections(record, telemetry.connections.paths)
+    if telemetry.flows is not None:
+        found["flows"] = _flows(record)
+    return found
+
+
+def _segments(record: Record, counts: SegmentCounts) -> Measured:
+    network, config = record.network, record.config
+    segments, sent = counts.segments, counts.sent
+    monitors = len(np.unique(np.concatenate((segments.upstream, segments.downstream))))
+    readings = monitors * len(sent)
+    budgets: dict[str, Use] = {
+        "meters": {"asked": readings, "got": readings - len(network.get("unread", ()))}
+    }
+    installed = network.get("rules_installed")
+    if installed is not None:
+        asked = installed + network.get("rules_refused", 0)
+        budgets["rules"] = {"asked": asked, "got": installed}
+    if "alpha" in config:
+        reached = int((sent >= config["alpha"]).sum())
+        budgets["alpha"] = {"asked": sent.size, "got": reached}
+    reached = network.get("beta_reached")
+    if reached is None and "beta" in config and record.has("selection"):
+        reached = int((record.table("selection")["flows"] >= config["beta"]).sum())
+    if reached is not None:
+        budgets["beta"] = {"asked": sent.size, "got": reached}
+    observed = sent.sum(axis=0) > 0
+    result: Measured = {
+        "budgets": budgets,
+        "packets": int(sent.sum()),
+        "links_unobserved": _unobserved(record, segments.paths, observed),
+        "segments_unobserved": int((~observed).sum()),
+    }
+    for name, figure in (
+        ("installed", "rules_installed"),
+        ("removed", "rules_removed"),
+        ("digests", "digests"),
+        ("control_bytes", "control_bytes"),
+    ):
+        if figure in network:
+            result[name] = network[figure]
+    return result
+
+
+def _probes(record: Record, part: Probes, plan: str) -> Measured:
+    sent = int(part.sent.sum())
+    budgets: dict[str, Use] = {}
+    if "probes" in record.config:
+        plans = np.array(record.table("probe_paths")["plan"])
+        rows = plans[record.table("probe_counts")["path"]]
+        asked = int((rows == PLANS[0]).sum()) * record.config["probes"]
+        if plan != PLANS[0]:
+            paths = int((rows == plan).sum())
+            asked = max(1, asked // max(paths, 1)) * paths
+            budgets["matrix probes"] = {"asked": asked, "got": sent}
+        else:
+            budgets["probes"] = {"asked": asked, "got": sent}
+    unobserved = _unobserved(record, part.paths, part.sent > 0)
+    return {"budgets": budgets, "packets": sent, "links_unobserved": unobserved}
+
+
+def _connections(record: Record, paths: Paths) -> Measured:
+    network, flows = record.network, record.table("flows")
+    lossy = flows["lost"] > 0
+    if "protocol" in flows:
+        lossy &= flows["protocol"] == _TCP
+    traced = lossy[record.table("connections")["flow"]]
+    budgets: dict[str, Use] = {"traceroutes": {"asked": int(lossy.sum()), "got": int(traced.sum())}}
+    if "icmp_messages" in network and "icmp_refused" in network:
+        got = network["icmp_messages"]
+        budgets["ICMP messages"] = {"asked": got + network["icmp_refused"], "got": got}
+    unobserved = _unobserved(record, paths, np.ones(len(paths), np.bool_))
+    packets = network["traceroute_packets"]
+    return {"budgets": budgets, "packets": packets, "links_unobserved": unobserved}
+
+
+def _flows(record: Record) -> Measured:
+    flows = record.table("flows")
+    got = len(flows["sent"])
+    asked = round(got / max(record.network.get("flows_recorded", 1.0), 1e-9))
+    return {
+        "budgets": {"flow records": {"asked": asked, "got": got}},
+        "packets": int(flows["sent"].sum()),
+    }
+
+
+def _unobserved(record: Record, paths: Paths, used: npt.NDArray[np.bool_]) -> int:
+    """Directed links that none of the used paths crosses."""
+    seen = np.zeros(record.fabric.n_links, np.bool_)
+    seen[paths.take(np.flatnonzero(used)).links] = True
+    return int((~seen).sum())
+
+
+def fed(
+    method: Localizer, telemetry: Telemetry, use: Mapping[Measurement, Measured]
+) -> tuple[Sequence[Measurement], float, str] | None:
+    """Return which measurements a method's verdict rests on, the least share that one of them got
+    of a budget that it asked for, and the name of that budget.
+
+    None for a method that does not say what it reads. A target such as α is no budget: a run that
+    misses it has measured all there was.
+    """
+    reads = getattr(method, "measurements", None)
+    if reads is None:
+        return None
+    names: Sequence[Measurement] = [name for name in reads(telemetry) if name in use]
+    shares = [
+        (each["got"] / each["asked"], name)
+        for measurement in names
+        for name, each in use[measurement]["budgets"].items()
+        if each["asked"] and budget(name).does != "wants"
+    ]
+    share, least = min(shares, default=(1.0, ""))
+    return names, min(share, 1.0), least
+
+
+def starving(name: str, use: Mapping[Measurement, Measured]) -> str:
+    """Return a sentence: what a starved method got of a budget, and which setting feeds it."""
+    what = budget(name)
+    each = use[what.measurement]["budgets"][name]
+    return (
+        f"starved: {each['got']:,} of the {each['asked']:,} {what.what} that it asked for "
+        f"({each['got'] / each['asked']:.0%}, less than {ENOUGH:.0%}); it needs {what.feeds}"
+    )
+
+
+def measured_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return a line for each measurement of a run's summary: what it asked for, got and took."""
+    use: Mapping[str, Any] = summary.get("measured", {})
+    epochs = max(summary.get("epochs", 1), 1)
+    return [
+        f"{name}, {MEASUREMENTS[name]}: " + "; ".join(_parts(name, use[name], epochs))
+        for name in MEASUREMENTS
+        if name in use
+    ]
+
+
+def _parts(name: str, of: Measured, epochs: int) -> Iterator[str]:
+    budgets = of["budgets"]
+    for each in BUDGETS:
+        if each.measurement == name and each.name in budgets:
+            asked, got = budgets[each.name]["asked"], budgets[each.name]["got"]
+            if each.does == "wants":
+                share = got / asked if asked else 1.0
+                yield f"{each.option.upper()} reached in {share:.0%} of segments and epochs"
+            else:
+                yield f"{got:,} of {asked:,} {each.counted or each.what}"
+    if "digests" in of:
+        changes = of.get("installed", 0) + of.get("removed", 0)
+        size = f", {of['control_bytes'] / epochs:,.0f} bytes" if "control_bytes" in of else ""
+        yield (
+            f"an epoch {of['digests'] / epochs:,.0f} digests and "
+            f"{changes / epochs:,.0f} changes of rules{size}"
+        )
+    for key, what in (("links_unobserved", "links"), ("segments_unobserved", "segments")):
+        if key in of:
+            yield f"{what} never observed: {of[key]:,}"

@@ -1,0 +1,173 @@
+"""What each measurement may send, store and install: the contract that every run keeps.
+
+A method reads measurements. Each has budgets, in the units of the paper that it is from; most are
+settings of a run. What a run asked for and what it got of each budget is in its ``summary.json``,
+and a method that got less than `ENOUGH` of what it asked for is starved: its figures show the
+budget and not the method. ``python -m scenarios.budgets`` prints the contract as
+`analysis/BUDGETS.md` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["BUDGETS", "ENOUGH", "MEASUREMENTS", "Budget", "Measurement", "budget"]
+
+Measurement = Literal["segments", "probes", "detector", "connections", "flows"]
+
+ENOUGH = 0.9
+"""The share of what it asked for that a method needs; with less it is starved."""
+
+MEASUREMENTS: Mapping[Measurement, str] = {
+    "segments": "Canary's meters at both ends of each segment",
+    "probes": "NetBouncer's probes: from each host to each core switch and back",
+    "detector": "deTector's probes: over the paths of its matrix, both ways",
+    "connections": "007's traceroutes of the connections that lost packets",
+    "flows": "the end hosts' records of their flows",
+}
+"""What there is to measure, by the names that methods have for it."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit of a measurement.
+
+    Attributes:
+        name: As ``summary.json`` calls it.
+        measurement: Whose it is.
+        does: ``sends``, ``stores`` or ``installs``; ``wants`` of a target, which traffic may miss.
+        what: What is counted, in the plural: ``traceroutes``.
+        per: Of what: ``second and host``.
+        option: The setting, or none where the program fixes it.
+        fixed: The limit where no setting has it.
+        paper: The paper and the section that have it.
+        feeds: Which settings let a starved method have more.
+        counted: What is counted of its use, where that is something else than ``what``.
+    """
+
+    name: str
+    measurement: Measurement
+    does: Literal["sends", "stores", "installs", "wants"]
+    what: str
+    per: str
+    option: str
+    paper: str
+    feeds: str = ""
+    fixed: str = ""
+    counted: str = ""
+
+
+BUDGETS = (
+    Budget(
+        name="meters",
+        measurement="segments",
+        does="stores",
+        what="buckets",
+        per="meter and epoch",
+        option="",
+        fixed="3 rows of 1,024",
+        counted="readings of a switch's meters",
+        paper="Canary, section IV-A",
+        feeds="a longer EPOCH_MS, or a smaller K",
+    ),
+    Budget(
+        name="rules",
+        measurement="segments",
+        does="installs",
+        what="rules",
+        counted="flows that were to get rules",
+        per="table and switch",
+        option="",
+        fixed="4,096",
+        paper="Canary, section III-D",
+        feeds="a smaller BETA or DELTA",
+    ),
+    Budget(
+        name="alpha",
+        measurement="segments",
+        does="wants",
+        what="packets counted",
+        per="segment and epoch",
+        option="alpha",
+        paper="Canary, section III-D and table III",
+    ),
+    Budget(
+        name="beta",
+        measurement="segments",
+        does="wants",
+        what="flows counted",
+        per="segment and epoch",
+        option="beta",
+        paper="Canary, section III-D and table III",
+    ),
+    Budget(
+        name="selection",
+        measurement="segments",
+        does="installs",
+        what="flows",
+        per="segment and request",
+        option="delta",
+        paper="Canary, section III-D and table III",
+    ),
+    Budget(
+        name="probes",
+        measurement="probes",
+        does="sends",
+        what="probes",
+        per="path, host and run",
+        option="probes",
+        paper="NetBouncer, section 6.1",
+        feeds="a smaller LOAD",
+    ),
+    Budget(
+        name="matrix probes",
+        measurement="detector",
+        does="sends",
+        what="probes",
+        per="run, in all as many as NetBouncer's",
+        option="probes",
+        paper="this project, so that plans are compared at equal cost",
+        feeds="a smaller LOAD",
+    ),
+    Budget(
+        name="traceroutes",
+        measurement="connections",
+        does="sends",
+        what="traceroutes",
+        per="second and host",
+        option="traces_per_s",
+        paper="007, section 4.1, theorem 1",
+        feeds="a larger ICMP_PER_S or TRACES_PER_S, or the same packets in more time: a longer "
+        "EPOCH_MS and as much less LOAD",
+    ),
+    Budget(
+        name="ICMP messages",
+        measurement="connections",
+        does="sends",
+        what="ICMP messages",
+        per="second and switch",
+        option="icmp_per_s",
+        paper="007, section 4.1",
+        feeds="a larger ICMP_PER_S, or the same packets in more time: a longer EPOCH_MS and as "
+        "much less LOAD",
+    ),
+    Budget(
+        name="flow records",
+        measurement="flows",
+        does="stores",
+        what="flow records",
+        per="run",
+        option="",
+        fixed="4,000,000 without packets, else all",
+        paper="Flock, section 3.1; the limit is this project's",
+        feeds="a smaller LOAD or fewer EPOCHS",
+    ),
+)
+"""Every budget, in the order of `MEASUREMENTS`."""
+
+
+def budget(name: str) -> Budget:
+    """Return the budget of a name. Raises KeyError."""
+    return {each.name: each for each in BUDGETS}[name]
