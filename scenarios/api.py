@@ -7,6 +7,7 @@ the line that the command line prints.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -192,13 +193,14 @@ class Run:
         """A row for each method, scored on its own terms; `canary show` has the same.
 
         ``bench`` says whether a method is a paper's (``published``), of this project (``project``)
-        or of the user or another package (``other``).
+        or of the user or another package (``other``). ``precision`` is nan where nothing is blamed.
         """
         from pandas import DataFrame
 
         rows = []
         for name, entry in self.summary["methods"].items():
             own = {key: v for key, v in entry[entry["native"]].items() if not isinstance(v, list)}
+            own["precision"] = math.nan if own["precision"] is None else own["precision"]
             costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
             undirected = {"undirected_f1": entry["undirected"]["f1"]}
             got = {key: entry.get(key) for key in ("fed", "starved")}

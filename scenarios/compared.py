@@ -14,14 +14,18 @@ from rich.console import Console
 from analysis.evaluation.comparison import (
     COLUMNS,
     MEANS,
+    chosen,
     comparison_cells,
     comparison_table,
+    defined,
     in_short,
+    method_names,
     origins,
 )
 from analysis.evaluation.report import parameters_line
 from scenarios.compare import SETTINGS_FILE, check_rows
 from scenarios.terminal import line
+from testbed.fabric.names import plain
 from testbed.record.columns import read_columns
 from testbed.record.run import RunError
 
@@ -79,12 +83,19 @@ def as_json(found: Compared) -> dict[str, Any]:
     """The figures for programs: the means by method, and a row for each seed and method."""
     names = [name for name in COLUMNS if name != "found_at"]
     columns = [np.asarray(found.rows[name]).tolist() for name in names]
+    at = names.index("precision")
+    columns[at] = [None if value != value else value for value in columns[at]]  # JSON has no nan
+    blaming = {
+        plain(name): len(defined(chosen(found.rows, name)["precision"]))
+        for name in method_names(found.rows)
+    }
     return {
         "settings": dict(found.key),
         "means": {
             row[0].value: {
                 column.title: cell.value for column, cell in zip(MEANS[1:], row[1:], strict=True)
             }
+            | {"runs with precision": blaming[str(row[0].value)]}
             for block in comparison_cells(found.rows).values()
             for row in block
         },

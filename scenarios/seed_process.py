@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import select
@@ -227,7 +228,7 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
         }
         for column in COLUMNS:
             value = figures.get(column, own.get(column, entry.get(column)))
-            columns[column].append(value)
+            columns[column].append(math.nan if value is None else value)  # of undefined precision
     lengths = [len(found) for found in columns["found_at"]]
     links = np.concatenate([np.zeros(0, np.int32), *columns["found_at"]])
     ptr = pointers(lengths)

@@ -31,19 +31,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure as it is shown, and by what it is sorted. ``good``: whether to point it out as good
-    or bad; None leaves it."""
+    """A figure as it is shown, and by what it is sorted, None where it is undefined. ``good``:
+    whether to point it out as good or bad; None leaves it."""
 
     text: str
-    value: float | str
+    value: float | str | None
     good: bool | None = None
 
 
 _COLUMNS = (
     Column("method", "* tells no direction: scored on undirected links, the others on directed"),
-    Column("prec", "precision: of the links blamed, the share that is faulty"),
+    Column("prec", "precision: of the links blamed, the share that is faulty; – if none is blamed"),
     Column("rec", "recall: of the faulty links, the share that is blamed"),
-    Column("F1", "harmonic mean of both"),
+    Column("F1", "harmonic mean of both; where none is blamed 1 if none is faulty, else 0"),
     Column("acc", "accuracy: of all links, the share judged rightly"),
     Column("miss", "faulty links not blamed"),
     Column("wrong", "healthy links blamed"),
@@ -91,7 +91,7 @@ def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
     star = " *" if entry["native"] == "undirected" else ""
     row = [
         Cell(plain(name) + star, plain(name)),
-        Cell(f"{own['precision']:.2f}", own["precision"]),
+        Cell(*_defined(own["precision"])),
         Cell(f"{own['recall']:.2f}", own["recall"]),
         Cell(f"{f1:.3f}", f1, True if f1 >= 0.9 else False if f1 < 0.6 else None),
         Cell(f"{own['accuracy']:.3f}", own["accuracy"]),
@@ -112,9 +112,13 @@ def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
 def _fed(entry: Mapping[str, Any]) -> Cell:
     """A method that does not say what it reads, and a run of before that was told, have –."""
     if "fed" not in entry:
-        return Cell("–", -1.0)
+        return Cell("–", None)
     share, starved = entry["fed"], entry["starved"]
     return Cell(f"{share:.2f}" + "!" * starved, share, False if starved else None)
+
+
+def _defined(share: float | None) -> tuple[str, float | None]:
+    return ("–", None) if share is None else (f"{share:.2f}", share)
 
 
 def in_bytes(n: float) -> str:

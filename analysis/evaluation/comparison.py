@@ -28,6 +28,7 @@ __all__ = [
     "Interval",
     "comparison_cells",
     "comparison_table",
+    "defined",
     "found_at",
     "in_short",
     "interval",
@@ -59,14 +60,19 @@ COLUMNS = (
 )
 """Of the comparison's Parquet file: a row for each seed and method. ``bench`` is as in
 `analysis.methods.registry.Bench`. ``precision`` to ``accuracy`` are on the method's own terms
-(``native``: directed or undirected links); so are ``faulty``, the number of faulty links, and
-``found_at``, see `found_at`. ``parameters`` are all that the method had, in the grammar of
-`analysis.methods.parameters`, ``parameters_from`` says where from."""
+(``native``: directed or undirected links), and precision is nan where nothing was blamed; so are
+``faulty``, the number of faulty links, and ``found_at``, see `found_at`. ``parameters`` are all
+that the method had, in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where
+from."""
 
 MEANS = (
     Column("method", "* is scored on undirected links"),
     Column("F1", "harmonic mean of precision and recall"),
-    Column("precision", "of the links blamed, the share that is faulty"),
+    Column(
+        "precision",
+        "of the links blamed, the share that is faulty; n/m: m - n of m runs blamed none, and are "
+        "not in the mean",
+    ),
     Column("recall", "of the faulty links, the share that is blamed"),
     Column("AP", "average precision of the ranking"),
     Column("F1u", "all on undirected links"),
@@ -157,8 +163,9 @@ def comparison_cells(rows: Rows) -> dict[str, list[list[Cell]]]:
     """Return a row for each method, in the order of `MEANS`, by the heading of its block
     (`analysis.evaluation.columns.in_blocks`).
 
-    Figures are means over the seeds, some with their 95 % confidence intervals. The best F1 of each
-    block and low ones are pointed out.
+    Figures are means over the seeds, some with their 95 % confidence intervals. Seeds in which a
+    method blames nothing have no precision: it is the mean of the others, which are counted. The
+    best F1 of each block and low ones are pointed out.
     """
     found = in_blocks((bench_in(rows, name), name) for name in method_names(rows))
     return {heading: _cells(rows, names) for heading, names in found.items()}
@@ -173,14 +180,29 @@ def _cells(rows: Rows, names: Sequence[str]) -> list[list[Cell]]:
         f1 = interval(own["f1"])
         good = True if f1.mean >= best - 1e-12 else False if f1.mean < 0.6 else None
         row = [Cell(label(rows, name), plain(name)), Cell(_with_bounds(f1, 3), f1.mean, good)]
-        for figure in ("precision", "recall"):
-            value = interval(own[figure])
-            row.append(Cell(_with_bounds(value, 2), value.mean))
+        row.append(_precision_cell(own["precision"]))
+        recall = interval(own["recall"])
+        row.append(Cell(_with_bounds(recall, 2), recall.mean))
         for figure in ("average_precision", "undirected_f1", "seconds"):
             mean = float(np.mean(own[figure]))
             row.append(Cell(f"{mean:.2f}", mean))
         table.append(row)
     return table
+
+
+def defined(values: npt.ArrayLike) -> FloatArray:
+    """Return the values that are not nan."""
+    sample = np.asarray(values, np.float64)
+    return sample[~np.isnan(sample)]
+
+
+def _precision_cell(values: Sequence[float]) -> Cell:
+    known = defined(values)
+    if not len(known):
+        return Cell(f"– 0/{len(values)}", None)
+    mean = interval(known)
+    count = f" {len(known)}/{len(values)}" if len(known) < len(values) else ""
+    return Cell(_with_bounds(mean, 2) + count, mean.mean)
 
 
 def comparison_table(rows: Rows) -> Table:
@@ -201,7 +223,10 @@ def comparison_table(rows: Rows) -> Table:
 def in_short(rows: Rows, runs: str = "") -> str:
     """What the table is of, and what its columns are."""
     runs = runs or f"{len(set(np.asarray(rows['seed']).tolist()))}"
-    legend = "; ".join(f"{column.title}: {column.meaning}" for column in MEANS[4:])
+    shown = MEANS[4:]
+    if np.isnan(np.asarray(rows["precision"], np.float64)).any():
+        shown = (MEANS[2], *shown)
+    legend = "; ".join(f"{column.title}: {column.meaning}" for column in shown)
     return f"means of {runs} runs with 95 % bootstrap intervals; {MEANS[0].meaning}\n{legend}"
 
 
@@ -266,8 +291,9 @@ def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
         if not curve.size:
             continue
         axes.plot(*curve, color=_colour(at), ls=_dashes(at), lw=1.6, label=label(rows, name))
-        recall, precision = np.mean(own["recall"]), np.mean(own["precision"])
-        axes.plot(recall, precision, "o", color=_colour(at), markersize=7, markeredgecolor="white")
+        if len(precision := defined(own["precision"])):
+            mark = {"color": _colour(at), "markersize": 7, "markeredgecolor": "white"}
+            axes.plot(np.mean(own["recall"]), precision.mean(), "o", **mark)
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.04)
     axes.set_xlabel("recall (dot: the method's own verdict)")

@@ -4,13 +4,15 @@ There are two truths of a run on real packets: the links with an injected fault,
 really lost packets, by faults or because a machine that was too busy dropped them. A method that
 blames one of the latter is wrong by the first and right by the second.
 
-Conventions (as Flock's appendix): precision is 1 when nothing is flagged, recall is 1 when nothing
-is faulty; hence a silent method on a healthy network scores 1 throughout. F1 is their harmonic
-mean, 0 when both are 0. An undirected link (id >> 1) is faulty if either direction is.
+Conventions: the precision of a verdict that blames nothing is undefined, nan, and recall is 1 when
+nothing is faulty. F1 is 2 TP / (2 TP + FP + FN), which is the harmonic mean of precision and recall
+where both are defined; so a method that blames nothing has an F1 of 0 where something is faulty,
+and of 1 where nothing is. An undirected link (id >> 1) is faulty if either direction is.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,8 +26,9 @@ __all__ = ["Score", "device_score", "lossy_links", "score"]
 
 @dataclass(frozen=True)
 class Score:
-    """Detection quality. ``missed`` and ``wrong`` are ascending ids: of directed links, of
-    undirected links (``link >> 1``) or of switches, as what was scored."""
+    """Detection quality. ``precision`` is nan where nothing is blamed. ``missed`` and ``wrong`` are
+    ascending ids: of directed links, of undirected links (``link >> 1``) or of switches, as what
+    was scored."""
 
     precision: float
     recall: float
@@ -90,13 +93,11 @@ def _score(flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], n_l
     hit = len(np.intersect1d(flagged, truth, assume_unique=True))
     wrong = np.setdiff1d(flagged, truth, assume_unique=True)
     missed = np.setdiff1d(truth, flagged, assume_unique=True)
-    precision = hit / len(flagged) if len(flagged) else 1.0
-    recall = hit / len(truth) if len(truth) else 1.0
-    both = precision + recall
+    counted = len(flagged) + len(truth)
     return Score(
-        precision=precision,
-        recall=recall,
-        f1=2 * precision * recall / both if both else 0.0,
+        precision=hit / len(flagged) if len(flagged) else math.nan,
+        recall=hit / len(truth) if len(truth) else 1.0,
+        f1=2 * hit / counted if counted else 1.0,
         accuracy=1 - (len(wrong) + len(missed)) / n_links,
         true_positives=hit,
         false_positives=len(wrong),

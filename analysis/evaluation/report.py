@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -167,6 +168,8 @@ def _scores(
     for terms, value in score(diagnosis.flagged, truth, topology).items():
         fields = asdict(value)
         found[terms] = {figure: fields[figure] for figure in _FIGURES}
+        if math.isnan(value.precision):
+            found[terms]["precision"] = None  # JSON has no nan
         found[terms]["missed"] = [names[terms][link] for link in value.missed]
         found[terms]["wrong"] = [names[terms][link] for link in value.wrong]
     return found

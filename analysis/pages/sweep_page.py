@@ -16,6 +16,7 @@ from analysis.evaluation.comparison import (
     bench_in,
     chosen,
     comparison_cells,
+    defined,
     interval,
     label,
     mean_curve,
@@ -103,5 +104,7 @@ def _point(rows: Mapping[str, Any], name: str) -> dict[str, Any] | None:
         return None
     own = chosen(rows, name)
     curve = [numbers(figure, 3) for figure in mean_curve(own["found_at"])]
-    figures = {figure: numbers(np.array(astuple(interval(own[figure]))), 4) for figure in _FIGURES}
+    figures = {
+        figure: numbers(np.array(astuple(interval(defined(own[figure])))), 4) for figure in _FIGURES
+    }
     return figures | {"curve": curve}

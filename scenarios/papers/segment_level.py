@@ -6,6 +6,7 @@ one prober a ToR, which probes each core switch. Nothing else loses packets.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -117,9 +118,10 @@ def stages(
     flagged = verdict.stages or (verdict.flagged,) * STAGES
     after = [score(links, faulty, telemetry.topology)[verdict.native] for links in flagged]
     rows = [
-        Row(quantity, name, label(stage), draw, _figure(each, quantity))
+        Row(quantity, name, label(stage), draw, value)
         for stage, each in enumerate(after, 1)
         for quantity in SHOWN
+        if not math.isnan(value := _figure(each, quantity))  # the precision of no link blamed
     ]
     rows.append(Row(FOUND, name, LAST, draw, after[-1].true_positives))
     rows.append(Row(WRONG, name, LAST, draw, after[-1].false_positives))

@@ -198,9 +198,11 @@ class Capture(TypedDict):
 class Score(TypedDict):
     """How good a verdict is."""
 
-    precision: Annotated[float, _share("faulty ones of those blamed; 1 if none is")]
+    precision: Annotated[float | None, _share("faulty ones of those blamed; null if none is")]
     recall: Annotated[float, _share("blamed ones of those faulty; 1 if none is")]
-    f1: Annotated[float, _share("harmonic mean of both")]
+    f1: Annotated[
+        float, _share("harmonic mean of both; where none is blamed 1 if none is faulty, else 0")
+    ]
     accuracy: Annotated[float, _share("of all links, those judged rightly")]
     true_positives: Annotated[int, _number("faulty and blamed", "links")]
     false_positives: Annotated[int, _number("blamed and healthy", "links")]

@@ -6,7 +6,11 @@ function signOf(i, at) {
   return svg('path', { class: `own c${i % 8}`, d: SIGNS[i % SIGNS.length], transform: `translate(${at.map((v) => v.toFixed(1)).join(' ')})` });
 }
 
-const meanOf = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+// The mean of what is defined; null if nothing is.
+function meanOf(values) {
+  const known = values.filter((value) => value !== null);
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+}
 
 function axis(x, y, title, vertical) {
   const parts = [];
@@ -29,7 +33,8 @@ function showCurves(methods) {
   const lines = methods.map((method, i) => {
     const [recall, precision] = method.curve;
     const points = recall.map((value, n) => `${x(value).toFixed(1)},${y(precision[n]).toFixed(1)}`).join(' ');
-    const dot = signOf(i, [x(meanOf(method.recall)), y(meanOf(method.precision))]);
+    const own = meanOf(method.precision); // null if it blamed nothing
+    const dot = own === null ? null : signOf(i, [x(meanOf(method.recall)), y(own)]);
     return svg('g', { class: 'method' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points }), dot, svg('title', {}, method.label));
   });
   const drawing = svg('svg', { class: 'chart', role: 'img', 'aria-label': 'Mean precision-recall curves; the table above has the means', width: size + 64, height: size + 50 }, ...parts, ...lines);

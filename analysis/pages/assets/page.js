@@ -73,9 +73,10 @@ function valueOf(row, column) {
   return said !== '' && !Number.isNaN(number) ? number : said;
 }
 
-function compareValues(a, b) {
-  if (typeof a === typeof b) return typeof a === 'number' ? a - b : a.localeCompare(b, 'en', { numeric: true });
-  return typeof a === 'number' ? -1 : 1; // what has no number comes last
+function compareValues(a, b, descending) {
+  if (typeof a !== typeof b) return typeof a === 'number' ? -1 : 1; // what has no number comes last
+  const order = typeof a === 'number' ? a - b : a.localeCompare(b, 'en', { numeric: true });
+  return descending ? -order : order;
 }
 
 // The rows of a table's block, without its heading.
@@ -84,10 +85,7 @@ const rowsOf = (body) => [...body.rows].filter((row) => !row.classList.contains(
 // Rows stay in their blocks.
 function sortBy(table, column, descending) {
   for (const body of table.tBodies) {
-    const rows = rowsOf(body).sort((a, b) => {
-      const order = compareValues(valueOf(a, column), valueOf(b, column));
-      return descending ? -order : order;
-    });
+    const rows = rowsOf(body).sort((a, b) => compareValues(valueOf(a, column), valueOf(b, column), descending));
     body.append(...rows);
   }
   [...table.tHead.rows[0].cells].forEach((head, i) => {
@@ -103,8 +101,7 @@ function makeSortable(table) {
     head.append(button);
     button.addEventListener('click', () => {
       const was = head.getAttribute('aria-sort');
-      const rows = table.tBodies.length ? rowsOf(table.tBodies[0]) : [];
-      const numeric = rows.length && typeof valueOf(rows[0], column) === 'number';
+      const numeric = [...table.tBodies].flatMap(rowsOf).some((row) => typeof valueOf(row, column) === 'number');
       sortBy(table, column, was ? was === 'ascending' : Boolean(numeric));
     });
   });

@@ -38,7 +38,7 @@ function showChart() {
 
 // Where the axis begins: at 0, or higher if all is.
 function floorOf(figure) {
-  const least = Math.min(...series.flatMap(({ points }) => points.filter(Boolean).map((point) => point[figure][1] ?? point[figure][0])));
+  const least = Math.min(...series.flatMap(({ points }) => points.filter((point) => point && point[figure][0] !== null).map((point) => point[figure][1] ?? point[figure][0])));
   const floor = Math.floor(10 * least - 0.2) / 10;
   return floor < 0.3 ? 0 : Math.min(floor, 0.9);
 }
@@ -51,7 +51,7 @@ function keyOf({ label, i }) {
 // Methods at one value are set apart a little, so that none hides another.
 function lineOf({ label, i, points }, figure, x, y) {
   const aside = (i - (series.length - 1) / 2) * Math.min(5, 40 / series.length);
-  const known = points.map((point, at) => [point, at]).filter(([point]) => point);
+  const known = points.map((point, at) => [point, at]).filter(([point]) => point && point[figure][0] !== null);
   const path = known.map(([point, at]) => `${(x(at) + aside).toFixed(1)},${y(point[figure][0]).toFixed(1)}`).join(' ');
   const marks = known.map(([point, at]) => {
     const [mean, low, high] = point[figure];
@@ -66,7 +66,7 @@ function lineOf({ label, i, points }, figure, x, y) {
 function showAt() {
   const at = Number(byId('value').value);
   const there = series.filter(({ points }) => points[at]);
-  showCurves(series.map(({ label, i, bench, points }) => ({ label, bench, curve: points[at]?.curve || [[], []], recall: [points[at]?.recall[0] ?? 0], precision: [points[at]?.precision[0] ?? 0], alike: [drawn.lines[i]], drawings: [drawn.picture] })));
+  showCurves(series.map(({ label, i, bench, points }) => ({ label, bench, curve: points[at]?.curve || [[], []], recall: [points[at]?.recall[0] ?? 0], precision: [points[at] ? points[at].precision[0] : 0], alike: [drawn.lines[i]], drawings: [drawn.picture] })));
   byId('names').hidden = !there.length;
 }
 

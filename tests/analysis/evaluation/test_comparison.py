@@ -15,6 +15,7 @@ from analysis.evaluation.comparison import (
     comparison_cells,
     comparison_table,
     found_at,
+    in_short,
     interval,
     mean_curve,
     plot,
@@ -102,6 +103,18 @@ def test_each_block_has_a_best_method_of_its_own() -> None:
     assert list(blocks) == ["as published", "this project's"]
     good = {row[0].text: row[1].good for block in blocks.values() for row in block}
     assert good == {"b *": False, "c": True, "a": True}
+
+
+def test_precision_is_the_mean_of_the_runs_that_blame_something(tmp_path: Path) -> None:
+    made = rows(4, {"a": 0.9, "b": 0.5})
+    made["precision"] = np.array([0.5, np.nan, np.nan, np.nan, 1.0, np.nan, 1.0, np.nan])
+    a, b = reversed([row[2] for block in comparison_cells(made).values() for row in block])
+    assert b.value is None and b.text == "– 0/4"
+    assert a.value == pytest.approx(2.5 / 3) and a.text.startswith("0.83 ")
+    assert a.text.endswith(" 3/4")
+    assert "n/m: m - n of m runs blamed none" in in_short(made)
+    assert "n/m" not in in_short(rows(4, {"a": 0.9}))
+    plot(made, "nothing blamed", tmp_path / "plot.png")
 
 
 def rows(seeds: int, f1: dict[str, float]) -> dict:

@@ -101,6 +101,25 @@ def test_sorting_keeps_methods_in_their_blocks(folder: Path, chromium: Browser) 
         assert it.clean()
 
 
+def test_a_method_that_blames_nothing_has_no_precision(tmp_path: Path, chromium: Browser) -> None:
+    precision = F1.copy()
+    precision[0] = np.nan
+    precision[2, :3] = np.nan
+    folder = made_up(tmp_path, precision=precision.reshape(-1), bench=["published"] * F1.size)
+    found = json.loads(json.dumps(figures_of(folder), allow_nan=False))
+    assert found["means"]["canary"]["precision"] is None
+    counts = [figures["runs with precision"] for figures in found["means"].values()]
+    assert counts == [0, 4, 1]
+    with opened(chromium, make_page(folder)) as it:
+        cells = it.page.locator("#comparison tbody td:nth-child(3)")
+        assert cells.all_inner_texts() == ["– 0/4", "0.55 0.45–0.65", "0.90 1/4"]
+        for last in ("– 0/4", "– 0/4"):
+            it.page.locator("#comparison thead .sort", has_text="precision").click()
+            assert cells.last.inner_text() == last, "whichever way it is sorted"
+        assert it.page.locator("#curve .own").count() == 2
+        assert it.clean()
+
+
 def test_a_verdict_is_near_its_own_curve(tmp_path: Path, chromium: Browser) -> None:
     """Half of the runs leave out one of six faulty links, to which they give no score at all."""
     n = len(METHODS) * len(SEEDS)

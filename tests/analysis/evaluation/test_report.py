@@ -1,0 +1,60 @@
+"""What a run's summary says of its methods."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from analysis.evaluation.columns import cells
+from analysis.evaluation.report import figures
+from analysis.methods.base import Diagnosis
+from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
+from testbed.fabric.segments import segments
+
+FABRIC = FatTree(4)
+NONE = np.zeros(0, np.int64)
+NO_PATHS = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
+SEGMENTS = segments(Ecmp(FABRIC))
+UNSEEN = np.zeros((1, len(SEGMENTS)), np.int64)
+TELEMETRY = Telemetry(
+    FABRIC, "tor+core", SegmentCounts(SEGMENTS, UNSEEN, UNSEEN), probes=Probes(NO_PATHS, NONE, NONE)
+)
+
+
+def verdict(name: str, *blamed: int) -> Diagnosis:
+    success = np.ones(FABRIC.n_links)
+    return Diagnosis(name, "directed", np.array(blamed, np.int32), success, 1 - success, 0.0)
+
+
+def summary(*verdicts: Diagnosis) -> dict:
+    every = {verdict.method: verdict for verdict in verdicts}
+    return {"methods": figures(every, TELEMETRY, np.array([3]))}
+
+
+def test_methods_are_in_the_order_of_their_benches() -> None:
+    found = summary(verdict("canary-mle", 3), verdict("netbouncer", 3), verdict("canary", 3))
+    benches = {name: entry["bench"] for name, entry in found["methods"].items()}
+    assert list(benches.items()) == [
+        ("netbouncer", "published"),
+        ("canary", "published"),
+        ("canary-mle", "project"),
+    ]
+    names = {heading: [row[0].text for row in rows] for heading, rows in cells(found).items()}
+    assert names == {"as published": ["netbouncer", "canary"], "this project's": ["canary-mle"]}
+
+
+@pytest.mark.parametrize(
+    ("blamed", "precision", "shown"), [((), None, "–"), ((4,), 0.0, "0.00"), ((3,), 1.0, "1.00")]
+)
+def test_the_precision_of_nothing_is_undefined(
+    blamed: tuple[int, ...], precision: float | None, shown: str
+) -> None:
+    found = json.loads(json.dumps(summary(verdict("canary", *blamed)), allow_nan=False))
+    assert found["methods"]["canary"]["directed"]["precision"] == precision
+    ((row,),) = cells(found).values()
+    assert (row[1].text, row[1].value) == (shown, precision)
