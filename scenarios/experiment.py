@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import yaml
 
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
@@ -31,13 +32,14 @@ from scenarios.settings import Settings
 from scenarios.stopping import undisturbed
 from scenarios.traffic import make_traffic
 from testbed.dataplane import source_digests
+from testbed.fabric.clos import TopologyError
 from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.names import command
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
-from testbed.record.run import RunDirectory, RunWriter, segment_columns
+from testbed.record.run import RunDirectory, RunError, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 
 if TYPE_CHECKING:
@@ -248,6 +250,7 @@ def _diagnose(
         "topology": telemetry.topology.title,
         "backend": config["backend"],
         "faulty_links": [links["name"][link] for link in truth],
+        "failed_devices": _failed_devices(run, links),
         "wall_seconds": 0.0,
         "degraded": network["degraded"] + _early(run),
         "collection_seconds": network["collection_seconds"],
@@ -273,6 +276,23 @@ def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWri
         if diagnosis.connection_cause is not None:
             cause = {"flow": run.table("connections")["flow"], "cause": diagnosis.connection_cause}
             writer.table(f"diagnoses/{name}-connections", cause)
+
+
+def _failed_devices(run: RunDirectory, links: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """The switches that failed, with the least and the highest loss rate of their faulty links."""
+    path = run.path / "truth.yaml"
+    _, key, text = path.read_text(encoding="utf-8").rpartition("failed_devices:")  # it is the last
+    try:
+        devices = {name: run.fabric.switch(name) for name in (yaml.safe_load(text) if key else ())}
+    except (yaml.YAMLError, TopologyError, TypeError):
+        raise RunError(f"{path} is damaged: failed_devices are no switches of the fabric") from None
+    found = {}
+    for name, device in devices.items():
+        own = run.fabric.links_of(device)
+        rates = links["rate"][own[links["faulty"][own]]]
+        if len(rates):
+            found[name] = float(rates.min()), float(rates.max())
+    return found
 
 
 def _metered(counts: SegmentCounts) -> Metered:

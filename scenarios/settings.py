@@ -60,8 +60,9 @@ class Settings:
     faults: Annotated[
         str,
         Field(
-            description="`10pct`, `6links`, `none`, `devices:1`, `device:agg0_1`, "
-            "`devices:2@50pct` (half of their links), `tor0_0->agg0_1:0.05`, ranges such as "
+            description="`10pct`, `6links`, `none`, `devices:1` (all links of a switch "
+            "lose at one rate, or it is dead), `device:agg0_1`, `devices:2@50pct` (half of their "
+            "links), `device-links:1` (a rate a link), `tor0_0->agg0_1:0.05`, ranges such as "
             "`1..8links:0.001..0.01`, comma lists, a `.yaml` file"
         ),
     ] = "10pct"

@@ -186,15 +186,24 @@ def render(summary: Mapping[str, Any], console: Console) -> None:
 
 def headline(summary: Mapping[str, Any]) -> tuple[str, str]:
     """Return what was run, and what became of its packets: a line each."""
+    devices = [_failed(*each) for each in summary.get("failed_devices", {}).items()]
+    failed = f", failed {_shorten(devices)}" if devices else ""
     packets = summary["conservation"]
     drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
     return (
         f"{_fabric(summary)} seed {summary['seed']} backend {plain(summary['backend'])}: "
-        f"{len(summary['faulty_links'])} faulty directed links",
+        f"{len(summary['faulty_links'])} faulty directed links{failed}",
         f"{packets['sent']:,} packets, {summary['packet_hops']:,} packet-hops, "
         f"{summary['wall_seconds']:.1f} s; dropped {drops}, "
         f"{packets['ttl_drops']:,} expired (traceroutes)",
     )
+
+
+def _failed(device: str, rates: Sequence[float]) -> str:
+    """A failed device in words: ``agg0_1 (dead)``, or with the loss rates of its links."""
+    least, most = (f"{100 * rate:.3g}" for rate in rates)
+    how = "dead" if min(rates) == 1 else f"{least} %" if least == most else f"{least} to {most} %"
+    return f"{plain(device)} ({how})"
 
 
 def _headline(summary: Mapping[str, Any]) -> RenderableType:

@@ -1,4 +1,4 @@
-"""One switch fails: all its links drop packets (NetBouncer, section 4.4; Flock, section 7.2)."""
+"""One switch fails: all its links drop packets at one rate, or it is dead (NetBouncer, 4.4)."""
 
 from scenarios.scenario import Scenario
 

@@ -1,9 +1,11 @@
 """One or two switches lose packets on 25 to 100 % of their links, 0.1 to 1 % (Flock, section 7.2).
 
+Each link has a rate of its own, as in the set-up of section 7.1, which 7.2 takes over.
+
 The network and its traffic are those of `scenarios.library.silent_drops`.
 """
 
 from scenarios.library.silent_drops import FLOCK
 from scenarios.scenario import Scenario
 
-SCENARIO = Scenario(defaults=FLOCK | {"faults": "devices:1..2@25..100pct:0.001..0.01"})
+SCENARIO = Scenario(defaults=FLOCK | {"faults": "device-links:1..2@25..100pct:0.001..0.01"})

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from pydantic import (
@@ -69,6 +69,7 @@ class Entry(_Strict):
     devices: int | None = Field(None, strict=True)
     device: str | None = None
     share: float | None = None
+    rate_of: Literal["device", "link"] = "device"
     rate: float | None = None
     kind: Kind = "drop"
     match: _Match | None = None
@@ -109,6 +110,12 @@ class Entry(_Strict):
         """The bounds of the rates, if there are."""
         return self._ranges.get("rate")
 
+    def at(self, rate: float) -> Entry:
+        """Return the entry with this rate in place of the one that it has or is to be drawn."""
+        settled = self.model_copy(update={"rate": rate})
+        settled._ranges = {}
+        return settled
+
     @field_validator("rate")
     @classmethod
     def _rate_in_range(cls, rate: float | None) -> float | None:
@@ -136,6 +143,8 @@ class Entry(_Strict):
                 raise ValueError("share is of a device's links: leave it out")
             if not 0 < self.share <= 100:
                 raise ValueError(f"share must be a percentage up to 100, not {self.share:g}")
+        if self.rate_of == "link" and self.devices is None and self.device is None:
+            raise ValueError("rate_of is of a device's links: leave it out")
         if self.kind == "blackhole" and self.rate not in (None, 1.0):
             raise ValueError("a blackhole drops everything: leave the rate out, or use kind drop")
         return self
@@ -217,6 +226,7 @@ def _read_item(item: str, text: str) -> Entry:
         rf"(?P<links>{count})\s*links?",
         rf"devices:(?P<devices>{count}){share}",
         rf"device:(?P<device>[^:@]+){share}",
+        rf"(?P<rate_of>device-links):(?:(?P<devices>{count})|(?P<device>[^:@]+)){share}",
         r"(?P<link>[^:]*->[^:]*)",
     )
     for pattern in patterns:
@@ -224,6 +234,8 @@ def _read_item(item: str, text: str) -> Entry:
         if found is None:
             continue
         fields: dict[str, Any] = {k: v for k, v in found.groupdict().items() if v is not None}
+        if "rate_of" in fields:
+            fields["rate_of"] = "link"
         for name in ("links", "devices"):
             if fields.get(name, "").isdecimal():
                 fields[name] = int(fields[name])

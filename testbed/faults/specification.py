@@ -6,16 +6,20 @@ The text is a comma list of ``SELECTOR[:RATE]``:
     10pct, 0.5pct         that share of the directed fabric links, drawn at random
     6links                that many links, drawn at random
     tor0_0->agg0_1        this link
-    devices:1             all links of that many switches, drawn at random
-    device:agg0_1         all links of this switch
+    devices:1             all links of that many switches, drawn at random; those of one switch
+                          lose packets at one rate
+    device:agg0_1         all links of this switch, at one rate
     devices:2@50pct       half of the links of each, drawn at random; also device:agg0_1@50pct
+    device-links:1        as devices:1 or device:agg0_1, but with a rate for each link; also
+                          device-links:agg0_1 and device-links:2@50pct
 
-Counts, percentages and rates can be ranges that are drawn from uniformly, rates for each link:
-``1..8links:0.001..0.01``, ``devices:1..2@25..100pct``.
+Counts, percentages and rates can be ranges that are drawn from uniformly, rates for each link, or
+for each switch with ``devices`` and ``device``: ``1..8links:0.001..0.01``,
+``devices:1..2@25..100pct``.
 
 A YAML file holds ``faults``, a list of entries with one selector (``percent``, ``links``, ``link``,
 ``devices`` or ``device``) and optionally ``rate``, ``kind``, ``match`` and ``schedule``, with a
-device also ``share``, the percentage of its links:
+device also ``share``, the percentage of its links, and ``rate_of: link`` for ``device-links``:
 
     faults:
       - link: tor0_0->agg0_1
@@ -24,7 +28,8 @@ device also ``share``, the percentage of its links:
         schedule: [[0.1, 0.3], [0.5, 0.6]]      # seconds
 
 Named links come first, then named devices, random devices and random links; each takes only links
-that are still healthy. A rate that is not given is drawn (see ``PAPER_RATES``).
+that are still healthy. A rate that is not given is drawn (see ``PAPER_RATES``). A switch whose
+rate is not given is dead, so that its links lose everything, with a chance of one half.
 """
 
 from __future__ import annotations
@@ -63,6 +68,10 @@ PAPER_RATES = (
 """Canary, section IV-D: so many of 52 faulty links."""
 
 LOW_RATES = PAPER_RATES[3:]
+
+DEAD_SHARE = 0.5
+"""How many of the failed switches are dead, where FAULTS says no rate. (Our choice: NetBouncer,
+section 4.4, and Flock, section 7.2, do not say how many are.)"""
 
 
 def fault_file(text: str) -> Path | None:
@@ -113,6 +122,8 @@ def _resolve(
             count = max(1, int(len(every) * entry.share / 100 + 0.5))
             every = np.sort(rng.choice(every, count, replace=False))
         links = [link for link in every.tolist() if link not in taken]
+        if entry.rate_of == "device":
+            entry = entry.at(_one_rate(entry, rng, rates))
         taken.update(links)
         chosen.extend((link, entry) for link in links)
     for entry in entries:
@@ -166,6 +177,16 @@ def _devices(
             drawn = _draw(rng, free, entry.devices, topology, "switches")
             devices.update(dict.fromkeys(drawn, entry))
     return devices
+
+
+def _one_rate(entry: Entry, rng: np.random.Generator, rates: tuple[RateRange, ...]) -> float:
+    """The rate at which all links of a failed switch lose packets; 1 if it is dead."""
+    if entry.rates is not None:
+        return float(rng.uniform(*entry.rates))
+    if entry.rate is not None:
+        return entry.rate
+    dead = max(each.high for each in rates) == 1 and rng.random() < DEAD_SHARE
+    return 1.0 if dead or entry.kind == "blackhole" else draw_rates(rng, 1, rates)[0]
 
 
 def _count(entry: Entry, topology: Fabric) -> int | None:

@@ -286,6 +286,14 @@ class Summary(TypedDict):
     topology: Annotated[str, _field("the fabric's title")]
     backend: Annotated[str, _field("as in `config.json`")]
     faulty_links: Annotated[list[str], _field("names of the directed links with a fault")]
+    failed_devices: NotRequired[
+        Annotated[
+            dict[str, tuple[float, float]],
+            _field(
+                "by name of the switch: the least and the highest loss rate of its faulty links"
+            ),
+        ]
+    ]
     wall_seconds: Annotated[Seconds, _field("the whole run", "s")]
     degraded: Annotated[list[str], _field("what makes the measurements incomplete, in words")]
     collection_seconds: Annotated[list[Seconds], _field("as in `network.json`", "s")]

@@ -54,6 +54,20 @@ def test_an_oversubscribed_clos_may_have_the_links_of_a_fat_tree(tmp_path: Path)
     assert summary["topology"].startswith("a Clos of 4 pods")
 
 
+def test_a_run_says_which_devices_failed(tmp_path: Path) -> None:
+    settings = Settings(backend="flow", epochs=1, load=0.01, faults="device:agg0_1,2links:0.1")
+    scenario, path = load_scenario("device_failure"), tmp_path / "run"
+    summary = run_experiment("device_failure", scenario, settings, path, quiet, ["007"])
+    ((name, (least, most)),) = summary.get("failed_devices", {}).items()
+    run = RunDirectory(path)
+    own = run.fabric.links_of(run.fabric.switch("agg0_1"))
+    assert name == "agg0_1" and set(run.table("links")["rate"][own]) == {least} == {most}
+    truth = (path / "truth.yaml").read_text()
+    (path / "truth.yaml").write_text(truth.replace("- agg0_1", "- [x]"))
+    with pytest.raises(RunError, match="failed_devices are no switches"):
+        analyze(path, quiet, trust=True)
+
+
 def test_packets_are_conserved(path: Path) -> None:
     run = RunDirectory(path)
     packets, links = run.network["conservation"], run.table("links")

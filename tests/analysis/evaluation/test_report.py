@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.evaluation.columns import cells
-from analysis.evaluation.report import figures
+from analysis.evaluation.report import figures, headline
 from analysis.methods.base import Diagnosis
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
 from testbed.fabric.ecmp import Ecmp
@@ -58,3 +58,14 @@ def test_the_precision_of_nothing_is_undefined(
     assert found["methods"]["canary"]["directed"]["precision"] == precision
     ((row,),) = cells(found).values()
     assert (row[1].text, row[1].value) == (shown, precision)
+
+
+def test_the_headline_says_which_devices_failed_and_how() -> None:
+    said = {"k": 4, "seed": 1, "backend": "flow", "faulty_links": ["a", "b", "c"]}
+    said |= {"packet_hops": 1, "wall_seconds": 1.0}
+    kinds = ("sent", "fault_drops", "queue_drops", "ttl_drops")
+    said["conservation"] = dict.fromkeys(kinds, 0)
+    rates = {"agg0_1": (1.0, 1.0), "core0": (0.05, 0.05), "tor0_0": (0.001, 1.0)}
+    assert headline(said)[0].endswith(": 3 faulty directed links")
+    shown = ", failed agg0_1 (dead), core0 (5 %), tor0_0 (0.1 to 100 %)"
+    assert headline(said | {"failed_devices": rates})[0].endswith(f"3 faulty directed links{shown}")

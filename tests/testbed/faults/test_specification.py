@@ -78,6 +78,50 @@ def test_random_devices():
     assert set(plan.links.tolist()) == expected
 
 
+def rates_by_device(plan, fabric=K8):
+    rates = {f.link: f.rate for f in plan.faults}
+    return [
+        {rates[link] for link in fabric.links_of(device).tolist() if link in rates}
+        for device in plan.devices
+    ]
+
+
+def test_the_links_of_a_device_lose_at_one_rate_or_all():
+    """At a chance of one half each, 40 devices are all alike once in 2 ** 39."""
+    every = []
+    for seed in range(20):
+        own = rates_by_device(parse_faults("devices:2", K8, seed))
+        shared = [rate for rates in own for rate in rates]
+        assert len(set.union(*own)) <= 2, "a link between the two has the rate of one of them"
+        every += shared
+    assert 0 < sum(rate == 1 for rate in every) < len(every)
+    assert len({rate for rate in every if rate < 1}) > 5
+    (own,) = rates_by_device(parse_faults("device:agg0_1@50pct", K8, 3))
+    assert len(own) == 1
+    (own,) = rates_by_device(parse_faults("device:agg0_1:0.001..0.01", K8, 3))
+    assert len(own) == 1 and 0.001 <= min(own) <= 0.01
+    assert rates_by_device(parse_faults("device:agg0_1:0.2", K8, 3)) == [{0.2}]
+    low = [rates_by_device(parse_faults("devices:1", K8, seed, LOW_RATES)) for seed in range(20)]
+    assert all(max(own) <= 0.05 for (own,) in low), "where no rate is 1, no device is dead"
+
+
+@pytest.mark.parametrize("text", ["device-links:2", "device-links:agg0_1", "device-links:1@50pct"])
+def test_device_links_have_a_rate_each(text):
+    plan = parse_faults(text, K8, 4)
+    for device, own in zip(plan.devices, rates_by_device(plan), strict=True):
+        broken = np.isin(K8.links_of(device), plan.links).sum()
+        assert len(own) == broken > 1
+
+
+def test_a_file_says_whether_links_or_devices_have_a_rate(tmp_path):
+    path = write(tmp_path, "faults:\n- {device: agg0_1, rate_of: link}\n- {device: core3}\n")
+    plan = parse_faults(path, K8, 1)
+    several, one = rates_by_device(plan)
+    assert len(several) == 16 and len(one) == 1
+    with pytest.raises(FaultError, match="rate_of is of a device's links"):
+        parse_faults(write(tmp_path, "faults:\n- {links: 2, rate_of: link}\n"), K8, 1)
+
+
 def test_lists_mix_everything():
     plan = parse_faults("6links, tor0_0->agg0_1:0.05, device:core3, 4links:0.5", K4, 2)
     rates = {f.link: f.rate for f in plan.faults}
