@@ -11,6 +11,7 @@ from rich.console import Console
 from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import capture_line
 from analysis.methods.parameters import Parameters
+from analysis.methods.registry import REFERENCE
 from scenarios.compare import compare, default_folder
 from scenarios.compared import tell
 from scenarios.experiment import Progress
@@ -57,7 +58,8 @@ def compare_seeds(
     if "seed" in given.settings:
         raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
     every = parse_seeds(seeds)
-    names, chosen = choose_methods(methods, parameters, fault_rate)
+    named, chosen = choose_methods(methods, parameters, fault_rate)
+    names = list(dict.fromkeys([*named, REFERENCE]))
 
     def settings(more: Mapping[str, str]) -> Settings:
         request = make_request(scenario, dict(given.settings) | dict(more), config)

@@ -224,6 +224,7 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
             "faulty": int(truth.sum()),
             "undirected_f1": entry["undirected"]["f1"],
             "average_precision": average_precision(found),
+            "fed": entry.get("fed", np.nan),
             "found_at": found,
         }
         for column in COLUMNS:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from analysis.evaluation.report import render
-from analysis.methods.registry import METHODS
+from analysis.methods.registry import METHODS, REFERENCE
 from analysis.pages.comparison_page import comparison_page
 from analysis.pages.run_page import run_page
 from analysis.pages.sweep_page import sweep_page
@@ -126,6 +126,7 @@ def _page_of_sweep(sweep: Sweep) -> str:
 def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> str:
     """The same for a comparison, with its seeds; of a sweep with the setting and its values."""
     had = {name: (e["values"], e["from"]) for name, e in found.key["parameters"].items()}
+    had.pop(REFERENCE, None)  # every comparison has it
     setting, values = swept
     own = f"{setting.upper()}="
     words = [word for word in _settings(found.key) if not setting or not word.startswith(own)]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from testbed.fabric.names import plain
+from testbed.record.measurements import ENOUGH
 
-__all__ = ["BENCHES", "Cell", "Column", "cells", "columns", "in_blocks", "in_bytes"]
+__all__ = ["BENCHES", "Cell", "Column", "cells", "columns", "fed_cell", "in_blocks", "in_bytes"]
 
 T = TypeVar("T")
 
 BENCHES: Mapping[str, str] = {
     "published": "as published",
     "project": "this project's",
+    "reference": "reference",
     "other": "others",
 }
 """The headings that a table has above the methods of each bench, in their order, see
@@ -101,7 +104,7 @@ def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
         Cell(f"{entry['seconds']:.2f}", entry["seconds"]),
         Cell(in_bytes(entry["telemetry_bytes"]), entry["telemetry_bytes"]),
         Cell(f"{entry['probe_packets']:,}", entry["probe_packets"]),
-        _fed(entry),
+        fed_cell(entry.get("fed", math.nan)),
     ]
     if told:
         lost = entry["lost"][entry["native"]]["f1"]
@@ -109,11 +112,11 @@ def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
     return row
 
 
-def _fed(entry: Mapping[str, Any]) -> Cell:
-    """A method that does not say what it reads, and a run of before that was told, have –."""
-    if "fed" not in entry:
+def fed_cell(share: float) -> Cell:
+    """The share that a method got of what it asked for; – for nan, where it does not say."""
+    if math.isnan(share):
         return Cell("–", None)
-    share, starved = entry["fed"], entry["starved"]
+    starved = share < ENOUGH
     return Cell(f"{share:.2f}" + "!" * starved, share, False if starved else None)
 
 

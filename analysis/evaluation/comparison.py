@@ -18,6 +18,7 @@ from rich.text import Text
 from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks
 from analysis.evaluation.report import add_heading, parameters_line
 from testbed.fabric.names import plain
+from testbed.record.measurements import ENOUGH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +34,7 @@ __all__ = [
     "in_short",
     "interval",
     "mean_curve",
+    "no_test",
     "origins",
     "plot",
 ]
@@ -54,6 +56,7 @@ COLUMNS = (
     "seconds",
     "telemetry_bytes",
     "probe_packets",
+    "fed",
     "parameters",
     "parameters_from",
     "found_at",
@@ -61,12 +64,12 @@ COLUMNS = (
 """Of the comparison's Parquet file: a row for each seed and method. ``bench`` is as in
 `analysis.methods.registry.Bench`. ``precision`` to ``accuracy`` are on the method's own terms
 (``native``: directed or undirected links), and precision is nan where nothing was blamed; so are
-``faulty``, the number of faulty links, and ``found_at``, see `found_at`. ``parameters`` are all
-that the method had, in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where
-from."""
+``faulty``, the number of faulty links, and ``found_at``, see `found_at`. ``fed`` is the share that
+the method got of what it asked for, nan where it does not say. ``parameters`` are all that it had,
+in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where from."""
 
 MEANS = (
-    Column("method", "* is scored on undirected links"),
+    Column("method", "* is scored on undirected links, ! is starved"),
     Column("F1", "harmonic mean of precision and recall"),
     Column(
         "precision",
@@ -227,7 +230,35 @@ def in_short(rows: Rows, runs: str = "") -> str:
     if np.isnan(np.asarray(rows["precision"], np.float64)).any():
         shown = (MEANS[2], *shown)
     legend = "; ".join(f"{column.title}: {column.meaning}" for column in shown)
-    return f"means of {runs} runs with 95 % bootstrap intervals; {MEANS[0].meaning}\n{legend}"
+    said = f"means of {runs} runs with 95 % bootstrap intervals; {MEANS[0].meaning}\n{legend}"
+    starved = [
+        f"{plain(name)} is starved: it got {share:.0%} of what it asked for"
+        for name in method_names(rows)
+        if (share := _fed(rows, name)) < ENOUGH
+    ]
+    return "\n".join([said, *starved, *filter(None, [no_test(rows)])])
+
+
+def _fed(rows: Rows, method: str) -> float:
+    """The mean share that a method got of what it asked for; nan where it does not say."""
+    return float(np.mean(chosen(rows, method)["fed"]))
+
+
+def no_test(rows: Rows) -> str:
+    """Return why the runs cannot tell methods apart: the reference is as good as the best; else an
+    empty text."""
+    benches = dict(zip(rows["method"], rows["bench"], strict=True))
+    f1 = {name: float(np.mean(chosen(rows, name)["f1"])) for name in benches}
+    own = next((f1[name] for name, bench in benches.items() if bench == "reference"), None)
+    others = [name for name, bench in benches.items() if bench == "published"]
+    others = others or [name for name, bench in benches.items() if bench != "reference"]
+    if own is None or not others or own < (best := max(f1[name] for name in others)) - 1e-9:
+        return ""
+    name = plain(max(others, key=lambda name: f1[name]))
+    return (
+        f"no test: blaming whatever lost a packet has F1 {own:.3f}, and the best method, {name}, "
+        f"{best:.3f}; more NOISE, or fainter faults, would tell methods apart"
+    )
 
 
 def _with_bounds(value: Interval, digits: int) -> str:
@@ -332,8 +363,9 @@ def origins(rows: Rows) -> dict[str, str]:
 
 
 def label(rows: Rows, method: str) -> str:
-    """The method's name, with a star where it is scored on undirected links."""
-    return plain(method) + (" *" if chosen(rows, method)["native"][0] == "undirected" else "")
+    """The method's name, with a star where it is scored on undirected links, and ! if starved."""
+    star = " *" if chosen(rows, method)["native"][0] == "undirected" else ""
+    return plain(method) + star + " !" * (_fed(rows, method) < ENOUGH)
 
 
 def _colour(number: int) -> str:

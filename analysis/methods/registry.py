@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Literal
 
+from analysis.methods.any_loss import AnyLoss
 from analysis.methods.base import Localizer
 from analysis.methods.canary.multistage import Canary
 from analysis.methods.detector import Detector
@@ -43,6 +44,7 @@ __all__ = [
     "GROUP",
     "METHODS",
     "ON_REQUEST",
+    "REFERENCE",
     "Bench",
     "bench_of",
     "check_parameters",
@@ -73,13 +75,17 @@ ON_REQUEST: dict[str, Callable[..., Localizer]] = {
     "max-coverage": MaxCoverage,
     "sherlock": Sherlock,
     "kdd14": Kdd14,
+    "any-loss": AnyLoss,
 }
 """What a paper compares its method with, or what may take long: run where it is named."""
 
 ALIASES = {"vigil": "007"}
 
-Bench = Literal["published", "project", "other"]
+Bench = Literal["published", "project", "reference", "other"]
 """The part of a table that a method stands in, see `bench_of`."""
+
+REFERENCE = AnyLoss.name
+"""The trivial method, beside which every comparison puts the others."""
 
 _OF_THIS_PROJECT = frozenset({"canary-mle", "mle"})
 
@@ -160,8 +166,8 @@ def bench_of(text: str, parameters: Parameters = DEFAULTS) -> Bench:
     """Return the bench of a method, so that tables keep papers and this project apart.
 
     ``published`` is the algorithm of a paper, and ``project`` a method of this project's own or a
-    variant of a published one, ``NAME+CHANGE``. ``other`` is a method of another package, or of a
-    file that the user named.
+    variant of a published one, ``NAME+CHANGE``. ``reference`` is no proposal. ``other`` is a method
+    of another package, or of a file that the user named.
 
     Raises:
         ValueError: There is no such method.
@@ -169,6 +175,8 @@ def bench_of(text: str, parameters: Parameters = DEFAULTS) -> Bench:
     name = _one(text, parameters).name
     if name in parameters.files or name in _registered():
         return "other"
+    if name == REFERENCE:
+        return "reference"
     return "project" if "+" in name or name in _OF_THIS_PROJECT else "published"
 
 

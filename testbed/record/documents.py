@@ -225,7 +225,7 @@ class Method(TypedDict):
 
     bench: NotRequired[
         Annotated[
-            Literal["published", "project", "other"],
+            Literal["published", "project", "reference", "other"],
             _field("a paper's algorithm; of this project, variants too; of the user or a package"),
         ]
     ]

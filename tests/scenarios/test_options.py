@@ -57,7 +57,7 @@ def test_words_are_options(canary: Canary, tmp_path: Path) -> None:
     said = canary("run", *SHORT, "SEED=5", f"RUN={tmp_path}/a=b", "--traffic", "storage")
     assert said.code == 0, said.err
     config = json.loads((tmp_path / "a=b" / "config.json").read_text())
-    assert (config["seed"], config["epochs"], config["load"]) == (5, 1, 0.02)
+    assert (config["seed"], config["epochs"], config["load"]) == (5, 1, 0.002)
     # the value of an option is no word
     refused(canary("run", *SHORT, "--traffic", "K=8"), "TRAFFIC=K=8 is unknown")
     refused(canary("plan", "K=5"), "K=5 is no fat-tree")

@@ -82,14 +82,14 @@ def test_a_sweep_is_run_kept_shown_and_drawn(
     figures = figures_of(swept)
     assert json.loads(json.dumps(figures)) == figures
     by_name = {(row["value"], row["method"]): row for row in figures["rows"]}
-    assert len(by_name) == 4 and all(row["runs"] == 2 for row in by_name.values())
+    assert len(by_name) == 6 and all(row["runs"] == 2 for row in by_name.values())
     shown = canary("show", str(swept))
     assert shown.out.splitlines()[0] in said.out
 
     with opened(chromium, make_page(swept)) as it:
         page = it.page
         marks = page.locator("#chart a")
-        assert marks.count() == 4
+        assert marks.count() == 6
         rows = page.locator("#comparison tbody tr:not(.bench)")
         for row in rows.all():
             value, method, f1 = row.locator("th, td").all_inner_texts()[:3]

@@ -18,6 +18,7 @@ from analysis.evaluation.comparison import (
     in_short,
     interval,
     mean_curve,
+    no_test,
     plot,
 )
 
@@ -102,7 +103,34 @@ def test_each_block_has_a_best_method_of_its_own() -> None:
     blocks = comparison_cells(rows(20, {"a": 0.95, "b": 0.5, "c": 0.7}))
     assert list(blocks) == ["as published", "this project's"]
     good = {row[0].text: row[1].good for block in blocks.values() for row in block}
-    assert good == {"b *": False, "c": True, "a": True}
+    assert good == {"b * !": False, "c": True, "a": True}
+
+
+def with_reference(own: float) -> dict:
+    made = rows(20, {"a": 0.99, "b": 0.5, "c": 0.8, "any-loss": own})
+    bench = {"a": "project", "any-loss": "reference"}
+    return made | {"bench": [bench.get(name, "published") for name in made["method"]]}
+
+
+def test_a_setting_in_which_the_reference_wins_is_no_test() -> None:
+    assert no_test(with_reference(0.6)) == ""
+    said = no_test(with_reference(0.9))  # better than the best published one, c
+    assert said.startswith("no test: ") and "the best method, c, 0.8" in said
+    assert said in in_short(with_reference(0.9))
+    assert no_test(rows(20, {"a": 0.1, "b": 0.1})) == ""  # without it nothing is said
+
+
+def test_who_is_starved_is_marked() -> None:
+    made = rows(2, F1)
+    assert {row[0].text for row in _every(comparison_cells(made))} == {"a", "b * !", "c"}
+    assert "b is starved: it got 50% of what it asked for" in in_short(made)
+
+
+F1 = {"a": 0.9, "b": 0.5, "c": 0.7}
+
+
+def _every(blocks: dict) -> list:
+    return [row for block in blocks.values() for row in block]
 
 
 def test_precision_is_the_mean_of_the_runs_that_blame_something(tmp_path: Path) -> None:
@@ -133,6 +161,7 @@ def rows(seeds: int, f1: dict[str, float]) -> dict:
         "seconds": np.full(n, 0.5),
         "telemetry_bytes": np.full(n, 100),
         "probe_packets": np.full(n, 1234),
+        "fed": np.where(np.array(names) == "b", 0.5, 1.0),
         "parameters": ["p=1.0"] * n,
         "parameters_from": ["paper" if name == "b" else "default" for name in names],
         "found_at": [np.array([1, 2, 5]) if i % 2 else np.zeros(0, int) for i in range(n)],
@@ -149,7 +178,7 @@ def test_table_and_plot(tmp_path: Path, seeds: int) -> None:
     lines = captured.get().splitlines()
     assert len(lines) == 2 + len(methods) + 3, "a heading above each block, and a line between"
     assert lines[2].strip() == "as published:" and lines[-2].strip() == "this project's:"
-    assert lines[3].startswith("b *") and "0.50" in lines[3]
+    assert lines[3].startswith("b * !") and "0.50" in lines[3]
     assert lines[-1].startswith("a ") and ("–" in lines[-1]) == (seeds > 1)
     assert max(map(len, lines)) <= 80 and "…" not in captured.get()
     plot(made, "a title", tmp_path / "plot.png")

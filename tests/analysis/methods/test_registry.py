@@ -40,6 +40,7 @@ NEEDS = {
     "max-coverage": "connections",
     "sherlock": "flows",
     "kdd14": "probes",
+    "any-loss": "segments",
 }
 EVERY = METHODS | ON_REQUEST
 
@@ -49,6 +50,7 @@ EVERY = METHODS | ON_REQUEST
     {
         "published": "canary netbouncer netbouncer-stage flock 007 detector netscope "
         "007-binary 007-integer max-coverage sherlock kdd14 vigil flock:p_bad=0.01",
+        "reference": "any-loss",
         "project": "canary-mle mle mle:A1+P",
     }.items(),
 )

@@ -36,6 +36,7 @@ def made_up(folder: Path, **columns: object) -> Path:
         "faulty": np.full(n, 3),
         "telemetry_bytes": np.full(n, 10**6),
         "probe_packets": np.full(n, 6400),
+        "fed": np.ones(n),
         "parameters": ["p=1"] * n,
         "parameters_from": ["default"] * n,
         "found_at": Paths(np.arange(n + 1) * 3, np.tile([1, 2, 5], n).astype(np.int32)),

@@ -1,0 +1,71 @@
+"""The trivial method: whatever lost a packet is faulty.
+
+It is a reference and no proposal. Where it does as well as the published methods, healthy links
+lose next to nothing, and the setting cannot tell methods apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.methods.base import RECORD_BYTES, Diagnosis, Method
+from analysis.telemetry.telemetry import MissingTelemetry, Probes, Telemetry
+from testbed.fabric.clos import Fabric
+from testbed.record.measurements import Measurement
+
+__all__ = ["AnyLoss"]
+
+_PROBES: tuple[Measurement, ...] = ("probes", "detector")
+
+
+class AnyLoss(Method):
+    """Blame every link on a path that lost a packet, unless a loss-free path crosses it.
+
+    Paths are Canary's segments and those of probes, as far as they were measured.
+
+    Args:
+        enough: Packets that a loss-free path has to have carried to clear its links. Of 3,000 a
+            link that loses 0.1 %, the faintest of the main job, takes one in 95 of 100 cases.
+    """
+
+    name = "any-loss"
+
+    def __init__(self, *, enough: int = 3000) -> None:
+        if enough < 1:
+            raise ValueError(f"enough={enough}: at least 1 is needed")
+        self.enough = enough
+
+    def data(self, telemetry: Telemetry) -> Sequence[Probes]:
+        found = [part for part in (telemetry.probes, telemetry.detector) if part is not None]
+        if (counts := telemetry.segments) is not None:
+            sums = counts.sent.sum(axis=0), counts.lost.sum(axis=0)
+            found.append(Probes(counts.segments.paths, *sums))
+        if not found:
+            raise MissingTelemetry(f"{self.name} needs segments or probes: all are missing")
+        return found
+
+    def infer(self, data: Sequence[Probes], fabric: Fabric, /) -> Diagnosis:
+        lossy, clear = np.zeros((2, fabric.n_links), np.bool_)
+        for part in data:
+            lossy[part.paths.take(np.flatnonzero(part.lost)).links] = True
+            well = (part.lost == 0) & (part.sent >= self.enough)
+            clear[part.paths.take(np.flatnonzero(well)).links] = True
+        score = lossy.astype(np.float64) - clear
+        return self.diagnosis(fabric, np.flatnonzero(lossy & ~clear), score=score)
+
+    def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        every: tuple[Measurement, ...] = ("segments", *_PROBES)
+        return [name for name in every if getattr(telemetry, name) is not None]
+
+    def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        probed: Any = [(name, getattr(telemetry, name)) for name in _PROBES]
+        return telemetry.canary_bytes + sum(
+            RECORD_BYTES[name] * len(part) for name, part in probed if part is not None
+        )
+
+    def probe_packets(self, telemetry: Telemetry) -> int:
+        probed = [getattr(telemetry, name) for name in _PROBES]
+        return sum(int(part.sent.sum()) for part in probed if part is not None)
