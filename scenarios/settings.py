@@ -131,7 +131,7 @@ class Settings:
     ] = 20
     eta: Annotated[
         int,
-        Field(ge=0, le=2**31, description="packets in HashPipe that make a flow large"),
+        Field(ge=0, le=2**31, description="packets in HashPipe that a large flow exceeds"),
     ] = 16
     probes: Annotated[
         int,

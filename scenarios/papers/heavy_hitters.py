@@ -96,7 +96,7 @@ def by_canary(trace: Trace, width: int) -> LongArray:
             meter.add(np.arange(len(active)), packets)
             known[active] += meter.read()[0]
         rest = flow[~own]
-        large = rest[pipe.add(rest) >= ETA]
+        large = rest[pipe.add(rest) > ETA]
         if packets.sum() < ALPHA or len(active) < BETA:
             watched[list(dict.fromkeys(large.tolist()))[:DELTA]] = True
     return known + pipe.read()

@@ -32,7 +32,8 @@ class SelectionParameters:
     """Thresholds of Canary's table III.
 
     ``alpha`` packets and ``beta`` flows a segment and epoch, ``delta`` flows a request, ``eta``
-    packets in HashPipe; ``latency_ns`` is the time from a digest to the rules it causes.
+    packets in HashPipe that a large flow exceeds; ``latency_ns`` is the time from a digest to the
+    rules it causes.
     """
 
     alpha: int = 1000
@@ -111,7 +112,7 @@ class FlowSelector:
         if request is not None:
             request.remaining = self.parameters.delta
             return
-        match = [self._ends[segment][2], (self.parameters.eta, _U32_MAX)]
+        match = [self._ends[segment][2], (self.parameters.eta + 1, _U32_MAX)]
         handle = self._hh(segment).add(match, HEAVY_HITTER.report, priority=1)
         self._requests[segment] = _Request(handle, self.parameters.delta)
 

@@ -99,6 +99,15 @@ def test_a_segment_asks_for_flows_when_it_counts_less_than_alpha_or_beta() -> No
     assert world.log.count("-heavy_hitter") == 2
 
 
+def test_a_flow_is_asked_for_when_its_count_exceeds_eta() -> None:
+    """Section III-D: "its packet count in the HashPipe exceeding a threshold"."""
+    world = World(eta=16)
+    world.plan([7])
+    switch = world.switches[int(world.segments.downstream[7])]
+    ((path_bf, (least, most)),) = switch.table(HEAVY_HITTER.segments).entries.values()
+    assert (path_bf, least, most) == (world.path_bf[7], 17, 2**32 - 1)
+
+
 def test_digests_act_late_dsm_before_usm_and_the_request_ends_after_delta_flows() -> None:
     world = World()
     world.plan([7])
