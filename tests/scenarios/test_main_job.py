@@ -237,6 +237,9 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
         "seed",
         "backend",
         "faulty_links",
+        "failed_devices",
+        "epochs",
+        "measured",
         "wall_seconds",
         "degraded",
         "collection_seconds",
@@ -249,14 +252,14 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
     }
     assert list(summary["methods"]) == [
         "canary",
-        "canary-mle",
-        "mle",
         "netbouncer",
         "netbouncer-stage",
         "flock",
         "007",
         "detector",
         "netscope",
+        "canary-mle",
+        "mle",
     ]
     for entry in summary["methods"].values():
         for terms in ("directed", "undirected"):
