@@ -108,8 +108,8 @@ def bench_comparison(console: Console) -> None:
         "Healthy": "none",
         "Few links, 0.1 to 1 %": "1..8links:0.001..0.01",
         "10 % of the links": "10pct",
-        "One device": "device-links:1",
-        "Two devices": "device-links:2",
+        "One device, a rate for each link": "device-links:1",
+        "Two devices, a rate for each link": "device-links:2",
     }
     flow = {"backend": "flow", "noise": "0..0.0001"}
     cells = [
