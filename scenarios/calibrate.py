@@ -18,10 +18,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.evaluation.calibration import RULES, Case, search
-from analysis.evaluation.grids import GRIDS
+from analysis.evaluation.grids import GRIDS, Grid
 from analysis.evaluation.parameter_sets import Calibrated, Entry, Trained, write_set
+from analysis.methods.changes import split
 from analysis.methods.parameters import NamedMethod, own_values, read_names
-from analysis.methods.registry import ALIASES, METHODS, ON_REQUEST, find_methods
+from analysis.methods.registry import constructor_of, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment import Progress
@@ -37,7 +38,6 @@ from testbed.record.yaml_file import read_yaml
 __all__ = ["TRAINING", "calibrate", "read_training"]
 
 TRAINING = Path(__file__).parent / "training.yaml"
-EVERY = METHODS | ON_REQUEST
 _PARTS = ("segments", "probes", "connections", "detector")
 _CLOSED = ConfigDict(extra="forbid")
 
@@ -119,18 +119,23 @@ def _named(methods: str) -> list[NamedMethod]:
 
 def _method(named: NamedMethod) -> tuple[str, Mapping[str, Any]]:
     """A method's name, and the values that are held."""
-    name = ALIASES.get(named.name, named.name)
-    if name not in GRIDS:
-        raise ValueError(f"{name} has no parameters to calibrate: {nearest(name, GRIDS)}")
-    return name, own_values(named, EVERY[name])
+    if not _grid(named.name):
+        there = nearest(named.name, GRIDS)
+        raise ValueError(f"{named.name} has no parameters to calibrate: {there}")
+    return named.name, own_values(named, constructor_of(named.name))
+
+
+def _grid(name: str) -> Grid:
+    """What is tried for a method, or for a variant of one."""
+    return GRIDS.get(name) or GRIDS.get(split(name)[0], {})
 
 
 def _entry(
     name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns], rule: str, tell: Any
 ) -> Entry:
-    make = partial(EVERY[name], **held)
+    make = partial(constructor_of(name), **held)
     cases = _readable(name, held, runs)
-    grid = {p: values for p, values in GRIDS[name].items() if p not in held}
+    grid = {p: values for p, values in _grid(name).items() if p not in held}
     settings = search(make, grid, cases, tell, rule=RULES[rule])
     best = RULES[rule](settings)
     return Entry(
@@ -149,7 +154,7 @@ def _plain(value: Any) -> Any:
 
 def _readable(name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns]) -> list[Case]:
     """What a method can read: every view, or of one that reads a part alone each run once."""
-    part = getattr(EVERY[name](**held), "reads", None)
+    part = getattr(constructor_of(name)(**held), "reads", None)
     found: list[Case] = []
     for views in (views for group in runs for views in group.seen):
         if part in _PARTS:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from analysis.methods.changes import Change, on
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import timed
@@ -85,10 +86,28 @@ class Method(ABC):
 
     Time, costs and the check that the part was measured follow from these. A method that reads
     several parts overrides `data` and the costs.
+
+    Attributes:
+        base: The name that it has without changes. A class may set `name` instead.
+        paper: Where the algorithm is published; None for methods of this project.
+        reads: The part.
+        changes: What parameters of the constructor change in the published algorithm.
     """
 
-    name: str
+    base: ClassVar[str]
+    paper: ClassVar[str | None] = None
     reads: Part
+    changes: ClassVar[Sequence[Change]] = ()
+
+    @property
+    def name(self) -> str:
+        """``NAME``, or ``NAME+CHANGE...`` where parameters change the published algorithm."""
+        return "+".join([self.base, *(change.name for change in on(self))])
+
+    @property
+    def published(self) -> bool:
+        """Whether this is the algorithm of a paper, step by step."""
+        return self.paper is not None and not on(self)
 
     @abstractmethod
     def infer(self, data: Any, fabric: Fabric, /) -> Diagnosis:

@@ -4,7 +4,19 @@ Lossy paths are explained by as few links as possible, greedily, the link first 
 lost packets. A path on which some link loses probes of every path over it shows full loss: there
 Tomo decides among the links that no working path clears. The other lossy paths show partial loss,
 which may spare some paths over a bad link; there a link counts only if its hit ratio, the share of
-the paths over it that lost probes, is high enough (sections 5.1 to 5.3).
+the paths over it that lost probes, is high enough.
+
+This algorithm cannot be checked against the paper here: the text at hand ends in section 4.4, and
+PLL is section 5. It is derived from what others say of it: NetBouncer's section 6.2 ("designed to
+blame the smallest number of links", and a hit ratio of 0.6 that filters false positives) and the
+descriptions of Tomo, the greedy algorithm that it extends. Numbers of its subsections are from
+memory.
+Choices of ours among several readings:
+
+- which test tells lossy paths from noise: a binomial one, against links that lose ``noise``;
+- the hit ratio is that of lossy paths which show partial loss, and it must be *above* the limit;
+- full loss is explained first, and its losses do not count for partial loss;
+- of links that explain equally much the first is taken.
 
 The plan is `testbed.probes.probe_matrix`. Its probes go one way and back apart, so the directions
 of a link are told apart, which the paper's echoed probes cannot do.
@@ -30,11 +42,10 @@ LongArray = npt.NDArray[np.int64]
 
 
 class Detector(Method):
-    """Localize faulty directed links with PLL (algorithm 2).
+    """Localize faulty directed links with PLL.
 
     The paper splits the work into parts that share no link; greedy choices in one part do not touch
-    those in another, so all parts are done here in one pass. What test section 5.1 uses it does not
-    say; here it is a binomial one.
+    those in another, so all parts are done here in one pass.
 
     Args:
         hit_ratio: A link under partial loss needs a higher one to be blamed (section 5.4: 0.6).
@@ -43,7 +54,8 @@ class Detector(Method):
             more than this probability (the hypothesis test of section 5.1).
     """
 
-    name = "detector"
+    base = "detector"
+    paper = "deTector, 5"
     reads = "detector"
 
     def __init__(

@@ -44,7 +44,7 @@ class Kdd14(Method):
             than this probability, were all links on its paths healthy.
     """
 
-    name = "kdd14"
+    base = "kdd14"
     reads = "probes"
 
     def __init__(self, *, noise: float = 1e-3, significance: float = 0.01) -> None:

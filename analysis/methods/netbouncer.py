@@ -3,12 +3,17 @@
 A probe bounces off a core switch and comes back over the same links, so what is seen are undirected
 links: x_i is the chance to pass link i both ways. Probes from elsewhere that go one way tell the
 directions apart, and then links are directed ones. First the devices without a single good path are
-taken out (figure 3): their links have no unique solution (theorem 1), and all are blamed. Then
-coordinate descent (figure 5) fits the rest, and links below the threshold are blamed. A switch
-whose links all are is a faulty device as well.
+taken out (figure 3): their links have no unique solution (theorem 1), and all are blamed (section
+6.3). Then coordinate descent (figure 5, algorithm 1) fits the rest, and links at or below the
+threshold are blamed.
+
+The text leaves open: a device that no probed path crosses (figure 3 read literally would call it
+bad; here it is not in question, as the paper's plan crosses all), and whether "good" at 0.999 is
+above it or at it (6.1: "greater than 0.999"; figure 5: a link is bad if x_i <= threshold).
 
 `NetBouncerStage` does so in five rounds, the links found so far removed with the paths through them
-(Canary, section IV-D).
+(Canary, section IV-D, which calls it the paper's own extension of NetBouncer). Devices are looked
+for once, before the rounds.
 """
 
 from __future__ import annotations
@@ -19,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
-from analysis.solvers.coordinate_descent import coordinate_descent
+from analysis.methods.changes import Change
+from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
-from analysis.solvers.stages import GROUPS, Mapping, PathRates, solve_stages
 from analysis.telemetry.telemetry import Probes
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
@@ -35,9 +40,6 @@ LongArray = npt.NDArray[np.int64]
 
 LOG_FLOOR = 1e-8
 """What the convex representation takes a dead path's success probability for (section 6.4)."""
-
-USUAL_PATHS = 24
-"""Paths over a link in the paper's figure 6, where lambda = 1 suits."""
 
 Model = Literal["specialised", "l1", "convex"]
 
@@ -54,48 +56,97 @@ class NetBouncer(Method):
     single path could never convict.
 
     Args:
-        penalty: lambda, the weight of the regulariser; the paper's is 1. None: 1, or less in
-            proportion where the median link is on fewer than `USUAL_PATHS`, so that the least loss
-            that shows stays 0.02.
+        penalty: lambda, the weight of the regulariser; the paper's is 1.
         link_threshold: A link at or below this success probability is blamed (section 6.1: good
             above 0.999).
-        device_detection: Take out devices without a good path first.
-        lucky_share: A device is taken out too if no more than this share of its paths are good: of
-            the many paths through a failed one, some may let all packets through. 0 is the paper's
-            rule.
-        model: The objective: the paper's, the same with an L1 regulariser, or its convex
-            representation (section 6.4).
         tolerance: epsilon, the decrease of the objective at which to stop (figure 7).
+        lucky_share: A device is bad if no more than this share of its paths are good.
+        path_noise: A path is good if it lost no more than its links may at the threshold.
+        device_detection: Take out bad devices first.
+        model: The objective: the paper's, the same with an L1 regulariser, or its convex
+            representation.
     """
 
-    name = "netbouncer"
+    base = "netbouncer"
+    paper = "NetBouncer, 4.4 and 5"
     reads = "probes"
     rounds = 1
+    changes = (
+        Change(
+            "lucky",
+            "lucky_share",
+            0.2,
+            "4.4 and figure 3",
+            "A device is bad if not one path through it is good.",
+            "It is bad if no more than a fifth of the paths through it are good.",
+            "Of many paths through a failed device some may let all packets through.",
+        ),
+        Change(
+            "noise",
+            "path_noise",
+            True,
+            "figure 3, line 14",
+            "A path is good if its success probability is 1.",
+            "It is good if it lost no more than its links may at the link threshold.",
+            "With many packets a path, background loss leaves no path without a loss, and every "
+            "device would be bad.",
+        ),
+        Change(
+            "links",
+            "device_detection",
+            False,
+            "6.3",
+            "Bad devices are found first, and paths through them left out.",
+            "They are not looked for (figure 6: w/o DFD).",
+            "What the paper compares with.",
+        ),
+        Change(
+            "l1",
+            "model",
+            "l1",
+            "6.4",
+            "The regulariser is x (1 - x).",
+            "It is -x.",
+            "What the paper compares with.",
+        ),
+        Change(
+            "convex",
+            "model",
+            "convex",
+            "5.2 and 6.4",
+            "The squared error of path success is minimised.",
+            "That of its logarithm is, a convex problem.",
+            "What the paper compares with.",
+        ),
+    )
 
     def __init__(
         self,
         *,
-        penalty: float | None = 0.1,
+        penalty: float = 0.1,
         link_threshold: float = 0.999,
+        tolerance: float = EPSILON,
+        lucky_share: float = 0.0,
+        path_noise: bool = False,
         device_detection: bool = True,
-        lucky_share: float = 0.2,
         model: Model = "specialised",
-        tolerance: float = 1e-4,
     ) -> None:
-        if penalty is not None and penalty < 0:
-            raise ValueError(f"penalty={penalty} is negative")
+        for name, limit in (("penalty", penalty), ("tolerance", tolerance)):
+            if limit < 0:
+                raise ValueError(f"{name}={limit} is negative")
         if not 0 < link_threshold < 1:
             raise ValueError(f"link_threshold={link_threshold} is not between 0 and 1")
         if not 0 <= lucky_share < 1:
             raise ValueError(f"lucky_share={lucky_share} is not a share below 1")
-        if model not in ("specialised", "l1", "convex"):
-            raise ValueError(f"model={model!r} is none of specialised, l1, convex")
+        if model not in get_args(Model):
+            raise ValueError(f"model={model!r} is none of {', '.join(get_args(Model))}")
         self.penalty = penalty
         self.link_threshold = link_threshold
-        self.device_detection = device_detection
-        self.lucky_share = lucky_share
-        self.model: Model = model
         self.tolerance = tolerance
+        self.lucky_share = lucky_share
+        self.path_noise = path_noise
+        self.device_detection = device_detection
+        self.model: Model = model
 
     def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
         shift = int(probes.bounced)  # a number of a link here, shifted, is that of a directed one
@@ -109,7 +160,7 @@ class NetBouncer(Method):
 
         devices = np.zeros(0, np.int64)
         if self.device_detection:
-            good = good_paths(incidence, probes, self.link_threshold)
+            good = good_paths(incidence, probes, self.link_threshold if self.path_noise else 1.0)
             devices = np.flatnonzero(
                 bad_devices(incidence, present, good, fabric, self.lucky_share, shift)
             )
@@ -128,12 +179,6 @@ class NetBouncer(Method):
             x, blamed = self._rounds(incidence, y, np.where(present, probes.sent, 0))
             success[fitted], when[fitted] = x[fitted], blamed[fitted]
         round_of_link[incidence.link_ids] = when
-        if self.device_detection:
-            # A path has one link only of a switch that bounces it, so that among many one may let
-            # everything through by chance: there all links must tell.
-            of_all = _all_blamed(incidence.link_ids << shift, when < self.rounds, fabric)
-            devices = np.union1d(devices, of_all)
-
         link_success = np.full(n_links, np.nan)
         link_success[incidence.link_ids] = success
         stages = range(self.rounds) if self.rounds > 1 else ()
@@ -151,23 +196,15 @@ class NetBouncer(Method):
     ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
         """Success of each local link and the round it was blamed in (``rounds`` = never)."""
         present = sent > 0
-        penalty = self._weight(incidence, present)
         success = np.ones(incidence.n_links)
         when = np.full(incidence.n_links, self.rounds)
         for now in range(self.rounds):
-            x = self._fit(incidence, y, sent, present, penalty)
+            x = self._fit(incidence, y, sent, present)
             bad = (x <= self.link_threshold) & (when == self.rounds)
             still = when == self.rounds
             success[still], when[bad] = x[still], now
             present = present & ~incidence.rows_with(bad)
         return success, when
-
-    def _weight(self, incidence: Incidence, present: BoolArray) -> float:
-        """lambda, for these paths."""
-        if self.penalty is not None:
-            return self.penalty
-        over = incidence.rows_on(present)
-        return min(1.0, float(np.median(over[over > 0])) / USUAL_PATHS)
 
     def _fit(
         self,
@@ -175,13 +212,12 @@ class NetBouncer(Method):
         y: FloatArray,
         sent: npt.NDArray[np.int64],
         present: BoolArray,
-        penalty: float,
     ) -> FloatArray:
         if self.model == "convex":
             return log_least_squares(
                 incidence,
                 np.maximum(y, LOG_FLOOR),
-                omega=penalty,
+                omega=self.penalty,
                 tolerance=self.tolerance,
                 used=present,
             )
@@ -189,7 +225,7 @@ class NetBouncer(Method):
             incidence,
             y,
             sent,
-            penalty=penalty,
+            penalty=self.penalty,
             regulariser=self.model,
             tolerance=self.tolerance,
             used=present,
@@ -199,56 +235,21 @@ class NetBouncer(Method):
 class NetBouncerStage(NetBouncer):
     """NetBouncer in five rounds, the links found removed after each (Canary, section IV-D).
 
-    The text names the removal alone, but that cannot find more: a link is blamed when
-    sum c (c - y) > lambda / 2 over its paths, and removing paths only takes terms away. So
-    that the comparison does not rest on a weaker reading, each round looks by default at one loss
-    range, mapped by equation 4, as in Canary's own stages: K=8, 26 faulty links, 100 packets a path
-    give 25 found and 1 wrong (the paper's figure 8: 22 and 1; removal alone: 16 and 0).
-
-    Args:
-        mapped: Use Canary's loss ranges and mapping in the rounds; False removes only.
-        mapping: Which mapping, as `Canary` has it.
+    The paths through a removed link go with it: to leave them would blame their other links for its
+    losses. This cannot find more than one round does: a link is blamed when sum c (c - y) > lambda
+    / 2 over its paths, and removing paths only takes terms away. The paper's figure 8 has 15 links
+    found in one round and 22 in five, of 26; here five find what one finds.
     """
 
-    name = "netbouncer-stage"
-    rounds = len(GROUPS) - 1
-
-    def __init__(
-        self,
-        *,
-        penalty: float | None = 8.0,
-        link_threshold: float = 0.999,
-        device_detection: bool = True,
-        mapped: bool = True,
-        mapping: Mapping = "logarithmic",
-    ) -> None:
-        super().__init__(
-            penalty=penalty,
-            link_threshold=link_threshold,
-            device_detection=device_detection,
-            lucky_share=0.001,
-        )
-        if mapping not in get_args(Mapping):
-            raise ValueError(f"mapping={mapping!r} is none of {', '.join(get_args(Mapping))}")
-        self.mapped = mapped
-        self.mapping: Mapping = mapping
-
-    def _rounds(
-        self, incidence: Incidence, y: FloatArray, sent: npt.NDArray[np.int64]
-    ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-        if not self.mapped:
-            return super()._rounds(incidence, y, sent)
-        rates = PathRates(y, sent, (y < 1) & (sent > 0))
-        penalty = self._weight(incidence, sent > 0)
-        return solve_stages(incidence, rates, penalty=penalty, mapping=self.mapping)
+    base = "netbouncer-stage"
+    paper = "Canary, IV-D"
+    rounds = 5
 
 
-def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 0.999) -> BoolArray:
-    """The probed paths that lose no more than good links may: bool[n_rows].
+def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 1.0) -> BoolArray:
+    """The probed paths that lose no more than links at the threshold: bool[n_rows].
 
-    With the paper's 100 packets over 3 links above 0.999 that means no packet (figure 3: Y = 1).
-    With many more packets noise alone leaves no path without loss, and asking for one would make
-    every device a suspect.
+    At 1 these are the paths that lost nothing (figure 3: Y = 1).
     """
     allowed = 1 - link_threshold ** np.diff(incidence.path_ptr)
     allowed = allowed.repeat(np.diff(incidence.row_ptr))
@@ -260,10 +261,10 @@ def bad_devices(
     present: BoolArray,
     good: BoolArray,
     topology: Fabric,
-    lucky_share: float = 0.001,
+    lucky_share: float = 0.0,
     shift: int = 1,
 ) -> BoolArray:
-    """Switches that paths cross without more of them being good than luck explains (figure 3).
+    """Switches that paths cross of which no more than a share are good (figure 3: none).
 
     Args:
         incidence: Paths and links of ``topology``.
@@ -279,14 +280,6 @@ def bad_devices(
         crossed += np.bincount(of_link, incidence.rows_on(present), topology.n_switches)
         fine += np.bincount(of_link, incidence.rows_on(good), topology.n_switches)
     return (crossed > 0) & (fine <= lucky_share * crossed)
-
-
-def _all_blamed(links: npt.NDArray[np.int32], blamed: BoolArray, topology: Fabric) -> LongArray:
-    """Switches with two and more of ``links``, all blamed."""
-    ends = np.stack((topology.link_src[links], topology.link_dst[links]))
-    seen = np.bincount(ends.ravel(), minlength=topology.n_switches)
-    bad = np.bincount(ends[:, blamed].ravel(), minlength=topology.n_switches)
-    return np.flatnonzero((seen > 1) & (bad == seen))
 
 
 @kernel

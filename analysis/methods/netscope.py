@@ -33,7 +33,7 @@ class NetScope(Method):
             (directed).
     """
 
-    name = "netscope"
+    base = "netscope"
 
     def __init__(
         self,

@@ -1,15 +1,17 @@
 """How methods and their parameters are said: one grammar wherever a method is named.
 
     METHODS = METHOD[,METHOD]...
-    METHOD  = NAME                      or the path of a Python file, as worst.py
-            | NAME:PARAMETER=VALUE[,PARAMETER=VALUE]...
-            | NAME:KIND[+KIND]...[,PARAMETER=VALUE]...
+    METHOD  = VARIANT                   or the path of a Python file, as worst.py
+            | VARIANT:PARAMETER=VALUE[,PARAMETER=VALUE]...
+            | VARIANT:KIND[+KIND]...[,PARAMETER=VALUE]...
+    VARIANT = NAME[+CHANGE]...
 
 An item of the comma list that has a ``=`` and no ``:`` continues the method before it, so
 ``flock:p_bad=0.01,link_prior=-15,007`` is two methods. Parameters are those of the method's
 constructor, values are read as the types it declares: ``true`` and ``false``, ``none`` where there
 may be none, lists joined by ``+`` (``canary:groups=1+0.1+0.001``). KINDs are short for ``kinds=``,
-the kinds of telemetry of a method with such a parameter (``mle:A1+A2+P``).
+the kinds of telemetry of a method with such a parameter (``mle:A1+A2+P``). A CHANGE turns on what
+this project does otherwise than the method's paper (`analysis.methods.changes`).
 
 What a name does not say stands in `Parameters`; what that does not say are the defaults of the
 constructor.
@@ -17,6 +19,7 @@ constructor.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import re
@@ -30,6 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
 from analysis.methods.base import Localizer
+from analysis.methods.changes import split
 from testbed.fabric.names import nearest
 
 __all__ = [
@@ -70,7 +74,8 @@ class Parameters:
     Attributes:
         source: ``default``, ``paper``, or the name of a file, see
             `analysis.evaluation.parameter_sets`.
-        of: By method, values by parameter. Methods that are not in it have their defaults.
+        of: By method, values by parameter. A variant that is not in it has those of its method;
+            methods that are not in it have their defaults.
         fault_rate: What the user calls a fault: the loss rate from which on a link is one. Every
             method whose constructor has a parameter for it gets it: ``fault_rate`` as it is,
             ``link_threshold`` as 1 - fault_rate. None: `FAULT_RATE`, but what ``of`` says wins.
@@ -87,9 +92,13 @@ class Parameters:
         if self.fault_rate is not None and not 0 < self.fault_rate < 1:
             raise ValueError(f"FAULT_RATE={self.fault_rate:g} is no loss rate: use one in 0 to 1")
 
+    def given(self, name: str) -> Mapping[str, Any]:
+        """The values for a method, or for a variant of one."""
+        return self.of.get(name) or self.of.get(split(name)[0], {})
+
     def origin(self, named: NamedMethod, constructor: Callable[..., Localizer]) -> str:
         """Where a method's parameters come from, in words."""
-        said = [self.source if named.name in self.of else "default"]
+        said = [self.source if self.given(named.name) else "default"]
         if self.fault_rate is not None and _of_fault(constructor, self.fault_rate):
             said.append(f"fault rate {self.fault_rate:g}")
         return ", ".join([*said, *(["as named"] if named.words else [])])
@@ -122,7 +131,7 @@ def values(
         ValueError: There is no such parameter, or it cannot have the value (one line).
     """
     found: dict[str, Any] = dict(_of_fault(constructor, FAULT_RATE))
-    for parameter, value in parameters.of.get(named.name, {}).items():
+    for parameter, value in parameters.given(named.name).items():
         found[parameter] = _value(named.name, parameter, value, constructor)
     if parameters.fault_rate is not None:
         found |= _of_fault(constructor, parameters.fault_rate)
@@ -180,10 +189,11 @@ def _in_words(value: Any) -> str:
 
 def _declared(constructor: Callable[..., Localizer]) -> dict[str, tuple[Any, Any]]:
     """Annotation and default of each parameter."""
+    of = constructor
+    while isinstance(of, functools.partial):
+        of = of.func
     try:
-        hints = get_type_hints(getattr(constructor, "__init__", constructor))
-        if not isinstance(constructor, type):
-            hints = get_type_hints(constructor)
+        hints = get_type_hints(of.__init__ if isinstance(of, type) else of)
     except (NameError, TypeError):  # types that are imported for the checker alone
         hints = {}
     found = {}
@@ -210,7 +220,8 @@ def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Loc
     if text.lower() == "none" and type(None) in kinds:
         return None
     inner = [each for each in kinds if each is not type(None)]
-    lists = bool(inner) and get_origin(inner[0]) in (list, tuple, set, frozenset, Sequence)
+    lists = any(get_origin(each) in (list, tuple, set, frozenset, Sequence) for each in inner)
+    lists &= len(inner) == 1 or _JOINED.search(text) is not None
     try:
         value = TypeAdapter(kind).validate_python(_JOINED.split(text) if lists else text)
     except ValidationError as error:

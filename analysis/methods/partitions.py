@@ -26,6 +26,7 @@ from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.mle import CanaryMle, verdict_of
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
+from analysis.solvers.stages import n_stages
 from analysis.telemetry.parts import read_part
 from analysis.telemetry.telemetry import SegmentCounts
 from testbed.fabric.clos import Fabric
@@ -77,7 +78,7 @@ def observed_segments(part: Part) -> int:
 def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
     """Canary's verdict, each part solved where it is."""
     success = np.full(fabric.n_links, np.nan)
-    stages: list[list[npt.NDArray[np.int32]]] = [[] for _ in method.groups[1:]]
+    stages: list[list[npt.NDArray[np.int32]]] = [[] for _ in range(n_stages(method.groups))]
     for links, through, blamed in parts.each(_solve, method, fabric):
         success[links] = through
         for stage, found in zip(stages, blamed, strict=True):

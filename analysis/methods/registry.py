@@ -18,6 +18,7 @@ from typing import Literal
 from analysis.methods.any_loss import AnyLoss
 from analysis.methods.base import Localizer
 from analysis.methods.canary.multistage import Canary
+from analysis.methods.changes import split, variant
 from analysis.methods.detector import Detector
 from analysis.methods.flock.flock import Flock
 from analysis.methods.kdd14 import Kdd14
@@ -48,6 +49,7 @@ __all__ = [
     "Bench",
     "bench_of",
     "check_parameters",
+    "constructor_of",
     "find_methods",
     "make_method",
     "method_names",
@@ -58,16 +60,22 @@ GROUP = "canary.methods"
 
 METHODS: dict[str, Callable[..., Localizer]] = {
     "canary": Canary,
-    "canary-mle": CanaryMle,
-    "mle": Mle,
     "netbouncer": NetBouncer,
     "netbouncer-stage": NetBouncerStage,
     "flock": Flock,
     "007": Vigil,
     "detector": Detector,
     "netscope": NetScope,
+    "canary+acquit": variant(Canary, "acquit", lossy_share=0.25),
+    "flock+refine+conditional+severe": variant(
+        Flock, "refine", "conditional", "severe", p_bad=0.003, link_prior=-5.0
+    ),
+    "canary-mle": CanaryMle,
+    "mle": Mle,
 }
-"""Name to constructor, in the order of the comparison tables; every scenario runs these."""
+"""Name to constructor, in the order of the comparison tables; every scenario runs these. Published
+methods first, then variants and methods of this project; of variants those that do better than the
+published method where it does badly."""
 
 ON_REQUEST: dict[str, Callable[..., Localizer]] = {
     "007-binary": BinaryProgram,
@@ -113,7 +121,7 @@ def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[str]:
     for named in read_names(text):
         named = _known(named, parameters)
         if named.words:
-            own = in_words(own_values(named, _constructor(named.name, parameters)))
+            own = in_words(own_values(named, constructor_of(named.name, parameters)))
             kinds = re.sub(r"^kinds=([^,]*)", r"\1", own)
             found.append(f"{named.name}:{kinds}")
             make_method(found[-1], Parameters(files=parameters.files))
@@ -130,17 +138,22 @@ def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
             method does not load (one line).
     """
     named = _one(text, parameters)
-    constructor = _constructor(named.name, parameters)
+    constructor = constructor_of(named.name, parameters)
     given = values(named, constructor, parameters)
     if named.name in parameters.files:
         return make_from_file(parameters.files[named.name], constructor, given)
-    if named.name in METHODS | ON_REQUEST:
+    if split(named.name)[0] in METHODS | ON_REQUEST:
         try:
-            return constructor(**given)
+            method = constructor(**given)
         except ValueError as error:
             if not given:
                 raise
             raise ValueError(f"{named.name}:{in_words(given)}: {error}") from None
+        if method.name != named.name:
+            raise ValueError(
+                f"{named.name}:{in_words(given)}: that is {method.name}: give it this name"
+            )
+        return method
     try:
         method = constructor(**given)
     except Exception as error:
@@ -156,7 +169,7 @@ def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
 def parameters_of(text: str, parameters: Parameters = DEFAULTS) -> tuple[str, str]:
     """All parameters that a method has, in the grammar, and where they come from, in words."""
     named = _one(text, parameters)
-    constructor = _constructor(named.name, parameters)
+    constructor = constructor_of(named.name, parameters)
     given = values(named, constructor, parameters)
     method = make_method(text, parameters)
     return in_force(method, constructor, given), parameters.origin(named, constructor)
@@ -198,7 +211,7 @@ def _one(text: str, parameters: Parameters) -> NamedMethod:
 
 
 def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
-    """By its own name, if there is one so called."""
+    """By its own name, if there is one so called; a variant with its changes in their order."""
     if named.name.endswith(SUFFIX):
         if (file := Path(named.name).name) in parameters.files:
             return NamedMethod(file, named.words)
@@ -206,17 +219,32 @@ def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
     name, known = ALIASES.get(named.name, named.name), method_names()
     if name in known:
         return NamedMethod(name, named.words)
+    base, changes = split(name)
+    base = ALIASES.get(base, base)
+    if changes and base in known:
+        try:
+            return NamedMethod(variant(constructor_of(base), *changes)().name, named.words)
+        except ValueError as error:
+            raise ValueError(f"{named.name}: {error}") from None
     guess = nearest(name, known) if name else "a name is missing"
     guess = "" if guess.startswith("choose") else f"{guess} "
     raise ValueError(f"no method {name!r}: {guess}known are {', '.join(known)}, or all")
 
 
-def _constructor(name: str, parameters: Parameters) -> Callable[..., Localizer]:
+def constructor_of(name: str, parameters: Parameters = DEFAULTS) -> Callable[..., Localizer]:
+    """Return what makes a method, by its name, with its changes behind it.
+
+    Raises:
+        ValueError: A registered method does not load (one line).
+    """
     if name in parameters.files:
         return constructor_in(parameters.files[name])
     own = METHODS | ON_REQUEST
     if name in own:
         return own[name]
+    base, changes = split(name)
+    if changes and base in method_names():
+        return variant(constructor_of(base), *changes)
     try:
         return _registered()[name].load()
     except Exception as error:

@@ -40,7 +40,7 @@ class Sherlock(Method):
         flock: Whose model and parameters to use.
     """
 
-    name = "sherlock"
+    base = "sherlock"
 
     def __init__(
         self, *, max_failures: int = 2, jle: bool = True, flock: Flock | None = None
@@ -58,7 +58,7 @@ class Sherlock(Method):
         model = self.flock.model(telemetry, listed=True)
         search = Search(model)
         search.move_to(ferret(model, self.max_failures, jle=self.jle)[0])
-        return verdict(self, fabric, search)
+        return verdict(self, fabric, search, ties=self.flock.ties)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         return self.flock.telemetry_bytes(telemetry)

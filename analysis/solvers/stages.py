@@ -5,6 +5,11 @@ its group's success probabilities into [0, 0.8] (equation 4), where coordinate d
 sets what higher groups left unexplained to 0 and lower groups to 1, and blames every link that
 comes out below 1. A blamed link is removed, and with it the paths through it: they are explained.
 
+The text leaves open what becomes of a removed link's paths (figure 5 calls their losses explained,
+so they go with it), of a path that loses less than the last range (it is in the last group, and
+equation 4 takes it for the range's edge) and how paths are "evenly divided" into groups (section
+IV-E: here into groups of equal numbers, whose ranges meet at quantiles).
+
 Canary's paths are segments; NetBouncer-stage's are probes (section IV-D).
 """
 
@@ -17,12 +22,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from analysis.solvers.coordinate_descent import coordinate_descent
+from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import kernel
 
-__all__ = ["GROUPS", "Mapping", "PathRates", "loss_group", "map_success", "solve_stages"]
+__all__ = [
+    "GROUPS", "Groups", "Mapping", "PathRates", "even_groups", "loss_group", "map_success",
+    "n_stages", "solve_stages",
+]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
@@ -35,9 +43,9 @@ Canary authors' simulator does (HPCC724/Canary_FaultDiag, commit 2f11493)."""
 GROUPS = (1.0, 0.2, 0.1, 0.05, 0.01, 0.001)
 """The paper's five loss ranges, as descending edges (section III-F, step 1)."""
 
-
-OWN_SHARE = 0.5
-"""A link is blamed in a stage only if its own paths lose this share of what the stage looks for."""
+Groups = int | Sequence[float]
+"""Loss ranges as descending edges, or how many groups of equal numbers of lossy paths there are
+(Canary, section IV-E)."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,23 @@ class PathRates:
 
     def take(self, paths: npt.NDArray[np.integer]) -> PathRates:
         return PathRates(self.success[paths], self.sent[paths], self.lossy[paths])
+
+
+def n_stages(groups: Groups) -> int:
+    """Return how many groups there are, each of which has a stage."""
+    return groups if isinstance(groups, int) else len(groups) - 1
+
+
+def even_groups(loss: FloatArray, n: int) -> tuple[float, ...]:
+    """Return the descending edges of ``n`` groups that hold equally many of the paths.
+
+    Args:
+        loss: The loss rate of each lossy path, float64[].
+
+    The outer edges are those of `GROUPS`; the others are quantiles of the loss.
+    """
+    inner = np.quantile(loss, 1 - np.arange(1, n) / n) if len(loss) else np.zeros(0)
+    return (1.0, *np.clip(inner, 1.01 * GROUPS[-1], 0.999).tolist(), GROUPS[-1])
 
 
 def loss_group(success: FloatArray, groups: Sequence[float] = GROUPS) -> LongArray:
@@ -92,45 +117,57 @@ def map_success(
 def solve_stages(
     incidence: Incidence,
     rates: PathRates,
-    groups: Sequence[float] = GROUPS,
+    groups: Groups = GROUPS,
     penalty: float = 1.0,
     mapping: Mapping = "logarithmic",
+    own_share: float = 0.0,
+    tolerance: float = EPSILON,
 ) -> tuple[FloatArray, LongArray]:
     """All stages on one problem.
 
     Returns the success of each local link (float64[n_links]) and the stage it was blamed in
-    (int64[n_links]; ``len(groups) - 1`` = never). Unobserved paths do not speak.
+    (int64[n_links]; ``n_stages(groups)`` = never). Unobserved paths do not speak.
+
+    Args:
+        own_share: A link is blamed in a stage only if the paths over it alone lose this share of
+            the least that the stage looks for; 0 blames whatever comes out below 1.
+        tolerance: The epsilon of coordinate descent.
     """
-    n_stages = len(groups) - 1
     lossy, weight = rates.lossy, rates.sent.astype(np.float64)
     # Few paths lose packets: only theirs are worked out.
-    some = np.flatnonzero(lossy)
-    group = loss_group(rates.success[some], groups)
-    mapped, y = map_success(rates.success[some], group, groups, mapping), np.ones(len(lossy))
+    some = np.flatnonzero(lossy & rates.observed)
+    stages = n_stages(groups)
+    edges = even_groups(1 - rates.success[some], groups) if isinstance(groups, int) else groups
+    group = loss_group(rates.success[some], edges)
+    mapped, y = map_success(rates.success[some], group, edges, mapping), np.ones(len(lossy))
     success = np.ones(incidence.n_links)
-    stage = np.full(incidence.n_links, n_stages, np.int64)
+    stage = np.full(incidence.n_links, stages, np.int64)
     present, sweeps = rates.observed, Sweeps(incidence)
-    for now in range(n_stages):
+    for now in range(stages):
         if not (present[some] & (group <= now)).any():
             continue
         y[some] = np.where(group == now, mapped, np.where(group < now, 0.0, 1.0))
         x = coordinate_descent(
-            incidence, y, weight, penalty=penalty, used=present, sweeps=sweeps
+            incidence, y, weight, penalty=penalty, tolerance=tolerance, used=present, sweeps=sweeps
         ).success
-        bad = (x < 1 - 1e-6) & (stage == n_stages)
+        bad = (x < 1) & (stage == stages)
         paths = _Paths(rates.sent, rates.success, present, incidence.marked_on(bad))
-        links = np.flatnonzero(bad)
-        pooled = np.empty((len(links), 2))
-        _pool(incidence, paths, links, pooled)
-        order = links[np.argsort(-pooled[:, 1], kind="stable")]  # the least lossy first
-        _acquit(incidence, paths, order, 1 - OWN_SHARE * groups[now + 1], bad)
-        links = np.flatnonzero(bad)
-        pooled = np.empty((len(links), 2))
-        _pool(incidence, paths, links, pooled)
-        stage[bad] = now
-        success[bad] = pooled[:, 0]
+        if own_share > 0:
+            links, pooled = _pooled(incidence, paths, bad)
+            order = links[np.argsort(-pooled[:, 1], kind="stable")]  # the least lossy first
+            _acquit(incidence, paths, order, 1 - own_share * edges[now + 1], bad)
+        links, pooled = _pooled(incidence, paths, bad)
+        stage[links], success[links] = now, pooled[:, 0]
         present = present & ~incidence.rows_with(bad)
     return success, stage
+
+
+def _pooled(incidence: Incidence, paths: _Paths, bad: BoolArray) -> tuple[LongArray, FloatArray]:
+    """The blamed links, and both figures of `_success` for each: int64[], float64[, 2]."""
+    links = np.flatnonzero(bad)
+    pooled = np.empty((len(links), 2))
+    _pool(incidence, paths, links, pooled)
+    return links, pooled
 
 
 class _Paths(NamedTuple):

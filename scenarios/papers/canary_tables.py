@@ -11,6 +11,7 @@ from pathlib import Path
 from analysis.methods.canary.multistage import Canary
 from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer
+from analysis.solvers.stages import n_stages
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
 from scenarios.papers.segment_level import ALPHAS, PROBES
 from scenarios.settings import Settings
@@ -46,7 +47,7 @@ def parameters() -> list[Row]:
         ("Canary", "β"): settings.beta,
         ("Canary", "δ"): settings.delta,
         ("Canary", "η"): settings.eta,
-        ("Canary", "groups"): len(Canary().groups) - 1,
+        ("Canary", "groups"): n_stages(Canary().groups),
     }
     return [Row(PARAMETER, series, x, 0, float(value or 0)) for (series, x), value in ours.items()]
 

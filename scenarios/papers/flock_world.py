@@ -158,9 +158,6 @@ def flock(p_bad: float, p_good: float, prior: float) -> Flock:
     return Flock(
         p_bad=p_bad,
         p_good=p_good,
-        passive_p_bad=p_bad,
-        passive_p_good=p_good,
-        severe_p_bad=None,
         link_prior=prior,
     )
 

@@ -19,7 +19,7 @@ TRADE = "errors at λ = 8 / at λ = 0.05"
 def lambdas(draw: int, k: int, share: float) -> list[Row]:
     """With x the lambda."""
     rows = []
-    methods = {label(weight): NetBouncer(penalty=weight, lucky_share=0.001) for weight in LAMBDAS}
+    methods = {label(weight): NetBouncer(penalty=weight) for weight in LAMBDAS}
     for row in scores(Network.make(k), methods, share, draw):
         rows.append(row._replace(series=OURS, x=row.series))
     ends = {(row.quantity, row.x): row.value for row in rows}

@@ -44,11 +44,9 @@ STAGES, LEAST = 5, GROUPS[-1]
 FOUND, WRONG, LAST = "links found", "links wrong", "the end"
 SHOWN = ("accuracy", "precision", "recall", "F1")
 FROM_PROBES: Mapping[str, Localizer] = {
-    "NetBouncer": NetBouncer(penalty=1.0, lucky_share=0.0),
+    "NetBouncer": NetBouncer(penalty=1.0),
     "Flock": Flock.canary_table_iii(),
     "NetBouncer-stage": NetBouncerStage(penalty=1.0),
-    "NetBouncer-stage, linear": NetBouncerStage(penalty=1.0, mapping="linear"),
-    "NetBouncer-stage, removal": NetBouncerStage(penalty=1.0, mapped=False),
 }
 """With the parameters of Canary's table III."""
 

@@ -64,9 +64,8 @@ def test_methods_and_their_parameters(result: Run, tmp_path: Path) -> None:
     said = {name: entry["parameters_from"] for name, entry in made.summary["methods"].items()}
     assert said == {"007": "paper", "canary:penalty=2.0": "paper, as named"}
     assert "parameters: paper (007); paper, as named" in str(made)
-    default, paper = result.diagnose("007"), result.diagnose("007", parameters="paper")
-    other = result.diagnose("007:threshold=0.01,chance=inf,false_alarm=inf")
-    assert other.blamed == paper.blamed != default.blamed
+    paper, higher = result.diagnose("007", parameters="paper"), result.diagnose("007:threshold=0.1")
+    assert result.diagnose("007:threshold=0.01").blamed == paper.blamed != higher.blamed
 
 
 def test_a_run_without_a_path_gets_a_name_of_its_own(
@@ -86,7 +85,7 @@ def test_mistakes_are_one_line(result: Run, tmp_path: Path) -> None:
         (lambda: load(tmp_path / "nowhere"), "nowhere"),
         (lambda: result.table("lniks"), "links"),
         (lambda: result.diagnose("canry"), "canary"),
-        (lambda: result.diagnose("canary:groups=2"), "groups must fall"),
+        (lambda: result.diagnose("canary:groups=0.5+0.1"), "groups must fall"),
         (lambda: result.diagnose("canary,007"), "names 2 methods"),
     ):
         with pytest.raises(ValueError, match=r"^[^\n]+$") as error:

@@ -113,7 +113,7 @@ def test_methods_by_name(text: str, found: list[str]) -> None:
 
 @pytest.mark.parametrize("text", ["", "flock,", "Flock", "all,flock"])
 def test_unknown_methods_are_named(text: str) -> None:
-    with pytest.raises(ValueError, match="known are canary, canary-mle, .*, or all"):
+    with pytest.raises(ValueError, match="known are canary, netbouncer, .*, or all"):
         find_methods(text)
 
 

@@ -35,10 +35,13 @@ def test_a_comparison_says_which_parameters_each_method_had(
     line = next(line for line in said.out.splitlines() if line.startswith("parameters: "))
     assert all(origin in line for origin in wanted.values())
     rows = read_columns(Path("here/results.parquet"))
-    assert dict(zip(rows["method"], rows["parameters_from"], strict=True)) == wanted
+    assert dict(zip(rows["method"], rows["parameters_from"], strict=True)) == {
+        **wanted,
+        "any-loss": "default",
+    }
     assert [text[:33] for text in rows["parameters"][:2]] == [
-        "penalty=2.0,link_threshold=0.99,d",
-        "penalty=3.0,link_threshold=0.99,d",
+        "penalty=2.0,link_threshold=0.99,t",
+        "penalty=3.0,link_threshold=0.99,t",
     ]
     key = json.loads(Path("here/comparison.json").read_text())["parameters"]
     assert {name: entry["from"] for name, entry in key.items()} == wanted

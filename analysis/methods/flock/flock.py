@@ -4,27 +4,25 @@ Joint likelihood exploration (JLE) keeps, for every component c, the change of t
 that flipping c would bring; after a flip only the groups of flows that meet the flipped component
 are visited (theorem 3 of the paper). Greedy with JLE takes the same steps as plain greedy.
 
-Two things go beyond the paper's search, never below it, as each is kept only if the posterior
-rises:
-
-- A component may be taken back. With many lossy links, greedy blames devices first, and after that
-  the true links gain nothing; adding alone never recovers. So each blamed component in turn is
-  forbidden and the search regrown without it, and each device with two blamed links is tried in
-  their place.
-- The search starts twice, from greedy over links alone and from greedy over all components.
+The search starts from no failure and adds the component that gains most until none gains
+(algorithms 1 and 2). Links and switches are components alike; a path is bad if it has a failed one.
 
 The telemetry is what there is: probes (A1), flows whose path was traced because they lost packets
 (A2), flows with all their equal-cost paths (P), or flows with the path each took (INT). Which links
-it cannot tell apart is part of the verdict. With nothing but probes that bounce, the two directions
-of a link are one and the same, so the components are then undirected links; flows and one-way
-probes tell directions apart. With passive flows alone a regular fat-tree is ambiguous by its
-symmetry (the uplinks of a ToR are equally likely): what is blamed is then all of the tie, as any
-choice among them would be a guess; left-out links break it.
+it cannot tell apart is part of the verdict (`Diagnosis.equivalent`).
 
-The authors' code ships a pair of rates for each kind of telemetry. Here one setting is for all: a
-pair where paths are known, and another loss on bad paths for lossy flows of hidden path. That does
-not suit links that lose much: for them a third is tried, and the likelier of the two verdicts is
-given. See `analysis/DECISIONS.md`.
+The text leaves open:
+
+- which direction of a link failed: with nothing but probes that bounce, components are undirected
+  links; flows and one-way probes tell directions apart, and components are directed ones;
+- ties of the greedy search: of components that gain the same but for rounding, less than a
+  billionth, the first is taken, links before switches; what gains less than a millionth of a nat
+  gains nothing;
+- the prior of a device, "5x larger on log-scale" (3.2): five times the log-odds of a link;
+- algorithm 2's GetLogLikelihood takes no logarithm, and ComputeInitialDelta no prior: equation 1
+  and the prior of section 3.2 are taken.
+
+What changes here beyond the paper is in `Flock.changes`, and `analysis/DECISIONS.md` has why.
 """
 
 from __future__ import annotations
@@ -32,11 +30,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.methods.changes import Change
 from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.listed import Listed
 from analysis.methods.flock.model import FlockModel, build_model
@@ -52,87 +51,132 @@ FLOW_RECORD_BYTES = 52
 """One IPFIX flow record (section 5.1); a probed path is a flow too."""
 
 Inputs = Literal["probes+flows", "probes", "flows"]
-Rates = tuple[float, float]
 
 
 class Flock(Method):
     """Localize faulty links and devices by Flock's model and search.
 
     Args:
-        p_bad, p_good: Packet loss on a path with and without a failed component, for probes and
-            flows whose path is known.
-        passive_p_bad, passive_p_good: The same for flows with several possible paths, unless none
-            of these lost packets: then p_bad and p_good hold. A small rate lets two bad paths
-            explain a lossy flow better than one, as flows without loss hardly object, so these have
-            a larger one; it counts if it is above p_bad.
-        severe_p_bad: So for links that lose much this is tried too, and of the two verdicts the
-            likelier one is given. None: it is not.
-        link_prior: Log-odds of a link's failure, the paper's rho. Default: ``fabric_prior`` less
-            the logarithm of the number of links and switches.
-        fabric_prior: Log-odds that anything failed, spread over all that may have: the more there
-            are, the likelier it is that one of them looks bad by chance.
+        p_bad, p_good: Packet loss on a path with and without a failed component.
+        link_prior: Log-odds of a link's failure, the paper's rho.
         device_factor: A device's log-odds are this times a link's (section 3.2). The links on one
             side of a device explain what the whole device does, so it is blamed only where they
             are more than this many: with the paper's 5, from K=6 on directed links and from K=12
             on undirected ones.
         inputs: What to use. The default takes whichever of probes and flows were measured.
-        devices: Consider devices as components.
+        slow_ms: Look for latency instead of loss, with ``inputs="flows"``: a flow is one
+            observation, bad if its round-trip time is above this (per-flow analysis, section 3.2).
         refine: Take blamed components back where that raises the posterior, and try each one's
             release with what follows from it; where ToR pairs are more than 100,000 (a fat-tree's
             from K=26) the latter without their flows, as it would take minutes there, but these
             are then asked for the direction of each link.
-        slow_ms: Look for latency instead of loss, with ``inputs="flows"``: a flow is one
-            observation, bad if its round-trip time is above this (per-flow analysis).
+        conditional: Score flows that were reported because they lost packets given that they did.
+        severe_p_bad: A second, larger p_bad of flows with several possible paths, where any of
+            these lost packets; of the two verdicts the likelier one is given.
+        ties: Blame all that the telemetry cannot tell from what is blamed.
+        devices: Consider devices as components.
     """
 
-    name = "flock"
+    base = "flock"
+    paper = "Flock, 3"
+    changes = (
+        Change(
+            "refine",
+            "refine",
+            True,
+            "3.3 and algorithm 1",
+            "The search starts from no failure, and adds components until none gains.",
+            "It starts from links alone and from all components, takes components back, tries each "
+            "one's release, and each device in the place of its links.",
+            "Where many links fail, greedy search blames devices first, after which the true links "
+            "gain nothing.",
+        ),
+        Change(
+            "conditional",
+            "conditional",
+            True,
+            "3.2, equation 1",
+            "A flow's likelihood is that of its losses.",
+            "Where only flows that lost packets were reported (A2), it is that given some loss.",
+            "Taken for a random sample, such flows speak against every link that they cross.",
+        ),
+        Change(
+            "severe",
+            "severe_p_bad",
+            0.05,
+            "3.2, equation 1",
+            "One pair of loss rates, p_b and p_g, holds for all flows.",
+            "For flows with several possible paths a larger p_b is tried, too, and the likelier "
+            "verdict given.",
+            "A p_b for faults of 0.1 to 1 % does not fit links that lose much: two bad paths "
+            "explain their flows better than one.",
+        ),
+        Change(
+            "ties",
+            "ties",
+            True,
+            "3.3",
+            "The link offering the biggest improvement is added.",
+            "So are all that are on equally many paths of every group of flows.",
+            "Which one of them is added would depend on how links are numbered.",
+        ),
+        Change(
+            "links",
+            "devices",
+            False,
+            "3.2",
+            "Devices are components, too.",
+            "Links alone are.",
+            "What NetBouncer's and Canary's comparisons look for.",
+        ),
+    )
 
     def __init__(
         self,
         *,
-        p_bad: float = 0.003,
-        p_good: float = 1e-4,
-        passive_p_bad: float = 0.005,
-        passive_p_good: float = 2e-4,
-        severe_p_bad: float | None = 0.05,
-        link_prior: float | None = None,
-        fabric_prior: float = 0.0,
+        p_bad: float = 0.01,
+        p_good: float = 2e-4,
+        link_prior: float = -15.0,
         device_factor: float = 5.0,
         inputs: Inputs = "probes+flows",
-        devices: bool = True,
-        refine: bool = True,
         slow_ms: float | None = None,
+        refine: bool = False,
+        conditional: bool = False,
+        severe_p_bad: float | None = None,
+        ties: bool = False,
+        devices: bool = True,
     ) -> None:
-        hidden = max(p_bad, passive_p_bad)
-        for bad, good in ((p_bad, p_good), (hidden, passive_p_good)):
-            if not 0 < good < bad < 1:
-                raise ValueError(f"0 < p_good < p_bad < 1 is needed, not {good} and {bad}")
+        if not 0 < p_good < p_bad < 1:
+            raise ValueError(f"0 < p_good < p_bad < 1 is needed, not {p_good} and {p_bad}")
         if severe_p_bad is not None and not 0 < severe_p_bad < 1:
             raise ValueError(f"severe_p_bad={severe_p_bad} is not between 0 and 1")
-        if inputs not in ("probes+flows", "probes", "flows"):
-            raise ValueError(f"inputs={inputs!r} is none of probes+flows, probes, flows")
+        if inputs not in get_args(Inputs):
+            raise ValueError(f"inputs={inputs!r} is none of {', '.join(get_args(Inputs))}")
         self.p_bad = p_bad
         self.p_good = p_good
-        self.passive_p_bad = passive_p_bad
-        self.passive_p_good = passive_p_good
-        self.severe_p_bad = severe_p_bad
         self.link_prior = link_prior
-        self.fabric_prior = fabric_prior
         self.device_factor = device_factor
         self.inputs = inputs
-        self.devices = devices
-        self.refine = refine
         self.slow_ms = slow_ms
+        self.refine = refine
+        self.conditional = conditional
+        self.severe_p_bad = severe_p_bad
+        self.ties = ties
+        self.devices = devices
 
     @classmethod
     def canary_table_iii(cls) -> Flock:
         """The parameters of the Canary paper's comparison (its table III), on probes.
 
         The table's p_b and p_g can only be read as 2.5e-4 and 1e-4 in the order that makes
-        p_b > p_g; rho = 0.02.
+        p_b > p_g; rho = 0.02. Its comparison is of links: devices are no components.
         """
         return cls(
-            p_bad=2.5e-4, p_good=1e-4, link_prior=float(np.log(0.02 / 0.98)), inputs="probes"
+            p_bad=2.5e-4,
+            p_good=1e-4,
+            link_prior=float(np.log(0.02 / 0.98)),
+            inputs="probes",
+            devices=False,
         )
 
     def data(self, telemetry: Telemetry) -> Telemetry:
@@ -141,54 +185,51 @@ class Flock(Method):
 
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
         best, most, alone, groups = None, -math.inf, None, None
-        for rates in reversed(self._hidden(telemetry)):  # the first is seldom outdone
-            model = self.model(telemetry, rates, groups=groups)
+        for p_bad in reversed(self._hidden(telemetry)):  # the first is seldom outdone
+            model = self.model(telemetry, p_bad, groups=groups)
             search = search_model(
                 model, refine=self.refine, devices=self.devices, least=most, alone=alone
             )
-            if (model.listed.values.width <= 1).all():  # the rates are of hidden paths alone
+            if (model.listed.values.width <= 1).all():  # p_bad is of hidden paths alone
                 alone, groups = search.alone, model.listed
             if search.posterior() >= most:
-                best, most = verdict(self, fabric, search), search.posterior()
+                best, most = verdict(self, fabric, search, ties=self.ties), search.posterior()
             del search, model  # these take as much memory as the telemetry
         assert best is not None
         return best
 
-    def _hidden(self, telemetry: Telemetry) -> list[Rates]:
-        """What to try as loss on bad and good paths, of flows whose path is hidden."""
+    def _hidden(self, telemetry: Telemetry) -> list[float]:
+        """What to try as loss on bad paths, of flows whose path is hidden."""
         flows, _ = self._parts(telemetry)
-        if flows is None or not _hidden_losses(flows):
-            return [(self.p_bad, self.p_good)]
-        bad = max(self.p_bad, self.passive_p_bad)
-        severe = [] if self.severe_p_bad is None else [max(bad, self.severe_p_bad)]
-        return [(rate, self.passive_p_good) for rate in (bad, *severe)]
+        if self.severe_p_bad is None or flows is None or not _hidden_losses(flows):
+            return [self.p_bad]
+        return [self.p_bad, max(self.p_bad, self.severe_p_bad)]
 
     def model(
         self,
         telemetry: Telemetry,
-        hidden: Rates | None = None,
+        hidden_p_bad: float | None = None,
         *,
         listed: bool = False,
         groups: Listed | None = None,
     ) -> FlockModel:
-        """The model of the telemetry; see `analysis.methods.flock.model.build_model`."""
-        hidden = hidden or self._hidden(telemetry)[0]
+        """The model of the telemetry; see `analysis.methods.flock.model.build_model`.
+
+        ``hidden_p_bad`` is that of flows with several possible paths, `p_bad` unless given.
+        """
         flows, probes = self._parts(telemetry)
         if flows is not None and self.slow_ms is not None:
             flows = slow_flows(flows, self.slow_ms)
         undirected = (flows is None or not len(flows)) and (probes is None or probes.bounced)
-        fabric, prior = telemetry.topology, self.link_prior
-        if prior is None:
-            links = fabric.n_edges if undirected else fabric.n_links
-            prior = self.fabric_prior - math.log(links + fabric.n_switches)
         return build_model(
-            fabric,
+            telemetry.topology,
             flows,
             probes,
-            loss=Loss((self.p_bad, self.p_good), hidden),
-            link_prior=prior,
-            device_prior=prior * self.device_factor,
+            loss=Loss((self.p_bad, self.p_good), (hidden_p_bad or self.p_bad, self.p_good)),
+            link_prior=self.link_prior,
+            device_prior=self.link_prior * self.device_factor,
             undirected=undirected,
+            conditional=self.conditional,
             listed=listed,
             groups=groups,
         )
@@ -255,11 +296,14 @@ def slow_flows(flows: Flows, slow_ms: float) -> Flows:
     return replace(flows, sent=one, lost=(flows.rtt_ms > slow_ms).astype(np.int64))
 
 
-def verdict(method: Method, fabric: Fabric, search: Search) -> Diagnosis:
-    """What the hypothesis that a search is at says of the fabric, as a method's verdict."""
+def verdict(method: Method, fabric: Fabric, search: Search, *, ties: bool) -> Diagnosis:
+    """What the hypothesis that a search is at says of the fabric, as a method's verdict.
+
+    With ``ties`` all that the telemetry cannot tell from failed components is blamed, too.
+    """
     model = search.model
     alike = model.indistinguishable()
-    failed = np.isin(alike, alike[search.failed])
+    failed = np.isin(alike, alike[search.failed]) if ties else search.failed
     blamed = np.flatnonzero(failed[: model.n_links])
     switches = np.flatnonzero(failed[model.n_links :])
     of_device = np.isin(fabric.link_src, switches) | np.isin(fabric.link_dst, switches)

@@ -10,9 +10,10 @@ score s = r ln(pb/pg) + (t-r) ln((1-pb)/(1-pg)), which does not overflow however
 flow has. Flows with the same set of possible paths have the same b under every hypothesis: they are
 one *group* (`analysis.methods.flock.likelihood` has the two kinds).
 
-Where all flows lost packets, only such flows were reported (telemetry A2), and those of a known
-path are scored given that they did: s less ln((1 - (1-pb)^t) / (1 - (1-pg)^t)). The paper leaves
-that out and makes up for it with a small prior, which has to suit the number of flows.
+Where all flows lost packets, only such flows were reported (telemetry A2), and a ``conditional``
+model scores those of a known path given that they did: s less ln((1 - (1-pb)^t) / (1 - (1-pg)^t)).
+The paper leaves that out and makes up for it with a small prior, which has to suit the number of
+flows.
 """
 
 from __future__ import annotations
@@ -120,13 +121,14 @@ def build_model(
     link_prior: float,
     device_prior: float,
     undirected: bool,
+    conditional: bool = False,
     listed: bool = False,
     groups: Listed | None = None,
 ) -> FlockModel:
     """The model of passive flows and probes together; a probe's path is known.
 
-    With ``listed`` the paths of pairs of ToRs are listed too, as some searches need it. ``groups``
-    are the listed ones, where they are known already.
+    ``conditional`` is as above. With ``listed`` the paths of pairs of ToRs are listed too, as some
+    searches need it. ``groups`` are the listed ones, where they are known already.
 
     Raises:
         ValueError: A flow is between ToRs that no path joins.
@@ -139,7 +141,7 @@ def build_model(
     if flows is not None and isinstance(flows.sets, PairSets) and ecmp is None:
         flows = Flows(flows.sets.expanded(), flows.path_set, flows.sent, flows.lost)
     if groups is None:
-        groups = listed_groups(flows, probes, components, len(prior), loss)
+        groups = listed_groups(flows, probes, components, len(prior), loss, conditional)
     pairs = no_pairs(len(prior))
     if flows is not None and ecmp is not None:
         pairs = pair_groups(ecmp, flows, components, len(prior), loss)

@@ -54,9 +54,11 @@ def listed_groups(
     components: Components,
     n_components: int,
     loss: Loss,
+    conditional: bool = False,
 ) -> Listed:
-    """The groups of probes, and of flows whose possible paths are listed."""
-    sets, path_set, counts = _listed_flows(flows, probes)
+    """The groups of probes, and of flows whose possible paths are listed; ``conditional``: flows
+    that were reported because they lost packets are scored given that they did."""
+    sets, path_set, counts = _listed_flows(flows, probes, conditional)
     group, first = _equal_sets(sets)
     if len(first) < len(sets):
         sets = sets.take(first)
@@ -82,7 +84,9 @@ def make_listed(
     )
 
 
-def _listed_flows(flows: Flows | None, probes: Probes | None) -> tuple[PathSets, LongArray, Counts]:
+def _listed_flows(
+    flows: Flows | None, probes: Probes | None, conditional: bool
+) -> tuple[PathSets, LongArray, Counts]:
     """The sets in use of flows and probes, and of each flow its set and its packets."""
     sets: list[PathSets] = []
     path_set: list[LongArray] = []
@@ -108,7 +112,7 @@ def _listed_flows(flows: Flows | None, probes: Probes | None) -> tuple[PathSets,
         counts.append((sent, lost))
     sent, lost = (_join([column[i] for column in counts]) for i in (0, 1))
     given_loss = np.zeros(len(sent), np.bool_)
-    if flows is not None and (flows.lost > 0).all():
+    if conditional and flows is not None and (flows.lost > 0).all():
         given_loss[: len(path_set[0])] = True
     if len(sets) > 1:
         path_set[1] += len(sets[0])

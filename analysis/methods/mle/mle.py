@@ -73,7 +73,7 @@ class Mle(Method):
         ValueError: A kind is unknown, or the rate is none.
     """
 
-    name = "mle"
+    base = "mle"
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class CanaryMle(Mle):
         fault_rate, penalty: As `Mle`'s.
     """
 
-    name = "canary-mle"
+    base = "canary-mle"
     reads = "segments"
 
     def __init__(self, *, fault_rate: float = 1e-3, penalty: float | None = None) -> None:

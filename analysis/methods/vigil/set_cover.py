@@ -187,7 +187,7 @@ class _FewestLinks(Method):
 class MaxCoverage(_FewestLinks):
     """MAX COVERAGE and Tomo: the greedy approximation of the binary program (appendix D)."""
 
-    name = "max-coverage"
+    base = "max-coverage"
 
     def cover(self, routing: Routing) -> Cover:
         return max_coverage(routing)
@@ -216,12 +216,12 @@ class _Program(_FewestLinks):
 class BinaryProgram(_Program):
     """The binary program (equation 3)."""
 
-    name = "007-binary"
+    base = "007-binary"
     solve = staticmethod(binary_program)
 
 
 class IntegerProgram(_Program):
     """The integer program (equation 4)."""
 
-    name = "007-integer"
+    base = "007-integer"
     solve = staticmethod(integer_program)

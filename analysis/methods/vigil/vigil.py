@@ -2,37 +2,34 @@
 
 A connection over h links gives each 1/h of a vote (section 5.1). Algorithm 1 blames the link with
 most votes, takes from every other link the votes it must have got from that link's connections
-under ECMP, and repeats while the largest tally is above a share of all votes cast.
+under ECMP, and repeats while the largest tally is at least a share of all votes cast.
 
-Decisions the paper leaves open:
+The text leaves open:
 
-- **Partial traces.** A trace that broke off knows its first links; the rest is known as far as the
-  topology implies. A connection still casts one vote in all, 1/h on each of its h links; where the
-  trace leaves a choice, that link's part is spread over the possible links by ECMP probability. As
-  the paper notes (section 4.2) a trace that dies points to the place: the packets die on the first
-  link that did not answer. But a trace also breaks when a switch's ICMP limit is reached, so the
-  break convicts nobody: moving a share of the vote to the missing link helped on no set of runs.
-- **Threshold.** The paper's 1 % of the votes was tuned on 4160 links, and a share of all votes must
-  grow as links get fewer. The default is therefore the mean tally of a link: half of it costs
-  precision with 10 % faulty links, twice of it recall.
-- **Chance.** The votes taken from a link are an expectation; the true number scatters about it. A
-  link is blamed only if fewer than ``chance`` links of the fabric would get as many voters where
-  those taken are expected (a Poisson tail). Without this (the paper's algorithm) a single faulty
-  link at K=8 drags dozens of others along unless the threshold is so high that it hides small
-  faults among many. From 0.2 to 2 it makes little difference.
-- **Noise.** A noise drop is one whose link dropped a single packet (section 6), but Algorithm 1 has
-  no floor: a handful of them makes links that two cross by chance the most voted. Here a link is
-  blamed only if noise does not explain what is left of its votes. Connections that lost one packet
-  each may all be noise; spread over the fabric by ECMP, as many as are not yet explained would
-  bring what is left of its votes to fewer than ``false_alarm`` links.
-- **Cause.** A connection's cause is the blamed link it crossed, of several the one blamed first.
-  With a partial trace the link it most likely crossed counts first. If it crossed no blamed link
-  its drops are noise (-1).
+- **The threshold.** Algorithm 1, line 6, sums the votes of all links, which its line 11 has lowered
+  by then; section 5.1 calls the threshold "1 % of the total votes cast". The votes cast are taken.
+- **The votes that are taken away.** Section 5.1 assumes that all connections over the blamed link
+  lost packets there; those whose votes were taken from it before have been explained already. Here
+  only the votes that are left to the link are shared out; the other reading takes those it was
+  cast.
+- **Partial traces.** Section 4.2 says that the analysis uses them and not how. A connection still
+  casts one vote in all, 1/h on each of its h links; where the trace leaves a choice, that link's
+  part is spread over the possible links by ECMP probability, as section 5.1 spreads votes to take
+  away. To leave such connections out would silence those that cross the worst links.
+- **Ties.** Of links with equally many votes, but for rounding, the first is taken.
+- **Cause.** Section 5.1: "the most likely cause of drops on each flow" is the highest ranked link
+  of its path; section 6: flows of lone drops are put down to noise, and not how. Here a
+  connection's cause is the blamed link it crossed, of several the one blamed first; with a partial
+  trace the link it most likely crossed counts first. If it crossed no blamed link its drops are
+  noise (-1).
+
+What changes here beyond the paper is in `Vigil.changes`.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,6 +38,7 @@ import numpy.typing as npt
 from scipy.special import gammainc
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.methods.changes import Change
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Connections
 from testbed.fabric.clos import Fabric
@@ -90,34 +88,63 @@ class Vigil(Method):
 
     Args:
         threshold: Algorithm 1 goes on while the largest tally is at least this share of all votes
-            (the paper: 0.01 on 4160 links). Default: ``relative_threshold`` of the mean tally.
-        relative_threshold: The threshold in units of the mean tally of a link.
-        adjust: Take a blamed link's votes from the others.
+            (the paper: 0.01 on 4160 links).
         chance: How many links may be blamed, in expectation, for connections of blamed links that
             met on them by chance.
-        false_alarm: How many, for noise drops. Both infinite is the paper's algorithm.
+        false_alarm: How many, for noise drops.
+        adjust: Take a blamed link's votes from the others.
     """
 
-    name = "007"
+    base = "007"
+    paper = "007, 5.1 and algorithm 1"
     reads = "connections"
+    changes = (
+        Change(
+            "chance",
+            "chance",
+            0.5,
+            "algorithm 1, line 11",
+            "The votes taken from a link are those expected of the blamed link's connections.",
+            "A link is blamed only if fewer than half a link of the fabric would get as many "
+            "voters where those taken are expected (a Poisson tail).",
+            "The true number scatters about the expected one, and one faulty link drags others "
+            "along.",
+        ),
+        Change(
+            "noise",
+            "false_alarm",
+            0.01,
+            "6",
+            "Flows whose drops are noise are told apart first, and not how.",
+            "A link is blamed only if connections that lost one packet each, spread by ECMP, would "
+            "bring what is left of its votes to fewer than 0.01 links of the fabric.",
+            "A handful of lone drops makes links that two cross by chance the most voted.",
+        ),
+        Change(
+            "unadjusted",
+            "adjust",
+            False,
+            "5.1",
+            "A blamed link's votes are taken from the others.",
+            "They are not.",
+            "The paper says what the adjustment is worth: 5 % fewer false positives.",
+        ),
+    )
 
     def __init__(
         self,
         *,
-        threshold: float | None = None,
-        relative_threshold: float = 1.0,
+        threshold: float = 0.01,
+        chance: float = math.inf,
+        false_alarm: float = math.inf,
         adjust: bool = True,
-        chance: float = 0.5,
-        false_alarm: float = 0.01,
     ) -> None:
-        limits = (threshold or 0.0, relative_threshold, chance, false_alarm)
-        if min(limits) < 0:
+        if min(threshold, chance, false_alarm) < 0:
             raise ValueError("thresholds, chance and false_alarm must not be negative")
         self.threshold = threshold
-        self.relative_threshold = relative_threshold
-        self.adjust = adjust
         self.chance = chance
         self.false_alarm = false_alarm
+        self.adjust = adjust
 
     def infer(self, connections: Connections, fabric: Fabric) -> Diagnosis:
         n_links = fabric.n_links
@@ -145,17 +172,18 @@ class Vigil(Method):
         ``hops`` (float64[n_links]) is how far the connections over each link go, which makes voters
         of votes; ``lone`` is the share of the voters that lost a single packet.
         """
-        n_links, cast = len(tally), tally.sum()
-        threshold = self.threshold
-        if threshold is None:
-            threshold = self.relative_threshold / n_links
-        usage = ecmp.usage()
+        n_links = len(tally)
+        least = (1 - ROUNDING) * self.threshold * tally.sum()
+        tests = min(self.chance, self.false_alarm) < math.inf
+        usage = ecmp.usage() if tests else np.zeros(0)
         shares = _SharedVotes(ecmp)
         taken, blamed = np.zeros_like(tally), np.empty(n_links, np.int64)
         left = np.empty_like(tally)
 
         def explained(some: LongArray) -> npt.NDArray[np.bool_]:
             """Whether what some links got is what others' connections or noise gave them."""
+            if not tests:
+                return np.zeros(len(some), np.bool_)
             noise = noisy * usage[some]
             by_chance = _as_many(tally[some] * hops[some], taken[some] * hops[some] + noise)
             by_noise = _as_many(left[some] * hops[some], noise)
@@ -165,7 +193,7 @@ class Vigil(Method):
             np.subtract(tally, taken, out=left)
             left[blamed[:n]] = 0.0
             noisy = left.sum() * lone  # voters that noise alone explains, by ECMP over all links
-            top = _most(left, max(threshold * cast, 0.0), explained)
+            top = _most(left, least, explained)
             if top < 0:
                 return blamed[:n].tolist()
             blamed[n] = top
@@ -175,27 +203,34 @@ class Vigil(Method):
         return blamed.tolist()
 
 
+ROUNDING = 1e-9
+"""Votes that differ by no more than this share are equal."""
+
 _ONE_BY_ONE = 4
 
 
 def _most(
     left: FloatArray, least: float, explained: Callable[[LongArray], npt.NDArray[np.bool_]]
 ) -> int:
-    """The link with most votes left that are not explained, -1 if none has ``least``.
+    """The link with most votes left that are not explained, -1 if none has ``least``; of equals the
+    first.
 
     Mostly it is the first that is asked; after a few all are asked at once. Sets votes that are
     explained to 0.
     """
     for _ in range(_ONE_BY_ONE):
-        top = np.argmax(left)
-        if left[top] < least or left[top] <= 0:
+        most = left.max(initial=0.0)
+        if most < least or most <= 0:
             return -1
+        top = int(np.argmax(left >= (1 - ROUNDING) * most))
         if not explained(np.array([top]))[0]:
-            return int(top)
+            return top
         left[top] = 0.0
     some = np.flatnonzero((left >= least) & (left > 0))
     some = some[~explained(some)]
-    return int(some[np.argmax(left[some])]) if len(some) else -1
+    if not len(some):
+        return -1
+    return int(some[np.argmax(left[some] >= (1 - ROUNDING) * left[some].max())])
 
 
 class _SharedVotes:

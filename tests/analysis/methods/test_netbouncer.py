@@ -25,7 +25,7 @@ def exact_probes(topology, loss, packets=1000):
 
 def suspects(probes, topology):
     incidence = Incidence.of(probes.paths, undirected=True)
-    good = good_paths(incidence, probes)
+    good = good_paths(incidence, probes, 0.999)
     return np.flatnonzero(bad_devices(incidence, probes.sent > 0, good, topology))
 
 
@@ -73,26 +73,10 @@ def test_a_lucky_path_does_not_absolve_a_device():
     lost[np.flatnonzero(lost)[0]] = 0
     probes = Probes(paths, np.full(len(paths), 100, np.int64), lost)
     telemetry = Telemetry(fabric, "none", probes=probes)
-    assert NetBouncer(lucky_share=0).localize(telemetry).devices.tolist() == []
+    assert NetBouncer().localize(telemetry).devices.tolist() == []
     result = NetBouncer(lucky_share=0.002).localize(telemetry)
     assert result.devices.tolist() == [switch]
     assert result.flagged.tolist() == sorted(fabric.links_of(switch).tolist())
-
-
-def test_a_core_switch_with_a_path_that_was_lucky():
-    """All links of a core switch lose 5 %, and one path of each lost nothing by chance."""
-    topology = FatTree(8)
-    core = topology.switch("core3")
-    loss = np.zeros(topology.n_links)
-    loss[topology.links_of(core)] = 0.05
-    probes = exact_probes(topology, loss)
-    crossing = np.flatnonzero(probes.lost)
-    lost = np.where(np.isin(np.arange(len(probes)), crossing[::4]), 0, 4 * probes.lost)
-    probes = Probes(probes.paths, probes.sent, lost)
-    assert len(suspects(probes, topology)) == 0
-    result = NetBouncer(penalty=0.3).localize(Telemetry(topology, "tor+core", probes=probes))
-    assert result.devices.tolist() == [core]
-    assert result.flagged.tolist() == sorted(topology.links_of(core).tolist())
 
 
 def test_device_detection_does_not_flag_everything(synthetic):
@@ -103,7 +87,8 @@ def test_device_detection_does_not_flag_everything(synthetic):
 
 @pytest.mark.parametrize("packets", [100, 10_000, 1_000_000])
 def test_noise_makes_no_device_a_suspect(synthetic, packets):
-    """With many packets no path is without loss; links above 0.999 are good all the same."""
+    """With many packets no path is without loss; with `path_noise` those of links above 0.999 are
+    good all the same."""
     topology, rng = FatTree(8), np.random.default_rng(1)
     loss = rng.uniform(0, 0.0005, topology.n_links)
     broken = topology.switch("agg2_1")
@@ -198,21 +183,12 @@ def test_parameters_are_checked():
             NetBouncer(**wrong)
 
 
-def unmapped():
-    return NetBouncerStage(penalty=1.0, mapped=False)
-
-
 def staged():
     return NetBouncerStage(penalty=1.0)
 
 
 def paper():
-    return NetBouncer(penalty=1.0, lucky_share=0.001)
-
-
-def by_paths():
-    """lambda in proportion to the paths over a link."""
-    return NetBouncer(penalty=None, lucky_share=0.001)
+    return NetBouncer(penalty=1.0)
 
 
 @pytest.mark.parametrize(
@@ -220,15 +196,12 @@ def by_paths():
     [
         (paper, 1, 14, 0.5),
         (paper, 4, 19, 0.5),
-        (by_paths, 1, 19, 0.5),
         (NetBouncer, 1, 22, 4),
-        (unmapped, 1, 14, 0.5),
-        (staged, 1, 22, 2),
-        (staged, 4, 24, 3),
+        (staged, 1, 14, 0.5),
     ],
 )
 def test_paper_setting(synthetic, method, per_tor, least, most_wrong):
-    """K=8, 26 undirected links, 100 packets a path (Canary, figure 8: 15 found, staged 22).
+    """K=8, 26 undirected links, 100 packets a path (Canary, figure 8: 15 found).
 
     lambda = 1 hides a link whose paths together miss less than half a packet in one: with 4 probe
     paths a link (one prober a ToR) that is 1/16 a direction, with 16 (every host) 1/64.
@@ -249,7 +222,7 @@ def test_removal_alone_finds_no_more(synthetic):
     for seed in range(6):
         world = synthetic.make_world(k=6, seed=seed, packets=1, epochs=1, flows=10)
         once = paper().localize(world.telemetry).flagged
-        assert unmapped().localize(world.telemetry).flagged.tolist() == once.tolist()
+        assert staged().localize(world.telemetry).flagged.tolist() == once.tolist()
 
 
 def test_stages_grow(synthetic):

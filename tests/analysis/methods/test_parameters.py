@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.methods import registry
+from analysis.methods.canary.multistage import Canary
 from analysis.methods.flock.flock import Flock
 from analysis.methods.parameters import FAULT_RATE, Parameters, in_words, read_names
 from analysis.methods.registry import (
@@ -41,10 +42,13 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
     ("text", "found"),
     [
         ("flock:p_bad=3e-3,link_prior=-15,007", ["flock:p_bad=0.003,link_prior=-15.0", "007"]),
-        (" vigil : threshold = none ,flock", ["007:threshold=none", "flock"]),
+        (" vigil : threshold = 1e-3 ,flock", ["007:threshold=0.001", "flock"]),
         ("canary:groups=1+0.1+1e-3", ["canary:groups=1.0+0.1+0.001"]),
         ("flock,flock:refine=false,flock", ["flock", "flock:refine=false"]),
         ("netscope:inputs=segments,omega=inf", ["netscope:inputs=segments,omega=inf"]),
+        ("canary:groups=3,canary+acquit", ["canary:groups=3", "canary+acquit"]),
+        ("canary + linear+acquit", ["canary+acquit+linear"]),
+        ("canary+acquit:own_share=0.3,007", ["canary+acquit:own_share=0.3", "007"]),
     ],
 )
 def test_methods_with_parameters(text: str, found: list[str]) -> None:
@@ -78,13 +82,19 @@ def test_kinds_come_first() -> None:
         ("flock:refine=maybe", "flock:refine=maybe: it should be a valid boolean"),
         ("007:adjust=none", "007:adjust=none"),
         ("sherlock:flock=x", "sherlock: flock cannot be said in words"),
-        ("canary:penalty=-1", "penalty=-1.0 or noise_floor=0.0001 is negative"),
+        ("canary:penalty=-1", "penalty=-1.0 is negative"),
         ("canary:lossy_share=2", "lossy_share=2.0 is no share"),
         ("canary:threads=0", "threads=0: at least 1"),
         ("007:chance=-1", "must not be negative"),
         ("detector:hit_ratio=7", "hit_ratio and significance are shares"),
         ("max-coverage:a=3", "max-coverage has no parameter a: it has none"),
         ("p_bad=3", "no method 'p_bad=3'"),
+        ("canary+acqit", "canary[+]acqit: there is no change [+]acqit: did you mean acquit[?]"),
+        ("canary+acquit+acquit", "[+]acquit is given twice"),
+        ("canary+", "there is no change [+]: choose of acquit, linear"),
+        ("netscope+acquit", "there is no change [+]acquit: it has none"),
+        ("canary:own_share=0.5", "own_share=0.5: that is canary[+]acquit: give it this name"),
+        ("canary+acquit:own_share=0", "own_share=0.0: that is canary: give it this name"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(text: str, said: str) -> None:
@@ -155,6 +165,25 @@ def test_a_fault_is_the_same_to_all_methods_when_nothing_is_said() -> None:
         assert parameters_of(name)[0] == parameters_of(name, said)[0]
         if constructor is not Kinds:
             assert vars(make_method(name)) == vars(constructor())
+
+
+def test_a_change_is_a_parameter() -> None:
+    made = make_method("canary+acquit+linear:penalty=2")
+    assert vars(made) == vars(Canary(penalty=2.0, own_share=1.0, mapping="linear"))
+    assert made.name == "canary+acquit+linear"
+    assert "own_share=0.0" in parameters_of("canary")[0]
+    assert "own_share=1.0" in parameters_of("canary+acquit")[0]
+
+
+def test_a_variant_has_its_own_values_of_a_set_or_those_of_its_method() -> None:
+    chosen = Parameters("mine.yaml", {"canary": {"penalty": 3.0}})
+    assert make_method("canary+acquit", chosen).penalty == 3.0  # type: ignore[attr-defined]
+    assert parameters_of("canary+acquit", chosen)[1] == "mine.yaml"
+    both = Parameters("mine.yaml", {**chosen.of, "canary+acquit": {"own_share": 0.3}})
+    own = make_method("canary+acquit", both)
+    assert (own.penalty, own.own_share) == (1.0, 0.3)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="own_share=0.3: that is canary[+]acquit"):
+        make_method("canary", Parameters("mine.yaml", {"canary": {"own_share": 0.3}}))
 
 
 def test_nothing_said_is_the_constructor() -> None:

@@ -27,14 +27,16 @@ from testbed.fabric.paths import Paths, PathSets
 
 NEEDS = {
     "canary": "segments",
-    "canary-mle": "segments",
-    "mle": "segments",
     "netbouncer": "probes",
     "netbouncer-stage": "probes",
     "flock": "flows",
     "007": "connections",
     "detector": "detector",
     "netscope": "probes",
+    "canary+acquit": "segments",
+    "flock+refine+conditional+severe": "flows",
+    "canary-mle": "segments",
+    "mle": "segments",
     "007-binary": "connections",
     "007-integer": "connections",
     "max-coverage": "connections",

@@ -57,8 +57,8 @@ def test_greedy_finds_what_sherlock_finds(synthetic):
     """Two failures of a K=4 fat-tree (section 6.1: the same accuracy for up to two)."""
     for seed in range(5):
         world = synthetic.make_world(k=4, seed=seed, share=2 / 64, flows=600)
-        flock = Flock(devices=True)
-        greedy = flock.localize(world.telemetry)
+        flock = Flock(conditional=True)
+        greedy = Flock(refine=True, conditional=True, severe_p_bad=0.05).localize(world.telemetry)
         exact = Sherlock(flock=flock).localize(world.telemetry)
         plain = Sherlock(flock=flock, jle=False).localize(world.telemetry)
         assert exact.flagged.tolist() == plain.flagged.tolist() == greedy.flagged.tolist()

@@ -71,7 +71,7 @@ def test_filter_needs_losses_in_enough_epochs():
     lost[0, 0] = 3  # one epoch of six: noise
     lost[:2, 1] = 1  # two of six: loss
     sent[2:, 2], lost[0, 2] = 0, 1  # one of the two that observed it: loss
-    rates = aggregate(SegmentCounts(segments, sent, lost))
+    rates = aggregate(SegmentCounts(segments, sent, lost), lossy_share=0.25)
     assert rates.lossy[:3].tolist() == [False, True, True]
     assert rates.success[:3] == pytest.approx([1, 1 - 2 / 6000, 1 - 1 / 2000])
     assert rates.observed.sum() == 3
@@ -103,10 +103,10 @@ def test_small_problems_start_no_threads(synthetic, monkeypatch):
     Canary().localize(world.telemetry)
 
 
-def test_few_packets_convict_no_healthy_link():
+def test_few_packets_convict_no_healthy_link_that_is_acquitted():
     """Many paths a link, 30 packets a segment: the rates of a lossy link's segments
-    scatter over the groups, and healthy links beside several such seemed to lose as much."""
-    wrong = []
+    scatter over the groups, and healthy links beside several such seem to lose as much."""
+    wrong, as_published = [], 0
     segments = FatTree(24).segments()
     paths = segments.paths.take(np.flatnonzero(segments.subproblem == 0))
     incidence = Incidence.of(paths)
@@ -119,7 +119,8 @@ def test_few_packets_convict_no_healthy_link():
         sent = np.full(len(paths), 30, np.int64)
         lost = rng.binomial(sent, 1 - through)
         rates = PathRates(1 - lost / sent, sent, lost > 0)
-        blamed = solve_stages(incidence, rates)[1] < 5
+        as_published += ((solve_stages(incidence, rates)[1] < 5) & (loss == 0)).sum()
+        blamed = solve_stages(incidence, rates, own_share=0.5)[1] < 5
         wrong.append((blamed & (loss == 0)).sum())
         assert (blamed & (loss > 0)).sum() >= 0.9 * len(faulty)
-    assert sum(wrong) <= 1
+    assert sum(wrong) <= 1 and as_published > 30

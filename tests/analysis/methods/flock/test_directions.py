@@ -53,7 +53,9 @@ def test_flows_tell_the_direction_of_links_that_probes_have_found(name, monkeypa
         links = rng.choice(fabric.n_edges, 2, replace=False) * 2 + rng.integers(0, 2, 2)
         loss = np.full(fabric.n_links, 1e-5)
         loss[links] = 0.05
-        found = Flock(devices=False).localize(seen(fabric, loss, seed))
+        found = Flock(devices=False, refine=True, conditional=True, severe_p_bad=0.05).localize(
+            seen(fabric, loss, seed)
+        )
         assert found.flagged.tolist() == sorted(links.tolist())
 
 
@@ -63,8 +65,9 @@ def test_many_failed_links_are_searched_for_by_what_tells_their_directions(monke
     fabric = FatTree(4)
     loss = np.full(fabric.n_links, 1e-5)
     loss[[3, 17]] = 0.05
-    assert Flock().localize(seen(fabric, loss, 1)).remarks == ()
-    found = Flock().localize(seen(fabric, loss, 1, traced=True))
+    method = Flock(refine=True, conditional=True)
+    assert method.localize(seen(fabric, loss, 1)).remarks == ()
+    found = method.localize(seen(fabric, loss, 1, traced=True))
     assert found.flagged.tolist() == [3, 17]
     assert "components blamed without them" in found.remarks[0]
 

@@ -207,9 +207,10 @@ def test_a_search_for_many_pairs_ends_where_no_flip_is_better(synthetic, monkeyp
 def test_a_reduced_search_is_said(synthetic, monkeypatch):
     telemetry = synthetic.make_world(k=4, seed=1, flows=500).telemetry
     pairs = Telemetry(telemetry.topology, "tor+core", flows=pair_flows(telemetry.topology, 1))
-    assert Flock().localize(pairs).remarks == ()
+    method = Flock(refine=True)
+    assert method.localize(pairs).remarks == ()
     monkeypatch.setattr(flock_search, "MANY_PAIRS", 0)
-    verdict = Flock().localize(pairs)
+    verdict = method.localize(pairs)
     assert [*verdict.remarks] == [
         f"{len(Flock().model(pairs).pairs.bad)} pairs of ToRs, 0 components blamed without them: "
         "the search was refined on flows of known path and probes alone"
@@ -243,8 +244,8 @@ def test_a_wrong_early_device_is_taken_back():
     sent = np.full(len(paths), 1000, np.int64)
     probes = Probes(paths, sent, np.round(sent * (1 - through)).astype(np.int64))
     telemetry = Telemetry(topology, "tor+core", probes=probes)
-    assert len(Flock(refine=False).localize(telemetry).flagged) > len(truth)
-    result = Flock().localize(telemetry)
+    assert len(Flock().localize(telemetry).flagged) > len(truth)
+    result = Flock(refine=True).localize(telemetry)
     assert result.flagged.tolist() == truth and result.native == "undirected"
 
 
@@ -258,10 +259,10 @@ def test_faulty_device_is_blamed_whole():
     sent = np.full(len(paths), 100, np.int64)
     probes = Probes(paths, sent, np.round(sent * (1 - through)).astype(np.int64))
     telemetry = Telemetry(topology, "tor+core", probes=probes)
-    result = Flock(device_factor=3).localize(telemetry)
+    result = Flock(device_factor=3, refine=True).localize(telemetry)
     assert result.flagged.tolist() == sorted(topology.links_of(switch).tolist())
     # With the paper's factor of 5 the four links on one side are the cheaper explanation at K=8.
-    assert len(Flock().localize(telemetry).flagged) == 8
+    assert len(Flock(refine=True).localize(telemetry).flagged) == 8
 
 
 def test_flows_tell_directions_apart(synthetic):
@@ -279,7 +280,9 @@ def test_flows_tell_directions_apart(synthetic):
     assert result.flagged.tolist() == [link] and result.native == "directed"
 
 
-@pytest.mark.parametrize("make", [Flock.canary_table_iii, lambda: Flock(inputs="probes")])
+@pytest.mark.parametrize(
+    "make", [Flock.canary_table_iii, lambda: Flock(inputs="probes", devices=False)]
+)
 def test_paper_setting(synthetic, make):
     """Canary's figure 8: 18 of 26 found."""
     found, wrong = [], []
@@ -407,7 +410,7 @@ def test_many_failures_stay_fast_and_small():
         sent,
         rng.binomial(sent, 1 - survive),
     )
-    result = Flock(p_bad=0.02).localize(Telemetry(topology, "tor+core", flows=flows))
+    result = Flock(p_bad=0.02, refine=True).localize(Telemetry(topology, "tor+core", flows=flows))
     verdict = score(result.flagged, truth, topology)["directed"]
     assert verdict.precision > 0.97 and verdict.recall > 0.97
 
@@ -427,5 +430,7 @@ def test_flows_that_are_reported_for_their_losses():
     bad = np.flatnonzero(lost)
     nth, sent = np.arange(len(bad), dtype=np.int32), np.full(len(bad), 150, np.int64)
     flows = Flows(PathSets.known(paths.take(bad)), nth, sent, lost[bad])
-    result = Flock().localize(Telemetry(topology, "tor+core", flows=flows))
+    result = Flock(refine=True, conditional=True).localize(
+        Telemetry(topology, "tor+core", flows=flows)
+    )
     assert result.flagged.tolist() == sorted(truth)

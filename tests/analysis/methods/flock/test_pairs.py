@@ -115,7 +115,7 @@ def test_asymmetry_finds_a_link_from_passive_flows_alone():
     lost = rng.binomial(sent, np.where(crosses, 0.05, 1e-5))
     nth = np.arange(len(src), dtype=np.int32)
     flows = Flows(PairSets(cut, src, dst, NONE), nth, sent, lost)
-    result = Flock().localize(Telemetry(cut, "tor+core", flows=flows))
+    result = Flock(refine=True, severe_p_bad=0.05).localize(Telemetry(cut, "tor+core", flows=flows))
     assert result.equivalent is not None
     assert result.flagged.tolist() == [link]
     assert (result.equivalent == result.equivalent[link]).sum() == 1
@@ -136,7 +136,7 @@ def test_all_of_a_tie_is_blamed():
         flows = Flows(
             PairSets(topology, src, dst, NONE), np.arange(6000, dtype=np.int32), sent, lost
         )
-        result = Flock().localize(Telemetry(topology, "tor+core", flows=flows))
+        result = Flock(ties=True).localize(Telemetry(topology, "tor+core", flows=flows))
         assert result.flagged.tolist() == uplinks
 
 

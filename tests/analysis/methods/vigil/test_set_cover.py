@@ -138,7 +138,7 @@ def test_without_noise_they_find_the_faulty_links(synthetic, method):
             k=4, seed=seed, flows=3000, partial=0.1, packets=1, epochs=1, probes=False
         )
         result = method().localize(world.telemetry)
-        assert result.method == method.name and result.native == "directed"
+        assert result.method == method.base and result.native == "directed"
         found.append(score(result.flagged, world.faulty, world.topology)["directed"].f1)
         causes = result.connection_cause
         assert np.isin(causes[causes >= 0], result.flagged).all()
@@ -171,7 +171,7 @@ def test_nothing_lost_and_nothing_measured(method):
     result = method().localize(telemetry)
     assert len(result.flagged) == 0 and not result.score.any()
     assert method().telemetry_bytes(telemetry) == 0
-    with pytest.raises(MissingTelemetry, match=method.name):
+    with pytest.raises(MissingTelemetry, match=method.base):
         method().localize(Telemetry(topology, "tor+core"))
 
 

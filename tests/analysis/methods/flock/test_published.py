@@ -1,0 +1,118 @@
+"""`flock` is the paper's model and search: the plain reference agrees in every case."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.methods.flock.flock import Flock
+from analysis.telemetry.telemetry import Flows, Probes, Telemetry
+from testbed.fabric.clos import Fabric, leaf_spine
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths, PathSets
+from tests.analysis.references.flock import Flow, greedy
+
+CASES = 25
+
+
+def case(seed: int, fabric: Fabric, kinds: str) -> Telemetry:
+    """Some links of all rates, a failed switch in a third of the cases, background; of flows the
+    path is known (INT), hidden (P), or known of those that lost packets (A2)."""
+    rng = np.random.default_rng([seed, fabric.n_links, len(kinds)])
+    loss = rng.choice([0.0, 1e-4], fabric.n_links)
+    faulty = rng.choice(fabric.n_links, rng.integers(0, fabric.n_links // 8), replace=False)
+    loss[faulty] = rng.choice([1.0, 0.3, 0.05, 0.01, 0.003], len(faulty))
+    if seed % 3 == 0:
+        switch = rng.integers(fabric.n_switches)
+        own = (fabric.link_src == switch) | (fabric.link_dst == switch)
+        loss[own] = rng.choice([0.01, 0.5])
+    probes = flows = None
+    if "A1" in kinds:
+        paths = Ecmp(fabric).bounces()
+        sent = np.full(len(paths), 100)
+        probes = Probes(paths, sent, rng.binomial(sent, _lost_share(paths, loss)))
+    if kinds != "A1":
+        n = 80
+        src = rng.integers(0, fabric.n_tors, n).astype(np.int32)
+        dst = ((src + rng.integers(1, fabric.n_tors, n)) % fabric.n_tors).astype(np.int32)
+        sets = fabric.path_sets(src, dst)
+        took = sets.paths.take(sets.ptr[:-1] + rng.integers(0, sets.width))
+        sent = rng.integers(1, 800, n)
+        lost = rng.binomial(sent, _lost_share(took, loss))
+        known = lost > 0 if "A2" in kinds else np.full(n, "INT" in kinds)
+        there = known | ("P" in kinds)
+        own = PathSets.known(took.take(np.flatnonzero(known)))
+        flows = Flows.of(
+            fabric, src[there], dst[there], known[there], own, sent[there], lost[there]
+        )
+    return Telemetry(fabric, "none", flows=flows, probes=probes)
+
+
+def _lost_share(paths: Paths, loss: np.ndarray) -> np.ndarray:
+    return np.array([1 - np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
+
+
+def reference(telemetry: Telemetry, method: Flock) -> tuple[set[int], set[int], bool]:
+    """The links, undirected if none but bounced probes are there, and switches that it blames."""
+    fabric, probes, flows = telemetry.topology, telemetry.probes, telemetry.flows
+    shift = int(flows is None)
+    n_links = fabric.n_links >> shift
+
+    def components(links: np.ndarray) -> frozenset[int]:
+        ends = {int(end[link]) for link in links for end in (fabric.link_src, fabric.link_dst)}
+        return frozenset({int(link) >> shift for link in links} | {n_links + end for end in ends})
+
+    seen = []
+    if probes is not None:
+        for p in range(len(probes)):
+            path = components(probes.paths[p])
+            seen.append(Flow([path], int(probes.sent[p]), int(probes.lost[p])))
+    if flows is not None:
+        sets = flows.sets.expanded() if hasattr(flows.sets, "expanded") else flows.sets
+        for f in range(len(flows)):
+            s = flows.path_set[f]
+            paths = [components(sets.paths[p]) for p in range(sets.ptr[s], sets.ptr[s + 1])]
+            seen.append(Flow(paths, int(flows.sent[f]), int(flows.lost[f])))
+    device_prior = method.device_factor * method.link_prior
+    prior = [method.link_prior] * n_links + [device_prior] * fabric.n_switches
+    failed = greedy(seen, prior, method.p_bad, method.p_good)
+    switches = {each - n_links for each in failed if each >= n_links}
+    ends = np.stack((fabric.link_src, fabric.link_dst))[:, :: 1 << shift]
+    of_switch = np.flatnonzero(np.isin(ends, list(switches)).any(axis=0))
+    return (
+        {each for each in failed if each < n_links} | set(of_switch.tolist()),
+        switches,
+        not shift,
+    )
+
+
+@pytest.mark.parametrize("kinds", ["A1", "A2", "P", "INT", "A1+P", "A1+A2+P"])
+@pytest.mark.parametrize("fabric", [FatTree(4), leaf_spine(5, 3)], ids=["K=4", "leaf-spine"])
+def test_it_is_the_paper_s(fabric: Fabric, kinds: str) -> None:
+    """300 cases, with small and large rates and priors."""
+    blamed = failed = 0
+    for seed in range(CASES):
+        telemetry = case(seed, fabric, kinds)
+        p_bad, prior = (0.003, 0.02, 0.2)[seed % 3], (-4.0, -10.0)[seed % 2]
+        method = Flock(p_bad=p_bad, p_good=2e-4, link_prior=prior)
+        assert method.published
+        found = method.localize(telemetry)
+        links, switches, directed = reference(telemetry, method)
+        got = found.flagged if directed else np.unique(found.flagged >> 1)
+        assert set(got.tolist()) == links, (seed, kinds)
+        assert set(found.devices.tolist()) == switches, (seed, kinds)
+        blamed, failed = blamed + len(links), failed + len(switches)
+    assert blamed > 30
+
+
+def test_each_change_changes_something() -> None:
+    for change in Flock.changes:
+        method = Flock(**{change.parameter: change.value})
+        assert method.name == f"flock+{change.name}" and not method.published
+        differs = [
+            method.localize(seen).flagged.tolist() != Flock().localize(seen).flagged.tolist()
+            for kinds in ("A1+A2+P", "A2", "P", "A1")
+            for seen in (case(seed, leaf_spine(5, 3), kinds) for seed in range(25))
+        ]
+        assert any(differs), change.name

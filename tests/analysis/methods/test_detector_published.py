@@ -1,0 +1,60 @@
+"""`detector` does what its docstring describes: the plain reference agrees in every case.
+
+Whether that is what the paper prints cannot be checked here: the text at hand ends before PLL.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.methods.detector import Detector
+from analysis.telemetry.telemetry import Probes, Telemetry
+from testbed.fabric.clos import Fabric, leaf_spine
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from tests.analysis.references.detector import pll
+
+CASES = 75
+
+
+def case(seed: int, fabric: Fabric) -> Telemetry:
+    """Links of all rates, some of which spare paths, background, and paths not probed."""
+    rng = np.random.default_rng([seed, fabric.n_links])
+    src, dst = np.divmod(np.arange(fabric.n_tors**2, dtype=np.int32), np.int32(fabric.n_tors))
+    apart = src != dst
+    paths = Ecmp(fabric).draw(*(np.repeat(end[apart], 2) for end in (src, dst)), rng)
+    loss = rng.choice([0.0, 1e-4, 1e-3], fabric.n_links) * rng.integers(0, 2)
+    faulty = rng.choice(fabric.n_links, rng.integers(0, fabric.n_links // 8), replace=False)
+    loss[faulty] = rng.choice([1.0, 0.5, 0.1, 0.01], len(faulty))
+    spared = rng.random((len(paths), fabric.n_links)) < 0.3 * rng.integers(0, 2)
+    through = [
+        np.prod([1.0 if spared[p, i] else 1 - loss[i] for i in paths[p]]) for p in range(len(paths))
+    ]
+    sent = rng.integers(5, 100, len(paths)) * (rng.random(len(paths)) > 0.1)
+    probes = Probes(paths, sent, rng.binomial(sent, 1 - np.array(through)))
+    return Telemetry(fabric, "none", detector=probes)
+
+
+@pytest.mark.parametrize("hit_ratio", [0.6, 0.25])
+@pytest.mark.parametrize("fabric", [FatTree(4), leaf_spine(5, 3)], ids=["K=4", "leaf-spine"])
+def test_it_is_what_is_described(fabric: Fabric, hit_ratio: float) -> None:
+    """300 cases."""
+    blamed = 0
+    for seed in range(CASES):
+        telemetry, noise = case(seed, fabric), (1e-5, 1e-3)[seed % 2]
+        probes = telemetry.need("detector", "detector")
+        method = Detector(hit_ratio=hit_ratio, noise=noise, significance=0.02)
+        assert method.published
+        expected = pll(
+            [probes.paths[p].tolist() for p in range(len(probes))],
+            probes.sent.tolist(),
+            probes.lost.tolist(),
+            hit_ratio,
+            noise,
+            0.02,
+        )
+        found = method.localize(telemetry)
+        assert found.flagged.tolist() == sorted(expected), seed
+        blamed += len(expected)
+    assert blamed > 40

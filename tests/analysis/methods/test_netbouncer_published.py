@@ -1,0 +1,116 @@
+"""`netbouncer` and `netbouncer-stage` are the papers': the plain reference agrees in every case."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.methods.netbouncer import NetBouncer, NetBouncerStage, bad_devices
+from analysis.solvers.incidence import Incidence
+from analysis.telemetry.telemetry import Probes, Telemetry
+from testbed.fabric.clos import Fabric, leaf_spine
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
+from tests.analysis.references.netbouncer import processor
+
+CASES = 25
+PACKETS = (5, 100, 5000)
+
+
+def one_way(fabric: Fabric) -> Paths:
+    src, dst = np.divmod(np.arange(fabric.n_tors**2, dtype=np.int32), np.int32(fabric.n_tors))
+    return fabric.path_sets(src[src != dst], dst[src != dst]).paths
+
+
+def case(seed: int, fabric: Fabric, paths: Paths, packets: int) -> Telemetry:
+    """Links of all rates, a failed switch in half of the cases, background, gaps; some paths are
+    probed by two hosts."""
+    rng = np.random.default_rng([seed, len(paths), packets])
+    loss = rng.choice([0.0, 1e-4, 1e-3], fabric.n_links) * rng.integers(0, 2)
+    faulty = rng.choice(fabric.n_links, rng.integers(0, fabric.n_links // 6), replace=False)
+    loss[faulty] = rng.choice([1.0, 0.5, 0.1, 0.02, 0.004], len(faulty))
+    if seed % 2:
+        switch = rng.integers(fabric.n_switches)
+        own = (fabric.link_src == switch) | (fabric.link_dst == switch)
+        loss[own] = rng.choice([0.05, 0.5, 1.0])
+    paths = paths.take(np.repeat(np.arange(len(paths)), rng.integers(0, 3, len(paths))))
+    sent = rng.integers(packets // 2, packets + 1, len(paths)) * (rng.random(len(paths)) > 0.05)
+    through = np.array([np.prod(1 - loss[paths[p]]) for p in range(len(paths))])
+    probes = Probes(paths, sent, rng.binomial(sent, 1 - through))
+    return Telemetry(fabric, "none", probes=probes)
+
+
+def reference(telemetry: Telemetry, penalty: float, threshold: float, rounds: int):
+    probes, fabric = telemetry.need("probes", "netbouncer"), telemetry.topology
+    shift = int(probes.bounced)
+    links = range(0, fabric.n_links, 1 << shift)
+    return processor(
+        [sorted(set((probes.paths[p] >> shift).tolist())) for p in range(len(probes))],
+        [(int(fabric.link_src[i]), int(fabric.link_dst[i])) for i in links],
+        probes.sent.tolist(),
+        probes.lost.tolist(),
+        penalty,
+        1e-4,
+        threshold,
+        rounds,
+    )
+
+
+FABRICS = {
+    "bounces": (FatTree(4), Ecmp(FatTree(4)).bounces()),
+    "one way": (FatTree(4), one_way(FatTree(4))),
+    "leaf-spine": (leaf_spine(5, 3), Ecmp(leaf_spine(5, 3)).bounces()),
+}
+
+
+@pytest.mark.parametrize("packets", PACKETS)
+@pytest.mark.parametrize("name", FABRICS)
+def test_they_are_the_papers(name: str, packets: int) -> None:
+    """225 cases of each, of lambda as printed, calibrated and others."""
+    blamed = failed = 0
+    for seed in range(CASES):
+        telemetry = case(seed, *FABRICS[name], packets)
+        penalty, threshold = (1.0, 0.1, 3.0)[seed % 3], (0.999, 0.98)[seed % 2]
+        given = {"penalty": penalty, "link_threshold": threshold}
+        for method in (NetBouncer(**given), NetBouncerStage(**given)):
+            assert method.published
+            found = method.localize(telemetry)
+            devices, links = reference(telemetry, penalty, threshold, method.rounds)
+            shift = int(telemetry.need("probes", "").bounced)
+            assert found.devices.tolist() == sorted(devices), seed
+            assert sorted(set((found.flagged >> shift).tolist())) == sorted(links), seed
+            blamed, failed = blamed + len(links), failed + len(devices)
+    assert blamed > 100 and failed > 5
+
+
+@pytest.mark.parametrize("method", [NetBouncer, NetBouncerStage])
+def test_each_change_changes_something(method: type[NetBouncer]) -> None:
+    for change in method.changes:
+        values = {change.parameter: change.value}
+        changed = method(penalty=0.1, **values)
+        assert changed.name == f"{method.base}+{change.name}" and not changed.published
+        usual = method(penalty=0.1)
+        differs = [
+            changed.localize(seen).flagged.tolist() != usual.localize(seen).flagged.tolist()
+            for seen in (case(n, *FABRICS["bounces"], 5000 if n % 3 else 20) for n in range(1, 60))
+        ]
+        assert any(differs), change.name
+
+
+def test_a_share_of_good_paths_that_is_just_lucky() -> None:
+    """At most that share: of a device's five paths one is good, and a fifth is luck."""
+    fabric = leaf_spine(5, 3)
+    paths = Ecmp(fabric).bounces()
+    spine = fabric.switch("spine1")
+    over = [p for p in range(len(paths)) if spine in fabric.link_dst[paths[p]]]
+    assert len(over) == 5
+    incidence = Incidence.of(paths, undirected=True)
+    good = ~np.isin(np.arange(len(paths)), over[:4])
+    present = np.ones(len(paths), np.bool_)
+    for share, found in ((0.2, [spine]), (0.19, []), (0.0, [])):
+        assert (
+            np.flatnonzero(bad_devices(incidence, present, good, fabric, share)).tolist() == found
+        )
+    none = ~np.isin(np.arange(len(paths)), over)
+    assert np.flatnonzero(bad_devices(incidence, present, none, fabric)).tolist() == [spine]

@@ -1,0 +1,84 @@
+"""`007` is section 5.1 and algorithm 1: the plain reference agrees in every case."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.methods.vigil.vigil import Vigil
+from analysis.telemetry.telemetry import Connections, Telemetry
+from testbed.fabric.clos import Fabric, leaf_spine
+from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.paths import Paths
+from tests.analysis.references.vigil import Pair, Path, algorithm_1, votes
+
+CASES = 75
+THRESHOLDS = (0.01, 0.0, 0.03, 0.1)
+
+
+def every_path(fabric: Fabric) -> dict[Pair, list[Path]]:
+    found = {}
+    for src in range(fabric.n_tors):
+        for dst in range(fabric.n_tors):
+            if src != dst:
+                ends = np.array([src], np.int32), np.array([dst], np.int32)
+                paths = fabric.path_sets(*ends).paths
+                found[src, dst] = [tuple(paths[p].tolist()) for p in range(len(paths))]
+    return found
+
+
+def case(seed: int, paths: dict[Pair, list[Path]], fabric: Fabric, broken: float):
+    """Connections over a few bad links, and some over any links."""
+    rng = np.random.default_rng([seed, fabric.n_links])
+    pairs = list(paths)
+    bad = set(rng.choice(fabric.n_links, rng.integers(1, 6), replace=False).tolist())
+    traces = []
+    for _ in range(rng.integers(1, 200)):
+        pair = pairs[rng.integers(len(pairs))]
+        path = paths[pair][rng.integers(len(paths[pair]))]
+        if bad & set(path) or rng.random() < 0.15:
+            cut = rng.integers(len(path)) if rng.random() < broken else len(path)
+            traces.append((pair, path[:cut], bool(cut == len(path))))
+    width = 1 + max((len(seen) for _, seen, _ in traces), default=0)
+    rows = np.array([[*seen] + [-1] * (width - len(seen)) for _, seen, _ in traces], np.int32)
+    connections = Connections(
+        np.array([pair[0] for pair, _, _ in traces], np.int32),
+        np.array([pair[1] for pair, _, _ in traces], np.int32),
+        rng.integers(1, 4, len(traces)),
+        Paths.from_padded(rows.reshape(len(traces), width)),
+        np.array([complete for _, _, complete in traces], np.bool_),
+        0,
+    )
+    return traces, Telemetry(fabric, "none", connections=connections)
+
+
+@pytest.mark.parametrize("broken", [0.0, 0.3])
+@pytest.mark.parametrize("fabric", [FatTree(4), leaf_spine(5, 3)], ids=["K=4", "leaf-spine"])
+def test_it_is_the_paper_s(fabric: Fabric, broken: float) -> None:
+    """300 cases, half of them with traces that broke off."""
+    paths, blamed = every_path(fabric), 0
+    for seed in range(CASES):
+        traces, telemetry = case(seed, paths, fabric, broken)
+        threshold = THRESHOLDS[seed % len(THRESHOLDS)]
+        method = Vigil(threshold=threshold)
+        assert method.published
+        found = method.localize(telemetry)
+        tally = votes(traces, paths, fabric.n_links)
+        assert found.score == pytest.approx(tally)
+        expected = algorithm_1(tally, paths, threshold)
+        assert found.flagged.tolist() == sorted(expected), seed
+        blamed += len(expected)
+    assert blamed > 500
+
+
+def test_each_change_changes_something() -> None:
+    fabric = FatTree(4)
+    paths = every_path(fabric)
+    for change in Vigil.changes:
+        method = Vigil(**{change.parameter: change.value})
+        assert method.name == f"007+{change.name}" and not method.published
+        differs = [
+            method.localize(seen).flagged.tolist() != Vigil().localize(seen).flagged.tolist()
+            for _, seen in (case(seed, paths, fabric, 0.3) for seed in range(20))
+        ]
+        assert any(differs), change.name
