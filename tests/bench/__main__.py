@@ -18,9 +18,11 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.softswitch import Program, Switch
 from tests.bench.bench_canary import bench_canary
+from tests.bench.bench_changes import bench_changes
 from tests.bench.bench_detector import bench_detector
 from tests.bench.bench_flock import bench_flock
 from tests.bench.bench_flow import bench_flow
+from tests.bench.bench_healthy import bench_healthy
 from tests.bench.bench_laws import bench_laws
 from tests.bench.bench_limit import bench_limit
 from tests.bench.bench_netbouncer import bench_netbouncer
@@ -110,6 +112,8 @@ HOURS: dict[str, Callable[[Console], None]] = {
     "traces": bench_traces,
     "probes": bench_probes,
     "parts": bench_parts,
+    "healthy": bench_healthy,
+    "changes": bench_changes,
 }
 """These only by name."""
 
@@ -118,7 +122,7 @@ def main(names: list[str]) -> None:
     for name in names:
         if name not in BENCHES | HOURS:
             sys.exit(f"no bench {name!r}: known are {', '.join(BENCHES | HOURS)}")
-    console = Console(width=140, highlight=False)
+    console = Console(width=180, highlight=False)
     for name in names or BENCHES:
         (BENCHES | HOURS)[name](console)
 
