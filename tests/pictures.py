@@ -24,7 +24,7 @@ def main(run: Path, comparison: Path) -> None:
     with browser() as chromium:
         with opened(chromium, make_page(run)) as it:
             page = it.page
-            page.select_option("#method", label="007")
+            page.select_option("#method", label="netbouncer *")
             page.locator("#panel .link-name").first.click()
             page.locator("h1").click()  # no focus on anything
             _take(page.locator("#fabric"), "run.png")
