@@ -51,13 +51,14 @@ def place_after(text: str) -> Place:
 def test_the_text_on_measurement_says_what_its_table_shows() -> None:
     table = rows(place_after("How much measurement does it take?"))
     all_, few, large, one = (
-        table[name] for name in ("as it is", "`ALPHA=50 BETA=1`", "`ETA=300`", "`EPOCHS=1`")
+        table[name] for name in ("as it is", "`ALPHA=50 BETA=1`", "`ETA=1000`", "`EPOCHS=1`")
     )
     metered = {name: int(row[0].replace(",", "")) for name, row in table.items() if "," in row[0]}
-    assert metered["`ALPHA=50 BETA=1`"] < 0.6 * metered["as it is"], "half of the packets"
+    assert metered["`ALPHA=50 BETA=1`"] < 0.65 * metered["as it is"], "three fifths of the packets"
     assert few[1:3] == all_[1:3], "the same verdict"
     assert float(large[1]) < float(all_[1]) and float(large[2]) < float(all_[2]), "unseen"
-    assert few[3] == large[3] == all_[3] != one[3], "data does not follow what was metered"
+    data = [float(row[3].removesuffix("M")) for row in (few, large, all_, one)]
+    assert max(data[:3]) < 1.05 * min(data[:3]) and data[3] < 0.2 * data[0], "data hardly follows"
     assert len({row[0] for row in table.values()}) == len(table), "the settings differ"
 
 

@@ -103,7 +103,7 @@ def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
         Cell(f"{entry['undirected']['f1']:.2f}", entry["undirected"]["f1"]),
         Cell(f"{entry['seconds']:.2f}", entry["seconds"]),
         Cell(in_bytes(entry["telemetry_bytes"]), entry["telemetry_bytes"]),
-        Cell(f"{entry['probe_packets']:,}", entry["probe_packets"]),
+        Cell(_packets(entry["probe_packets"]), entry["probe_packets"]),
         fed_cell(entry.get("fed", math.nan)),
     ]
     if told:
@@ -122,6 +122,11 @@ def fed_cell(share: float) -> Cell:
 
 def _defined(share: float | None) -> tuple[str, float | None]:
     return ("–", None) if share is None else (f"{share:.2f}", share)
+
+
+def _packets(n: int) -> str:
+    """All digits of a number that is no wider than the column's title, else ``6.55M``."""
+    return f"{n:,}" if n < 100_000 else in_bytes(n)
 
 
 def in_bytes(n: float) -> str:

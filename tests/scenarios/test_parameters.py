@@ -31,6 +31,7 @@ def test_a_comparison_says_which_parameters_each_method_had(
         "netbouncer": "mine.yaml, fault rate 0.01",
         "netbouncer:penalty=3.0": "mine.yaml, fault rate 0.01, as named",
         "007": "default",
+        "any-loss": "default",
     }
     line = next(line for line in said.out.splitlines() if line.startswith("parameters: "))
     assert all(origin in line for origin in wanted.values())

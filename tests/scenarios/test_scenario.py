@@ -64,7 +64,7 @@ def test_the_faults_are_those_that_the_file_makes(tmp_path: Path) -> None:
         ("return FaultPlan((Fault(1, 1.0, 'zap'),))", 4, "kind 'zap' is unknown"),
         ("return FaultPlan((Fault(1, .1), Fault(1, .2)))", 4, "two faults hit"),
         ("return FaultPlan((Fault(99, 0.5),))", 3, "no link 99 in a K=4 fat-tree"),
-        ("return FaultPlan((Fault(1, .5, schedule=((5, 9),)),))", 3, "the run ends at 1 s"),
+        ("return FaultPlan((Fault(1, .5, schedule=((15, 19),)),))", 3, "the run ends at 10 s"),
         ("return FaultPlan((Fault(topology.link('tor9->agg9'), 1),))", 4, "no switch 'tor9'"),
         ("return faults(topology, settings)", 4, "RecursionError"),
         ("return 1 / 0", 4, "ZeroDivisionError"),
