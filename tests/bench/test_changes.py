@@ -1,7 +1,12 @@
 """`analysis/CHANGES.md` has the words of the methods' classes."""
 
-from analysis.methods.registry import make_method
-from tests.bench.bench_changes import FILE, HEAD, changes, words
+from typing import Any
+
+import pytest
+
+from analysis.methods.changes import split
+from analysis.methods.registry import METHODS, make_method
+from tests.bench.bench_changes import FILE, HEAD, changes, observed, words
 
 
 def test_the_table_is_the_code_s() -> None:
@@ -16,3 +21,14 @@ def test_every_change_is_named_and_off_in_the_published_method() -> None:
         published, changed = make_method(name), make_method(f"{name}+{change.name}")
         assert published.name == name and changed.name == f"{name}+{change.name}"
         assert getattr(published, change.parameter) != getattr(changed, change.parameter)
+
+
+@pytest.mark.parametrize("fabric", [{"k": 4}, {"topology": "leaf-spine:8:4"}], ids=["K=4", "ls"])
+def test_a_default_variant_blames_no_more_healthy_links_than_its_method(fabric: Any) -> None:
+    """Where nothing is faulty and every link loses up to 1e-4; larger fabrics: bench healthy."""
+    for seed in range(1, 6):
+        seen, _ = observed(faults="none", noise="0.0001", seed=seed, **fabric)
+        for name in METHODS:
+            if "+" in name:
+                ours, published = (make_method(n).localize(seen) for n in (name, split(name)[0]))
+                assert len(ours.flagged) <= len(published.flagged), (name, seed)
