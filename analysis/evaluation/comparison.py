@@ -168,7 +168,7 @@ def comparison_cells(rows: Rows) -> dict[str, list[list[Cell]]]:
 
     Figures are means over the seeds, some with their 95 % confidence intervals. Seeds in which a
     method blames nothing have no precision: it is the mean of the others, which are counted. The
-    best F1 of each block and low ones are pointed out.
+    best F1 of each block is pointed out as good, unless it is low, and low ones as bad.
     """
     found = in_blocks((bench_in(rows, name), name) for name in method_names(rows))
     return {heading: _cells(rows, names) for heading, names in found.items()}
@@ -181,7 +181,7 @@ def _cells(rows: Rows, names: Sequence[str]) -> list[list[Cell]]:
     for name in names:
         own = chosen(rows, name)
         f1 = interval(own["f1"])
-        good = True if f1.mean >= best - 1e-12 else False if f1.mean < 0.6 else None
+        good = False if f1.mean < 0.6 else True if f1.mean >= best - 1e-12 else None
         row = [Cell(label(rows, name), plain(name)), Cell(_with_bounds(f1, 3), f1.mean, good)]
         row.append(_precision_cell(own["precision"]))
         recall = interval(own["recall"])
