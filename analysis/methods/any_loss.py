@@ -31,7 +31,7 @@ class AnyLoss(Method):
             link that loses 0.1 %, the faintest of the main job, takes one in 95 of 100 cases.
     """
 
-    name = "any-loss"
+    base = "any-loss"
 
     def __init__(self, *, enough: int = 3000) -> None:
         if enough < 1:

@@ -92,7 +92,7 @@ ALIASES = {"vigil": "007"}
 Bench = Literal["published", "project", "reference", "other"]
 """The part of a table that a method stands in, see `bench_of`."""
 
-REFERENCE = AnyLoss.name
+REFERENCE = AnyLoss.base
 """The trivial method, beside which every comparison puts the others."""
 
 _OF_THIS_PROJECT = frozenset({"canary-mle", "mle"})
