@@ -62,7 +62,8 @@ class Flock(Method):
         device_factor: A device's log-odds are this times a link's (section 3.2). The links on one
             side of a device explain what the whole device does, so it is blamed only where they
             are more than this many: with the paper's 5, from K=6 on directed links and from K=12
-            on undirected ones.
+            on undirected ones. With it greedy search takes a device for several links of it that
+            lose much, and the default, as calibrated, is large.
         inputs: What to use. The default takes whichever of probes and flows were measured.
         slow_ms: Look for latency instead of loss, with ``inputs="flows"``: a flow is one
             observation, bad if its round-trip time is above this (per-flow analysis, section 3.2).
@@ -137,7 +138,7 @@ class Flock(Method):
         p_bad: float = 0.01,
         p_good: float = 2e-4,
         link_prior: float = -15.0,
-        device_factor: float = 5.0,
+        device_factor: float = 10_000.0,
         inputs: Inputs = "probes+flows",
         slow_ms: float | None = None,
         refine: bool = False,

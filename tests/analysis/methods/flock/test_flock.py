@@ -244,8 +244,8 @@ def test_a_wrong_early_device_is_taken_back():
     sent = np.full(len(paths), 1000, np.int64)
     probes = Probes(paths, sent, np.round(sent * (1 - through)).astype(np.int64))
     telemetry = Telemetry(topology, "tor+core", probes=probes)
-    assert len(Flock().localize(telemetry).flagged) > len(truth)
-    result = Flock(refine=True).localize(telemetry)
+    assert len(Flock(device_factor=5).localize(telemetry).flagged) > len(truth)
+    result = Flock(device_factor=5, refine=True).localize(telemetry)
     assert result.flagged.tolist() == truth and result.native == "undirected"
 
 
@@ -365,7 +365,7 @@ def test_device_is_named():
     lost = rng.binomial(5000, np.where(crosses, 0.02, 1e-5))
     nth = np.arange(1024, dtype=np.int32)
     flows = Flows(known, nth, np.full(1024, 5000, np.int64), lost)
-    result = Flock().localize(Telemetry(topology, "tor+core", flows=flows))
+    result = Flock(device_factor=5).localize(Telemetry(topology, "tor+core", flows=flows))
     assert result.devices.tolist() == [switch]
     assert result.flagged.tolist() == topology.links_of(switch).tolist()
 

@@ -95,7 +95,7 @@ def test_it_is_the_paper_s(fabric: Fabric, kinds: str) -> None:
     for seed in range(CASES):
         telemetry = case(seed, fabric, kinds)
         p_bad, prior = (0.003, 0.02, 0.2)[seed % 3], (-4.0, -10.0)[seed % 2]
-        method = Flock(p_bad=p_bad, p_good=2e-4, link_prior=prior)
+        method = Flock(p_bad=p_bad, p_good=2e-4, link_prior=prior, device_factor=5)
         assert method.published
         found = method.localize(telemetry)
         links, switches, directed = reference(telemetry, method)
@@ -107,11 +107,12 @@ def test_it_is_the_paper_s(fabric: Fabric, kinds: str) -> None:
 
 
 def test_each_change_changes_something() -> None:
+    printed = Flock(device_factor=5)
     for change in Flock.changes:
-        method = Flock(**{change.parameter: change.value})
+        method = Flock(device_factor=5, **{change.parameter: change.value})
         assert method.name == f"flock+{change.name}" and not method.published
         differs = [
-            method.localize(seen).flagged.tolist() != Flock().localize(seen).flagged.tolist()
+            method.localize(seen).flagged.tolist() != printed.localize(seen).flagged.tolist()
             for kinds in ("A1+A2+P", "A2", "P", "A1")
             for seen in (case(seed, leaf_spine(5, 3), kinds) for seed in range(25))
         ]

@@ -30,8 +30,8 @@ def test_large_faults_of_hidden_paths_convict_few_others(synthetic):
     small, likelier = (
         method.localize(telemetry)
         for method in (
-            Flock(refine=True, p_bad=0.003),
-            Flock(refine=True, p_bad=0.003, severe_p_bad=0.05),
+            Flock(device_factor=5, refine=True, p_bad=0.003),
+            Flock(device_factor=5, refine=True, p_bad=0.003, severe_p_bad=0.05),
         )
     )
     figures = [score(d.flagged, truth, fabric)["directed"].f1 for d in (small, likelier)]
