@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
+from analysis.evaluation.columns import in_bytes
 from scenarios.showing import make_page
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
@@ -74,7 +75,8 @@ def test_the_figures_are_those_of_the_summary(
             assert row[0].removesuffix(" *") == name
             assert row[3] == f"{own['f1']:.3f}"
             assert row[5:7] == [str(own["false_negatives"]), str(own["false_positives"])]
-            assert row[10] == f"{entry['probe_packets']:,}"
+            probes = entry["probe_packets"]
+            assert row[10] == (f"{probes:,}" if probes < 100_000 else in_bytes(probes))
 
 
 def test_a_link_is_found_pointed_at_and_gone_to_by_keys(
