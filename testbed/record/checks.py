@@ -119,7 +119,7 @@ def _check_names(table: Table, found: list[str], names: list[str], what: str) ->
 
 def _check_key(table: Table, schema: Schema, values: Mapping[str, Any]) -> None:
     """No two rows of the same key; the columns of keys are in range by now."""
-    key = np.zeros(len(table), np.int64)
+    key = np.zeros(len(values[schema.key[0]]), np.int64)
     for name in schema.key:
         key = key * (int(values[name].max(initial=0)) + 1) + values[name]
     if not (np.diff(key) > 0).all() and len(np.unique(key)) < len(key):

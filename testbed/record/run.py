@@ -55,7 +55,7 @@ from testbed.record.manifest import ManifestError, check, replace, seal
 from testbed.record.messages import shown
 from testbed.record.places import MARK, Place, PlaceError, held, need_no_links, whole
 from testbed.record.run_tables import TABLES, of, registers
-from testbed.record.schema import VERSION, Numbered, TableError
+from testbed.record.schema import VERSION, Numbered, Schema, TableError
 from testbed.record.tables import Columns, read_table, write_table
 
 __all__ = ["Record", "RunDirectory", "RunError", "RunWriter", "segment_columns"]
@@ -355,11 +355,21 @@ class RunDirectory:
         try:
             table = read_table(self.path / f"{name}.parquet", schema)
             values = table.values()
+            if not self.finished:
+                values = self._of_finished_epochs(schema, values)
             check_values(table, schema, values, self.fabric, self._count)
         except TableError as error:
             raise RunError(f"{error}: make the run again") from None
         del table
         free_buffers()
+        return values
+
+    def _of_finished_epochs(self, schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
+        """Leave out the rows of an epoch whose tables an interrupt kept from being all written."""
+        for column in schema.columns:
+            if column.numbers == "epochs" and column.name in values:
+                kept = values[column.name] < self.epochs
+                values = {name: value[kept] for name, value in values.items()}
         return values
 
     def _count(self, what: Numbered) -> int | None:

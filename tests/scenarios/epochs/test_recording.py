@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
 
 from testbed.fabric.topologies import make_addressed
@@ -25,3 +29,20 @@ def test_flows_begin_and_end_at_the_switches_of_their_hosts(finished_run: RunDir
             continue  # both hosts are at one switch
         assert fabric.link_src[path[0]] == flows["src_tor"][flow], "as the switches answered"
         assert fabric.link_dst[path[-1]] == flows["dst_tor"][flow]
+
+
+def test_tables_cut_off_while_they_were_written_have_the_epochs_before(
+    finished_run: RunDirectory, tmp_path: Path
+) -> None:
+    """In real time all is written after every epoch, network.json last."""
+    cut = tmp_path / "here.partial"
+    shutil.copytree(finished_run.path, cut)
+    network = json.loads((cut / "network.json").read_text())
+    (cut / "network.json").write_text(json.dumps({**network, "epochs": 1}))
+    run = RunDirectory(cut, finished=False)
+    for name in ("rules", "selection"):
+        whole = finished_run.table(name)
+        first = whole["epoch"] == 0
+        assert 0 < first.sum() < len(first)
+        for column, values in run.table(name).items():
+            assert np.array_equal(values, whole[column][first])

@@ -116,7 +116,7 @@ def test_a_method_that_blames_a_link_the_emulator_lost_packets_on_is_right_on_wh
     fault, own = "agg0_0->core0", "agg2_1->core3"
     settings = make_settings(
         {"backend": some_backend(), "epochs": 2, "epoch_ms": 3000, "load": 0.25, "tcp": 0}
-        | {"faults": f"{fault}:0.3"}
+        | {"faults": f"{fault}:0.3", "noise": "0"}
     )
     throttled: list[int] = []
 

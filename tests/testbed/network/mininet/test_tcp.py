@@ -180,7 +180,7 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
     monkeypatch.chdir(tmp_path)
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
     settings = make_settings(
-        {"backend": backend, "faults": "none", "tcp": 1.0, "epochs": EPOCHS}
+        {"backend": backend, "faults": "none", "noise": "0", "tcp": 1.0, "epochs": EPOCHS}
         # few rules on every segment instead of many: the controller has little to do
         | {"epoch_ms": 1000 * EPOCH_S, "eta": 1, "alpha": 10, "beta": 4, "delta": 4}
     )
@@ -218,7 +218,7 @@ def test_a_lossy_link_makes_tcp_resend_and_007_trace_it(
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
     settings = make_settings(
         {"backend": "softswitch", "epochs": 3, "epoch_ms": 2500, "load": 0.3, "tcp": 1.0}
-        | {"faults": "agg0_0->core0:0.2"}
+        | {"faults": "agg0_0->core0:0.2", "noise": "0"}
     )
     scenario = load_scenario("faulty_links")
     summary = run_experiment("faulty_links", scenario, settings, path, quiet)
