@@ -29,13 +29,25 @@ WIDE = {"n": st.integers(0, 300), "seed": st.integers(0, 1 << 30)}
 
 @settings(max_examples=40, deadline=None)
 @given(**WIDE)
-def test_flow_radar_gives_back_all_flows(n, seed):
+def test_flow_radar_gives_back_flows_as_they_were(n, seed):
     hi, lo, packets = flows(n, seed)
     table = FlowRadar(300, seed=seed)
     table.add(hi, lo, packets)
     *found, complete = table.decode()
-    assert complete and as_dict(*found) == as_dict(hi, lo, packets)
+    known, every = as_dict(*found), as_dict(hi, lo, packets)
+    assert known.items() <= every.items() and complete == (len(known) == len(every))
     assert not FlowRadar(300).decode()[0].size
+
+
+def test_flow_radar_gives_back_nearly_always_all_flows():
+    """Two flows that share all their cells cannot be told apart."""
+    whole = 0
+    for seed in range(200):
+        table = FlowRadar(300, seed=seed)
+        table.add(*flows(300, seed))
+        *_, complete = table.decode()
+        whole += complete
+    assert whole >= 190
 
 
 @settings(max_examples=40, deadline=None)
