@@ -258,6 +258,8 @@ def test_the_summary_has_the_documented_form(run_path: Path) -> None:
         "007",
         "detector",
         "netscope",
+        "canary+acquit",
+        "flock+refine+conditional+severe",
         "canary-mle",
         "mle",
     ]
