@@ -281,10 +281,11 @@ def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWri
 def _failed_devices(run: RunDirectory, links: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """The switches that failed, with the least and the highest loss rate of their faulty links."""
     path = run.path / "truth.yaml"
-    _, key, text = path.read_text(encoding="utf-8").rpartition("failed_devices:")  # it is the last
     try:
+        text = path.read_text(encoding="utf-8")
+        _, key, text = text.rpartition("failed_devices:")  # it is the last, and faults are many
         devices = {name: run.fabric.switch(name) for name in (yaml.safe_load(text) if key else ())}
-    except (yaml.YAMLError, TopologyError, TypeError):
+    except (yaml.YAMLError, TopologyError, TypeError, UnicodeError, RecursionError):
         raise RunError(f"{path} is damaged: failed_devices are no switches of the fabric") from None
     found = {}
     for name, device in devices.items():

@@ -34,6 +34,7 @@ class NetScope(Method):
     """
 
     base = "netscope"
+    paper = "NetBouncer, 6.5"
 
     def __init__(
         self,

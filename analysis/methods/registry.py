@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from analysis.methods.any_loss import AnyLoss
-from analysis.methods.base import Localizer
+from analysis.methods.base import Localizer, Method
 from analysis.methods.canary.multistage import Canary
 from analysis.methods.changes import split, variant
 from analysis.methods.detector import Detector
@@ -94,8 +94,6 @@ Bench = Literal["published", "project", "reference", "other"]
 
 REFERENCE = AnyLoss.base
 """The trivial method, beside which every comparison puts the others."""
-
-_OF_THIS_PROJECT = frozenset({"canary-mle", "mle"})
 
 
 def method_names() -> list[str]:
@@ -190,7 +188,8 @@ def bench_of(text: str, parameters: Parameters = DEFAULTS) -> Bench:
         return "other"
     if name == REFERENCE:
         return "reference"
-    return "project" if "+" in name or name in _OF_THIS_PROJECT else "published"
+    method = constructor_of(name)()
+    return "published" if isinstance(method, Method) and method.published else "project"
 
 
 def check_parameters(parameters: Parameters) -> None:

@@ -41,6 +41,7 @@ class Sherlock(Method):
     """
 
     base = "sherlock"
+    paper = "Ferret, 3.2"
 
     def __init__(
         self, *, max_failures: int = 2, jle: bool = True, flock: Flock | None = None

@@ -27,7 +27,7 @@ __all__ = ["FILE", "HEAD", "bench_changes", "changes", "observed", "words"]
 FILE = Path(analysis.__file__).parent / "CHANGES.md"
 HEAD = "| variant | where | what is printed | what we do | why |"
 SEEDS: Mapping[int, Sequence[int]] = {4: range(21, 26), 8: range(21, 24), 16: range(21, 22)}
-"""By K."""
+"""Which seeds the figures are means of, by the fabric's K."""
 
 WORLDS = {"10 % of the links": "10pct", "few and faint": "1..8links:0.001..0.01", "healthy": "none"}
 TELEMETRY = "A1+A2+P"

@@ -26,7 +26,7 @@ FABRICS: Mapping[str, tuple[dict[str, Any], Sequence[int]]] = {
     "K=16": ({"k": 16}, range(1, 3)),
     "leaf-spine 8x4": ({"topology": "leaf-spine:8:4"}, range(1, 21)),
 }
-"""Settings and seeds."""
+"""The settings of each fabric besides the noise, and the seeds that are averaged."""
 
 NOISES = ("0", "0.00001", "0.0001")
 

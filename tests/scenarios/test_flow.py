@@ -63,9 +63,12 @@ def test_a_run_says_which_devices_failed(tmp_path: Path) -> None:
     own = run.fabric.links_of(run.fabric.switch("agg0_1"))
     assert name == "agg0_1" and set(run.table("links")["rate"][own]) == {least} == {most}
     truth = (path / "truth.yaml").read_text()
-    (path / "truth.yaml").write_text(truth.replace("- agg0_1", "- [x]"))
-    with pytest.raises(RunError, match="failed_devices are no switches"):
-        analyze(path, quiet, trust=True)
+    wrong = ("- [x]", "- " + "[" * 10_000, "- nobody", "- \udcff")  # the last is not UTF-8
+    for each in wrong:
+        text = truth.replace("- agg0_1", each)
+        (path / "truth.yaml").write_text(text, errors="surrogateescape")
+        with pytest.raises(RunError, match="failed_devices are no switches"):
+            analyze(path, quiet, trust=True)
 
 
 def test_packets_are_conserved(path: Path) -> None:

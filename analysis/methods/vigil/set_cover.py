@@ -163,6 +163,7 @@ def _nothing() -> Cover:
 class _FewestLinks(Method):
     """A method that blames the links of a cover."""
 
+    paper = "007, 5.3 and appendix D"
     reads = "connections"
 
     def infer(self, connections: Connections, fabric: Fabric) -> Diagnosis:
