@@ -203,8 +203,8 @@ class Telemetry:
     """Everything a run measured, for any method.
 
     ``monitors`` is the placement of Canary's meters ("tor" or "tor+core"); ``probes`` are
-    NetBouncer's and ``detector`` deTector's; ``canary_bytes`` the meter and digest bytes Canary
-    uploaded.
+    NetBouncer's and ``detector`` deTector's; ``canary_bytes`` the bytes of the meters
+    that Canary read, of digests and of changes of rules.
     """
 
     topology: Fabric

@@ -152,7 +152,12 @@ class Network(TypedDict):
         ]
     ]
     canary_bytes: Annotated[
-        int, _number("Canary's: meters that were read, digests and changes of rules", "bytes")
+        int,
+        _number(
+            "Canary's: meters that were read, digests and changes of rules; not the counters of "
+            "the rules, which the controller reads as well",
+            "bytes",
+        ),
     ]
     traceroute_packets: Annotated[int, _packets("that 007's traces cost")]
     icmp_messages: NotRequired[

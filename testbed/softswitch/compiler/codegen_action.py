@@ -153,7 +153,7 @@ class ActionWriter:
         return ["it->exit = 1;"]
 
     def _op_jump(self, e: Expressions, to: HexValue) -> list[str]:
-        limit = "if (++jumps > 1000000) { sw->fault = SS_LOOP; return; }"
+        limit = "if (++jumps > 1000000) { sw->fault = SS_JUMPS; return; }"
         return [limit, f"goto jump_{to.value};"]
 
     def _op_jump_if_zero(self, e: Expressions, cond: Value, to: HexValue) -> list[str]:

@@ -28,6 +28,7 @@ FAULTS = {
     2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",
     3: "a P4 assert or assume failed",
     4: "out of memory",
+    5: "a loop in an action jumped more than 1,000,000 times: the action was left there",
 }
 
 

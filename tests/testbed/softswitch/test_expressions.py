@@ -10,12 +10,8 @@ from typing import Any
 
 import pytest
 
-from testbed.softswitch import (
-    Program,
-    SoftSwitchError,
-    Switch,
-    UnsupportedProgram,
-)
+from testbed import softswitch
+from testbed.softswitch import Program, SoftSwitchError, Switch, UnsupportedProgram
 from testbed.softswitch.compiler import bmv2_json, codegen
 
 Json = dict[str, Any]
@@ -406,11 +402,33 @@ def test_jumps_and_unknown_references(tmp_path: Path) -> None:
     ]
     sw = Switch(load_json(tmp_path / "p.json", program(fields, loop)))
     assert sw.process(0, b"\x05\x01") == [(1, b"\x00\x10")]
+    endless = Switch(load_json(tmp_path / "r.json", program(fields, [add(b, 3), loop[-1]])))
+    with pytest.raises(
+        softswitch.SwitchFault, match="a loop in an action jumped more than 1,000,000 times"
+    ):
+        endless.process(0, b"\x05\x01")
     bad = program(
         fields, [{"op": "assign", "parameters": [{"type": "field", "value": ["h", "zz"]}, a]}]
     )
     with pytest.raises(SoftSwitchError, match="zz"):
         load_json(tmp_path / "q.json", bad)
+
+
+@pytest.mark.parametrize(("behind", "error"), [(b"", 1), (b"\x00", 1), (b"\x00\x00", 0)])
+def test_lookahead_beyond_the_end_stops_the_parser(
+    tmp_path: Path, behind: bytes, error: int
+) -> None:
+    """12 bits are looked at in a select, from the fourth on: two bytes must be there."""
+    made = program([("a", 8, False)], [])
+    made["header_types"][0]["fields"].append(["parser_error", 32, False])
+    made["errors"] = [["NoError", 0], ["PacketTooShort", 1]]
+    made["parsers"][0]["parse_states"][0]["transition_key"] = [
+        {"type": "lookahead", "value": [4, 12]}
+    ]
+    load_json(tmp_path / "p.json", made)
+    sw = Switch(Program.load(tmp_path / "p.json", observe="standard_metadata.parser_error"))
+    assert sw.process(0, b"\x05" + behind) == [(1, b"\x05" + behind)]
+    assert sw.observed == error
 
 
 @pytest.mark.parametrize("copied_back", [False, True])

@@ -39,7 +39,8 @@ enum {
     SS_TOO_MANY = 1, /* more than SS_MAX_OUT outputs: the surplus was dropped */
     SS_LOOP = 2,     /* more than 256 passes (recirculate, resubmit, clones): cut off */
     SS_ASSERT = 3,   /* a P4 assert or assume failed: the packet was dropped */
-    SS_NO_MEMORY = 4
+    SS_NO_MEMORY = 4,
+    SS_JUMPS = 5 /* more than 1,000,000 jumps in an action: it was left there */
 };
 
 /* Data of outputs stays valid until the next ss_process on the same switch;
