@@ -20,6 +20,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.names import nearest
 from testbed.fabric.segments import Monitors
 from testbed.fabric.topologies import make_addressed
+from testbed.faults.events import Event, parse_events
 from testbed.faults.noise import noise_range
 from testbed.probes.traceroute import host_rate_limit
 from testbed.record.documents import EPOCHS, TELEMETRY
@@ -66,6 +67,13 @@ class Settings:
             "`1..8links:0.001..0.01`, comma lists, a `.yaml` file"
         ),
     ] = "10pct"
+    events: Annotated[
+        str,
+        Field(
+            description="what happens at which second: `none`, or `0.45 drain tor0_0->agg0_1; 0.7 "
+            "undrain tor0_0->agg0_1` (a link out of its ECMP group, and back)"
+        ),
+    ] = "none"
     seed: Annotated[
         int,
         Field(
@@ -219,8 +227,10 @@ class Settings:
             raise SettingsError(
                 f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
             )
+        if self.backend == "flow" and self.events.strip().lower() != "none":
+            raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
         if self.backend != "flow":
-            make_addressed(self.topology, self.k)  # raises
+            _ = self.happening  # raises
             if self.topology == "fat-tree":
                 check_tables(self.k, self.monitors, selects=self.alpha > 0 or self.beta > 0)
         if self.threads and self.backend != "virtual":
@@ -244,6 +254,11 @@ class Settings:
     def traces_of_host(self, fabric: Fabric) -> float:
         """How many traceroutes a second each host may send."""
         return self.traces_per_s or host_rate_limit(fabric, self.icmp_per_s)
+
+    @property
+    def happening(self) -> tuple[Event, ...]:
+        """What EVENTS says, in order of time."""
+        return parse_events(self.events, make_addressed(self.topology, self.k), self.duration_s)
 
     @property
     def real_time(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from scenarios.epochs.setup import Emulation
 from testbed.control.epochs import set_parity
+from testbed.faults.events import Event
 from testbed.network.network import Network
 
 __all__ = ["Agenda", "follow", "make_agenda"]
@@ -27,6 +28,8 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
     for seconds in injector.times():
         if 0 < seconds * 1e9 < end:
             agenda.append((round(seconds * 1e9), lambda s=seconds: injector.apply(s)))
+    for event in settings.happening:
+        agenda.append((event.time_ns, lambda e=event: _carry_out(emulation, e)))
     ticks = range(tick_ns, end + 6 * tick_ns, tick_ns)
     for at in ticks:
         agenda.append((at, lambda at=at: _tick(emulation, at, at == ticks[-1])))
@@ -38,6 +41,16 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
         agenda.append((drained, lambda e=epoch: end_epoch(e)))
     agenda.sort(key=lambda item: item[0])
     return agenda
+
+
+def _carry_out(emulation: Emulation, event: Event) -> None:
+    """Do what EVENTS asks for."""
+    uplinks = emulation.uplinks[int(emulation.topology.link_src[event.target])]
+    assert uplinks is not None  # as was checked
+    if event.kind == "drain":
+        uplinks.drain(event.target)
+    else:
+        uplinks.undrain(event.target)
 
 
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:

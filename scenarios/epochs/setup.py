@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scenarios.backends import Backend, Injector, make_injector, make_tcp
 from scenarios.settings import Settings, SettingsError
 from testbed.control.epochs import EpochClock
-from testbed.control.forwarding import install_forwarding
+from testbed.control.forwarding import Uplinks, install_forwarding
 from testbed.control.selection import FlowSelector, SelectionParameters
 from testbed.control.switch import SwitchControl, batch
 from testbed.fabric.addressed import AddressedFabric
@@ -58,7 +58,8 @@ class Emulation:
     """Switches with its controller, faults, traffic, probes and agents, all ready.
 
     ``ids`` are the switches' 48-bit IDs, ``monitors`` the switches with meters and ``controls``
-    theirs; ``transfers`` are the flows that ``tcp`` carries, where there is any.
+    theirs; ``uplinks`` are the ECMP groups of all switches; ``transfers`` are the flows that
+    ``tcp`` carries, where there is any.
     """
 
     settings: Settings
@@ -71,6 +72,7 @@ class Emulation:
     decoder: SegmentDecoder
     monitors: list[int]
     controls: dict[int, SwitchControl]
+    uplinks: list[Uplinks | None]
     clock: EpochClock
     injector: Injector
     selector: FlowSelector
@@ -110,10 +112,7 @@ def set_up(
     progress("forwarding rules", 0.4)
     monitors: list[int] = np.unique(segments.downstream).tolist()
     every = backend.controls
-    masks = bloom_mask(ids).tolist()
-    with batch(every):
-        for index, control in enumerate(every):
-            install_forwarding(topology, index, control, masks[index], index in set(monitors))
+    uplinks = _install_forwarding(topology, every, ids, set(monitors))
     controls = {index: every[index] for index in monitors}
     parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
     injector = make_injector(settings, backend, plan)
@@ -139,6 +138,7 @@ def set_up(
         decoder=decoder,
         monitors=monitors,
         controls=controls,
+        uplinks=uplinks,
         clock=EpochClock(settings.epoch_ns, backend.skew_ns, settings.seed),
         injector=injector,
         selector=FlowSelector(segments, decoder, controls, parameters),
@@ -153,6 +153,21 @@ def set_up(
         transfers=transfers,
         tcp=make_tcp(settings, backend, traffic, transfers),
     )
+
+
+def _install_forwarding(
+    topology: AddressedFabric,
+    controls: Sequence[SwitchControl],
+    ids: npt.NDArray[np.uint64],
+    monitors: Collection[int],
+) -> list[Uplinks | None]:
+    """Let all switches forward; return the ECMP group of each, None where it has none."""
+    masks = bloom_mask(ids).tolist()
+    with batch(controls):
+        return [
+            install_forwarding(topology, index, control, masks[index], index in monitors)
+            for index, control in enumerate(controls)
+        ]
 
 
 def _add_sources(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,7 +12,31 @@ from testbed.dataplane import IDENTITY, ROUTING
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.fat_tree import FatTree
 
-__all__ = ["install_forwarding"]
+__all__ = ["Uplinks", "install_forwarding"]
+
+
+@dataclass
+class Uplinks:
+    """The ECMP group of a switch: ``members`` are its members by uplink, a directed link."""
+
+    control: Tables
+    group: int
+    members: dict[int, int]
+    _drained: set[int] = field(default_factory=set)
+
+    def drain(self, link: int) -> None:
+        """Take an uplink out: flows take the others. What is on its way arrives."""
+        self._drained.add(link)
+        self._write()
+
+    def undrain(self, link: int) -> None:
+        """Put an uplink back."""
+        self._drained.remove(link)
+        self._write()
+
+    def _write(self) -> None:
+        left = [member for link, member in self.members.items() if link not in self._drained]
+        self.control.action_profile(ROUTING.selector).modify_group(self.group, left)
 
 
 def install_forwarding(
@@ -19,8 +45,8 @@ def install_forwarding(
     control: Tables,
     mask: int,
     monitor: bool,
-) -> None:
-    """Install one switch's identity, routes and uplink group.
+) -> Uplinks | None:
+    """Install one switch's identity, routes and uplink group; return that group, if it has one.
 
     Args:
         topology: A fat-tree, or two switches.
@@ -43,15 +69,14 @@ def install_forwarding(
         for link in _outgoing(topology, switch):
             rack = int(topology.switch_ip[topology.link_dst[link]]) & ~0xFF
             routes.through(rack, 24, int(link))
-        return
+        return None
     if tier == 0:
         _tor_routes(topology, switch, routes)
     elif tier == 1:
         _agg_routes(topology, switch, routes)
     else:
         _core_routes(topology, switch, routes)
-    if tier < 2:
-        _uplinks(topology, switch, control)
+    return _uplinks(topology, switch, control) if tier < 2 else None
 
 
 class _Routes:
@@ -112,9 +137,10 @@ def _core_routes(topology: FatTree, core: int, routes: _Routes) -> None:
         routes.through(int(topology.switch_ip[agg]) & ~0xFFFF, 16, int(link))
 
 
-def _uplinks(topology: FatTree, switch: int, control: Tables) -> None:
+def _uplinks(topology: FatTree, switch: int, control: Tables) -> Uplinks:
     profile = control.action_profile(ROUTING.selector)
-    up = [link for link in _outgoing(topology, switch) if link % 2 == 0]
-    members = [profile.add_member(ROUTING.forward, _hop(topology, int(link))) for link in up]
-    group = profile.add_group(members)
+    up = [int(link) for link in _outgoing(topology, switch) if link % 2 == 0]
+    members = {link: profile.add_member(ROUTING.forward, _hop(topology, link)) for link in up}
+    group = profile.add_group(list(members.values()))
     control.table(ROUTING.uplinks).add_group_entry([1], group)
+    return Uplinks(control, group, members)

@@ -56,6 +56,8 @@ class ActionProfileControl(Protocol):
 
     def add_group(self, members: Sequence[int]) -> int: ...
 
+    def modify_group(self, group: int, members: Sequence[int]) -> None: ...
+
 
 class Tables(Protocol):
     """The tables of a switch, by their full P4 names: all that rules take."""

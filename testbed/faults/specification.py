@@ -46,7 +46,8 @@ from testbed.fabric.clos import Fabric, TopologyError
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch
 from testbed.faults.request import Document, Entry, read_file, read_text
 
-__all__ = ["LOW_RATES", "PAPER_RATES", "RateRange", "draw_rates", "fault_file", "parse_faults"]
+__all__ = ["LOW_RATES", "PAPER_RATES", "RateRange", "draw_rates", "fault_file", "named_link"]
+__all__ += ["named_switch", "parse_faults"]
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _resolve(
             drawn = _draw(rng, free, count, topology, "links")
             taken.update(drawn)
             chosen.extend((link, entry) for link in drawn)
-    failed = {_switch(topology, name) for name in document.failed_devices} | set(devices)
+    failed = {named_switch(topology, name) for name in document.failed_devices} | set(devices)
     return FaultPlan(_build(chosen, rng, rates), tuple(sorted(failed)))
 
 
@@ -145,7 +146,7 @@ def _named_links(entries: Iterable[Entry], topology: Fabric) -> list[tuple[int, 
     for entry in entries:
         if entry.link is None:
             continue
-        link = _link(topology, entry.link)
+        link = named_link(topology, entry.link)
         match = entry.match.build() if entry.match else None
         clash = link in whole or (
             (link, match) in matched if match else any(link == other for other, _ in matched)
@@ -167,7 +168,7 @@ def _devices(
     devices: dict[int, Entry] = {}
     for entry in entries:
         if entry.device is not None:
-            device = _switch(topology, entry.device)
+            device = named_switch(topology, entry.device)
             if device in devices:
                 raise FaultError(f"device {entry.device} is named twice: name it once")
             devices[device] = entry
@@ -250,7 +251,8 @@ def _draw(
     return rng.choice(free, count, replace=False).tolist()
 
 
-def _switch(topology: Fabric, name: str) -> int:
+def named_switch(topology: Fabric, name: str) -> int:
+    """Return the switch of a name. Raises FaultError, which says the nearest name."""
     name = name.strip()
     try:
         return topology.switch(name)
@@ -259,7 +261,8 @@ def _switch(topology: Fabric, name: str) -> int:
         raise FaultError(f"no switch {name!r} in {topology.title}: the nearest is {near}") from None
 
 
-def _link(topology: Fabric, name: str) -> int:
+def named_link(topology: Fabric, name: str) -> int:
+    """Return the directed link of a name. Raises FaultError, which says the nearest name."""
     src, _, dst = (part.strip() for part in name.partition("->"))
     try:
         return topology.link(f"{src}->{dst}")

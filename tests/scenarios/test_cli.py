@@ -91,6 +91,9 @@ def test_matrices_get_one_thread_unless_the_user_says_more(
         (["--colour", "red"], ["--colour"]),
         (["--epoch-ms", "1.5"], ["--epoch-ms", "integer"]),
         (["--noise", "loud"], ["NOISE=loud", "0..0.0001"]),
+        (["--events", "0 drain tor0_0"], ["EVENTS item '0 drain tor0_0'", "tor0_0->agg0_1"]),
+        (["--events", "9 drain tor0_0->agg0_0"], ["EVENTS", "the run ends at", "EPOCHS"]),
+        (["--events", "0 drain tor0_0->agg0_0", "--backend", "flow"], ["EVENTS", "BACKEND"]),
         (["--telemetry", "INT"], ["TELEMETRY=INT", "BACKEND=flow"]),
     ],
 )

@@ -115,6 +115,7 @@ class RemoteProfile:
     _actions: Mapping[str, Any]
     _members: int = 0
     _groups: int = 0
+    _sizes: dict[int, int] = field(default_factory=dict)
 
     def add_member(self, action: str, params: Sequence[int] = ()) -> int:
         self._members += 1
@@ -127,15 +128,23 @@ class RemoteProfile:
 
     def add_group(self, members: Sequence[int]) -> int:
         self._groups += 1
+        self._sizes[self._groups] = len(members)
+        self._write_group("INSERT", self._groups, members)
+        return self._groups
+
+    def modify_group(self, group: int, members: Sequence[int]) -> None:
+        """Replace the members of a group by at most as many as it began with."""
+        self._write_group("MODIFY", group, members)
+
+    def _write_group(self, kind: str, group: int, members: Sequence[int]) -> None:
         message = p4runtime_pb2.ActionProfileGroup(
             action_profile_id=self._info.preamble.id,
-            group_id=self._groups,
-            max_size=len(members),
+            group_id=group,
+            max_size=self._sizes[group],
         )
         for member in members:
             message.members.add(member_id=member, weight=1)
-        self._connection.write("INSERT", "action_profile_group", message)
-        return self._groups
+        self._connection.write(kind, "action_profile_group", message)
 
 
 def _fill_action(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from testbed.control.forwarding import install_forwarding
+from testbed.control.forwarding import Uplinks, install_forwarding
 from testbed.dataplane import PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
-from testbed.network.schedules import Packets
+from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
 from testbed.network.virtual import VirtualNetwork
 from testbed.softswitch import Program, Switch
@@ -37,25 +39,32 @@ def all_pairs(topology: FatTree, ports: int) -> Traffic:
     )
 
 
+def fabric_of_switches(
+    topology: FatTree,
+) -> tuple[VirtualNetwork, list[Uplinks | None]]:
+    """A network of switches that forward and do not meter, and their ECMP groups."""
+    program = Program.load(PROGRAM, observe=VERDICT.field)
+    switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
+    uplinks = [
+        install_forwarding(topology, index, switch, mask=1 << index % 32, monitor=False)
+        for index, switch in enumerate(switches)
+    ]
+    return VirtualNetwork(topology, program, switches), uplinks
+
+
+def sends(network: VirtualNetwork, traffic: Traffic) -> int:
+    """The number of a source that sends this traffic."""
+    templates, lengths = headers(traffic, network.topology)
+    ends = traffic.src_host, traffic.dst_host
+    return network.add_source(Source(traffic.packets, templates, lengths, *ends))
+
+
 @pytest.mark.parametrize("k", [4, 6])
 def test_every_host_reaches_every_other_over_shortest_paths(k: int) -> None:
     topology = FatTree(k)
-    program = Program.load(PROGRAM, observe=VERDICT.field)
-    switches = [Switch(program, seed=i) for i in range(topology.n_switches)]
-    for index, switch in enumerate(switches):
-        install_forwarding(topology, index, switch, mask=1 << index % 32, monitor=False)
-    network = VirtualNetwork(topology, program, switches)
+    network, _ = fabric_of_switches(topology)
     traffic = all_pairs(topology, ports=8)
-    templates, lengths = headers(traffic, topology)
-    source = network.add_source(
-        Source(
-            traffic.packets,
-            templates,
-            lengths,
-            traffic.src_host,
-            traffic.dst_host,
-        )
-    )
+    source = sends(network, traffic)
     network.run_until(10**10)
 
     assert (network.delivered(source) == 1).all()
@@ -68,3 +77,37 @@ def test_every_host_reaches_every_other_over_shortest_paths(k: int) -> None:
     for up in (packets[: topology.n_edges : 2], packets[topology.n_edges :: 2]):
         assert up.min() > 0.6 * up.mean()
         assert up.max() < 1.5 * up.mean()
+
+
+@pytest.mark.parametrize(("k", "name"), [(4, "tor0_0->agg0_1"), (6, "agg2_1->core4")])
+def test_a_drained_uplink_carries_nothing_and_nothing_is_lost(k: int, name: str) -> None:
+    topology = FatTree(k)
+    link = topology.link(name)
+    others = np.flatnonzero(topology.link_src == topology.link_src[link])
+    others = others[(others % 2 == 0) & (others != link)]
+    network, uplinks = fabric_of_switches(topology)
+    group = uplinks[topology.link_src[link]]
+    assert group is not None
+    traffic = all_pairs(topology, ports=8)
+    mixed = np.random.default_rng(1).permutation(traffic.n_flows).astype(np.uint32)
+    traffic = replace(traffic, packets=replace(listed(traffic.packets), flow=mixed))
+    source = sends(network, traffic)
+    third = traffic.n_flows * 1000 // 3  # a packet each microsecond
+    under_way = 100_000
+
+    def carried() -> tuple[int, int]:
+        packets = network.link_packets()
+        return int(packets[link]), int(packets[others].sum())
+
+    network.run_until(third)
+    group.drain(link)
+    network.run_until(third + under_way)
+    before = carried()
+    assert min(before) > 0
+    network.run_until(2 * third)
+    drained = carried()
+    assert drained[0] == before[0] and drained[1] > before[1]
+    group.undrain(link)
+    network.drain()
+    assert carried()[0] > drained[0]
+    assert (network.delivered(source) == 1).all()

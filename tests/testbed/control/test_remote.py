@@ -68,6 +68,23 @@ def test_forwarding_and_epoch_are_installed_in_one_batch(control: RemoteSwitch) 
         control.table(ROUTING.routes).add([(0, 0)], ROUTING.up)  # it is there already
 
 
+def test_an_uplink_is_drained_and_put_back() -> None:
+    with process() as (_, control):
+        with batch([control]):
+            uplinks = install_forwarding(FatTree(4), 0, control, mask=1, monitor=True)
+        assert uplinks is not None
+        first, second = uplinks.members
+        uplinks.drain(first)
+        uplinks.undrain(first)
+        uplinks.drain(second)
+        entity = connection.p4runtime_pb2.Entity()
+        entity.action_profile_group.group_id = uplinks.group
+        entity.action_profile_group.action_profile_id = 0
+        [found] = control.connection.read(entity)
+        left = [member.member_id for member in found.action_profile_group.members]
+        assert left == [uplinks.members[first]]
+
+
 @pytest.mark.parametrize(
     ("before", "reason"), [(1, "update 1: .*match already"), (400, "match already: 400")]
 )
