@@ -138,7 +138,7 @@ class Flock(Method):
         p_bad: float = 0.01,
         p_good: float = 2e-4,
         link_prior: float = -15.0,
-        device_factor: float = 10_000.0,
+        device_factor: float = 100_000.0,
         inputs: Inputs = "probes+flows",
         slow_ms: float | None = None,
         refine: bool = False,
