@@ -15,7 +15,7 @@ from rich.text import Text
 
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
-from analysis.evaluation.use import fed, measured_lines, starving
+from analysis.evaluation.use import fed, measured_lines, missed_lines, starving
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import bench_of, make_method, parameters_of
@@ -282,6 +282,7 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
     if origins:
         lines.append(Text(plain(parameters_line(origins)), style="dim"))
     lines += [Text(plain(line), style="dim") for line in measured_lines(summary)]
+    lines += [Text(plain(line), "yellow") for line in missed_lines(summary)]
     for name, entry in summary["methods"].items():
         own = entry[entry["native"]]
         parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]

@@ -16,9 +16,12 @@ from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, Measureme
 from testbed.record.run import Record
 from testbed.record.run_tables import PLANS
 
-__all__ = ["fed", "measured", "measured_lines", "starving"]
+__all__ = ["fed", "measured", "measured_lines", "missed_lines", "starving"]
 
 _TCP = 6
+
+HALF = 0.5
+"""A target that fewer segments and epochs reach is out of reach, and the run says so."""
 
 
 def measured(record: Record, telemetry: Telemetry) -> dict[Measurement, Measured]:
@@ -72,7 +75,35 @@ def _segments(record: Record, counts: SegmentCounts) -> Measured:
     ):
         if figure in network:
             result[name] = network[figure]
+    if record.has("selection") and (later := sent.size - sent.shape[1]):
+        selection = record.table("selection")
+        new = selection["installed"][selection["epoch"] > selection["epoch"].min(initial=0)]
+        result["unchanged"] = {"asked": later, "got": later - int((new > 0).sum())}
+        result["installed_later"] = int(new.sum())
+    if missed := _missed(budgets, config):
+        result["remarks"] = [missed]
     return result
+
+
+def _missed(budgets: Mapping[str, Use], config: Mapping[str, Any]) -> str:
+    """Return a sentence that names the targets that most segments and epochs miss, if any."""
+    missed = [
+        f"{name.upper()}={config[name]} in {_share(budgets[name]):.0%}"
+        for name in ("alpha", "beta")
+        if name in budgets and _share(budgets[name]) < HALF
+    ]
+    if not missed:
+        return ""
+    return (
+        f"targets missed: reached are {' and '.join(missed)} of segments and epochs, and the "
+        "controller goes on asking for flows that are not there: use smaller targets, a smaller "
+        "ETA, a longer EPOCH_MS or more LOAD"
+    )
+
+
+def _share(use: Use) -> float:
+    """Return the share that was got of what was asked for, 1 if nothing was."""
+    return use["got"] / use["asked"] if use["asked"] else 1.0
 
 
 def _probes(record: Record, part: Probes, plan: str) -> Measured:
@@ -168,13 +199,19 @@ def measured_lines(summary: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def missed_lines(summary: Mapping[str, Any]) -> list[str]:
+    """Return a line for each measurement whose targets the run's settings cannot reach."""
+    use: Mapping[str, Any] = summary.get("measured", {})
+    return [f"{name}: {line}" for name, of in use.items() for line in of.get("remarks", ())]
+
+
 def _parts(name: str, of: Measured, epochs: int) -> Iterator[str]:
     budgets = of["budgets"]
     for each in BUDGETS:
         if each.measurement == name and each.name in budgets:
             asked, got = budgets[each.name]["asked"], budgets[each.name]["got"]
             if each.does == "wants":
-                share = got / asked if asked else 1.0
+                share = _share(budgets[each.name])
                 yield f"{each.option.upper()} reached in {share:.0%} of segments and epochs"
             else:
                 yield f"{got:,} of {asked:,} {each.counted or each.what}"
@@ -184,6 +221,12 @@ def _parts(name: str, of: Measured, epochs: int) -> Iterator[str]:
         yield (
             f"an epoch {of['digests'] / epochs:,.0f} digests and "
             f"{changes / epochs:,.0f} changes of rules{size}"
+        )
+    if "unchanged" in of and epochs > 1:
+        later = of.get("installed_later", 0) / (epochs - 1)
+        yield (
+            f"after the first epoch {later:,.0f} new rules an epoch, "
+            f"in {_share(of['unchanged']):.0%} of segments and epochs none"
         )
     for key, what in (("links_unobserved", "links"), ("segments_unobserved", "segments")):
         if key in of:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from analysis.evaluation.columns import cells, columns, in_blocks, in_bytes
 from analysis.evaluation.report import capture_line, headline
-from analysis.evaluation.use import measured_lines
+from analysis.evaluation.use import measured_lines, missed_lines
 from analysis.pages.packet import example_flows
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts
@@ -80,6 +80,7 @@ def run_page(
         range_blocks=range_rows(methods, run.table("links")),
         costs=_costs(summary),
         measurements=measured_lines(summary),
+        missed=missed_lines(summary),
         starved=[
             f"{name}: {remark}"
             for name, entry in summary["methods"].items()

@@ -277,8 +277,20 @@ class Measured(TypedDict):
     segments_unobserved: NotRequired[Annotated[int, _number("without a packet", "segments")]]
     installed: NotRequired[Annotated[int, _number("flows that got rules", "rules")]]
     removed: NotRequired[Annotated[int, _number("flows whose rules were removed", "rules")]]
+    installed_later: NotRequired[
+        Annotated[int, _number("of those installed, the ones after the first epoch", "rules")]
+    ]
+    unchanged: NotRequired[
+        Annotated[
+            Use,
+            _field("segments, summed over the epochs after the first: without a new rule, of all"),
+        ]
+    ]
     digests: NotRequired[Annotated[int, _number("reports of large flows", "digests")]]
     control_bytes: NotRequired[Annotated[int, _number("of digests and changes of rules", "bytes")]]
+    remarks: NotRequired[
+        Annotated[list[str], _field("targets that the settings cannot reach, in words")]
+    ]
 
 
 @with_config(_CLOSED)

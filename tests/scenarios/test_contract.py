@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from analysis.evaluation.report import render
-from analysis.evaluation.use import measured_lines
+from analysis.evaluation.use import measured_lines, missed_lines
 from analysis.methods.registry import METHODS, make_method
 from analysis.telemetry.observations import read_telemetry
 from scenarios import budgets, load
@@ -19,6 +19,7 @@ from scenarios.experiment import run_experiment
 from scenarios.flow import FLOWS
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings, described
+from scenarios.showing import make_page
 from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.record.documents import Summary
 from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, budget
@@ -87,8 +88,6 @@ def test_who_got_less_than_nine_tenths_is_starved_everywhere(starved: Path) -> N
     figures = load(starved).figures
     assert figures["starved"].to_dict() == {name: name == "007" for name in PASSIVE}
     assert figures["fed"]["007"] == methods["007"]["fed"]
-    from scenarios.showing import make_page
-
     assert f"007: {remark}" in make_page(starved).read_text()
 
 
@@ -117,6 +116,10 @@ def test_what_meters_used_is_counted(starved: Path) -> None:
     assert use["packets"] == table["sent"].sum()
     assert use["budgets"]["alpha"]["got"] == (table["sent"] >= SMALL.alpha).sum()
     assert use["budgets"]["beta"]["got"] == (selection["flows"] >= SMALL.beta).sum()
+    later = selection["installed"][selection["epoch"] > 0]
+    assert use["installed_later"] == later.sum() < during
+    every = 80 * (SMALL.epochs - 1)
+    assert use["unchanged"] == {"asked": every, "got": every - (later > 0).sum()}
     seen = np.unique(table["segment"][table["sent"] > 0])
     assert use["segments_unobserved"] == 80 - len(seen)
     lines = "\n".join(measured_lines(record.summary))
@@ -124,8 +127,13 @@ def test_what_meters_used_is_counted(starved: Path) -> None:
 
 
 def test_targets_are_no_budgets(tmp_path: Path) -> None:
-    settings = replace(SMALL, alpha=10**6, epochs=2)
+    settings = replace(SMALL, alpha=10**6, beta=0, epochs=2)
     summary = run(settings, tmp_path / "run", ("canary",))
+    (line,) = missed_lines(summary)
+    assert line.startswith("segments: targets missed: reached are ALPHA=1000000 in 0% of segments")
+    assert line in make_page(tmp_path / "run").read_text()
+    reached = run(replace(settings, alpha=1), tmp_path / "reached", ("canary",))
+    assert missed_lines(reached) == []
     assert summary["measured"]["segments"]["budgets"]["alpha"]["got"] == 0
     assert summary["methods"]["canary"]["fed"] == 1
 
