@@ -44,14 +44,34 @@ class SelectionParameters:
 
 
 @dataclass
+class UsmEntry:
+    """A flow's entry at an upstream, shared by all rules of the flow there: the USM's table knows
+    flows alone.
+
+    Attributes:
+        handle: Of the entry; -1 until it is installed.
+        rules: The rules that share it.
+        packets: What it had counted when last looked at; -1 before the first look.
+    """
+
+    handle: int = -1
+    rules: int = 0
+    packets: int = -1
+
+
+@dataclass
 class Rule:
-    """A flow monitored on a segment: one DSM and, once that is in force, one USM entry."""
+    """A flow monitored on a segment: a DSM entry and, once that is in force, a USM entry.
+
+    ``arrived`` is what the DSM entry had counted when last looked at, which is only done where
+    several rules share the USM entry; -1 before the first look.
+    """
 
     flow: FlowKey
     segment: int
     dsm_handle: int
-    usm_handle: int = -1
-    packets: int = -1  # counted by the USM entry when last looked at; -1 before the first look
+    usm: UsmEntry
+    arrived: int = -1
 
 
 @dataclass
@@ -80,6 +100,7 @@ class FlowSelector:
     reported: int = 0
     max_rules: int = min(DSM.capacity, USM.capacity)
     _requests: dict[int, _Request] = field(default_factory=dict)
+    _usm: dict[tuple[int, FlowKey], UsmEntry] = field(default_factory=dict)
     _late: list[tuple[int, FlowKey, int]] = field(default_factory=list)
     _leaving: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
     _load: dict[int, int] = field(default_factory=dict)
@@ -161,8 +182,9 @@ class FlowSelector:
             chosen = [rule for flow, segment in reported if (rule := self._admit(flow, segment))]
         with batch(every):
             for rule in chosen:
-                upstream = self.controls[self._ends[rule.segment][0]]
-                rule.usm_handle = upstream.table(USM.rules).add([rule.flow], USM.monitor)
+                if rule.usm.handle < 0:
+                    upstream = self.controls[self._ends[rule.segment][0]]
+                    rule.usm.handle = upstream.table(USM.rules).add([rule.flow], USM.monitor)
 
     def _admit(self, flow: FlowKey, segment: int) -> Rule | None:
         """A flow's DSM rule, without its USM rule, if the flow is asked for and there is room."""
@@ -171,16 +193,19 @@ class FlowSelector:
         if request is None or key in self.rules or key in self._leaving:
             return None
         upstream, downstream, path_bf = self._ends[segment]
-        load = self._load
-        if max(load.get(upstream, 0), load.get(downstream, 0)) >= self.max_rules:
+        usm, load = self._usm.get((upstream, flow)), self._load
+        needed = {downstream} if usm else {upstream, downstream}
+        if max(load.get(switch, 0) for switch in needed) >= self.max_rules:
             self._refused.add(key)
             return None
         self._refused.discard(key)
-        match = [flow, path_bf]
-        handle = self.controls[downstream].table(DSM.rules).add(match, DSM.monitor)
-        self.rules[key] = rule = Rule(flow, segment, handle)
-        load[upstream] = load.get(upstream, 0) + 1
-        load[downstream] = load.get(downstream, 0) + 1
+        for switch in needed:
+            load[switch] = load.get(switch, 0) + 1
+        if usm is None:
+            self._usm[upstream, flow] = usm = UsmEntry()
+        usm.rules += 1
+        handle = self.controls[downstream].table(DSM.rules).add([flow, path_bf], DSM.monitor)
+        self.rules[key] = rule = Rule(flow, segment, handle, usm)
         self.installed += 1
         request.remaining -= 1
         if request.remaining == 0:
@@ -188,46 +213,65 @@ class FlowSelector:
         return rule
 
     def retire_quiet(self) -> list[int]:
-        """Stop counting flows that sent nothing since the last call; the segments of these.
+        """Stop counting flows that sent nothing since the last call, or nothing on this segment
+        while they sent on another one of the same upstream; return the segments of these.
 
-        The USM entry goes first; `finish_retiring` removes the DSM entry after the drain, so no
-        packet is counted upstream alone.
+        The USM entry goes first, with the last rule that shares it; `finish_retiring` removes the
+        DSM entry after the drain, so no packet is counted upstream alone.
         """
-        counted, quiet = self._counted(), []
+        quiet = self._quiet()
         with batch(self.controls.values()):
-            for key, packets in counted.items():
-                rule = self.rules[key]
-                if packets > rule.packets:
-                    rule.packets = packets
-                    continue
-                del self.rules[key]
-                upstream = self._ends[rule.segment][0]
-                self.controls[upstream].table(USM.rules).delete(rule.usm_handle)
-                self._load[upstream] -= 1
+            for key in quiet:
+                rule = self.rules.pop(key)
+                rule.usm.rules -= 1
+                if not rule.usm.rules:
+                    upstream = self._ends[rule.segment][0]
+                    self.controls[upstream].table(USM.rules).delete(rule.usm.handle)
+                    self._load[upstream] -= 1
+                    del self._usm[upstream, rule.flow]
                 self._leaving[key] = rule
                 self.removed += 1
-                quiet.append(rule.segment)
-        return quiet
+        return [segment for _, segment in quiet]
 
-    def _counted(self) -> dict[tuple[FlowKey, int], int]:
-        """Packets that each rule's USM entry has counted; every switch is asked at once."""
-        by_switch: dict[int, list[tuple[FlowKey, int]]] = {}
-        handles: dict[int, list[int]] = {}
-        for key, rule in self.rules.items():
-            switch = self._ends[rule.segment][0]
-            by_switch.setdefault(switch, []).append(key)
-            handles.setdefault(id(self.controls[switch]), []).append(rule.usm_handle)
+    def _quiet(self) -> list[tuple[FlowKey, int]]:
+        """The rules that `retire_quiet` is to remove, by (flow, segment)."""
+        entries = [(switch, usm) for (switch, _), usm in self._usm.items()]
+        silent: set[int] = set()
+        counted = self._counted(USM.rules, [(switch, usm.handle) for switch, usm in entries])
+        for (_, usm), packets in zip(entries, counted, strict=True):
+            if packets <= usm.packets:
+                silent.add(id(usm))
+            usm.packets = packets
+
+        shared = [rule for rule in self.rules.values() if rule.usm.rules > 1]
+        places = [(self._ends[rule.segment][1], rule.dsm_handle) for rule in shared]
+        still, moving = [], set()
+        for rule, packets in zip(shared, self._counted(DSM.rules, places), strict=True):
+            if packets > rule.arrived:
+                moving.add(id(rule.usm))
+            else:
+                still.append(rule)
+            rule.arrived = packets
+        left = {(rule.flow, rule.segment) for rule in still if id(rule.usm) in moving}
+        return [key for key, rule in self.rules.items() if id(rule.usm) in silent or key in left]
+
+    def _counted(self, table: str, entries: list[tuple[int, int]]) -> list[int]:
+        """Packets that each entry (switch, handle) of a table counted; switches answer at once."""
+        by_switch: dict[int, list[int]] = {}
+        for number, (switch, _) in enumerate(entries):
+            by_switch.setdefault(switch, []).append(number)
+        numbers = {id(self.controls[switch]): some for switch, some in by_switch.items()}
 
         def ask(control: SwitchControl) -> list[int]:
-            counts = control.table(USM.rules).counters(handles[id(control)])
-            return counts[:, 0].tolist()
+            handles = [entries[number][1] for number in numbers[id(control)]]
+            return control.table(table).counters(handles)[:, 0].tolist()
 
         answers = for_each([self.controls[switch] for switch in by_switch], ask)
-        return {
-            key: packets
-            for found, counts in zip(by_switch.values(), answers, strict=True)
-            for key, packets in zip(found, counts, strict=True)
-        }
+        counts = [0] * len(entries)
+        for some, packets in zip(by_switch.values(), answers, strict=True):
+            for number, each in zip(some, packets, strict=True):
+                counts[number] = each
+        return counts
 
     def finish_retiring(self) -> None:
         """Remove the DSM rules of retired flows, once their packets have left the network."""

@@ -22,6 +22,7 @@ class FakeTable:
         self._log, self._name, self._next = log, name, 0
 
     def add(self, match, action, params=(), priority=None) -> int:
+        assert tuple(match) not in self.entries.values(), "an entry with the same match"
         self._next += 1
         self.entries[self._next] = tuple(match)
         self.packets[self._next] = 0
@@ -161,6 +162,83 @@ def test_quiet_flows_leave_upstream_first_and_downstream_after_the_drain() -> No
     world.selector.finish_retiring()
     assert len(dsm.entries) == 1
     assert second not in usm.entries
+
+
+def two_segments_of_one_upstream(world: World) -> tuple[int, int]:
+    first = 0
+    alike = world.segments.upstream == world.segments.upstream[first]
+    apart = world.segments.downstream != world.segments.downstream[first]
+    return first, int(np.flatnonzero(alike & apart)[0])
+
+
+def usm_and_dsms(world: World, *segments: int) -> tuple[FakeTable, list[FakeTable]]:
+    usm = world.switches[int(world.segments.upstream[segments[0]])].tables["usm"]
+    ends = world.segments.downstream[list(segments)].tolist()
+    return usm, [world.switches[end].tables["dsm"] for end in ends]
+
+
+def test_a_flow_on_two_segments_of_one_upstream_has_one_usm_entry() -> None:
+    """The USM's table knows flows, and rules are of flows and segments."""
+    world = World()
+    old, new = two_segments_of_one_upstream(world)
+    world.plan([old, new])
+    for segment in (old, new):
+        world.report(segment, 1)
+        world.selector.poll(LATENCY)
+    usm, dsms = usm_and_dsms(world, old, new)
+    assert len(usm.entries) == 1
+    assert [len(dsm.entries) for dsm in dsms] == [1, 1]
+    assert world.selector.in_force()[2].tolist() == [old, new]
+
+    world.selector.retire_quiet()
+    assert sorted(world.selector.retire_quiet()) == sorted([old, new])  # it fell silent
+    world.selector.finish_retiring()
+    assert not usm.entries and not any(dsm.entries for dsm in dsms)
+
+
+def test_a_flow_that_moved_keeps_the_rule_of_the_segment_it_is_on() -> None:
+    world = World()
+    old, new = two_segments_of_one_upstream(world)
+    world.plan([old, new])
+    world.report(old, 1)
+    world.report(new, 1)
+    world.selector.poll(LATENCY)
+    usm, dsms = usm_and_dsms(world, old, new)
+    world.selector.retire_quiet()  # the first look only takes notes
+    (sent,), (arrived,) = usm.packets, dsms[1].packets
+    usm.packets[sent] = dsms[1].packets[arrived] = 10
+    assert world.selector.retire_quiet() == [old]
+    world.selector.finish_retiring()
+    assert len(usm.entries) == 1
+    assert [len(dsm.entries) for dsm in dsms] == [0, 1]
+    assert world.selector.in_force()[2].tolist() == [new]
+
+
+def test_rules_stay_while_a_flow_sends_and_nothing_of_it_arrives() -> None:
+    """What loses every packet is not what moved."""
+    world = World()
+    old, new = two_segments_of_one_upstream(world)
+    world.plan([old, new])
+    world.report(old, 1)
+    world.report(new, 1)
+    world.selector.poll(LATENCY)
+    usm, _ = usm_and_dsms(world, old, new)
+    world.selector.retire_quiet()
+    (sent,) = usm.packets
+    usm.packets[sent] = 10
+    assert world.selector.retire_quiet() == []
+
+
+def test_a_shared_entry_takes_the_room_of_one() -> None:
+    world = World(delta=5)
+    old, new = two_segments_of_one_upstream(world)
+    world.selector.max_rules = 1
+    world.plan([old, new])
+    world.report(old, 1)
+    world.report(new, 1)
+    world.report(new, 2)
+    world.selector.poll(LATENCY)
+    assert (world.selector.installed, world.selector.refused) == (2, 1)
 
 
 def test_a_full_table_refuses_and_says_so() -> None:

@@ -305,7 +305,7 @@ def count_an_epoch(
         assert meter.undecodable == 0
     handles: dict[int, list[int]] = {}
     for rule in selector.rules.values():
-        handles.setdefault(int(SEGMENTS.upstream[rule.segment]), []).append(rule.usm_handle)
+        handles.setdefault(int(SEGMENTS.upstream[rule.segment]), []).append(rule.usm.handle)
     counted = [
         packets
         for switch, some in handles.items()
