@@ -10,7 +10,17 @@ from typing import Any, TypeVar
 from testbed.fabric.names import plain
 from testbed.record.measurements import ENOUGH
 
-__all__ = ["BENCHES", "Cell", "Column", "cells", "columns", "fed_cell", "in_blocks", "in_bytes"]
+__all__ = [
+    "BENCHES",
+    "Cell",
+    "Column",
+    "cells",
+    "columns",
+    "fed_cell",
+    "in_blocks",
+    "in_bytes",
+    "in_seconds",
+]
 
 T = TypeVar("T")
 
@@ -88,6 +98,12 @@ def in_blocks(rows: Iterable[tuple[str | None, T]]) -> dict[str, list[T]]:
     return {BENCHES[bench]: own for bench, own in found.items() if own}
 
 
+def in_seconds(value: float) -> str:
+    """Return a time in four characters, so that the table is as wide on a slow machine."""
+    decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{value:.{decimals}f}"
+
+
 def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
     own = entry[entry["native"]]
     f1, missed, wrong = own["f1"], own["false_negatives"], own["false_positives"]
@@ -101,7 +117,7 @@ def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
         Cell(str(missed), missed, False if missed else None),
         Cell(str(wrong), wrong, False if wrong else None),
         Cell(f"{entry['undirected']['f1']:.2f}", entry["undirected"]["f1"]),
-        Cell(f"{entry['seconds']:.2f}", entry["seconds"]),
+        Cell(in_seconds(entry["seconds"]), entry["seconds"]),
         Cell(in_bytes(entry["telemetry_bytes"]), entry["telemetry_bytes"]),
         Cell(_packets(entry["probe_packets"]), entry["probe_packets"]),
         fed_cell(entry.get("fed", math.nan)),

@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks
+from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks, in_seconds
 from analysis.evaluation.report import add_heading, parameters_line
 from testbed.fabric.names import plain
 from testbed.record.measurements import ENOUGH
@@ -186,9 +186,13 @@ def _cells(rows: Rows, names: Sequence[str]) -> list[list[Cell]]:
         row.append(_precision_cell(own["precision"]))
         recall = interval(own["recall"])
         row.append(Cell(_with_bounds(recall, 2), recall.mean))
-        for figure in ("average_precision", "undirected_f1", "seconds"):
+        for figure, shown in (
+            ("average_precision", "{:.2f}".format),
+            ("undirected_f1", "{:.2f}".format),
+            ("seconds", in_seconds),
+        ):
             mean = float(np.mean(own[figure]))
-            row.append(Cell(f"{mean:.2f}", mean))
+            row.append(Cell(shown(mean), mean))
         table.append(row)
     return table
 

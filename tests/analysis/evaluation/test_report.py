@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from analysis.evaluation.columns import cells
+from analysis.evaluation.columns import cells, columns
 from analysis.evaluation.report import figures, headline
 from analysis.methods.base import Diagnosis
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
@@ -18,6 +19,7 @@ from testbed.fabric.segments import segments
 
 FABRIC = FatTree(4)
 NONE = np.zeros(0, np.int64)
+TITLES = [column.title for column in columns({})]
 NO_PATHS = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
 SEGMENTS = segments(Ecmp(FABRIC))
 UNSEEN = np.zeros((1, len(SEGMENTS)), np.int64)
@@ -58,6 +60,16 @@ def test_the_precision_of_nothing_is_undefined(
     assert found["methods"]["canary"]["directed"]["precision"] == precision
     ((row,),) = cells(found).values()
     assert (row[1].text, row[1].value) == (shown, precision)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.004, "0.00"), (9.994, "9.99"), (9.996, "10.0"), (99.94, "99.9"), (99.96, "100")],
+)
+def test_a_time_takes_at_most_four_characters(seconds: float, shown: str) -> None:
+    found = summary(replace(verdict("canary", 3), seconds=seconds))
+    ((row,),) = cells(found).values()
+    assert row[TITLES.index("sec")].text == shown
 
 
 def test_the_headline_says_which_devices_failed_and_how() -> None:
