@@ -29,7 +29,7 @@ TRACES = 8
 GRID = {
     "p_bad": (0.001, 0.002, 0.003, 0.006, 0.012),
     "p_good": (1e-4, 2e-4, 3e-4, 5e-4),
-    "prior": (-5.0, -15.0, -25.0),
+    "prior": (-5.0, -15.0, -25.0, -35.0),
 }
 AGGREGATE = "aggregate f-score"
 BOTH = [f"{what}, {name}" for name in ENVIRONMENTS for what in (PRECISION, RECALL)]
