@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Literal, cast
 from scenarios.root.asking import root_can_be_asked
 from scenarios.root.leaving import go_through_sudo
 from scenarios.settings import REAL_TIME, Settings
+from testbed.control.capacity import needed_entries
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
 from testbed.dataplane import P4INFO, VERDICT
+from testbed.dataplane.adapted import adapted_program
 from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.topologies import make_addressed
@@ -154,13 +156,16 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        program = IcmpLimit.of(settings.icmp_per_s).program(Path(folder))
-        yield from _open(settings, links, program, logs)
-
-
-def _open(settings: Settings, links: LinkModel, source: Path, logs: Path) -> Iterator[Backend]:
     topology = make_addressed(settings.topology, settings.k)
+    entries = needed_entries(topology, topology.segments(settings.monitors, settings.seed))
+    with tempfile.TemporaryDirectory() as folder:
+        program = adapted_program(Path(folder), IcmpLimit.of(settings.icmp_per_s), entries)
+        yield from _open(settings, topology, links, program, logs)
+
+
+def _open(
+    settings: Settings, topology: AddressedFabric, links: LinkModel, source: Path, logs: Path
+) -> Iterator[Backend]:
     if settings.backend == "virtual":
         program = Program.load(source, observe=VERDICT.field)
         switches = [

@@ -25,12 +25,14 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.memory import available_bytes, in_gigabytes
 from scenarios.settings import Settings, SettingsError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import nothing_kept
+from testbed.fabric.monitors import monitor_switches
 from testbed.traffic.distributions import WORKLOADS, Workload
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
 
@@ -147,9 +149,7 @@ class _Counts:
         self.links_of_pair = 2 * float(np.cumprod(ups).sum())
         pods = np.bincount(fabric.pod[: fabric.n_tors]) if top > 1 else np.ones(1)
         self.local = float((pods * (pods - 1)).sum())
-        self.segments = 2 * self.climbs + self.local * float(ups[0])
-        if settings.monitors == "tor":
-            self.segments = self.local * ups[0] + (self.pairs - self.local) * ups.prod()
+        self.segments = _segments(fabric, settings, tiers, ups)
         probes_each = 2 * settings.probes  # NetBouncer's and as many of deTector's
         self.probes = self.probed * probes_each
         without = settings.backend == "flow"
@@ -171,6 +171,31 @@ class _Counts:
             return 11e-3 * failures + 1e-4 * self.fabric.n_links
         through = self.pairs * self.links_of_pair / self.fabric.n_links
         return 0.7e-6 * failures * through * self.links_of_pair
+
+
+def _segments(
+    fabric: Fabric, settings: Settings, tiers: npt.NDArray[np.int64], ups: npt.NDArray[np.float64]
+) -> float:
+    """Return how many path segments there are, about: as if each tier's switches were all alike.
+
+    Args:
+        tiers: The switches of each tier.
+        ups: The links that lead up from a switch of each tier but the highest.
+    """
+    monitor = monitor_switches(fabric, settings.monitors, settings.seed)
+    share = np.bincount(fabric.tier, monitor) / tiers
+    found, climbs = 0.0, np.zeros(0)
+    for tier in range(len(tiers)):
+        # ``climbs``: those to this tier that begin at monitors of each lower one
+        found += 2 * share[tier] * climbs.sum()
+        if tier:
+            here = climbs.sum() / tiers[tier]
+            branches = tiers[tier - 1] * ups[tier - 1] / tiers[tier]
+            found += (1 - share[tier]) * tiers[tier] * here**2 * (1 - 1 / max(branches, 1))
+        if tier < len(ups):
+            passing = np.append(climbs * (1 - share[tier]), share[tier] * tiers[tier])
+            climbs = passing * ups[tier]
+    return found
 
 
 def _without_packets(settings: Settings, counted: _Counts) -> tuple[float, float]:

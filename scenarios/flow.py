@@ -24,6 +24,7 @@ from testbed.control.selection import SelectionParameters
 from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments, segment_share, segments
 from testbed.fabric.topologies import make_fabric
@@ -162,7 +163,7 @@ def simulate(
     fabric = make_fabric(settings.topology, settings.k, settings.seed) if fabric is None else fabric
     progress("paths", 0.0)
     ecmp = Ecmp(fabric)
-    parts = segments(ecmp, settings.monitors)
+    parts = segments(ecmp, monitor_switches(fabric, settings.monitors, settings.seed))
     epoch_s = settings.epoch_ms / 1000
     noise = noise_rates(settings.noise, fabric.n_links, settings.seed)
     loss = link_loss(fabric, plan, settings.epochs, epoch_s, noise)
@@ -353,7 +354,7 @@ def _meter(
     settings: Settings, ecmp: Ecmp, loss: FloatArray, process: FlowProcess, parts: Segments
 ) -> tuple[Metered, npt.NDArray[np.int32]]:
     """What Canary's meters count on each segment, and what of that is lost, int32[E, S]."""
-    share = segment_share(ecmp, process.pair_share(), settings.monitors)
+    share = segment_share(ecmp, process.pair_share(), parts)
     parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
     success, epoch_s = _success(loss, parts.paths), settings.epoch_ms / 1000
     metered = meter(process, share, success, settings.epochs, epoch_s, parameters, settings.seed)

@@ -15,10 +15,9 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
-from testbed.control.capacity import check_tables
 from testbed.fabric.clos import Fabric
+from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
-from testbed.fabric.segments import Monitors
 from testbed.fabric.topologies import make_addressed
 from testbed.faults.events import Event, parse_events
 from testbed.faults.noise import noise_range
@@ -124,8 +123,12 @@ class Settings:
         Also(on={"softswitch": 0.6, "bmv2": 0.6}),
     ] = 0.06
     monitors: Annotated[
-        Monitors,
-        Field(description="which switches host meters; `tor` is the paper's other placement"),
+        str,
+        Field(
+            description="which switches host meters: all ToRs, `tor`, and of others, joined by "
+            "`+`, tiers (`agg`, `core`), shares of a tier that the seed draws (`50%core`) and "
+            "switches (`core0`)"
+        ),
     ] = "tor+core"
     alpha: Annotated[
         int, Field(ge=0, le=10**9, description="packets wanted on a segment and epoch")
@@ -231,8 +234,8 @@ class Settings:
             raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
         if self.backend != "flow":
             _ = self.happening  # raises
-            if self.topology == "fat-tree":
-                check_tables(self.k, self.monitors, selects=self.alpha > 0 or self.beta > 0)
+            topology = make_addressed(self.topology, self.k)
+            monitor_switches(topology, self.monitors, self.seed)  # raises
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
         if self.tcp and not self.real_time:

@@ -202,7 +202,7 @@ class Connections:
 class Telemetry:
     """Everything a run measured, for any method.
 
-    ``monitors`` is the placement of Canary's meters ("tor" or "tor+core"); ``probes`` are
+    ``monitors`` is the placement of Canary's meters (as "tor+core"); ``probes`` are
     NetBouncer's and ``detector`` deTector's; ``canary_bytes`` the bytes of the meters
     that Canary read, of digests and of changes of rules.
     """

@@ -1,16 +1,14 @@
 """The P4 program with another limit of ICMP messages a second than the one it was compiled with.
 
 A switch answers so many expired packets in each window of time (`p4/include/expiry.p4`). Window
-and number are constants of the source, so they are literals in the BMv2 JSON. `IcmpLimit.program`
-writes the same JSON with other literals in these places, as if p4c had been given other constants.
+and number are constants of the source, so they are literals in the BMv2 JSON. `IcmpLimit.put_into`
+writes other literals into these places, as if p4c had been given other constants.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from testbed.dataplane import EXPIRY, PROGRAM, DataPlaneError
@@ -42,18 +40,15 @@ class IcmpLimit:
         """The length of a window in seconds."""
         return (1 << self.shift) / 1e6
 
-    def program(self, folder: Path) -> Path:
-        """Return the BMv2 JSON of the program with this limit, a new file unless it is `COMPILED`.
+    def put_into(self, program: dict[str, Any]) -> None:
+        """Give a program, as compiled, this limit.
 
         Args:
-            folder: Where the file is written.
+            program: Its BMv2 JSON, which is changed.
 
         Raises:
             DataPlaneError: The program does not have its limit in the places known here.
         """
-        if self == COMPILED:
-            return PROGRAM
-        program = json.loads(PROGRAM.read_text())
         blocks = [
             *(primitive for action in program["actions"] for primitive in action["primitives"]),
             *(each for pipeline in program["pipelines"] for each in pipeline["conditionals"]),
@@ -74,9 +69,6 @@ class IcmpLimit:
         for literal in shifts:
             literal["value"] = f"{self.shift:#x}"
         numbers[0]["value"] = f"0x{self.messages:02x}"
-        path = folder / PROGRAM.name
-        path.write_text(json.dumps(program))
-        return path
 
 
 def _operations(tree: Any, op: str) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.segments import Monitors, Segments, segments
+from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.segments import Segments, segments
 
 __all__ = ["AddressedFabric"]
 
@@ -87,6 +88,10 @@ class AddressedFabric(Fabric, ABC):
         turn = np.where(together, 1, tier.max())
         return 2 * turn - tier[src_tor] - tier[dst_tor]
 
-    def segments(self, monitors: Monitors = "tor+core") -> Segments:
-        """Every path segment between monitor switches: see `testbed.fabric.segments.segments`."""
-        return segments(Ecmp(self), monitors)
+    def segments(self, monitors: str = "tor+core", seed: int = 0) -> Segments:
+        """Return every path segment between monitor switches.
+
+        See `testbed.fabric.segments.segments`; the arguments are those of
+        `testbed.fabric.monitors.monitor_switches`.
+        """
+        return segments(Ecmp(self), monitor_switches(self, monitors, seed))

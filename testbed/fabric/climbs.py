@@ -1,4 +1,4 @@
-"""All ways up from the ToRs of a Clos, and the equal-cost paths that pairs of them make.
+"""All ways up from some switches of a Clos, and the equal-cost paths that pairs of them make.
 
 An up-down path climbs from its source to some switch and descends to its destination; the descent
 is a climb of the destination, backwards. So the paths of a pair are the pairs of climbs that end at
@@ -23,7 +23,7 @@ LongArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Climbs:
-    """Climbs ``ptr[tor]`` to ``ptr[tor + 1]`` begin at a ToR, ascending in their last switch.
+    """Climbs ``ptr[i]`` to ``ptr[i + 1]`` begin at the i-th switch, ascending in their last switch.
 
     ``end`` int32[A] is the last switch, ``links`` the upward links of each; the climb of no link
     ends where it began.
@@ -34,32 +34,58 @@ class Climbs:
     links: Paths
 
     @classmethod
-    def of(cls, n_tors: int, n_switches: int, link_src: IntArray, link_dst: IntArray) -> Climbs:
-        """Every climb over even (upward) links; as many as there are, so memory grows with them."""
+    def of(
+        cls,
+        starts: IntArray,
+        through: npt.NDArray[np.bool_],
+        link_src: IntArray,
+        link_dst: IntArray,
+    ) -> Climbs:
+        """Return every climb over even (upward) links, so memory grows with them.
+
+        Args:
+            starts: The switches where climbs begin, int32[N].
+            through: The switches that a climb may pass, bool[n_switches]; at others it ends.
+            link_src, link_dst: The switches of each directed link.
+        """
+        n_switches = len(through)
         up = np.arange(0, len(link_src), 2, dtype=np.int32)
         up = up[np.argsort(link_src[up], kind="stable")]
         first = np.searchsorted(link_src[up], np.arange(n_switches + 1))
-        tor = end = np.arange(n_tors, dtype=np.int32)
-        links = np.zeros((n_tors, 0), np.int32)
-        tors, ends, rows = [tor], [end], [links]
-        while len(tor):
+        begin, end = np.arange(len(starts), dtype=np.int32), starts
+        links = np.zeros((len(starts), 0), np.int32)
+        begins, ends, rows = [begin], [end], [links]
+        onward = np.arange(len(starts))
+        while len(onward):
+            begin, end, links = begin[onward], end[onward], links[onward]
             fan = (first[1:] - first[:-1])[end]
-            before = np.repeat(np.arange(len(tor)), fan)
+            before = np.repeat(np.arange(len(begin)), fan)
             nth = np.arange(len(before)) - np.repeat(np.cumsum(fan) - fan, fan)
             taken = up[first[end[before]] + nth]
-            tor, end = tor[before], link_dst[taken]
+            begin, end = begin[before], link_dst[taken]
             links = np.concatenate((links[before], taken[:, None]), axis=1)
-            tors.append(tor)
+            onward = np.flatnonzero(through[end])
+            begins.append(begin)
             ends.append(end)
             rows.append(links)
         height = links.shape[1]
         padded = np.concatenate(
             [np.pad(r, ((0, 0), (0, height - r.shape[1])), constant_values=-1) for r in rows]
         )
-        tor, end = np.concatenate(tors), np.concatenate(ends)
-        order = np.lexsort((end, tor))
-        ptr = np.searchsorted(tor[order], np.arange(n_tors + 1)).astype(np.int64)
+        begin, end = np.concatenate(begins), np.concatenate(ends)
+        order = np.lexsort((end, begin))
+        ptr = np.searchsorted(begin[order], np.arange(len(starts) + 1)).astype(np.int64)
         return cls(ptr, end[order], Paths.from_padded(padded[order]))
+
+    @property
+    def start(self) -> LongArray:
+        """Where each climb begins, by position among the starts: int64[A]."""
+        return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> Climbs:
+        """Return those of the climbs that are kept, bool[A]."""
+        rows = np.flatnonzero(keep)
+        return Climbs(pointers(keep)[self.ptr], self.end[rows], self.links.take(rows))
 
     def path_counts(self, src_tor: IntArray, dst_tor: IntArray) -> LongArray:
         """See `testbed.fabric.clos.Fabric.path_counts`."""

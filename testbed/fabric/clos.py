@@ -206,7 +206,8 @@ class Fabric:
     @cached_property
     def climbs(self) -> Climbs:
         """All ways up from the ToRs."""
-        return Climbs.of(self.n_tors, self.n_switches, self.link_src, self.link_dst)
+        tors = np.arange(self.n_tors, dtype=np.int32)
+        return Climbs.of(tors, np.ones(self.n_switches, np.bool_), self.link_src, self.link_dst)
 
     def path_sets(
         self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]

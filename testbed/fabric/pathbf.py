@@ -40,6 +40,7 @@ _C = np.array([0x9C15F73E62A76AE2, 0x75834465489C0C89, 0x3290AC3A203001BF], np.u
 
 _CANDIDATES = 32
 _PATIENCE = 200  # rounds without progress
+_MANY_PAIRS = 2_000_000  # of segments with the same ends
 
 
 class PathBfError(ValueError):
@@ -106,7 +107,11 @@ def switch_ids(topology: AddressedFabric, segments: Segments, seed: int) -> Ids:
     event of Theorem 1), and no two segments that end at a switch carry the same pathBF, because
     table rules match pathBF exactly. The switch that causes most failures gets the best of a few
     new IDs until none is left. With monitors at ToR and core switches that takes 0.1 s for K=16 and
-    1.4 s for K=24; with ToR monitors alone 1 s for K=10 and half a minute for K=12.
+    1.4 s for K=24; with ToR monitors alone 1 s for K=10.
+
+    Where very many segments have the same ends, as with ToR monitors alone from K=12 on, IDs are
+    drawn such that each tier has bits of its own: then a path cannot pass another's test by bits of
+    other tiers. That takes 2 s for K=12 and 20 s for K=14.
 
     Args:
         topology: The fabric.
@@ -120,9 +125,10 @@ def switch_ids(topology: AddressedFabric, segments: Segments, seed: int) -> Ids:
         PathBfError: 32 bits are too few for this many segments.
     """
     rng = np.random.default_rng([seed, 0x1D5])
-    ids = _draw(rng, topology.n_switches)
-    masks = bloom_mask(ids)
     this, other = _same_ends(segments)
+    allowed = _bits_of_tiers(topology.tier, apart=len(this) > _MANY_PAIRS)
+    ids = _draw(rng, allowed)
+    masks = bloom_mask(ids)
     path_bf = _path_bf(segments.switches, masks)
     passes = path_bf[other] & ~path_bf[this] == 0  # what was found of each pair
     fewest, patience = None, _PATIENCE
@@ -134,7 +140,7 @@ def switch_ids(topology: AddressedFabric, segments: Segments, seed: int) -> Ids:
             fewest, patience = len(culprits), _PATIENCE
         patience -= 1
         switch = rng.choice(culprits)
-        candidates = _draw(rng, _CANDIDATES)
+        candidates = _draw(rng, np.repeat(allowed[switch], _CANDIDATES))
         candidates[0] = ids[switch]
         through = (segments.switches == switch).any(axis=1)
         near = np.flatnonzero(through.take(this) | through.take(other))
@@ -148,13 +154,30 @@ def switch_ids(topology: AddressedFabric, segments: Segments, seed: int) -> Ids:
         passes[near] = path_bf[pairs[1]] & ~path_bf[pairs[0]] == 0
     raise PathBfError(
         f"no switch IDs make all {len(segments)} segments of {topology.title} decodable from "
-        f"{BITS} bits: use MONITORS=tor+core or a smaller K"
+        f"{BITS} bits: use more MONITORS, as tor+core, or a smaller K"
     )
 
 
-def _draw(rng: np.random.Generator, n: int) -> Ids:
-    ids = rng.integers(0, 1 << 48, n, dtype=np.uint64)
-    return ids & np.uint64(0xFCFF_FFFF_FFFF) | np.uint64(0x0200_0000_0000)
+def _bits_of_tiers(tier: npt.NDArray[np.integer], *, apart: bool) -> Masks:
+    """Return the bits that the switches may set: all, or each tier as many of its own."""
+    if not apart:
+        return np.full(len(tier), 0xFFFF_FFFF, np.uint32)
+    bounds = np.linspace(BITS, 0, int(tier.max()) + 2).astype(np.uint64)  # more bits to the lowest
+    bits = (np.uint64(1) << bounds[:-1]) - (np.uint64(1) << bounds[1:])
+    return bits.astype(np.uint32)[tier]
+
+
+def _draw(rng: np.random.Generator, allowed: Masks) -> Ids:
+    """Return IDs whose bits are among those allowed: uint32[n] -> uint64[n]."""
+    ids = np.zeros(len(allowed), np.uint64)
+    missing = np.arange(len(allowed))
+    while len(missing):
+        drawn = rng.integers(0, 1 << 48, len(missing), dtype=np.uint64)
+        drawn = drawn & np.uint64(0xFCFF_FFFF_FFFF) | np.uint64(0x0200_0000_0000)
+        fits = bloom_mask(drawn) & ~allowed[missing] == 0
+        ids[missing[fits]] = drawn[fits]
+        missing = missing[~fits]
+    return ids
 
 
 def _path_bf(switches: IntArray, masks: Masks) -> Masks:

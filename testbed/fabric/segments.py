@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
 
+from testbed.fabric.climbs import Climbs
 from testbed.fabric.clos import TopologyError
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.paths import Paths
+from testbed.fabric.paths import Paths, pointers
 
-__all__ = ["Monitors", "Segments", "segment_share", "segments"]
+__all__ = ["Segments", "segment_share", "segments"]
 
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
-
-Monitors = Literal["tor", "tor+core"]
 
 MOST_ENTRIES = 200_000_000  # links of all segments: 0.8 GB
 
@@ -41,75 +42,93 @@ class Segments:
         return len(self.upstream)
 
 
-def segments(ecmp: Ecmp, monitors: Monitors = "tor+core") -> Segments:
-    """Every path segment between monitor switches (Canary, section III-A).
+def segments(ecmp: Ecmp, monitor: BoolArray) -> Segments:
+    """Return every path segment between monitor switches (Canary, section III-A).
 
-    With ``"tor+core"`` the ToRs and the switches of the highest tier are monitors: first come the
-    paths that turn below it, then the climbs to it, then those downwards. A sub-problem (section
-    III-E) is a pod with its links to the highest tier. With ``"tor"`` a segment is a whole path and
-    there is one sub-problem.
+    A segment leads up from a monitor to the next, down, or up to a switch that is none and down
+    again, if some pair of ToRs has such a path. Those that turn come first, the lower ones before
+    the higher; then those that lead up, then the same downwards.
 
-    Raises:
-        TopologyError: There are too many, or ``monitors`` is neither.
-    """
-    if monitors not in ("tor", "tor+core"):
-        raise TopologyError(f"MONITORS={monitors} is unknown: use tor or tor+core")
-    fabric = ecmp.fabric
-    if monitors == "tor":
-        entries = int((2 * ecmp.turn * ecmp.width.astype(np.int64)).sum())
-        if entries > MOST_ENTRIES:
-            raise TopologyError(
-                f"MONITORS=tor makes {int(ecmp.width.sum(dtype=np.int64)):,} segments of "
-                f"{fabric.title}: use tor+core"
-            )
-    src, dst = _local(ecmp, monitors)
-    local = fabric.path_sets(src, dst)
-    src, dst = src[local.owner], dst[local.owner]
-    if monitors == "tor":
-        return _of(ecmp, src, dst, local.paths, np.zeros(len(src), np.int32))
-    top = ecmp.to_top
-    tor, end, up = ecmp.tor[top], ecmp.end[top], ecmp.climbs.take(top)
-    ptr = np.concatenate((local.paths.ptr, local.paths.ptr[-1] + up.ptr[1:]))
-    ptr = np.concatenate((ptr, ptr[-1] + up.ptr[1:]))
-    links = np.concatenate((local.paths.links, up.links, _reversed(up)))
-    upstream = np.concatenate((src, tor, end))
-    downstream = np.concatenate((dst, end, tor))
-    pod = ecmp.fabric.pod[np.concatenate((src, tor, tor))]
-    return _of(ecmp, upstream, downstream, Paths(ptr, links), pod)
-
-
-def segment_share(
-    ecmp: Ecmp, pair_share: FloatArray, monitors: Monitors = "tor+core"
-) -> FloatArray:
-    """The share of all flows that crosses each of `segments`, float64[S].
+    A sub-problem (section III-E) is a pod with its links to the highest tier, or as many pods as
+    segments join: one with ToR and core switches as monitors, all of them with ToRs alone.
 
     Args:
-        pair_share: The share of the flows from ToR to ToR, float64[n_tors, n_tors]; ECMP spreads
-            those of a pair uniformly over its paths.
+        monitor: Which switches host meters, bool[n_switches]
+            (`testbed.fabric.monitors.monitor_switches`).
+
+    Raises:
+        TopologyError: There are too many.
     """
-    spread = pair_share / ecmp.width
-    src, dst = _local(ecmp, monitors)
-    local = np.repeat(spread[src, dst], ecmp.width[src, dst])
-    if monitors == "tor":
-        return local
-    across = np.where(ecmp.turn == ecmp.top, spread, 0.0)
-    reach = ecmp.reach(ecmp.top).astype(np.float64)
-    top = ecmp.to_top
-    at = ecmp.tor[top], _number_in_tier(ecmp)[ecmp.end[top]]
-    return np.concatenate((local, (across @ reach)[at], (across.T @ reach)[at]))
+    fabric = ecmp.fabric
+    starts = np.flatnonzero(monitor).astype(np.int32)
+    climbs = Climbs.of(starts, ~monitor, fabric.link_src, fabric.link_dst)
+    turns = [_turning(ecmp, climbs, starts, monitor, tier) for tier in range(1, ecmp.top + 1)]
+    _see_that_they_fit(ecmp, turns)
+    upstream, downstream, paths = [], [], []
+    for turn in turns:
+        found = turn.climbs.path_sets(turn.src, turn.dst)
+        upstream.append(starts[turn.src[found.owner]])
+        downstream.append(starts[turn.dst[found.owner]])
+        paths.append(found.paths)
+    rising = np.flatnonzero(monitor[climbs.end] & (climbs.links.length > 0))
+    up, low, high = climbs.links.take(rising), starts[climbs.start[rising]], climbs.end[rising]
+    paths += [up, Paths(up.ptr, _reversed(up))]
+    length = np.concatenate([each.length for each in paths])
+    return _of(
+        ecmp,
+        np.concatenate([*upstream, low, high]),
+        np.concatenate([*downstream, high, low]),
+        Paths(pointers(length), np.concatenate([each.links for each in paths])),
+    )
 
 
-def _local(ecmp: Ecmp, monitors: Monitors) -> tuple[IntArray, IntArray]:
-    """The pairs of ToRs with no monitor in between, those whose paths turn lower first."""
-    tiers = range(1, ecmp.top + (monitors == "tor"))
-    pairs = [np.zeros((0, 2), np.int64), *(np.argwhere(ecmp.turn == tier) for tier in tiers)]
-    src, dst = np.concatenate(pairs).T.astype(np.int32)
-    return src, dst
+@dataclass(frozen=True)
+class _Turning:
+    """The segments that turn at a tier.
+
+    Attributes:
+        climbs: The climbs to those of its switches that are no monitors.
+        src, dst: The pairs of their beginnings that have such segments, int32[P].
+        number, links: How many segments there are, and links of them all.
+    """
+
+    climbs: Climbs
+    src: IntArray
+    dst: IntArray
+    number: int
+    links: int
 
 
-def _number_in_tier(ecmp: Ecmp) -> npt.NDArray[np.int64]:
-    """The position of each switch among those of the highest tier."""
-    return np.cumsum(ecmp.fabric.tier == ecmp.top) - 1
+def _turning(
+    ecmp: Ecmp, climbs: Climbs, starts: IntArray, monitor: BoolArray, tier: int
+) -> _Turning:
+    fabric = ecmp.fabric
+    here = climbs.only((fabric.tier[climbs.end] == tier) & ~monitor[climbs.end])
+    begin = np.flatnonzero(np.diff(here.ptr))
+    row = np.repeat(np.arange(len(begin)), np.diff(here.ptr)[begin])
+    reach = csr_array(
+        (np.ones(len(row), np.int64), (row, here.end)), shape=(len(begin), fabric.n_switches)
+    )
+    # Two monitors have such segments if packets between ToRs below them turn at this tier.
+    below = csr_array(ecmp.count[:, starts[begin]] > 0, dtype=np.float32)
+    used = below.T @ (ecmp.turn == tier).astype(np.float32) @ below > 0
+    ways = csr_array((reach @ reach.T).multiply(used))
+    ways.eliminate_zeros()
+    ways.sort_indices()
+    src, dst = np.repeat(np.arange(len(begin)), np.diff(ways.indptr)), ways.indices
+    number = ways.data
+    rise = tier - fabric.tier[starts[begin]].astype(np.int64)
+    links = int((number * (rise[src] + rise[dst])).sum())
+    src, dst = (begin[each].astype(np.int32) for each in (src, dst))
+    return _Turning(here, src, dst, int(number.sum()), links)
+
+
+def _see_that_they_fit(ecmp: Ecmp, turns: list[_Turning]) -> None:
+    if sum(turn.links for turn in turns) > MOST_ENTRIES:
+        raise TopologyError(
+            f"MONITORS makes {sum(turn.number for turn in turns):,} segments of "
+            f"{ecmp.fabric.title}: use more monitors, as tor+core"
+        )
 
 
 def _reversed(climbs: Paths) -> IntArray:
@@ -119,9 +138,75 @@ def _reversed(climbs: Paths) -> IntArray:
     return climbs.links[last - position] ^ 1
 
 
-def _of(
-    ecmp: Ecmp, upstream: IntArray, downstream: IntArray, paths: Paths, subproblem: IntArray
-) -> Segments:
+def _of(ecmp: Ecmp, upstream: IntArray, downstream: IntArray, paths: Paths) -> Segments:
     links = paths.padded()
     switches = np.where(links >= 0, ecmp.fabric.link_src[links], -1).astype(np.int32)
-    return Segments(upstream, downstream, switches, paths, subproblem)
+    return Segments(upstream, downstream, switches, paths, _subproblems(ecmp, paths))
+
+
+def _subproblems(ecmp: Ecmp, paths: Paths) -> IntArray:
+    """The sub-problem of each segment: the pods that segments join, numbered by their first."""
+    fabric = ecmp.fabric
+    lower = np.where(np.arange(fabric.n_links) % 2, fabric.link_dst, fabric.link_src)
+    pod = fabric.pod[lower]  # a link's is that of its lower end
+    first, last = pod[paths.links[paths.ptr[:-1]]], pod[paths.links[paths.ptr[1:] - 1]]
+    pods = int(pod.max(initial=0)) + 1
+    joined = coo_array((np.ones(len(first), np.int8), (first, last)), shape=(pods, pods))
+    _, label = connected_components(joined, directed=False)
+    return label[first].astype(np.int32)
+
+
+def segment_share(ecmp: Ecmp, pair_share: FloatArray, found: Segments) -> FloatArray:
+    """Return the share of all flows that crosses each segment, float64[S].
+
+    Args:
+        pair_share: The share of the flows from ToR to ToR, float64[n_tors, n_tors]; ECMP spreads
+            those of a pair uniformly over its paths.
+        found: What `segments` returned.
+    """
+    tier = ecmp.fabric.tier.astype(np.int64)
+    spread = pair_share / ecmp.width
+    up, down = found.upstream, found.downstream
+    peak = (found.paths.length + tier[up] + tier[down]) // 2
+    share = np.zeros(len(found))
+    for top in range(1, ecmp.top + 1):
+        flows = np.where(ecmp.turn == top, spread, 0.0)  # those whose paths turn at this tier
+        rows = np.flatnonzero((peak == top) & (peak > tier[up]) & (peak > tier[down]))
+        ends, at = np.unique(down[rows], return_inverse=True)
+        share[rows] = _crossing(ecmp, flows @ csr_array(ecmp.count[:, ends]), up[rows], at)
+        for low, high, flow in ((up, down, flows), (down, up, flows.T)):
+            rows = np.flatnonzero((peak == tier[high]) & (peak <= top))
+            ends, at = np.unique(high[rows], return_inverse=True)
+            share[rows] += _crossing(ecmp, flow @ _ways_down(ecmp, ends, top), low[rows], at)
+    return share
+
+
+def _crossing(
+    ecmp: Ecmp, flows: FloatArray, begin: IntArray, at: npt.NDArray[np.intp]
+) -> FloatArray:
+    """Return what crosses segments of flows that each ToR sends through their ends.
+
+    Args:
+        flows: By ToR and end, float64[n_tors, E].
+        begin, at: The switch where each segment begins, and the number of its end: int[R].
+    """
+    begins, row = np.unique(begin, return_inverse=True)
+    return (csr_array(ecmp.count[:, begins]).T @ flows)[row, at]
+
+
+def _ways_down(ecmp: Ecmp, switches: IntArray, top: int) -> FloatArray:
+    """Return the ways from switches to each ToR that turn at a tier: float64[n_tors, E]."""
+    fabric = ecmp.fabric
+    tier = fabric.tier[switches]
+    ways = ecmp.count[:, switches].astype(np.float64)
+    if (tier == top).all():
+        return ways
+    ends = fabric.link_src[::2], fabric.link_dst[::2]
+    shape = (fabric.n_switches,) * 2
+    rise = csr_array(coo_array((np.ones(fabric.n_edges), ends), shape=shape))
+    ahead, there = rise, csr_array(ecmp.count * (fabric.tier == top), dtype=np.float64)
+    for below in range(top - 1, -1, -1):  # ``ahead``: the climbs from this tier to the top
+        here = tier == below
+        ways[:, here] = there @ csr_array(ahead[switches[here]]).toarray().T
+        ahead = rise @ ahead
+    return ways

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from testbed.fabric.segments import Monitors
+from testbed.fabric.monitors import PLACEMENT
 from testbed.record.messages import shown
 from testbed.record.places import whole
 from testbed.record.schema import COUNT_LIMIT
@@ -85,7 +85,10 @@ class Config(TypedDict):
     k: Annotated[int, _field("the fat-tree's k", ge=4, le=128)]
     seed: Annotated[int, _field("of all that is drawn", ge=0, le=2**32 - 1)]
     epochs: Annotated[int, _field("epochs that were asked for", ge=1, le=EPOCHS)]
-    monitors: Annotated[Monitors, _field("which switches host meters")]
+    monitors: Annotated[
+        str,
+        _field("which switches host meters, as `MONITORS` names them", pattern=f"^{PLACEMENT}$"),
+    ]
     backend: Annotated[str, _field("what carried or simulated the packets")]
     telemetry: Annotated[
         str, _field("what methods know of probes and flows", pattern=rf"^{_KIND}(\+{_KIND})*$")

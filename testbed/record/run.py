@@ -34,10 +34,11 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.addressed import AddressedFabric
-from testbed.fabric.clos import Fabric
+from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.names import command
+from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.segments import Segments, segments
 from testbed.record.checks import check_values
 from testbed.record.documents import (
@@ -339,7 +340,11 @@ class RunDirectory:
 
     @cached_property
     def _segments(self) -> Segments:
-        return segments(Ecmp(self.fabric), self.config["monitors"])
+        monitors, seed = self.config["monitors"], self.config["seed"]
+        try:
+            return segments(Ecmp(self.fabric), monitor_switches(self.fabric, monitors, seed))
+        except TopologyError as error:
+            self._wrong("config.json", shortened(plain(str(error))))
 
     def has(self, name: str) -> bool:
         """Whether a table of `testbed.record.run_tables` was recorded."""

@@ -28,6 +28,7 @@ from scenarios.settings import Settings, make_settings
 from testbed.control.selection import SelectionParameters
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.segments import segment_share, segments
 from testbed.faults.noise import noise_rates
 from testbed.faults.specification import parse_faults
@@ -125,8 +126,8 @@ def make(settings: Settings, folder: Path) -> dict[str, object]:
     rng = np.random.default_rng([settings.seed, 0])
     process = flow_process(fabric, "hadoop", settings.load, rng, "uniform", settings.line_rate_bps)
     ecmp = Ecmp(fabric)
-    share = segment_share(ecmp, process.pair_share(), settings.monitors)
-    every = segments(ecmp, settings.monitors)
+    every = segments(ecmp, monitor_switches(fabric, settings.monitors, settings.seed))
+    share = segment_share(ecmp, process.pair_share(), every)
     del ecmp
     parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
     (folder / "parts").mkdir()

@@ -10,8 +10,8 @@ from testbed.control.epochs import set_parity
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import DSM, USM, VERDICT, Meter
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
-from testbed.fabric.segments import Monitors
 from testbed.softswitch import Program, Switch
 
 from .frames import UDP, Flow, frame
@@ -40,17 +40,16 @@ class Journey:
 class Fabric:
     """Every switch of a fat-tree, with the testbed's own forwarding installed."""
 
-    def __init__(self, program: Program, k: int = 4, monitors: Monitors = "tor+core") -> None:
+    def __init__(self, program: Program, k: int = 4, monitors: str = "tor+core") -> None:
         self.topology = topology = FatTree(k)
         self.segments = topology.segments(monitors)
         ids = switch_ids(topology, self.segments, seed=1)
         self.decoder = SegmentDecoder(topology, self.segments, ids)
         self.masks = bloom_mask(ids)
         self.switches = [Switch(program, seed=i + 1) for i in range(topology.n_switches)]
+        self.is_monitor = monitor_switches(topology, monitors, seed=0)
         for i, switch in enumerate(self.switches):
-            tier = topology.tier[i]
-            monitor = tier == 0 or (tier == 2 and monitors == "tor+core")
-            install_forwarding(topology, i, switch, int(self.masks[i]), bool(monitor))
+            install_forwarding(topology, i, switch, int(self.masks[i]), bool(self.is_monitor[i]))
         self._next: dict[tuple[int, int], tuple[int, int]] = {
             (int(s), int(p)): (int(d), int(q))
             for s, p, d, q in zip(

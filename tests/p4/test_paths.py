@@ -14,13 +14,12 @@ from .fabric import Fabric, flow_between
 from .frames import TCP, Flow, frame, shim_of
 
 
-@pytest.mark.parametrize("monitors", ["tor", "tor+core"])
+@pytest.mark.parametrize("monitors", ["tor", "tor+core", "tor+agg", "tor+agg+core", "tor+core0"])
 def test_path_bf_at_each_monitor_is_what_the_decoder_expects_on_every_path(
     program: Program, monitors: str
 ) -> None:
-    fabric = Fabric(program, 4, "tor" if monitors == "tor" else "tor+core")
+    fabric = Fabric(program, 4, monitors)
     topology = fabric.topology
-    is_monitor = (topology.tier == 0) | ((topology.tier == 2) & (monitors == "tor+core"))
     seen = set()
     for src in range(0, topology.n_hosts, 2):
         for dst in range(1, topology.n_hosts, 2):
@@ -32,7 +31,7 @@ def test_path_bf_at_each_monitor_is_what_the_decoder_expects_on_every_path(
                     shim = shim_of(data)
                     assert shim is not None
                     since.append(arrived)
-                    if is_monitor[arrived]:
+                    if fabric.is_monitor[arrived]:
                         segment = fabric.segment(*since)
                         assert shim.path_bf == fabric.decoder.path_bf[segment]
                         decoded = fabric.decoder.decode(

@@ -49,7 +49,7 @@ def flow_words(run: RunDirectory, topology: FatTree) -> dict[tuple[int, int], in
 def assert_lost_is_exact(run: RunDirectory) -> int:
     """Every minus-meter entry against the network's own record; returns the losses compared."""
     topology = FatTree(run.config["k"])
-    segments = topology.segments(run.config["monitors"])
+    segments = topology.segments(run.config["monitors"], run.config["seed"])
     ids = flow_words(run, topology)
     drops = run.table("drops")
     counted = np.asarray(drops["counted"], bool)
@@ -96,6 +96,8 @@ def test_what_was_metered_is_told(finished_run: RunDirectory) -> None:
         ("blackhole", {}),
         ("flap", {}),
         ("faulty_links", {"monitors": "tor"}),
+        ("faulty_links", {"monitors": "tor+agg+core"}),
+        ("faulty_links", {"monitors": "tor+50%core"}),
         ("faulty_links", {"k": 6, "epochs": 2, "noise": "0.001"}),
     ],
 )

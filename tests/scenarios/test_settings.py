@@ -66,7 +66,7 @@ def test_traceroutes_are_as_many_as_007s_theorem_allows_unless_they_are_given() 
     ("given", "why"),
     [
         ({"k": 5}, "K=5 .* even"),
-        ({"monitors": "agg"}, r"MONITORS=agg is unknown: use tor, tor\+core"),
+        ({"monitors": "agg"}, r"MONITORS=agg leaves out tor0_0: .* add \+tor"),
         ({"backend": "auto"}, "BACKEND=auto is unknown"),
         ({"injector": "p4", "backend": "flow"}, "INJECTOR=p4 needs packets"),
         ({"tcp": 0.5}, "TCP=0.5 needs real hosts"),

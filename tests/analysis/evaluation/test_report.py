@@ -12,16 +12,14 @@ from analysis.evaluation.columns import cells, columns
 from analysis.evaluation.report import figures, headline
 from analysis.methods.base import Diagnosis
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
-from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
-from testbed.fabric.segments import segments
 
 FABRIC = FatTree(4)
 NONE = np.zeros(0, np.int64)
 TITLES = [column.title for column in columns({})]
 NO_PATHS = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
-SEGMENTS = segments(Ecmp(FABRIC))
+SEGMENTS = FABRIC.segments()
 UNSEEN = np.zeros((1, len(SEGMENTS)), np.int64)
 TELEMETRY = Telemetry(
     FABRIC, "tor+core", SegmentCounts(SEGMENTS, UNSEEN, UNSEEN), probes=Probes(NO_PATHS, NONE, NONE)

@@ -16,9 +16,7 @@ from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.partitions import Part, diagnose_canary, diagnose_mle, load_part
 from analysis.telemetry.parts import part_files, write_parts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
-from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.segments import segments
 from testbed.record.schema import TableError
 
 
@@ -35,7 +33,7 @@ class Held:
 def seen(k: int, seed: int, kind: str) -> Telemetry:
     """Counts of every segment; as of links that lose packets, of a device, or of black holes."""
     fabric, rng = FatTree(k), np.random.default_rng(seed)
-    parts = segments(Ecmp(fabric))
+    parts = fabric.segments()
     loss = rng.uniform(0, 1e-4, fabric.n_links)
     faulty = rng.random(fabric.n_links) < 0.03
     if kind == "device":

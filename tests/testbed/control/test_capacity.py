@@ -1,20 +1,22 @@
-"""Which fat-trees fit into the tables of the P4 program."""
+"""The sizes of the switches' tables follow the fabric."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from testbed.control.capacity import CapacityError, check_tables, most_entries
+from testbed.control.capacity import needed_entries
 from testbed.control.forwarding import install_forwarding
 from testbed.control.selection import FlowSelector, SelectionParameters
-from testbed.dataplane import HEAVY_HITTER, PROGRAM, ROUTING
+from testbed.dataplane import HEAVY_HITTER, ROUTING
+from testbed.dataplane.adapted import adapted_program
+from testbed.dataplane.icmp_limit import COMPILED
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder
-from testbed.fabric.segments import Monitors
 from testbed.softswitch import Program, SoftSwitchError, Switch
 
 
@@ -40,9 +42,9 @@ class Counting:
     set_default = add_member = add_group = add_group_entry = hold = send = lambda self, *_: 0
 
 
-@pytest.mark.parametrize("monitors", ["tor", "tor+core"])
+@pytest.mark.parametrize("monitors", ["tor", "tor+core", "tor+agg+core", "tor+50%core"])
 @pytest.mark.parametrize("k", [4, 6, 8])
-def test_the_most_entries_are_what_the_controller_installs(k: int, monitors: Monitors) -> None:
+def test_the_most_entries_are_what_the_controller_installs(k: int, monitors: str) -> None:
     topology = FatTree(k)
     segments = topology.segments(monitors)
     controls: list[Any] = [Counting() for _ in range(topology.n_switches)]
@@ -55,42 +57,17 @@ def test_the_most_entries_are_what_the_controller_installs(k: int, monitors: Mon
         name: max(control.entries[name] for control in controls)
         for name in (HEAVY_HITTER.segments, ROUTING.routes)
     }
-    assert most_entries(k, monitors, selects=True) == most
-    assert most_entries(k, monitors, selects=False)[HEAVY_HITTER.segments] == 0
+    assert needed_entries(topology, segments) == most
 
 
-@pytest.mark.parametrize(
-    ("monitors", "selects", "largest"),
-    [("tor", True, 8), ("tor+core", True, 44), ("tor", False, 60), ("tor+core", False, 60)],
-)
-def test_the_largest_that_fits_fits_a_switch_and_the_next_does_not(
-    monitors: Monitors, selects: bool, largest: int
-) -> None:
-    check_tables(largest, monitors, selects=selects)
-    with pytest.raises(CapacityError, match=f"use K up to {largest}"):
-        check_tables(largest + 2, monitors, selects=selects)
-
-    fill(largest, monitors, selects)
-    with pytest.raises(SoftSwitchError, match="the table is full"):
-        fill(largest + 2, monitors, selects)
-
-
-def fill(k: int, monitors: Monitors, selects: bool) -> None:
-    """Install a ToR's routes and as many requests for flows as a switch may have, on one switch."""
-    switch = Switch(Program.load(PROGRAM), seed=1)
-    install_forwarding(FatTree(k), 0, switch, mask=0, monitor=True)
-    table = switch.table(HEAVY_HITTER.segments)
-    for n in range(most_entries(k, monitors, selects=selects)[HEAVY_HITTER.segments]):
+def test_tables_of_a_large_fabric_hold_what_is_installed(tmp_path: Path) -> None:
+    """K=12 with ToR monitors alone wants flows of 2,406 segments into a ToR; 1,024 were the end."""
+    topology = FatTree(12)
+    entries = needed_entries(topology, topology.segments("tor"))
+    assert entries[HEAVY_HITTER.segments] == 30 + 66 * 36 > HEAVY_HITTER.capacity
+    program = Program.load(adapted_program(tmp_path, COMPILED, entries))
+    table = Switch(program, seed=1).table(HEAVY_HITTER.segments)
+    for n in range(entries[HEAVY_HITTER.segments]):
         table.add([n, (16, 0xFFFFFFFF)], HEAVY_HITTER.report, priority=1)
-
-
-def test_the_refusal_says_what_fits() -> None:
-    with pytest.raises(CapacityError) as tor:
-        check_tables(10, "tor", selects=True)
-    assert str(tor.value) == (
-        "K=10 with MONITORS=tor needs 1,145 entries in the table "
-        "CanaryIngress.heavy_hitter.segments of a switch, which has 1,024: "
-        "use K up to 8, MONITORS=tor+core (K up to 44) or BACKEND=flow"
-    )
-    with pytest.raises(CapacityError, match="1,058 entries .* use K up to 44 or BACKEND=flow"):
-        check_tables(46, "tor+core", selects=True)
+    with pytest.raises(SoftSwitchError, match=r"full \(2406 entries\)"):
+        table.add([n + 1, (16, 0xFFFFFFFF)], HEAVY_HITTER.report, priority=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,36 +18,35 @@ def test_a_limit_is_near_to_the_rate_and_not_above_it(per_s: float) -> None:
     assert limit.messages < 1 << 8 and limit.shift + 24 <= 56  # the bits that the program has
 
 
-def test_the_programs_own_limit_is_that_of_the_paper(tmp_path: Path) -> None:
+def test_the_programs_own_limit_is_that_of_the_paper() -> None:
     assert IcmpLimit.of(100) == COMPILED == IcmpLimit(17, 13)
-    assert COMPILED.program(tmp_path) == PROGRAM
 
 
-def test_another_limit_is_another_window_and_number_and_nothing_else(tmp_path: Path) -> None:
+def test_another_limit_is_another_window_and_number_and_nothing_else() -> None:
     limit = IcmpLimit.of(10)
-    made = json.loads(limit.program(tmp_path).read_text())
-    differ = list(_differences(json.loads(PROGRAM.read_text()), made))
+    made = json.loads(PROGRAM.read_text())
+    limit.put_into(made)
+    differ = list(differences(json.loads(PROGRAM.read_text()), made))
     assert sorted(differ) == [("0x0d", "0x0a"), ("0x11", "0x14"), ("0x11", "0x14")]
     assert (limit.shift, limit.messages) == (0x14, 0x0A)
 
 
-def test_a_program_with_its_limit_elsewhere_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_with_its_limit_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(icmp_limit, "COMPILED", IcmpLimit(18, 26))
     with pytest.raises(DataPlaneError, match="ICMP limit in other places"):
-        IcmpLimit.of(10).program(tmp_path)
+        IcmpLimit.of(10).put_into(json.loads(PROGRAM.read_text()))
 
 
-def _differences(one: object, other: object):
+def differences(one: object, other: object) -> Iterator[tuple[object, object]]:
+    """Return what differs in two JSON trees of the same shape."""
     assert type(one) is type(other)
     if isinstance(one, dict) and isinstance(other, dict):
         assert one.keys() == other.keys()
         for key in one:
-            yield from _differences(one[key], other[key])
+            yield from differences(one[key], other[key])
     elif isinstance(one, list) and isinstance(other, list):
         assert len(one) == len(other)
         for pair in zip(one, other, strict=True):
-            yield from _differences(*pair)
+            yield from differences(*pair)
     elif one != other:
         yield one, other

@@ -9,7 +9,6 @@ from scipy.stats import chisquare
 from testbed.fabric.clos import Fabric, TopologyError, clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.segments import segment_share, segments
 
 FABRICS = [
     FatTree(4),
@@ -20,7 +19,6 @@ FABRICS = [
     FatTree(6).without([0, 7, 31, 60, 61]),
     leaf_spine(6, 4).without([1, 5, 14]),
 ]
-MONITORS = ("tor", "tor+core")
 
 
 def every_pair(fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
@@ -74,35 +72,6 @@ def test_a_link_that_skips_a_tier_is_refused() -> None:
     fabric = Fabric(["a", "b", "c"], np.array([0, 0, 2]), np.array([0, 1]), np.array([2, 2]))
     with pytest.raises(TopologyError, match="a->c skips a tier"):
         Ecmp(fabric)
-
-
-@pytest.mark.parametrize("monitors", MONITORS)
-@pytest.mark.parametrize("fabric", FABRICS, ids=lambda f: f.title)
-def test_segments_share_the_flows_as_their_paths_do(fabric: Fabric, monitors: str) -> None:
-    """A link's flows, counted over segments and counted over the paths of all pairs."""
-    rng = np.random.default_rng(2)
-    demand = rng.random((fabric.n_tors, fabric.n_tors))
-    np.fill_diagonal(demand, 0.0)
-    demand /= demand.sum()
-    ecmp = Ecmp(fabric)
-    found, share = segments(ecmp, monitors), segment_share(ecmp, demand, monitors)
-    assert len(found) == len(share)
-    by_segment = np.bincount(found.paths.links, share[found.paths.owner], fabric.n_links)
-    src, dst = every_pair(fabric)
-    sets = fabric.path_sets(src, dst)
-    each = (demand[src, dst] / sets.width)[sets.owner]
-    by_path = np.bincount(sets.paths.links, each[sets.paths.owner], fabric.n_links)
-    assert by_segment == pytest.approx(by_path)
-    inner = fabric.link_dst[found.paths.links]
-    last = np.zeros(len(inner), np.bool_)
-    last[found.paths.ptr[1:] - 1] = True
-    monitor = (fabric.tier == 0) | ((fabric.tier == fabric.tier.max()) & (monitors == "tor+core"))
-    assert (monitor[inner] == last).all()
-
-
-def test_too_many_segments_are_refused() -> None:
-    with pytest.raises(TopologyError, match="MONITORS=tor makes .* use tor.core"):
-        segments(Ecmp(FatTree(32)), "tor")
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,10 @@ def test_same_core_pairs_share_no_ends_so_tor_core_segments_are_unambiguous():
     assert (tiers[decoder.undecodable()] == 0).all()
 
 
-@pytest.mark.parametrize(("k", "monitors"), [(4, "tor"), (4, "tor+core"), (8, "tor+core")])
+@pytest.mark.parametrize(
+    ("k", "monitors"),
+    [(4, "tor"), (4, "tor+core"), (4, "tor+agg"), (4, "tor+50%core"), (8, "tor+core")],
+)
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=15, deadline=None)
 def test_drawn_ids_decode_every_segment(k, monitors, seed):
@@ -133,6 +136,17 @@ def test_k8_with_tor_monitors_is_decodable():
     segments = topology.segments("tor")
     decoder = SegmentDecoder(topology, segments, switch_ids(topology, segments, 7))
     assert not len(decoder.undecodable())
+
+
+@pytest.mark.slow
+def test_k12_with_tor_monitors_is_decodable_by_bits_of_each_tier():
+    topology = FatTree(12)
+    segments = topology.segments("tor")
+    ids = switch_ids(topology, segments, 7)
+    assert not len(SegmentDecoder(topology, segments, ids).undecodable())
+    used = [np.bitwise_or.reduce(bloom_mask(ids[topology.tier == tier])) for tier in range(3)]
+    assert [int(np.bitwise_count(bits)) for bits in used] == [11, 11, 10]
+    assert used[0] & used[1] == used[0] & used[2] == used[1] & used[2] == 0
 
 
 def test_ids_depend_on_the_seed_only():
@@ -178,5 +192,5 @@ def test_impossible_assignments_are_reported(monkeypatch):
     topology = FatTree(4)
     segments = topology.segments()
     monkeypatch.setattr(pathbf, "bloom_mask", lambda ids: np.ones(len(ids), np.uint32))
-    with pytest.raises(PathBfError, match=r"use MONITORS=tor\+core or a smaller K"):
+    with pytest.raises(PathBfError, match=r"use more MONITORS, as tor\+core, or a smaller K"):
         switch_ids(topology, segments, 0)

@@ -52,7 +52,8 @@ def changed(path: Path, field: str, value: Any) -> None:
         ("network.json", "conservation.sent", None, "is None: should be a valid integer"),
         ("network.json", "weather", "rain", "is unknown"),
         ("config.json", "k", 5000, "is 5000: should be less than or equal to 128"),
-        ("config.json", "monitors", "agg", "is 'agg': should be 'tor' or 'tor+core'"),
+        ("config.json", "monitors", "tor++core", "is 'tor++core': String should match"),
+        ("config.json", "monitors", 5, "is 5: should be a valid string"),
         ("config.json", "telemetry", "A1+X", "is 'A1+X': String should match"),
         ("config.json", "epochs", MISSING, "is missing"),
         ("summary.json", "methods.007.directed.f1", 1.5, "is 1.5: should be less than"),
@@ -68,6 +69,12 @@ def test_a_wrong_field_is_named(copy: Path, name: str, field: str, value: Any, r
     message = str(raised.value)
     assert message.startswith(f"{copy / name}: ") and field.split(".")[-1] in message
     assert reason in message and message.isprintable() and len(message) < 600
+
+
+def test_a_placement_that_the_fabric_does_not_have_is_named(copy: Path) -> None:
+    changed(copy / "config.json", "monitors", "tor+spine")
+    with pytest.raises(RunError, match=r"config.json: MONITORS=tor\+spine: .* no switch 'spine'"):
+        _ = RunDirectory(copy, trust=True).segments
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from testbed.control.selection import SelectionParameters
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.segments import segment_share, segments
+from testbed.fabric.segments import segment_share
 from testbed.record.run import RunDirectory
 from testbed.traffic.generator import FlowProcess, flow_process
 from testbed.traffic.metering import Metered, meter, meter_upload
@@ -37,7 +37,7 @@ def test_counts_are_those_of_the_packet_network(finished_run: RunDirectory) -> N
     """Epochs after the first, over segments that lose little: within 15 %."""
     config = finished_run.config
     ecmp, traffic = Ecmp(K4), process(config["load"])
-    parts = segments(ecmp)
+    parts = K4.segments()
     links = finished_run.table("links")
     healthy = ~links["faulty"][parts.paths.padded()].any(axis=1)
     core = healthy & ((K4.tier[parts.upstream] == 2) | (K4.tier[parts.downstream] == 2))
@@ -48,7 +48,7 @@ def test_counts_are_those_of_the_packet_network(finished_run: RunDirectory) -> N
         [
             meter(
                 traffic,
-                segment_share(ecmp, traffic.pair_share()),
+                segment_share(ecmp, traffic.pair_share(), parts),
                 np.ones((1, len(parts))),
                 config["epochs"],
                 config["epoch_ms"] / 1000,
@@ -101,7 +101,7 @@ def test_no_traffic_no_packets() -> None:
 
 
 def test_meters_grow_with_the_flows_they_hold() -> None:
-    parts = segments(Ecmp(K4))
+    parts = K4.segments()
     none = np.zeros(len(parts), np.int32)
     few, many = (
         meter_upload(Metered(none[None], np.full(len(parts), n), none, none, none), parts)
