@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import yaml
 
 from analysis.evaluation.metrics import lossy_links
@@ -239,10 +240,7 @@ def _diagnose(
     _write(diagnoses, run, writer)
     use = measured(run, telemetry)
     links = run.table("links")
-    truth, lost = np.flatnonzero(links["faulty"]), None
-    if run.has("emulator_drops"):
-        own = run.table("emulator_drops")["link"]
-        lost = lossy_links(links["faulty"], links["fault_drops"], own[own >= 0])
+    truth, lost = np.flatnonzero(links["faulty"]), _lossy(run, links)
     summary: Summary = {
         "scenario": config["scenario"],
         "k": config["k"],
@@ -265,6 +263,8 @@ def _diagnose(
         summary["lost_links"] = [links["name"][link] for link in lost]
     if (counts := telemetry.segments) is not None:
         summary["metered"] = _metered(counts)
+    if events := network.get("events"):
+        summary["events"] = events
     if run.capture is not None:
         summary["capture"] = run.capture
     return summary
@@ -276,6 +276,14 @@ def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWri
         if diagnosis.connection_cause is not None:
             cause = {"flow": run.table("connections")["flow"], "cause": diagnosis.connection_cause}
             writer.table(f"diagnoses/{name}-connections", cause)
+
+
+def _lossy(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.integer] | None:
+    """The links that really lost packets, None where the emulator loses none of its own accord."""
+    if not run.has("emulator_drops"):
+        return None
+    own = run.table("emulator_drops")["link"]
+    return lossy_links(links["faulty"], links["fault_drops"], own[own >= 0])
 
 
 def _failed_devices(run: RunDirectory, links: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

@@ -70,7 +70,8 @@ class Settings:
         str,
         Field(
             description="what happens at which second: `none`, or `0.45 drain tor0_0->agg0_1; 0.7 "
-            "undrain tor0_0->agg0_1` (a link out of its ECMP group, and back)"
+            "undrain tor0_0->agg0_1; 0.5 reboot core0`: a link out of its ECMP group, and back; a "
+            "switch restarts empty"
         ),
     ] = "none"
     seed: Annotated[

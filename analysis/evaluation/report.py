@@ -211,6 +211,7 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
     capture = summary.get("capture")
     replayed = [Text(capture_line(capture))] if capture else []
     troubles = [Text(plain(f"degraded: {what}"), style="red") for what in summary["degraded"]]
+    events = [Text(plain(f"event at {what}")) for what in summary.get("events", ())]
     counted = [Text(metered_line(summary["metered"]))] if "metered" in summary else []
     where, colon, count = what.rpartition(": ")
     return Group(
@@ -218,6 +219,7 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
         Text(packets),
         *counted,
         *replayed,
+        *events,
         *troubles,
     )
 

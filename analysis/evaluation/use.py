@@ -43,11 +43,11 @@ def measured(record: Record, telemetry: Telemetry) -> dict[Measurement, Measured
 def _segments(record: Record, counts: SegmentCounts) -> Measured:
     network, config = record.network, record.config
     segments, sent = counts.segments, counts.sent
-    monitors = len(np.unique(np.concatenate((segments.upstream, segments.downstream))))
-    readings = monitors * len(sent)
-    budgets: dict[str, Use] = {
-        "meters": {"asked": readings, "got": readings - len(network.get("unread", ()))}
-    }
+    monitors = set(np.concatenate((segments.upstream, segments.downstream)).tolist())
+    readings = len(monitors) * len(sent)
+    void = {*map(tuple, network.get("unread", ())), *map(tuple, network.get("restarted", ()))}
+    got = readings - sum(switch in monitors for _, switch in void)
+    budgets: dict[str, Use] = {"meters": {"asked": readings, "got": got}}
     installed = network.get("rules_installed")
     if installed is not None:
         asked = installed + network.get("rules_refused", 0)

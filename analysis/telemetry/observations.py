@@ -108,9 +108,11 @@ def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCoun
     if meters:
         counts = [segment_counts(meter, len(parts)) for meter in meters]
         sent, lost = (np.stack(part) for part in zip(*counts, strict=True))
-        for epoch, switch in record.network["unread"]:
-            # The meters of a switch that died are missing, not empty: nothing is known there.
-            at = (parts.upstream == switch) | (parts.downstream == switch)
+        network = record.network
+        for epoch, switch in [*network["unread"], *network.get("restarted", ())]:
+            # The meters of a switch that died or restarted are missing, not empty, and what one in
+            # between dropped as it restarted no link lost: nothing is known there.
+            at = parts.through(switch)
             sent[epoch, at] = lost[epoch, at] = 0
         return SegmentCounts(parts, sent, lost)
     table = record.table("segments")

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from scenarios.epochs.setup import Emulation
 from testbed.control.epochs import set_parity
-from testbed.faults.events import Event
 from testbed.network.network import Network
 
 __all__ = ["Agenda", "follow", "make_agenda"]
@@ -29,7 +28,7 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
         if 0 < seconds * 1e9 < end:
             agenda.append((round(seconds * 1e9), lambda s=seconds: injector.apply(s)))
     for event in settings.happening:
-        agenda.append((event.time_ns, lambda e=event: _carry_out(emulation, e)))
+        agenda.append((event.time_ns, lambda e=event: emulation.events.carry_out(e)))
     ticks = range(tick_ns, end + 6 * tick_ns, tick_ns)
     for at in ticks:
         agenda.append((at, lambda at=at: _tick(emulation, at, at == ticks[-1])))
@@ -43,21 +42,13 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
     return agenda
 
 
-def _carry_out(emulation: Emulation, event: Event) -> None:
-    """Do what EVENTS asks for."""
-    uplinks = emulation.uplinks[int(emulation.topology.link_src[event.target])]
-    assert uplinks is not None  # as was checked
-    if event.kind == "drain":
-        uplinks.drain(event.target)
-    else:
-        uplinks.undrain(event.target)
-
-
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
-    """The controller installs and removes rules; agents trace connections that lost packets."""
+    """The controller brings back switches that restarted, and installs and removes rules; agents
+    trace connections that lost packets."""
     tick_ns = emulation.settings.epoch_ns // 50
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does it all
+    emulation.events.look()
     emulation.selector.poll(now_ns)
     tcp = emulation.tcp
     emulation.agents.poll(now_ns, None if tcp is None else tcp.retransmitted())

@@ -98,6 +98,7 @@ def collect_meters(epoch: Epoch) -> None:
         controls = emulation.controls.items()
         gone = [switch for switch, control in controls if control.lost]
         seen.unread += [(epoch.number, switch) for switch in gone]
+    emulation.events.epoch_read(epoch.number)
     epoch.rules = Rules(*emulation.selector.in_force())
 
 

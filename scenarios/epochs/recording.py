@@ -295,6 +295,8 @@ def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None
         "controller_late_ms": seen.late_ns // 1_000_000,
         "collection_seconds": seen.collection_s,
         "unread": seen.unread,
+        "events": emulation.events.told(),
+        "restarted": emulation.events.void(len(seen.rules)),
         "rules_installed": selector.installed,
         "rules_removed": selector.removed,
         "rules_refused": selector.refused,

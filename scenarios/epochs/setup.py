@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scenarios.backends import Backend, Injector, make_injector, make_tcp
+from scenarios.epochs.events import Events
 from scenarios.settings import Settings, SettingsError
 from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks, install_forwarding
@@ -58,8 +59,7 @@ class Emulation:
     """Switches with its controller, faults, traffic, probes and agents, all ready.
 
     ``ids`` are the switches' 48-bit IDs, ``monitors`` the switches with meters and ``controls``
-    theirs; ``uplinks`` are the ECMP groups of all switches; ``transfers`` are the flows that
-    ``tcp`` carries, where there is any.
+    theirs; ``transfers`` are the flows that ``tcp`` carries, where there is any.
     """
 
     settings: Settings
@@ -72,10 +72,10 @@ class Emulation:
     decoder: SegmentDecoder
     monitors: list[int]
     controls: dict[int, SwitchControl]
-    uplinks: list[Uplinks | None]
     clock: EpochClock
     injector: Injector
     selector: FlowSelector
+    events: Events
     sources: Sources
     agents: PathDiscovery
     transfers: Transfers
@@ -115,6 +115,8 @@ def set_up(
     uplinks = _install_forwarding(topology, every, ids, set(monitors))
     controls = {index: every[index] for index in monitors}
     parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
+    selector = FlowSelector(segments, decoder, controls, parameters)
+    clock = EpochClock(settings.epoch_ns, backend.skew_ns, settings.seed)
     injector = make_injector(settings, backend, plan)
     if backend.drain_ns + backend.skew_ns > settings.epoch_ns // 2:
         raise SettingsError(
@@ -138,10 +140,10 @@ def set_up(
         decoder=decoder,
         monitors=monitors,
         controls=controls,
-        uplinks=uplinks,
-        clock=EpochClock(settings.epoch_ns, backend.skew_ns, settings.seed),
+        clock=clock,
         injector=injector,
-        selector=FlowSelector(segments, decoder, controls, parameters),
+        selector=selector,
+        events=Events(backend.network, every, uplinks, selector, clock),
         sources=sources,
         agents=PathDiscovery(
             backend.network,

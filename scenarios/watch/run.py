@@ -100,14 +100,18 @@ class WatchedRun:
 
     def epoch_ended(self, epoch: Epoch) -> None:
         """The meters of an epoch were read."""
-        sent, lost = segment_counts(epoch.meter, len(epoch.emulation.segments))
+        segments = epoch.emulation.segments
+        sent, lost = segment_counts(epoch.meter, len(segments))
+        for number, switch in epoch.emulation.events.void(epoch.number + 1):
+            if number == epoch.number:
+                sent[segments.through(switch)] = lost[segments.through(switch)] = 0
         self._sent.append(sent)
         self._lost.append(lost)
         said = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
         if self._diagnosing is None:
             self.publisher.tell("epoch", said | {"flagged": None})
             return
-        counts = SegmentCounts(epoch.emulation.segments, np.stack(self._sent), np.stack(self._lost))
+        counts = SegmentCounts(segments, np.stack(self._sent), np.stack(self._lost))
         settings = epoch.emulation.settings
         telemetry = Telemetry(epoch.emulation.topology, settings.monitors, counts)
 

@@ -32,6 +32,10 @@ class EpochClock:
         at = (epoch + 1) * self.epoch_ns + skew
         return sorted(zip(at.tolist(), switches, strict=True))
 
+    def latest(self, time_ns: int) -> int:
+        """The latest epoch that a switch may be in at a time."""
+        return (time_ns + self.skew_ns) // self.epoch_ns
+
     def epoch_of(
         self, time_ns: npt.NDArray[np.uint64], parity: npt.NDArray[np.integer]
     ) -> npt.NDArray[np.int32]:

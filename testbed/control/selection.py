@@ -273,6 +273,15 @@ class FlowSelector:
                 counts[number] = each
         return counts
 
+    def restarted(self, switch: int) -> None:
+        """Take note that the counters of a switch's entries begin anew at 0."""
+        for (upstream, _), usm in self._usm.items():
+            if upstream == switch:
+                usm.packets = -1
+        for rule in self.rules.values():
+            if self._ends[rule.segment][1] == switch:
+                rule.arrived = -1
+
     def finish_retiring(self) -> None:
         """Remove the DSM rules of retired flows, once their packets have left the network."""
         with batch(self.controls.values()):

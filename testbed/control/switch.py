@@ -81,7 +81,8 @@ class SwitchControl(Tables, Protocol):
 
     @property
     def lost(self) -> str:
-        """Why it answers nothing any more, "" if it does. What is read is empty then."""
+        """Why it answers nothing any more, "" if it does. What is read is empty then; what is
+        written it gets with `restore`."""
         ...
 
     def counter(self, name: str, indices: Sequence[int] | None = None) -> npt.NDArray[Any]:
@@ -100,6 +101,15 @@ class SwitchControl(Tables, Protocol):
 
     def digests(self) -> dict[str, npt.NDArray[Any]]:
         """Digests since the last call, by name."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """From now on this switch answers nothing and gets nothing, for a reason: see `lost`."""
+        ...
+
+    def restore(self) -> int:
+        """Use a switch again that was lost and has restarted: compare what it has with what was
+        written to it, install what is missing, and return how many entries that were."""
         ...
 
     def hold(self) -> None:

@@ -41,6 +41,10 @@ class Segments:
     def __len__(self) -> int:
         return len(self.upstream)
 
+    def through(self, switch: int) -> npt.NDArray[np.bool_]:
+        """Return whether each segment begins at, ends at or crosses a switch, bool[S]."""
+        return (self.switches == switch).any(axis=1) | (self.downstream == switch)
+
 
 def segments(ecmp: Ecmp, monitor: BoolArray) -> Segments:
     """Return every path segment between monitor switches (Canary, section III-A).

@@ -1,9 +1,10 @@
-"""What happens in a run besides faults: ``EVENTS='0.45 drain tor0_0->agg0_1'``.
+"""What happens in a run besides faults: ``EVENTS='0.45 drain tor0_0->agg0_1; 0.5 reboot core0'``.
 
 The text is a list of ``SECONDS WORD NAME``, separated by semicolons:
 
     0.45 drain tor0_0->agg0_1     take this link out of the ECMP group of the switch it leaves
     0.7 undrain tor0_0->agg0_1    put it back
+    0.5 reboot core0              this switch restarts, without tables and with its meters at zero
 
 A drained link carries no more flows, but still the probes that are sent over it on purpose.
 """
@@ -18,13 +19,13 @@ import numpy as np
 
 from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import FaultError
-from testbed.faults.specification import named_link
+from testbed.faults.specification import named_link, named_switch
 
 __all__ = ["Event", "EventError", "parse_events"]
 
-Kind = Literal["drain", "undrain"]
+Kind = Literal["drain", "undrain", "reboot"]
 
-_EXAMPLE = "none, or 0.45 drain tor0_0->agg0_1; 0.7 undrain tor0_0->agg0_1"
+_EXAMPLE = "none, or 0.45 drain tor0_0->agg0_1; 0.7 undrain tor0_0->agg0_1; 0.5 reboot core0"
 _ITEM = re.compile(r"(?P<seconds>\S+)\s+(?P<kind>\S+)\s+(?P<name>\S.*)")
 _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
 _SHOWN = 80  # characters of an item in a message
@@ -41,7 +42,7 @@ class Event:
     Attributes:
         seconds: When, from the run's beginning.
         kind: What.
-        target: The directed link that is drained or undrained.
+        target: The directed link that is drained or undrained, or the switch that restarts.
         name: Of the target.
     """
 
@@ -98,10 +99,11 @@ def _read(item: str, topology: AddressedFabric, duration_s: float) -> Event:
         end = f"the run ends at {duration_s:g} s"
         raise _wrong(item, f"{end}: let it happen earlier, or use more EPOCHS")
     try:
-        target = named_link(topology, name[:_SHOWN])
+        target = (named_switch if kind == "reboot" else named_link)(topology, name[:_SHOWN])
     except FaultError as error:
         raise _wrong(item, str(error)) from None
-    return Event(float(seconds), cast(Kind, kind), target, topology.link_names[target])
+    names = topology.switch_names if kind == "reboot" else topology.link_names
+    return Event(float(seconds), cast(Kind, kind), target, names[target])
 
 
 def _check_drain(item: str, event: Event, drained: set[int], topology: AddressedFabric) -> None:

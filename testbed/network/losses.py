@@ -92,6 +92,7 @@ class Losses:
     sockets: list[PacketSockets]
     _cables: _Cables = field(init=False)
     _at_death: dict[int, LongArray] = field(default_factory=dict)
+    _untold: set[int] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -110,6 +111,10 @@ class Losses:
         with self._lock:
             self._at_death[switch] = sent
 
+    def restarted(self, switch: int) -> None:
+        """Of a switch that restarted it is not known any more what arrived."""
+        self._untold.add(switch)
+
     def count(
         self,
         host_drops: LongArray,
@@ -127,6 +132,8 @@ class Losses:
         """
         sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
         answers = self.arrivals.read()
+        for switch in self._untold:
+            answers[switch] = None
         arrived = self._arrived(answers) - self._arrived_before
         dropped = self._socket_drops(host_drops)
         ends = np.array(self._cables.switch)

@@ -81,6 +81,7 @@ class MininetNetwork:
         self._spawning = threading.Lock()
         self._stopped = False
         self._losses: Losses | None = None
+        self._dropped_before = np.zeros(topology.n_links, np.uint64)  # by switches that restarted
         self._quiet = False
         try:
             self._state = RunState(state)
@@ -145,6 +146,23 @@ class MininetNetwork:
     def _switch_died(self, switch: int) -> None:
         if self._losses is not None:
             self._losses.died(switch)
+
+    def restart(self, switch: int) -> None:
+        """End a switch's process and start another, which knows nothing; `answers` says when it is
+        up. What it has lost and will lose until then is not told from what others lose."""
+        own = self.topology.link_src == switch
+        self._dropped_before[own] = self.fault_drops()[own]
+        assert self._losses is not None
+        self._losses.restarted(switch)
+        self._switches.restart(switch)
+
+    def answers(self, switch: int) -> bool:
+        """Whether a switch that was restarted is up; if so, its new sockets are known from now."""
+        assert self._losses is not None
+        if not self._switches.answers(switch):
+            return False
+        self._losses.sockets[switch] = self._switches.sockets_of(switch)
+        return True
 
     def add_source(self, source: Source) -> int:
         """Let hosts send a source's frames; returns its number."""
@@ -229,7 +247,7 @@ class MininetNetwork:
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Packets that the P4 fault tables dropped at each directed link: uint64[n_links]."""
-        return counters.fault_drops(self.topology, self.controls)
+        return self._dropped_before + counters.fault_drops(self.topology, self.controls)
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Not known of real switches: zeros, uint64[n_links]."""

@@ -264,12 +264,13 @@ class Watched:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._codes: dict[str, int] = {}
         self._stopping = threading.Event()
+        self._replacing = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         logs.mkdir(parents=True, exist_ok=True)
 
     def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a process; its output goes to its log."""
-        with open(self._logs / f"{name}.log", "wb") as log:
+        with open(self._logs / f"{name}.log", "ab") as log:
             try:
                 process = subprocess.Popen(
                     command,
@@ -283,6 +284,14 @@ class Watched:
                 raise ProcessError(f"cannot start {command[0]}: {e.strerror}") from None
         self._processes[name] = process
         return process
+
+    def restart(self, name: str, command: Sequence[str]) -> None:
+        """Kill a process, which is not noticed as its end, and start another in its place."""
+        with self._replacing:
+            self._processes[name].kill()
+            self._processes[name].wait()
+            self._codes.pop(name, None)
+            self.start(name, command)
 
     def watch(self) -> None:
         """Notice from now on when a process ends."""
@@ -306,10 +315,14 @@ class Watched:
             self._look()
 
     def _look(self) -> None:
-        for name, process in self._processes.items():
-            if name not in self._codes and process.poll() is not None:
-                self._codes[name] = process.returncode
-                self._on_exit(name, _describe(process.returncode))
+        ended = []
+        with self._replacing:
+            for name, process in self._processes.items():
+                if name not in self._codes and process.poll() is not None:
+                    self._codes[name] = process.returncode
+                    ended.append((name, _describe(process.returncode)))
+        for name, how in ended:
+            self._on_exit(name, how)
 
     def stop(self) -> None:
         """End all, gently first, and write how each ended."""

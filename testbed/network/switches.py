@@ -37,6 +37,7 @@ Backend = Literal["bmv2", "softswitch"]
 SOFT_SWITCH = "testbed.softswitch.server.process"
 THRIFT_PORT = 9090  # in each switch's own namespace
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
+RESTARTING = "it restarts"
 START_S = 60  # on a machine of the usual speed
 
 
@@ -126,6 +127,25 @@ class Switches:
                     pool.map(lambda control: control.set_queue_depth(QUEUE_PACKETS), self.controls)
                 )
 
+    def restart(self, switch: int) -> None:
+        """End a switch's process and start another; `answers` says when that is up.
+
+        Its control is lost until it is restored.
+        """
+        name = self._names[switch]
+        self.controls[switch].give_up(RESTARTING)
+        self._p4runtime(name).unlink(missing_ok=True)
+        self._watched.restart(name, self._command(switch))
+
+    def answers(self, switch: int) -> bool:
+        """Return whether a switch's two servers accept connections now."""
+        try:
+            for attempt in self._attempts(self._names[switch]):
+                attempt().close()
+        except OSError:
+            return False
+        return True
+
     def watch(self) -> None:
         """Notice from now on when one dies."""
         self._watched.watch()
@@ -135,7 +155,11 @@ class Switches:
 
     def sockets(self) -> list[PacketSockets]:
         """Of each switch, once they have been started."""
-        return [PacketSockets(self.pid(name), self._backend == "bmv2") for name in self._names]
+        return [self.sockets_of(switch) for switch in range(len(self._names))]
+
+    def sockets_of(self, switch: int) -> PacketSockets:
+        """Of one switch, once it is up."""
+        return PacketSockets(self.pid(self._names[switch]), self._backend == "bmv2")
 
     @property
     def degraded(self) -> list[str]:
@@ -186,11 +210,7 @@ class Switches:
     def _wait_for(self, switch: int, deadline: float) -> None:
         """Until a switch's two servers accept connections."""
         name = self._names[switch]
-        tries: list[Callable[[], socket.socket]] = [
-            lambda: _connect_unix(self._p4runtime(name)),
-            lambda: self._connect_thrift(name),
-        ]
-        for attempt in tries:
+        for attempt in self._attempts(name):
             while True:
                 ended = self._watched.ended(name)
                 if ended or time.monotonic() > deadline:
@@ -207,6 +227,10 @@ class Switches:
                     break
                 except OSError:
                     time.sleep(0.05)
+
+    def _attempts(self, name: str) -> list[Callable[[], socket.socket]]:
+        """Return what connects to a switch's two servers."""
+        return [lambda: _connect_unix(self._p4runtime(name)), lambda: self._connect_thrift(name)]
 
     def _connect_thrift(self, name: str) -> socket.socket:
         with inside(self._nodes.pid(name)):

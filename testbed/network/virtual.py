@@ -189,6 +189,15 @@ class VirtualNetwork:
         """Send everything the sources still have and run until no packet is under way."""
         self.run_until(FOREVER)
 
+    def restart(self, switch: int) -> None:
+        """Let a switch begin anew, without a table entry and with all its state at zero."""
+        self._switches[switch].restart()
+        self._library.net_replace(self._net, switch, self._switches[switch].handle)
+
+    def answers(self, switch: int) -> bool:
+        """Whether a switch that restarted can be used again: at once."""
+        return True
+
     @property
     def now_ns(self) -> int:
         """Virtual time: where the last `run_until` stopped."""
@@ -367,6 +376,7 @@ def _load() -> ctypes.CDLL:
             "net_free": (None, pointer),
             "net_add_source": (ctypes.c_int, pointer, pointer),
             "net_feed_source": (None, pointer, u32, pointer),
+            "net_replace": (None, pointer, u32, pointer),
             "net_run": (ctypes.c_int, pointer, u64),
             "net_stats": (ctypes.POINTER(_Stats), pointer),
             "net_drops": (u64, pointer, u32, pointer),

@@ -73,6 +73,7 @@ def _share(meaning: str) -> Any:
 
 
 Index = Annotated[int, Field(ge=0, le=COUNT_LIMIT)]
+_Cells = list[tuple[Index, Index]]
 Seconds = Annotated[float, Field(ge=0, le=COUNT_LIMIT)]
 
 
@@ -131,10 +132,10 @@ class Network(TypedDict):
     collection_seconds: Annotated[
         list[Seconds], _field("on real packets: reading the meters, of each epoch", "s")
     ]
-    unread: NotRequired[
-        Annotated[
-            list[tuple[Index, Index]], _field("(epoch, switch) whose meters were lost: not known")
-        ]
+    unread: NotRequired[Annotated[_Cells, _field("(epoch, switch) whose meters were lost")]]
+    events: NotRequired[Annotated[list[str], _field("what EVENTS did, in words")]]
+    restarted: NotRequired[
+        Annotated[_Cells, _field("(epoch, switch) that restarted: what went through it is void")]
     ]
     rules_installed: NotRequired[Annotated[int, _number("flows that were selected", "rules")]]
     rules_removed: NotRequired[Annotated[int, _number("of them retired", "rules")]]
@@ -316,6 +317,7 @@ class Summary(TypedDict):
     ]
     wall_seconds: Annotated[Seconds, _field("the whole run", "s")]
     degraded: Annotated[list[str], _field("what makes the measurements incomplete, in words")]
+    events: NotRequired[Annotated[list[str], _field("as in `network.json`")]]
     collection_seconds: Annotated[list[Seconds], _field("as in `network.json`", "s")]
     packet_hops: Annotated[int, _number("likewise", "packet-hops")]
     conservation: Conservation

@@ -237,8 +237,14 @@ DROPS = Schema(
     (
         Column("time_ns", "uint64", "when", "ns"),
         Column("flow", "int32", "the flow", numbers="flows"),
-        Column("link", "int32", "where: links of the fabric, then those of hosts", low=0),
-        Column("cause", "text", "`fault`, `corrupt` or `queue`"),
+        Column(
+            "link",
+            "int32",
+            "where: links of the fabric, then those of hosts",
+            null="-1: in a switch that had restarted",
+            low=-1,
+        ),
+        Column("cause", "text", "`fault`, `corrupt`, `queue` or `no_route`"),
         Column("counted", "bool", "whether the upstream had counted it"),
         Column("epoch", "int32", "epoch it was counted in", null="-1: not counted", low=-1),
     ),

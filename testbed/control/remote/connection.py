@@ -1,7 +1,7 @@
 """A P4Runtime session with one switch: what is written, read, and comes by itself.
 
 A switch that is gone answers nothing: `Connection.lost` says why, writes to it vanish, and what is
-read from it is empty. So a run goes on without it.
+read from it is empty. So a run goes on without it, until `Connection.reconnect`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,19 @@ class Connection:
     def __init__(self, name: str, address: str, device_id: int, election_id: int) -> None:
         self.name = name
         self.lost = ""
-        self._client = _connect(name, address, device_id, election_id)
+        self._server = address, device_id, election_id
+        self._client = _connect(name, *self._server)
         self._held: list[Any] | None = None
+
+    def reconnect(self) -> None:
+        """Begin a session anew with a switch that has restarted; what was held back vanishes.
+
+        Raises:
+            RemoteError: No P4Runtime server answers as primary.
+        """
+        threading.Thread(target=_end, args=(self._client,), daemon=True).start()
+        self._client = _connect(self.name, *self._server)
+        self._held, self.lost = None, ""
 
     def cut(self) -> None:
         """Cut the channel."""
@@ -67,17 +78,20 @@ class Connection:
     def close(self) -> None:
         """End the session, or leave that to the end of the process: a signal's exception may have
         left one of gRPC's locks taken, and what waits for it would wait for ever."""
-        ending = threading.Thread(target=self._end, daemon=True)
+        ending = threading.Thread(target=_end, args=(self._client,), daemon=True)
         ending.start()
         ending.join(_ENDING_S)
-
-    def _end(self) -> None:
-        self.cut()
-        self._client.tear_down()
 
     def give_up(self, reason: str) -> None:
         """From now on this switch answers nothing."""
         self.lost = self.lost or reason
+
+    def has_program(self) -> bool:
+        """Return whether the switch has a program."""
+        try:
+            return bool(self.attempt(lambda: self._client.get_p4info().tables))
+        except RemoteError:
+            return False
 
     def push_program(self, p4info: Path, program: Path) -> None:
         """Load a program."""
@@ -195,6 +209,11 @@ def _connect(name: str, address: str, device_id: int, election_id: int) -> P4Run
     if not made:
         raise RemoteError(f"{name}: no P4Runtime server answers at {address}")
     return made[0]
+
+
+def _end(client: P4RuntimeClient) -> None:
+    client.stream.cancel()
+    client.tear_down()
 
 
 def _quiet(record: logging.LogRecord) -> bool:

@@ -61,6 +61,8 @@ class RemoteSwitch:
         self.connection = wire = Connection(name, address, device_id, election_id)
         self._open_registers = registers
         self._registers: RegisterClient | None = None
+        self._program: Path | None = None
+        self._queue_packets = 0
         actions = {a.preamble.name: a for a in info.actions}
         self._tables = {t.preamble.name: RemoteTable(wire, t, actions) for t in info.tables}
         self._profiles = {
@@ -89,8 +91,30 @@ class RemoteSwitch:
         """From now on this switch answers nothing."""
         self.connection.give_up(reason)
 
+    def restore(self) -> int:
+        """As of `testbed.control.switch.SwitchControl`; the program, too, is loaded if it is gone.
+
+        Raises:
+            RemoteError: It does not answer.
+        """
+        assert self._program is not None  # as it was in use before
+        self.connection.reconnect()
+        if self._registers is not None:
+            self._registers.close()
+            self._registers = None
+        if not self.connection.has_program():
+            self.push_program(self._program)
+            if self._queue_packets:
+                self.set_queue_depth(self._queue_packets)
+        self.hold()
+        parts = [*self._profiles.values(), *self._tables.values()]
+        missing = sum(part.restore() for part in parts)
+        self.send()
+        return missing
+
     def push_program(self, program: Path) -> None:
         """Load the program (BMv2's JSON) and let its digests be sent."""
+        self._program = program
         self.connection.push_program(self._p4info_path, program)
         for digest in self._digests:
             message = p4runtime_pb2.DigestEntry(digest_id=digest)
@@ -174,6 +198,7 @@ class RemoteSwitch:
 
     def set_queue_depth(self, packets: int) -> None:
         """Length of the egress queues, where the switch is BMv2's."""
+        self._queue_packets = packets
         self._thrift(lambda thrift: thrift.queue_depth(packets))
 
     def _thrift(self, call: Callable[[RegisterClient], T]) -> T | None:

@@ -43,6 +43,7 @@ class RemoteTable:
     _info: Any
     _actions: Mapping[str, Any]
     _entries: dict[int, Any] = field(default_factory=dict)
+    _default: Any = None
     _next: int = 1
 
     def add(
@@ -79,6 +80,19 @@ class RemoteTable:
         message = p4runtime_pb2.TableEntry(table_id=self._info.preamble.id, is_default_action=True)
         _fill_action(message.action.action, self._actions, action, params)
         self._connection.write("MODIFY", "table_entry", message)
+        self._default = message
+
+    def restore(self) -> int:
+        """Read the table, write what is missing, and return how many entries that were."""
+        entity = p4runtime_pb2.Entity()
+        entity.table_entry.table_id = self._info.preamble.id
+        there = {_key(found.table_entry) for found in self._connection.read(entity)}
+        missing = [entry for entry in self._entries.values() if _key(entry) not in there]
+        for entry in missing:
+            self._connection.write("INSERT", "table_entry", entry)
+        if self._default is not None:
+            self._connection.write("MODIFY", "table_entry", self._default)
+        return len(missing)
 
     def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
         """Packets and bytes of n entries, uint64[n, 2]; the table's entries are read at once.
@@ -113,38 +127,52 @@ class RemoteProfile:
     _connection: Connection
     _info: Any
     _actions: Mapping[str, Any]
-    _members: int = 0
-    _groups: int = 0
-    _sizes: dict[int, int] = field(default_factory=dict)
+    _members: dict[int, Any] = field(default_factory=dict)
+    _groups: dict[int, Any] = field(default_factory=dict)
 
     def add_member(self, action: str, params: Sequence[int] = ()) -> int:
-        self._members += 1
+        number = len(self._members) + 1
         message = p4runtime_pb2.ActionProfileMember(
-            action_profile_id=self._info.preamble.id, member_id=self._members
+            action_profile_id=self._info.preamble.id, member_id=number
         )
         _fill_action(message.action, self._actions, action, params)
         self._connection.write("INSERT", "action_profile_member", message)
-        return self._members
+        self._members[number] = message
+        return number
 
     def add_group(self, members: Sequence[int]) -> int:
-        self._groups += 1
-        self._sizes[self._groups] = len(members)
-        self._write_group("INSERT", self._groups, members)
-        return self._groups
+        number = len(self._groups) + 1
+        self._write_group("INSERT", number, members, len(members))
+        return number
 
     def modify_group(self, group: int, members: Sequence[int]) -> None:
         """Replace the members of a group by at most as many as it began with."""
-        self._write_group("MODIFY", group, members)
+        self._write_group("MODIFY", group, members, self._groups[group].max_size)
 
-    def _write_group(self, kind: str, group: int, members: Sequence[int]) -> None:
+    def _write_group(self, kind: str, group: int, members: Sequence[int], most: int) -> None:
         message = p4runtime_pb2.ActionProfileGroup(
-            action_profile_id=self._info.preamble.id,
-            group_id=group,
-            max_size=self._sizes[group],
+            action_profile_id=self._info.preamble.id, group_id=group, max_size=most
         )
         for member in members:
             message.members.add(member_id=member, weight=1)
         self._connection.write(kind, "action_profile_group", message)
+        self._groups[group] = message
+
+    def restore(self) -> int:
+        """Read members and groups, write what is missing, and return how many those were."""
+        missing = 0
+        for what, number, wanted in (
+            ("action_profile_member", "member_id", self._members),
+            ("action_profile_group", "group_id", self._groups),
+        ):
+            entity = p4runtime_pb2.Entity()
+            getattr(entity, what).action_profile_id = self._info.preamble.id
+            read = self._connection.read(entity)
+            there = {getattr(getattr(found, what), number) for found in read}
+            for key in wanted.keys() - there:
+                self._connection.write("INSERT", what, wanted[key])
+                missing += 1
+        return missing
 
 
 def _fill_action(

@@ -89,11 +89,20 @@ class Switch:
 
     def __init__(self, program: Program, seed: int = 1, queues: int = 1) -> None:
         self.program = program
+        self._seed, self._queues = seed, queues
         self._lib = program.lib
-        self._instance = instance = Instance(program, number(seed, 64, "seed"))
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew, as after a power failure: no entry, no member, no sample; counts at zero.
+
+        `handle` is another afterwards, and so are tables, profiles and views of registers.
+        """
+        program = self.program
+        self._instance = instance = Instance(program, number(self._seed, 64, "seed"))
         #: Address of the ``ss_switch`` for other C code.
         self.handle: int = instance.handle
-        self._lib.ss_set_queues(self.handle, number(queues, 8, "queues"))
+        self._lib.ss_set_queues(self.handle, number(self._queues, 8, "queues"))
         self._result = Result()
         self._queue_dropped = 0
         self._registers: dict[str, NDArray[Any]] = {}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from analysis.methods.mle.mle import CanaryMle
+from analysis.methods.registry import METHODS
+from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
@@ -37,3 +44,73 @@ def test_flows_leave_a_drained_link_and_none_is_lost(tmp_path: Path) -> None:
         counts = run.network["conservation"]
         assert counts["sent"] == counts["delivered"] + counts["ttl_drops"]
         assert not run.table("flows")["lost"].any()
+
+
+REBOOTS = "0.15 reboot core0; 0.2 reboot agg1_1; 0.375 reboot tor2_0"
+
+
+@pytest.fixture(scope="module")
+def restarted(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A healthy run in which a core, an aggregation and a ToR switch restart."""
+    settings = replace(HEALTHY, epochs=6, events=REBOOTS)
+    return recorded(settings, tmp_path_factory.mktemp("restarted") / "run")
+
+
+def test_a_restart_is_void_and_no_loss(restarted: RunDirectory, tmp_path: Path) -> None:
+    fabric, network = restarted.fabric, restarted.network
+    core, agg, tor = (fabric.switch(name) for name in ("core0", "agg1_1", "tor2_0"))
+    # The aggregation switch restarts when the epoch has begun and the one before is not read.
+    assert network["restarted"] == [(1, agg), (1, core), (2, agg), (3, tor)]
+    for told, name in zip(network["events"], ("core0", "agg1_1", "tor2_0"), strict=True):
+        assert re.search(rf"reboot {name}: it lacked \d+ entries for \d ms and dropped", told)
+    assert restarted.summary["events"] == network["events"]
+    traffic = len(restarted.table("drops")["link"])
+    assert 100 < traffic < network["other_drops"]  # the others are of probes
+    counts = network["conservation"]
+    ended = counts["delivered"] + counts["ttl_drops"] + network["other_drops"]
+    assert counts["sent"] == ended
+
+    telemetry = read_telemetry(restarted)
+    counted = telemetry.segments
+    assert counted is not None and not counted.lost.any()
+    for epoch, switch in network["restarted"]:
+        through = counted.segments.through(switch)
+        assert not counted.sent[epoch, through].any() and counted.sent[epoch, ~through].any()
+        assert counted.sent[5, through].any()  # it counts again
+    assert restarted.summary["measured"]["segments"]["budgets"]["meters"] == {
+        "asked": 6 * 12,
+        "got": 6 * 12 - 2,
+    }
+    for name, entry in METHODS.items():
+        method = entry()
+        if getattr(method, "reads", "") == "segments":
+            assert not len(method.localize(telemetry).flagged), name
+
+    # As if nobody had said that they restarted.
+    copy = tmp_path / "copy"
+    shutil.copytree(restarted.path, copy)
+    (copy / "network.json").write_text(json.dumps(network | {"restarted": []}))
+    untold = read_telemetry(RunDirectory(copy, trust=True))
+    assert untold.segments is not None and untold.segments.lost.sum() > 50
+    assert len(CanaryMle().localize(untold).flagged)
+
+
+def test_meters_of_a_restarted_switch_are_right_again(restarted: RunDirectory) -> None:
+    void = {epoch for epoch, _ in restarted.network["restarted"]}
+    for epoch, meter in enumerate(read_minus_meters(restarted)):
+        if epoch not in void:
+            assert meter.negative == meter.inconsistent == meter.lost.sum() == 0
+
+
+def test_faults_and_drains_hold_after_a_restart(tmp_path: Path) -> None:
+    events = "0.0 drain tor0_0->agg0_1; 0.05 reboot tor0_0; 0.05 reboot core0"
+    faults = "core0->agg1_0:0.4"
+    settings = replace(SMALL, epochs=3, faults=faults, events=events, alpha=0, beta=0)
+    run = recorded(settings, tmp_path / "run")
+    links = run.table("links")
+    fault, drained = (links["name"].index(name) for name in ("core0->agg1_0", "tor0_0->agg0_1"))
+    drops = run.table("drops")
+    late = drops["link"][drops["time_ns"] > 150_000_000]
+    assert (late == fault).all() and len(late) > 50
+    probes = run.table("probe_counts")["sent"].sum()
+    assert links["packets"][drained] < probes  # flows go another way

@@ -23,7 +23,7 @@ from testbed.control.remote.connection import Connection, RemoteError
 from testbed.control.remote.switch import RemoteSwitch
 from testbed.control.remote.thrift import RegisterClient, ThriftError
 from testbed.control.switch import batch
-from testbed.dataplane import DSM, FAULT, HASHPIPE, P4INFO, PROGRAM, ROUTING, USM
+from testbed.dataplane import DSM, FAULT, HASHPIPE, IDENTITY, P4INFO, PROGRAM, ROUTING, USM
 from testbed.fabric.fat_tree import FatTree
 from testbed.softswitch import Program, Switch
 from tests.testbed.softswitch.server.client import Process
@@ -129,6 +129,57 @@ def test_entries_count_and_go(control: RemoteSwitch) -> None:
     rules.add([42], USM.monitor)  # there is room for it again
     assert control.counter(FAULT.dropped, [1, 2])["packets"].sum() == 0
     assert all(len(digests) == 0 for digests in control.digests().values())
+
+
+def test_a_switch_that_restarted_gets_all_again(tmp_path: Path) -> None:
+    arguments = {"address": f"unix:{tmp_path}/switch"}
+    running = Process("--no-p4", **arguments)
+    control = RemoteSwitch(
+        *("tor0_0", running.grpc, 0, P4INFO),
+        lambda: RegisterClient(socket.create_connection(("127.0.0.1", running.thrift))),
+    )
+    try:
+        control.push_program(PROGRAM)
+        with batch([control]):
+            uplinks = install_forwarding(FatTree(4), 0, control, mask=1, monitor=True)
+            set_parity(control, 1)
+        assert uplinks is not None
+        assert control.restore() == 0  # everything is there
+        rules = control.table(USM.rules)
+        kept = rules.add([42], USM.monitor)
+        control.write_register(USM.rows[0]["count"], {3: 7})
+        before = content(control)
+
+        control.give_up("it restarts")
+        uplinks.drain(next(iter(uplinks.members)))
+        meanwhile = rules.add([43], USM.monitor)
+        running.popen.kill()
+        running.popen.wait()
+        running = Process("--no-p4", **arguments)
+        assert control.restore() == len(before) + 1 - 2  # two default actions are none
+        now = content(control)
+        assert len(now) == len(before) + 1
+        assert len(set(now) - set(before)) == 2  # the new rule, and the group without a link
+        assert rules.counters([kept, meanwhile]).tolist() == [[0, 0]] * 2
+        assert not control.read_registers([USM.rows[0]["count"]])[USM.rows[0]["count"]].any()
+        rules.delete(kept)
+        assert not control.lost
+    finally:
+        control.close()
+        running.stop()
+
+
+def content(control: RemoteSwitch) -> list[bytes]:
+    """What a switch has: entries and default actions of its tables, members and groups."""
+    entities = [connection.p4runtime_pb2.Entity() for _ in range(5)]
+    entities[0].table_entry.table_id = 0
+    for entity, table in zip(entities[1:3], (IDENTITY.identity, IDENTITY.epoch), strict=True):
+        entity.table_entry.table_id = control.table(table)._info.preamble.id
+        entity.table_entry.is_default_action = True
+    entities[3].action_profile_member.action_profile_id = 0
+    entities[4].action_profile_group.action_profile_id = 0
+    found = [control.connection.read(entity) for entity in entities]
+    return sorted(e.SerializeToString(deterministic=True) for some in found for e in some)
 
 
 def test_what_cannot_be_is_one_line(control: RemoteSwitch) -> None:

@@ -24,6 +24,11 @@ def test_events_are_in_order_of_time() -> None:
     assert events[0].time_ns == 450_000_000
 
 
+def test_a_switch_restarts() -> None:
+    [event] = parse_events("0.5 reboot core0", FABRIC, 1.0)
+    assert FABRIC.switch_names[event.target] == event.name == "core0"
+
+
 @pytest.mark.parametrize("text", ["none", " None "])
 def test_nothing_happens(text: str) -> None:
     assert parse_events(text, FABRIC, 1.0) == ()
@@ -38,7 +43,7 @@ def test_nothing_happens(text: str) -> None:
         (f"soon {DRAIN}", "'soon' is no time in seconds"),
         (f"-1 {DRAIN}", "'-1' is no time in seconds"),
         (f"nan {DRAIN}", "'nan' is no time in seconds"),
-        ("0.1 drian tor0_0->agg0_1", "'drian' is unknown: use drain, undrain"),
+        ("0.1 drian tor0_0->agg0_1", "'drian' is unknown: use drain, undrain, reboot"),
         (f"1 {DRAIN}", "the run ends at 1 s: let it happen earlier, or use more EPOCHS"),
         ("0.1 drain tor0_0->agg9_9", "no link 'tor0_0->agg9_9' in .* the nearest is tor0_0->agg"),
         ("0.1 drain tor0_0", "no link 'tor0_0'"),
@@ -48,6 +53,7 @@ def test_nothing_happens(text: str) -> None:
         ),
         ("0.1 drain core0->agg0_0", "in no ECMP group: drain a link upwards$"),
         (f"0.1 {DRAIN}; 0.2 drain tor0_0->agg0_0", "0.2 .* it is the last uplink of tor0_0"),
+        ("0.1 reboot core9", "no switch 'core9' in .* the nearest is core"),
         (f"0.1 {DRAIN}; 0.2 {DRAIN}", "is drained already"),
         ("0.1 undrain tor0_0->agg0_1", "is not drained then: drain it before"),
         (f"0.3 {DRAIN}; 0.2 undrain tor0_0->agg0_1", "0.2 .* is not drained then"),

@@ -182,3 +182,23 @@ def test_noise_reaches_every_link() -> None:
     net.add_source(source(busy))
     net.run_until(10**9)
     assert len(np.unique(net.drops()["link"])) == TOPOLOGY.n_links
+
+
+def test_a_switch_that_restarted_drops_everything(traffic: Traffic) -> None:
+    net, core = network(), TOPOLOGY.switch("core0")
+    number = net.add_source(source(traffic))
+    net.run_until(50_000_000)
+    arrived = net.link_packets()[TOPOLOGY.link_dst == core].sum()
+    sent = net.link_packets()[TOPOLOGY.link_src == core].sum()
+    net.restart(core)
+    assert net.answers(core)
+    net.run_until(10**9)
+    drops = net.drops()
+    assert len(drops) > 100 and conserved(net)
+    assert (drops["switch"] == core).all() and (drops["link"] == -1).all()
+    assert net.statistics.other_drops == len(drops)
+    under_way = net.link_packets()[TOPOLOGY.link_dst == core].sum() - arrived
+    assert len(drops) in range(int(under_way), int(under_way) + 10)
+    assert net.link_packets()[TOPOLOGY.link_src == core].sum() == sent
+    lost = (net.sent(number) - net.delivered(number)).astype(np.int64)
+    assert (np.bincount(drops["tag"], minlength=traffic.n_flows) == lost).all()

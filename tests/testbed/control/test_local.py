@@ -1,0 +1,75 @@
+"""A soft switch in this process that restarted gets again what was written to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.control.epochs import set_parity
+from testbed.control.forwarding import install_forwarding
+from testbed.control.local import LocalSwitch
+from testbed.dataplane import DSM, IDENTITY, PROGRAM, ROUTING, USM
+from testbed.fabric.fat_tree import FatTree
+from testbed.softswitch import Program, Switch
+
+
+@pytest.fixture
+def control() -> LocalSwitch:
+    control = LocalSwitch(Switch(Program.load(PROGRAM)))
+    install_forwarding(FatTree(4), 0, control, mask=1, monitor=True)
+    return control
+
+
+def content(control: LocalSwitch) -> dict[str, object]:
+    """All that is in the tables of a switch, whatever its handles."""
+    switch, found = control.switch, {}
+    for name in (USM.rules, DSM.rules, ROUTING.routes, ROUTING.uplinks):
+        table = switch.table(name)
+        found[name] = sorted((e.match, e.action, e.params, e.group) for e in table.entries())
+    for name in (IDENTITY.identity, IDENTITY.epoch):
+        found[name] = switch.table(name).default()
+    profile = switch.action_profile(ROUTING.selector)
+    return found | {"members": profile.members, "groups": profile.groups}
+
+
+def test_all_is_installed_again_in_a_switch_that_restarted(control: LocalSwitch) -> None:
+    rules = control.table(USM.rules)
+    gone, kept = rules.add([41], USM.monitor), rules.add([42], USM.monitor)
+    rules.delete(gone)  # so that the switch's own handles will be others
+    set_parity(control, 1)
+    before = content(control)
+    written = sum(len(entries) for name, entries in before.items() if isinstance(entries, list))
+    control.give_up("it restarts")
+    control.switch.restart()
+    assert content(control) != before
+    assert rules.counters([kept]).tolist() == [[0, 0]]
+    assert control.restore() == written + len(before["members"]) + len(before["groups"])
+    assert content(control) == before and not control.lost
+    rules.delete(kept)
+    assert len(control.switch.table(USM.rules)) == 0
+
+
+def test_what_was_written_meanwhile_is_there_too(control: LocalSwitch) -> None:
+    rules, profile = control.table(USM.rules), control.action_profile(ROUTING.selector)
+    old = rules.add([41], USM.monitor)
+    control.give_up("it restarts")
+    control.switch.restart()
+    rules.delete(old)
+    new = rules.add([42], USM.monitor)
+    profile.modify_group(0, [1])
+    set_parity(control, 1)
+    assert len(control.switch.table(USM.rules)) == 0
+    control.restore()
+    assert [e.match for e in control.switch.table(USM.rules).entries()] == [(42,)]
+    assert control.switch.action_profile(ROUTING.selector).groups == {0: [1]}
+    assert control.switch.table(IDENTITY.epoch).default() == ("action", IDENTITY.set_parity, (1,))
+    rules.delete(new)
+
+
+def test_only_what_is_missing_is_installed(control: LocalSwitch) -> None:
+    assert control.restore() == 0
+    table = control.switch.table(ROUTING.routes)
+    before = content(control)
+    for entry in table.entries()[:3]:
+        table.delete(entry.handle)  # behind the controller's back
+    assert control.restore() == 3
+    assert content(control) == before

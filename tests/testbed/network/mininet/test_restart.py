@@ -1,0 +1,55 @@
+"""Switches that restart in the middle of a run of real packets."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from analysis.methods.mle.mle import CanaryMle
+from analysis.telemetry.observations import read_telemetry
+from scenarios.experiment import run_experiment
+from scenarios.scenario import load_scenario
+from scenarios.settings import make_settings
+from testbed.network.installed import missing
+from testbed.record.run import RunDirectory
+from tests.conftest import quiet
+
+EVENTS = "4.5 reboot core0; 9 reboot agg1_1; 13.5 reboot tor2_0"
+
+
+@pytest.mark.root
+@pytest.mark.real_time
+@pytest.mark.xdist_group("mininet")
+@pytest.mark.parametrize("backend", ["softswitch", "bmv2"])
+def test_switches_restart_and_nothing_is_blamed(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := missing(backend):
+        pytest.skip(reason)
+    monkeypatch.chdir(tmp_path)
+    settings = make_settings(
+        {"backend": backend, "epochs": 6, "epoch_ms": 4000, "load": 0.2, "tcp": 0}
+        | {"faults": "none", "noise": "0", "events": EVENTS}
+    )
+    path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
+    scenario = load_scenario("faulty_links")
+    run_experiment("faulty_links", scenario, settings, path, quiet, ["canary-mle", "canary"])
+    run = RunDirectory(path)
+    # How late the controller is depends on what else the machine does, and what it loses.
+    degraded = run.network["degraded"]
+    assert all("late" in reason or "itself lost" in reason for reason in degraded)
+    names = [event.split()[3].rstrip(":") for event in run.network["events"]]
+    assert names == ["core0", "agg1_1", "tor2_0"]
+    assert all("it lacked" in event for event in run.network["events"])
+    void = set(run.network["restarted"])
+    assert {switch for _, switch in void} == {run.fabric.switch(name) for name in names}
+    telemetry = read_telemetry(run)
+    counted = telemetry.segments
+    assert counted is not None
+    core = counted.segments.through(run.fabric.switch("core0"))
+    assert counted.sent[5, core].any()  # it counts again
+    if not any("itself lost" in reason for reason in degraded):
+        assert not counted.lost.any()
+        assert not len(CanaryMle().localize(telemetry).flagged)
