@@ -80,6 +80,11 @@ class Live:
         backend.network.start()
 
     @property
+    def monitor(self) -> npt.NDArray[np.bool_]:
+        """Return which switches host meters: bool[n_switches]."""
+        return np.isin(np.arange(self.topology.n_switches), self._emulation.monitors)
+
+    @property
     def faults(self) -> list[Fault]:
         """What is broken now, by link."""
         return [self._faults[link][0] for link in sorted(self._faults)]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from analysis.evaluation.columns import BENCHES
 from analysis.methods.registry import bench_of
 from analysis.pages.ranges import RANGES, in_words
@@ -19,6 +22,7 @@ _SCRIPTS = ("page.js", "layout.js", "fabric.js", "charts.js", "live_link.js", "l
 
 def live_page(
     fabric: Fabric,
+    monitor: npt.NDArray[np.bool_],
     title: str,
     faults: Sequence[tuple[int, float]],
     epochs: int,
@@ -27,6 +31,7 @@ def live_page(
     """The page; ``scenarios.watch.server`` sends it, and its events.
 
     Args:
+        monitor: Which switches host meters, bool[n_switches].
         faults: Directed links and their loss rates, as far as they are known now.
         epochs: How many there will be; 0 where nobody knows.
         method: Whose verdict comes after each epoch.
@@ -36,7 +41,7 @@ def live_page(
         rate[link] = max(rate[link], float(lost))
     data = {
         "whole": fabric.n_links <= DRAWN_WHOLE,
-        "fabric": fabric_data(fabric),
+        "fabric": fabric_data(fabric, monitor),
         "links": {"id": [], "faulty": sorted({link for link, _ in faults}), "rate": rate},
         "methods": [
             {

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from analysis.evaluation.columns import BENCHES, in_blocks
 from analysis.pages.ranges import RANGES, Share, by_range
 from testbed.fabric.clos import Fabric
+from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import plain
 from testbed.record.run import RunDirectory
 
@@ -64,7 +65,9 @@ def link_data(
         np.add.at(emulator, drops["link"][known], drops["packets"][known])
     data = {
         "whole": fabric.n_links <= DRAWN_WHOLE,
-        "fabric": fabric_data(fabric),
+        "fabric": fabric_data(
+            fabric, monitor_switches(fabric, run.config["monitors"], run.config["seed"])
+        ),
         "links": {
             "id": [] if told.all() else links.tolist(),
             "faulty": np.flatnonzero(truth["faulty"]).tolist(),
@@ -81,9 +84,10 @@ def link_data(
     return data, links
 
 
-def fabric_data(fabric: Fabric) -> dict[str, Any]:
-    """Switches and the ends of links, for the drawing."""
+def fabric_data(fabric: Fabric, monitor: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the switches, which of them host meters, and the ends of links, for the drawing."""
     return {
+        "monitors": np.flatnonzero(monitor).tolist(),
         "names": [plain(name) for name in fabric.switch_names],
         "tier": fabric.tier.tolist(),
         "pod": fabric.pod.tolist(),

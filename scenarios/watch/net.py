@@ -33,7 +33,7 @@ class WatchedNet:
         self._publisher = Publisher()
         self.address = self._publisher.address
         self._publisher.tell(
-            "page", live_page(live.topology, f"{live.topology.title}, live", (), 0)
+            "page", live_page(live.topology, live.monitor, f"{live.topology.title}, live", (), 0)
         )
         self._publisher.tell("doing", {"what": "up"})
 

@@ -22,6 +22,7 @@ from scenarios.epochs.setup import Emulation
 from scenarios.settings import Settings, SettingsError
 from scenarios.watch.publisher import Counters, Teller
 from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.monitors import monitor_switches
 from testbed.faults.plan import FaultPlan
 
 __all__ = ["WATCHED_METHOD", "WatchedRun", "can_be_watched"]
@@ -59,7 +60,8 @@ class WatchedRun:
         """It is known what will be run."""
         title = f"{Path(name).stem}: {topology.title} on {settings.backend}, seed {settings.seed}"
         faults = [(fault.link, fault.rate) for fault in plan.faults]
-        page = live_page(topology, title, faults, settings.epochs, WATCHED_METHOD)
+        monitor = monitor_switches(topology, settings.monitors, settings.seed)
+        page = live_page(topology, monitor, title, faults, settings.epochs, WATCHED_METHOD)
         self.publisher.tell("page", page)
 
     def beside(self, progress: Callable[[str, float], None]) -> Callable[[str, float], None]:

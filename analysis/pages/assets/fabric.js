@@ -2,6 +2,7 @@
 
 const fabric = data.fabric;
 const nLinks = 2 * fabric.lower.length;
+const monitors = new Set(fabric.monitors);
 const topTier = Math.max(...fabric.tier);
 const faulty = new Set(data.links.faulty);
 const told = data.links.id.length ? new Map(data.links.id.map((link, row) => [link, row])) : null;
@@ -153,7 +154,7 @@ class Drawing {
       const [x, y] = spot.get(s);
       const [across, size] = [12, Math.min(12, Math.max(4, slotOf[fabric.tier[s]] - 2))];
       const [width, height] = turned ? [across, size] : [size, across];
-      this.layers.switches.append(svg('rect', { x: x - width / 2, y: y - height / 2, width, height, rx: 2 }, svg('title', {}, fabric.names[s])));
+      this.layers.switches.append(svg('rect', { x: x - width / 2, y: y - height / 2, width, height, rx: 2, class: monitors.has(s) ? 'monitor' : '' }, svg('title', {}, monitors.has(s) ? `${fabric.names[s]}: hosts meters` : fabric.names[s])));
       const at = this.nameAt(x, y, fabric.tier[s]);
       if (at) this.layers.switches.append(svg('text', at, shortName(s)));
     }

@@ -165,6 +165,10 @@ def test_a_run_with_packets_shows_their_way_and_the_epochs(
     file = make_page(tmp_path / "run")
     run = RunDirectory(tmp_path / "run")  # its manifest has no complaint
     with opened(chromium, file) as it:
+        switches = it.page.locator(".fabric .switches rect.monitor")
+        wanted = 8 + 4  # ToRs and cores
+        assert switches.count() == wanted
+        assert "hosts meters" in (switches.first.locator("title").text_content() or "")
         assert "lost here" in it.page.locator("#packet .way").inner_text()
         assert "counts it" in it.page.locator("#packet .way .monitor").first.inner_text()
         titles = it.page.locator("#epochcharts figcaption").all_inner_texts()

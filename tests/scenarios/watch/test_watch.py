@@ -71,7 +71,7 @@ def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) ->
     fabric, publisher = FatTree(4), Publisher()
     n, broken = fabric.n_links, fabric.link("agg0_1->core2")
     faults = [(broken, 0.2)]
-    publisher.tell("page", live_page(fabric, "</script><i>", faults, 3, "canary"))
+    publisher.tell("page", live_page(fabric, fabric.tier == 0, "</script><i>", faults, 3, "canary"))
     with opened(chromium, publisher.address, width, dark) as it:
         page = it.page
         assert page.locator("h1").inner_text() == "</script><i>"
@@ -122,7 +122,7 @@ def test_names_are_text_and_many_links_are_a_table(chromium: Browser) -> None:
     names = ("<script>alert(1)</script>", "'\"&amp;</title>", "up")
     fabric = Fabric(names, np.array([0, 0, 1]), lower, lower * 0 + 2)
     publisher = Publisher()
-    publisher.tell("page", live_page(fabric, "large", [(0, 1.0)], 0))
+    publisher.tell("page", live_page(fabric, fabric.tier == 0, "large", [(0, 1.0)], 0))
     with opened(chromium, publisher.address) as it:
         n = fabric.n_links
         tell(publisher, 1, [5] * n, [1] * n, [[0, 1.0]])
