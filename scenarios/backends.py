@@ -62,8 +62,8 @@ REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that 
 class Backend:
     """A network that is up, its switches' controls in the topology's order, and its pace.
 
-    ``drain_ns``: so long after an epoch all its packets have arrived. ``skew_ns``: so far apart the
-    switches change epochs.
+    ``drain_ns``: so long after an epoch all its packets have arrived. ``skew_ns``: so much early or
+    late a switch changes its epoch, at most.
     """
 
     network: Network
@@ -166,6 +166,7 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
 def _open(
     settings: Settings, topology: AddressedFabric, links: LinkModel, source: Path, logs: Path
 ) -> Iterator[Backend]:
+    skew = round(settings.skew * settings.epoch_ns)
     if settings.backend == "virtual":
         program = Program.load(source, observe=VERDICT.field)
         switches = [
@@ -173,7 +174,6 @@ def _open(
             for index in range(topology.n_switches)
         ]
         network = VirtualNetwork(topology, program, switches, links, _threads(settings, topology))
-        skew = settings.epoch_ns // 100
         # Every switch has changed its epoch, and every queue on a segment was full.
         drain = max(settings.epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
         yield Backend(network, [LocalSwitch(switch) for switch in switches], drain, skew)
@@ -182,8 +182,8 @@ def _open(
 
     kind = cast(Literal["bmv2", "softswitch"], settings.backend)
     with MininetNetwork(topology, kind, source, P4INFO, logs, settings.seed) as network:
-        drain = round(REAL_DRAIN_NS * slowness())
-        yield Backend(network, network.controls, drain, settings.epoch_ns // 100)
+        drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
+        yield Backend(network, network.controls, drain, skew)
 
 
 def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:

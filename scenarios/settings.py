@@ -96,6 +96,16 @@ class Settings:
         Field(ge=20, le=60_000, description="length of an epoch, in virtual or real time"),
         Also("ms", {"softswitch": 7000, "bmv2": 16_000}),
     ] = 1000
+    # Above a tenth of an epoch hardly half of it is left to read meters and to install rules.
+    skew: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=0.1,
+            description="share of an epoch by which a switch changes its epoch early or late, at "
+            "most, drawn anew each time: switches have no common clock (Canary, section III-G)",
+        ),
+    ] = 0.01
     traffic: Annotated[
         str,
         Field(
@@ -277,6 +287,8 @@ class Settings:
             found["k"] = f"with TOPOLOGY={self.topology}"
         if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
             found["load"] = f"with a capture, TRAFFIC={self.traffic}"
+        if self.backend == "flow":
+            found["skew"] = "with BACKEND=flow"
         if not (self.alpha or self.beta):  # no flow is ever wanted
             found["delta"] = "with ALPHA=0 and BETA=0"
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -119,11 +120,7 @@ def set_up(
     clock = EpochClock(settings.epoch_ns, backend.skew_ns, settings.seed)
     injector = make_injector(settings, backend, plan)
     if backend.drain_ns + backend.skew_ns > settings.epoch_ns // 2:
-        raise SettingsError(
-            f"EPOCH_MS={settings.epoch_ms} is too short: packets need up to "
-            f"{backend.drain_ns / 1e6:.0f} ms to leave a segment; use "
-            f"{backend.drain_ns // 400_000}"
-        )
+        raise _too_short(settings, backend)
     traffic, transfers = take_transfers(
         traffic, settings.tcp, settings.seed, settings.line_rate_bps
     )
@@ -154,6 +151,16 @@ def set_up(
         ),
         transfers=transfers,
         tcp=make_tcp(settings, backend, traffic, transfers),
+    )
+
+
+def _too_short(settings: Settings, backend: Backend) -> SettingsError:
+    """What to say of an epoch that ends before the meters of the one before are read."""
+    packets_ns = backend.drain_ns - 2 * backend.skew_ns
+    least_ms = math.ceil(packets_ns / (0.5 - 3 * settings.skew) / 1e6)
+    return SettingsError(
+        f"EPOCH_MS={settings.epoch_ms} is too short: packets need up to {packets_ns / 1e6:.0f} ms "
+        f"to leave a segment; use {least_ms}"
     )
 
 

@@ -134,9 +134,7 @@ class Network(TypedDict):
     ]
     unread: NotRequired[Annotated[_Cells, _field("(epoch, switch) whose meters were lost")]]
     events: NotRequired[Annotated[list[str], _field("what EVENTS did, in words")]]
-    restarted: NotRequired[
-        Annotated[_Cells, _field("(epoch, switch) that restarted: what went through it is void")]
-    ]
+    restarted: NotRequired[Annotated[_Cells, _field("(epoch, switch) that restarted: void")]]
     rules_installed: NotRequired[Annotated[int, _number("flows that were selected", "rules")]]
     rules_removed: NotRequired[Annotated[int, _number("of them retired", "rules")]]
     rules_refused: NotRequired[

@@ -290,9 +290,8 @@ class RunDirectory:
         if self.epochs > self.config["epochs"]:
             self._wrong("network.json", f"epochs is {self.epochs}, more than were asked for")
         for name in ("unread", "restarted"):
-            for epoch, _ in self.network.get(name, ()):
-                if epoch >= self.epochs:
-                    self._wrong("network.json", f"{name} names epoch {epoch} of {self.epochs}")
+            if (last := max(dict(self.network.get(name, ())), default=0)) >= self.epochs:
+                self._wrong("network.json", f"{name} names epoch {last} of {self.epochs}")
         there = [self.has(registers(epoch)) for epoch in range(self.epochs)]
         self._need(OF_REGISTERS if any(there) else OF_NO_REGISTERS)
         if any(there) and "unread" not in self.network:

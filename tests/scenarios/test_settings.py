@@ -21,7 +21,7 @@ def test_every_setting_says_what_it_is(setting) -> None:
         assert setting.low <= setting.default <= setting.high
         for value in (setting.low, setting.high):
             if setting.name != "tcp":
-                backend = "virtual" if setting.name == "threads" else "flow"
+                backend = "virtual" if setting.name in ("threads", "skew") else "flow"
                 made = make_settings({setting.name: value, "backend": backend})
                 assert getattr(made, setting.name) == value
         for value in (setting.low - 1, setting.high + 1):
