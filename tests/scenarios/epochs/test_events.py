@@ -10,15 +10,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.registry import METHODS
+from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
+from scenarios.backends import open_backend
+from scenarios.epochs.loop import Epoch, run
+from scenarios.epochs.setup import set_up
 from scenarios.experiment import run_experiment
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings
+from scenarios.traffic import make_traffic
+from testbed.fabric.fat_tree import FatTree
+from testbed.faults.plan import FaultPlan
+from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL, quiet
+from tests.scenarios.epochs.nowhere import Nowhere
 
 HEALTHY = replace(SMALL, faults="none")
 
@@ -36,14 +47,14 @@ def test_flows_leave_a_drained_link_and_none_is_lost(tmp_path: Path) -> None:
     assert after.config["events"] == moved.events
     names = before.table("links")["name"]
     drained, other = (names.index(f"tor0_0->agg0_{agg}") for agg in (1, 0))
-    then, now = (run.table("links")["packets"].astype(np.int64) for run in (before, after))
+    then, now = (one.table("links")["packets"].astype(np.int64) for one in (before, after))
     taken = then[drained] - now[drained]
     assert taken > 0.3 * then[drained]  # of half of the time; probes go on
     assert now[other] == then[other] + taken
-    for run in before, after:
-        counts = run.network["conservation"]
+    for each in before, after:
+        counts = each.network["conservation"]
         assert counts["sent"] == counts["delivered"] + counts["ttl_drops"]
-        assert not run.table("flows")["lost"].any()
+        assert not each.table("flows")["lost"].any()
 
 
 REBOOTS = "0.15 reboot core0; 0.2 reboot agg1_1; 0.375 reboot tor2_0"
@@ -114,3 +125,38 @@ def test_faults_and_drains_hold_after_a_restart(tmp_path: Path) -> None:
     assert (late == fault).all() and len(late) > 50
     probes = run.table("probe_counts")["sent"].sum()
     assert links["packets"][drained] < probes  # flows go another way
+
+
+@pytest.mark.slow
+@given(
+    switch=st.sampled_from(FatTree(4).switch_names),
+    milliseconds=st.integers(0, 199),
+    skew=st.sampled_from([0, 0.01, 0.1]),
+    monitors=st.sampled_from(["tor", "tor+core"]),
+)
+@example(switch="core0", milliseconds=119, skew=0.1, monitors="tor+core")
+@example(switch="agg0_0", milliseconds=81, skew=0.01, monitors="tor+core")
+@example(switch="tor0_0", milliseconds=40, skew=0.1, monitors="tor")
+@settings(max_examples=10, deadline=None, derandomize=True)
+def test_no_restart_invents_a_loss(
+    switch: str, milliseconds: int, skew: float, monitors: str, tmp_path_factory
+) -> None:
+    chosen = replace(HEALTHY, epochs=5, epoch_ms=40, alpha=50, beta=2, skew=skew)
+    events = f"{milliseconds / 1000} reboot {switch}"
+    chosen = replace(chosen, monitors=monitors, events=events)
+    lost: list[np.ndarray] = []
+
+    def ended(epoch: Epoch) -> None:
+        lost.append(segment_counts(epoch.meter, len(epoch.emulation.segments))[1])
+
+    traffic, _ = make_traffic(chosen, FatTree(4))
+    folder = tmp_path_factory.mktemp("restart")
+    with open_backend(chosen, LinkModel(delay_ns=100_000), folder) as backend:
+        emulation = set_up(chosen, FaultPlan(), traffic, backend)
+        run(emulation, Nowhere(), lambda _: None, ended)
+        [restart] = emulation.events.restarts
+        void = emulation.events.void(chosen.epochs)
+    assert restart.missing and restart.dropped and len(void) in (1, 2)
+    for epoch, number in void:
+        lost[epoch][emulation.segments.through(number)] = 0
+    assert not np.sum(lost)

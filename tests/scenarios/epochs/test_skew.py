@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from scenarios.backends import open_backend
 from scenarios.epochs.loop import Epoch, run
-from scenarios.epochs.recording import Recorder
 from scenarios.epochs.setup import set_up
 from scenarios.settings import Settings, SettingsError, make_settings
 from scenarios.traffic import make_traffic
@@ -22,17 +21,10 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
 from tests.conftest import SMALL
+from tests.scenarios.epochs.nowhere import Nowhere
 
 HEALTHY = replace(SMALL, faults="none", epochs=3, epoch_ms=40, alpha=50, beta=2)
 LINKS = LinkModel(delay_ns=100_000)  # so slow that many packets are under way at any time
-
-
-class Nowhere(Recorder):
-    """Keeps nothing."""
-
-    def table(self, name: str, columns: object) -> None: ...
-    def text(self, name: str, content: str) -> None: ...
-    def json(self, name: str, content: object) -> None: ...
 
 
 def metered(chosen: Settings, skew_ns: int, drain_ns: int, folder: Path) -> npt.NDArray[np.int64]:
