@@ -1,9 +1,10 @@
 """HashPipe (Sivaraman et al., SOSR 2017, algorithm 1): the largest flows, in stages of hash tables.
 
 The first stage always takes the packet's flow and pushes out what it finds there; each later stage
-keeps the larger of what it holds and what is pushed to it. A flow may be in several stages: what is
-read is their sum. The P4 program's has 3 stages of 32 entries, the original one 6
-(`tests/p4/test_hashpipe.py`).
+keeps the larger of what it holds and what is pushed to it. A flow may be in several stages: its
+count is their sum. A packet learns it if its flow is in the first stage, so that it pushes nothing
+out and the later stages can be asked for its own flow. The P4 program's has 3 stages of 32 entries,
+the original one 6 (`tests/p4/test_hashpipe.py`).
 """
 
 from __future__ import annotations
@@ -44,12 +45,16 @@ class HashPipe:
         return self.flow.size * ENTRY_BITS / 8
 
     def add(self, flows: npt.NDArray[np.integer]) -> LongArray:
-        """Count a packet of each of ``flows``, in this order; what the first stage then held of
-        each packet's flow, int64[packets]."""
+        """Count a packet of each of ``flows``, in this order.
+
+        Returns:
+            The count that each packet learns of its flow, int64[packets]: what all stages then
+            hold of it, or 1 for a packet whose flow was not in the first stage.
+        """
         sequence = np.ascontiguousarray(flows, np.int64)
-        first = np.empty(len(sequence), np.int64)
-        _add(sequence, self.places, self.flow, self.count, first)
-        return first
+        learned = np.empty(len(sequence), np.int64)
+        _add(sequence, self.places, self.flow, self.count, learned)
+        return learned
 
     def read(self) -> LongArray:
         """The packets of each flow that the stages hold, int64[flows]."""
@@ -65,16 +70,20 @@ class HashPipe:
 
 
 @kernel
-def _add(sequence, places, flow, count, first):
+def _add(sequence, places, flow, count, learned):
     for n in range(len(sequence)):
         key = sequence[n]
         at = places[key, 0]
         if flow[0, at] == key:
             count[0, at] += 1
-            first[n] = count[0, at]
+            learned[n] = count[0, at]
+            for stage in range(1, places.shape[1]):
+                at = places[key, stage]
+                if flow[stage, at] == key:
+                    learned[n] += count[stage, at]
             continue
         carried, packets = flow[0, at], count[0, at]
-        flow[0, at], count[0, at], first[n] = key, 1, 1
+        flow[0, at], count[0, at], learned[n] = key, 1, 1
         for stage in range(1, places.shape[1]):
             if carried < 0:
                 break

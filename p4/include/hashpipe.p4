@@ -1,7 +1,8 @@
 // HashPipe (Sivaraman et al., SOSR 2017): three stages which keep the largest flows. The first
 // always takes the packet's flow and pushes out what it finds; a later stage keeps the larger of
-// what it holds and what is pushed to it. With TOFINO_CHOICES an entry holds the CRC32 of a flow ID,
-// as on Tofino, in place of the ID.
+// what it holds and what is pushed to it. A packet that pushes nothing out adds up what all stages
+// hold of its own flow. With TOFINO_CHOICES an entry holds the CRC32 of a flow ID, as on Tofino, in
+// place of the ID.
 
 #ifdef TOFINO_CHOICES
 typedef bit<32> pipe_id_t;
@@ -14,7 +15,7 @@ typedef flow_id_t pipe_id_t;
 #endif
 
 control HashPipeFirst(in pipe_id_t id, in bit<32> entry, out pipe_id_t carried,
-                      out bit<32> carried_count, out bit<32> count) {
+                      out bit<32> carried_count, out bit<32> count, out bit<1> own) {
     register<pipe_id_t>(STAGE_ENTRIES) flow_id;
     register<bit<32>>(STAGE_ENTRIES) counts;
 
@@ -22,16 +23,20 @@ control HashPipeFirst(in pipe_id_t id, in bit<32> entry, out pipe_id_t carried,
         flow_id.read(carried, entry);
         counts.read(carried_count, entry);
         count = 1;
+        own = 0;
         if (carried == id) {
             count = carried_count + 1;
             carried_count = 0;           // nothing is pushed out
+            own = 1;
         }
         flow_id.write(entry, id);
         counts.write(entry, count);
     }
 }
 
-control HashPipeLater(inout pipe_id_t carried, inout bit<32> carried_count, in bit<32> entry) {
+// With `own` what is carried is the packet's own flow, with no packets: the entry stays as it is.
+control HashPipeLater(in bit<1> own, inout pipe_id_t carried, inout bit<32> carried_count,
+                      in bit<32> entry, inout bit<32> count) {
     register<pipe_id_t>(STAGE_ENTRIES) flow_id;
     register<bit<32>>(STAGE_ENTRIES) counts;
     pipe_id_t held;
@@ -43,6 +48,9 @@ control HashPipeLater(inout pipe_id_t carried, inout bit<32> carried_count, in b
         if (held == carried) {
             counts.write(entry, held_count + carried_count);
             carried_count = 0;
+            if (own == 1) {
+                count = count + held_count;
+            }
         } else if (held_count < carried_count) {
             flow_id.write(entry, carried);
             counts.write(entry, carried_count);
@@ -59,17 +67,20 @@ control HashPipe(inout metadata_t meta) {
     pipe_id_t carried;
     bit<32> carried_count;
     bit<32> carried_hash;
+    bit<1> own;
 
     apply {
         stage0.apply(PIPE_ID(meta), 27w0 ++ meta.flow_hash[4:0], carried, carried_count,
-                     meta.hashpipe_count);
-        if (carried_count != 0) {
+                     meta.hashpipe_count, own);
+        if (own == 1 || carried_count != 0) {
             PIPE_HASH(carried_hash, carried);
-            stage1.apply(carried, carried_count, 27w0 ++ carried_hash[9:5]);
+            stage1.apply(own, carried, carried_count, 27w0 ++ carried_hash[9:5],
+                         meta.hashpipe_count);
         }
-        if (carried_count != 0) {
+        if (own == 1 || carried_count != 0) {
             PIPE_HASH(carried_hash, carried);
-            stage2.apply(carried, carried_count, 27w0 ++ carried_hash[14:10]);
+            stage2.apply(own, carried, carried_count, 27w0 ++ carried_hash[14:10],
+                         meta.hashpipe_count);
         }
     }
 }

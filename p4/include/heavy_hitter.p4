@@ -1,5 +1,5 @@
-// Reports flows of a path segment that the DSM does not monitor and that HashPipe finds large
-// enough (Canary, section III-D). A range from eta on is the table's way of saying >= eta. Tofino's
+// Reports flows of a path segment that the DSM does not monitor and whose count in HashPipe exceeds
+// eta (Canary, section III-D): the controller writes that as a range from eta + 1 on. Tofino's
 // ranges are narrow, so with TOFINO_CHOICES the count stops at 65,535.
 
 control HeavyHitter(inout headers_t hdr, inout metadata_t meta) {

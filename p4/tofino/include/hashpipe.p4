@@ -1,6 +1,7 @@
 // HashPipe (Sivaraman et al., SOSR 2017): three stages which keep the largest flows. The first
 // always takes the packet's flow and pushes out what it finds; a later stage keeps the larger of
-// what it holds and what is pushed to it. An entry holds the CRC32 of a flow ID in place of the ID:
+// what it holds and what is pushed to it. A packet that pushes nothing out adds up what all stages
+// hold of its own flow. An entry holds the CRC32 of a flow ID in place of the ID:
 // a 104-bit ID would be four arrays, and the decision whether to replace it needs all of them and
 // the count at once. A later stage has its counts twice, because one array hands out one word.
 
@@ -10,7 +11,8 @@ struct entry_t {
 }
 
 control HashPipeFirst(in bit<1> entering, in bit<32> id, in bit<5> entry, inout bit<1> carrying,
-                      out bit<32> carried, out bit<32> carried_count, out bit<32> count) {
+                      out bit<32> carried, out bit<32> carried_count, out bit<32> count,
+                      out bit<1> own) {
     Register<bit<32>, bit<5>>(STAGE_ENTRIES, 0) flow;
     Register<bit<32>, bit<5>>(STAGE_ENTRIES, 0) counts;
 
@@ -34,6 +36,9 @@ control HashPipeFirst(in bit<1> entering, in bit<32> id, in bit<5> entry, inout 
     };
     action count_in_place() {
         count = count_one.execute(entry);
+        carried_count = 0;
+        carrying = 1;
+        own = 1;
     }
     action push_out() {
         carried_count = begin.execute(entry);
@@ -41,6 +46,7 @@ control HashPipeFirst(in bit<1> entering, in bit<32> id, in bit<5> entry, inout 
     }
 
     apply {
+        own = 0;
         if (entering == 1) {
             carried = replace.execute(entry);
         }
@@ -55,8 +61,9 @@ control HashPipeFirst(in bit<1> entering, in bit<32> id, in bit<5> entry, inout 
     }
 }
 
-control HashPipeLater(inout bit<1> carrying, inout bit<32> carried, inout bit<32> carried_count,
-                      in bit<5> entry) {
+// With `own` what is carried is the packet's own flow, with no packets: the entry stays as it is.
+control HashPipeLater(in bit<1> own, inout bit<1> carrying, inout bit<32> carried,
+                      inout bit<32> carried_count, in bit<5> entry, out bit<32> count) {
     Register<entry_t, bit<5>>(STAGE_ENTRIES, {0, 0}) held;
     Register<bit<32>, bit<5>>(STAGE_ENTRIES, 0) counts;
     bit<32> found;
@@ -74,8 +81,9 @@ control HashPipeLater(inout bit<1> carrying, inout bit<32> carried, inout bit<32
         }
     };
     RegisterAction<bit<32>, bit<5>, bit<32>>(counts) add = {
-        void apply(inout bit<32> value) {
+        void apply(inout bit<32> value, out bit<32> after) {
             value = value + carried_count;
+            after = value;
         }
     };
     RegisterAction<bit<32>, bit<5>, bit<32>>(counts) keep_larger_count = {
@@ -88,11 +96,12 @@ control HashPipeLater(inout bit<1> carrying, inout bit<32> carried, inout bit<32
         }
     };
     action join() {
-        add.execute(entry);
-        carrying = 0;
+        count = add.execute(entry);
+        carrying = own;
     }
 
     apply {
+        count = 0;
         if (carrying == 1) {
             found = keep_larger.execute(entry);
         }
@@ -117,16 +126,25 @@ control HashPipe(inout metadata_t meta) {
     bit<32> carried;
     bit<32> carried_count;
     bit<32> count;
+    bit<32> count1;
+    bit<32> count2;
+    bit<1> own;
 
     apply {
         stage0.apply(meta.to_hashpipe, meta.flow_hash, meta.flow_hash[4:0], meta.carrying, carried,
-                     carried_count, count);
+                     carried_count, count, own);
+        stage1.apply(own, meta.carrying, carried, carried_count, carried[9:5], count1);
+        stage2.apply(own, meta.carrying, carried, carried_count, carried[14:10], count2);
+        if (own == 1) {
+            count = count + count1;
+        }
+        if (own == 1) {
+            count = count + count2;
+        }
         if (count[31:16] != 0) {
             meta.hashpipe_count = 0xFFFF;
         } else {
             meta.hashpipe_count = count[15:0];
         }
-        stage1.apply(meta.carrying, carried, carried_count, carried[9:5]);
-        stage2.apply(meta.carrying, carried, carried_count, carried[14:10]);
     }
 }

@@ -1,6 +1,6 @@
-// Reports flows of a path segment that the DSM does not monitor and that HashPipe finds large
-// enough (Canary, section III-D). A range from eta on is the table's way of saying >= eta; TNA's
-// ranges are narrow, so the count stops at 65,535.
+// Reports flows of a path segment that the DSM does not monitor and whose count in HashPipe exceeds
+// eta (Canary, section III-D): the controller writes that as a range from eta + 1 on. TNA's ranges
+// are narrow, so the count stops at 65,535.
 
 control HeavyHitter(inout headers_t hdr, inout metadata_t meta,
                     inout ingress_intrinsic_metadata_for_deparser_t deparser) {
