@@ -8,14 +8,18 @@ no error at all:
                                   +--> sent, lost of the flow on the segment
     DSM at the downstream -(flow, pathBF -> segment, hence upstream)
 
-Two things are added to algorithm 3:
+Three things are added to algorithm 3:
 
 - **Total loss.** A flow that loses every packet never shows up in the DSM, so algorithm 3 cannot
   see it. But both ends use the same hash functions: if the flow's rule is in force, its USM bucket
   is clean, and the DSM bucket in the *same* row and column is empty, then no packet of it arrived,
-  and lost = sent. This assumes that a flow keeps its path while its rule is in force (ECMP hashes
-  static fields). A flow with rules on two segments of one upstream is left out: which of them its
+  and lost = sent. A flow with rules on two segments of one upstream is left out: which of them its
   packets took is then unknown.
+- **Moved is not lost.** A flow that moves to another path may arrive at another downstream switch.
+  That switch makes the flow's buckets dirty. So packets are called lost only if every other
+  downstream of the same upstream has, in one row at least, a bucket of the flow that is empty, or
+  clean and of another flow or upstream: then none of its packets came there. Flows that may have
+  moved are dropped and counted.
 - **Broken runs show.** Clean rows of one flow that disagree, or a DSM that counted more than the
   USM sent, cannot happen in a correct run. Such flows are dropped and counted.
 """
@@ -93,7 +97,8 @@ class MinusMeter:
 
     ``unmatched`` flows were clean at the downstream and at no row of the upstream (algorithm 3,
     line 10); ``undecodable`` had a pathBF that names no segment; ``total_losses`` were found by an
-    empty DSM bucket. ``negative`` and ``inconsistent`` are 0 in a correct run.
+    empty DSM bucket. ``moved`` flows may have left their segment in the epoch. ``negative`` and
+    ``inconsistent`` are 0 in a correct run.
     """
 
     flow_hi: WordArray
@@ -105,6 +110,7 @@ class MinusMeter:
     unmatched: int = 0
     undecodable: int = 0
     total_losses: int = 0
+    moved: int = 0
     negative: int = 0
     inconsistent: int = 0
 
@@ -123,6 +129,7 @@ def minus_meter(
         segments: All segments of the network; gives the upstream of each.
         rules: The rules in force. Without them total losses stay invisible.
     """
+    # Long: one algorithm, whose intermediate arrays are used to its end.
     if rules is None:
         none = np.zeros(0, np.uint64)
         rules = Rules(none, none, np.zeros(0, np.int32))
@@ -158,7 +165,14 @@ def minus_meter(
     bf = np.concatenate((dump.path_bf[dsm_row[valid]], np.zeros(len(gone_row), np.uint32)))
     sent_all = np.concatenate((sent[valid], gone_sent))
     lost_all = np.concatenate((lost[valid], gone_sent))
+    lossy = np.flatnonzero(lost_all)
+    moved = lossy[
+        _perhaps_elsewhere(
+            dump, decode, segments, segment_of[lossy], flow[row[lossy]], at_switch, n_flows
+        )
+    ]
     order = np.lexsort((dump.flow_lo[row], dump.flow_hi[row], segment_of))
+    order = order[~np.isin(order, moved)]
     return MinusMeter(
         flow_hi=dump.flow_hi[row][order],
         flow_lo=dump.flow_lo[row][order],
@@ -168,7 +182,8 @@ def minus_meter(
         lost=lost_all[order],
         unmatched=int((~found).sum()),
         undecodable=int((~decoded).sum()),
-        total_losses=len(gone_row),
+        total_losses=int((order >= valid.sum()).sum()),
+        moved=len(moved),
         negative=int((~valid).sum()),
         inconsistent=len(usm_broken) + len(dsm_broken),
     )
@@ -216,6 +231,65 @@ def _total_losses(
     empty = ~np.isin(opposite, filled)
     _, first = np.unique(origin[empty], return_index=True)
     return usm[empty][first], segment[empty][first]
+
+
+def _perhaps_elsewhere(
+    dump: MeterDump,
+    decode: Decoder,
+    segments: Segments,
+    segment: LongArray,
+    flow: LongArray,
+    at_switch: LongArray,
+    n_flows: int,
+) -> npt.NDArray[np.bool_]:
+    """Whether each flow, counted by its segment's upstream, may have arrived at another downstream
+    of it: bool[N].
+
+    It did not where a bucket of it there is empty, or clean and of another flow or upstream. Which
+    buckets it has, in some rows at least, its buckets at the upstream tell.
+    """
+    pairs = np.unique(
+        np.stack((segments.upstream, segments.downstream), 1).astype(np.int64), axis=0
+    )
+    upstream = segments.upstream[segment].astype(np.int64)
+    which, pair = _expand(pairs[:, 0], upstream)
+    other = pairs[pair, 1] != segments.downstream[segment[which]]
+    which, there = which[other], pairs[pair[other], 1]
+
+    usm = np.flatnonzero(dump.meter == USM)
+    usm = usm[np.argsort(at_switch[usm])]
+    case, place = _expand(at_switch[usm], (upstream * n_flows + flow)[which])
+    place = usm[place]
+
+    width = int(dump.bucket.max(initial=0)) + 1
+    depth = int(dump.row.max(initial=0)) + 1
+    cell = dump.row.astype(np.int64) * width + dump.bucket
+    dsm = np.flatnonzero(dump.meter == DSM)
+    at = dump.switch.astype(np.int64) * (depth * width) + cell
+    dsm = dsm[np.argsort(at[dsm])]
+    filled, position = _find(at[dsm], there[case] * (depth * width) + cell[place])
+    if not len(dsm):
+        return np.zeros(len(segment), np.bool_)
+    bucket = dsm[position]
+    present = filled & dump.dirty[bucket]
+    own = at_switch[bucket] - dump.switch[bucket].astype(np.int64) * n_flows == flow[which[case]]
+    own = np.flatnonzero(filled & own & ~present)
+    came = np.asarray(decode(dump.switch[bucket[own]], dump.path_bf[bucket[own]]), np.int64)
+    present[own] = (came < 0) | (segments.upstream[came] == upstream[which[case[own]]])
+    proved = np.zeros(len(which), np.bool_)
+    proved[case[~present]] = True
+    perhaps = np.zeros(len(segment), np.bool_)
+    perhaps[which[~proved]] = True
+    return perhaps
+
+
+def _expand(keys: LongArray, wanted: LongArray) -> tuple[LongArray, LongArray]:
+    """All pairs of equal elements of ``wanted`` and the ascending ``keys``, as two index arrays."""
+    first = np.searchsorted(keys, wanted)
+    times = np.searchsorted(keys, wanted, "right") - first
+    which = np.repeat(np.arange(len(wanted)), times)
+    within = np.arange(len(which)) - np.repeat(np.cumsum(times) - times, times)
+    return which, first[which] + within
 
 
 def _merge(

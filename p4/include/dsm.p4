@@ -1,6 +1,7 @@
 // The downstream meter: counts what arrived of the selected flows, with the pathBF they carried
-// (Canary, section III-C and algorithm 1). Flow IDs lie in two halves, because BMv2 hands out registers
-// as 63-bit numbers.
+// (Canary, section III-C and algorithm 1). A packet that its upstream counted and that no rule
+// expects here is of a flow that left its path segment: it makes its buckets dirty. Flow IDs lie in
+// two halves, because BMv2 hands out registers as 63-bit numbers.
 
 control DsmRow(in metadata_t meta, in path_bf_t path_bf, in bit<32> bucket) {
     register<bit<1>>(METER_BUCKETS) dirty;
@@ -22,7 +23,9 @@ control DsmRow(in metadata_t meta, in path_bf_t path_bf, in bit<32> bucket) {
             flow_hi.write(bucket, meta.flow_id[103:52]);
             flow_lo.write(bucket, meta.flow_id[51:0]);
             path_bfs.write(bucket, path_bf);
-        } else if (owner_hi ++ owner_lo != meta.flow_id || owner_bf != path_bf) {
+        }
+        if (meta.monitored == 0
+                || n != 0 && (owner_hi ++ owner_lo != meta.flow_id || owner_bf != path_bf)) {
             dirty.write(bucket, 1);
         }
         count.write(bucket, n + 1);
@@ -56,7 +59,7 @@ control Dsm(inout headers_t hdr, inout metadata_t meta) {
     apply {
         rules.apply();
         // The packet's own parity, never this switch's clock, chooses the instance.
-        if (meta.monitored == 1 && hdr.shim.counted == 1) {
+        if (hdr.shim.counted == 1) {
             row0.apply(meta, hdr.shim.path_bf, 21w0 ++ hdr.shim.parity ++ meta.flow_hash[9:0]);
             row1.apply(meta, hdr.shim.path_bf, 21w0 ++ hdr.shim.parity ++ meta.flow_hash[19:10]);
             row2.apply(meta, hdr.shim.path_bf, 21w0 ++ hdr.shim.parity ++ meta.flow_hash[29:20]);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.dataplane import DSM, USM, Meter
+from testbed.dataplane import DSM, HEAVY_HITTER, USM, Meter
 from testbed.softswitch import Switch
 
 from .fabric import (
@@ -159,13 +159,39 @@ def test_dsm_counts_marked_packets_only(fabric: Fabric) -> None:
     assert core.table(DSM.rules).counter(handle)[0] == 18
 
 
-def test_dsm_counts_only_on_the_segment_of_its_rule(fabric: Fabric) -> None:
+@pytest.mark.parametrize("parity", [0, 1])
+def test_a_flow_on_another_path_makes_its_buckets_dirty(fabric: Fabric, parity: int) -> None:
+    """Algorithm 1, line 8: "if the flow changes its path segment"."""
     core = fabric.switches[fabric.topology.core(0)]
     flow = flow_between(fabric, 0, 15)
     monitor_dsm(core, flow.id, 0x77)
+    for _ in range(3):
+        core.process(1, shimmed(frame(flow), 0x77, 1, parity))
+    assert counts(core, DSM, flow, parity) == [Bucket(flow.id, 3, False, 0x77)] * 3
+    core.process(1, shimmed(frame(flow), 0x78, 0, parity))  # its upstream does not count it
+    assert counts(core, DSM, flow, parity) == [Bucket(flow.id, 3, False, 0x77)] * 3
+    core.process(1, shimmed(frame(flow), 0x78, 1, parity))
+    assert [bucket.dirty for bucket in counts(core, DSM, flow, parity)] == [True] * 3
+    assert total(core, DSM) == [4] * 3  # nothing in the other instance
+
+
+def test_a_marked_flow_that_no_rule_expects_is_in_dirty_buckets(fabric: Fabric) -> None:
+    """Its upstream counts it; it came here because it left the downstream that has its rule."""
+    core = fabric.switches[fabric.topology.core(0)]
+    flow = flow_between(fabric, 0, 15)
+    for _ in range(2):
+        core.process(1, shimmed(frame(flow), 0x78, 1))
+    assert counts(core, DSM, flow, 0) == [Bucket(flow.id, 2, True, 0x78)] * 3
+
+
+def test_a_flow_that_moved_is_reported_on_its_new_segment(fabric: Fabric) -> None:
+    core = fabric.switches[fabric.topology.core(0)]
+    flow = flow_between(fabric, 0, 15)
+    monitor_dsm(core, flow.id, 0x77)
+    core.table(HEAVY_HITTER.segments).add([0x78, (1, 0xFFFFFFFF)], HEAVY_HITTER.report, priority=1)
     core.process(1, shimmed(frame(flow), 0x78, 1))
-    core.process(1, shimmed(frame(flow_between(fabric, 0, 15, 1)), 0x77, 1))
-    assert total(core, DSM) == [0] * 3
+    [samples] = core.digests().values()
+    assert len(samples) == 1
 
 
 def test_transit_switches_count_nothing_and_leave_the_marks_alone(fabric: Fabric) -> None:

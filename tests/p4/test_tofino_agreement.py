@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.dataplane import DSM, HASHPIPE, USM, VERDICT, Meter
+from testbed.dataplane import DSM, HASHPIPE, HEAVY_HITTER, USM, VERDICT, Meter
 from testbed.softswitch import Program, Switch
 
 from .conftest import P4
@@ -69,24 +69,27 @@ class Pipeline:
 
 
 class Row:
-    """A meter row as in p4/tofino/include/dsm.p4 and usm.p4 (whose pathBF is always 0)."""
+    """A meter row as in p4/tofino/include/dsm.p4 and usm.p4 (whose pathBF is always 0, and which
+    expects all flows that it counts)."""
 
     def __init__(self) -> None:
         self.pipeline = Pipeline()
         arrays = [Array(self.pipeline) for _ in range(4)]
         self.count, self.addresses, self.ports_and_path, self.protocol_and_dirty = arrays
 
-    def packet(self, flow: Flow, path_bf: int, at: int) -> None:
+    def packet(self, flow: Flow, path_bf: int, at: int, expected: bool = True) -> None:
         self.pipeline.packet()
         addresses, ports = (flow.src, flow.dst), (flow.src_port << 16 | flow.dst_port, path_bf)
         if self.count.execute(at, 1, lambda v: ((v[0] + 1,), v[0])) == 0:
             self.addresses.execute(at, 2, lambda _: (addresses, None))
             self.ports_and_path.execute(at, 2, lambda _: (ports, None))
-            self.protocol_and_dirty.execute(at, 2, lambda v: ((flow.protocol, v[1]), None))
+            self.protocol_and_dirty.execute(
+                at, 2, lambda v: ((flow.protocol, v[1] if expected else 1), None)
+            )
             return
         same = self.addresses.execute(at, 2, lambda v: (v, v == addresses))
         same_too = self.ports_and_path.execute(at, 2, lambda v: (v, v == ports))
-        if same and same_too:
+        if same and same_too and expected:
             self.protocol_and_dirty.execute(
                 at, 2, lambda v: ((v[0], v[1] | (v[0] != flow.protocol)), None)
             )
@@ -115,9 +118,12 @@ def crowd(n: int) -> list[Flow]:
 
 
 CROWD = crowd(4)
-PATHS = (0x21, 0x84)
+EXPECTED = (0x21, 0x84)
+PATHS = (*EXPECTED, 0x48)  # the flows have rules on all but the last
 journeys = st.lists(
-    st.tuples(st.integers(0, len(CROWD) - 1), st.integers(0, 1), st.integers(0, 1)),
+    st.tuples(
+        st.integers(0, len(CROWD) - 1), st.sampled_from([0, 0, 0, 1, 1, 2]), st.integers(0, 1)
+    ),
     min_size=1,
     max_size=80,
 )
@@ -137,10 +143,10 @@ def run_both(
         if meter == DSM:
             switch.process(1, shimmed(frame(flow), path_bf, counted=1, parity=parity))
         else:
-            parity = 0
+            parity = path = 0
             switch.process(1, frame(flow))
         for i, row in enumerate(rows):
-            row.packet(flow, path_bf, flow.bucket(i, parity))
+            row.packet(flow, path_bf, flow.bucket(i, parity), path < len(EXPECTED))
 
 
 @pytest.mark.parametrize("meter", [DSM, USM])
@@ -149,7 +155,7 @@ def test_arrays_touched_once_and_in_order_make_the_buckets_of_v1model(
 ) -> None:
     switch = Fabric(tofino_choices).switches[0]
     for flow in CROWD:
-        for path_bf in PATHS if meter == DSM else ():
+        for path_bf in EXPECTED if meter == DSM else ():
             monitor_dsm(switch, flow.id, path_bf)
         if meter == USM:
             monitor_usm(switch, flow.id)
@@ -179,20 +185,24 @@ class HashPipe:
         self.arrays = [Array(self.pipeline) for _ in range(2 * STAGES)]
 
     def insert(self, flow: int) -> int:
-        """Count one packet of the flow of this CRC32; what the first stage then holds of it."""
+        """Count one packet of the flow of this CRC32; the count that the packet learns."""
         self.pipeline.packet()
         at = flow & ENTRIES - 1
         ids, counts = self.arrays[:2]
         carried = ids.execute(at, 1, lambda v: ((flow,), v[0]))
         if carried == flow:
-            return counts.execute(at, 1, lambda v: ((v[0] + 1,), v[0] + 1))
+            learned = counts.execute(at, 1, lambda v: ((v[0] + 1,), v[0] + 1))
+            for stage in (1, 2):
+                learned += self._later(stage, flow, 0)[2]
+            return learned
         weight = counts.execute(at, 1, lambda v: ((1,), v[0]))
         for stage in (1, 2):
             if weight:
-                carried, weight = self._later(stage, carried, weight)
+                carried, weight, _ = self._later(stage, carried, weight)
         return 1
 
-    def _later(self, stage: int, carried: int, weight: int) -> tuple[int, int]:
+    def _later(self, stage: int, carried: int, weight: int) -> tuple[int, int, int]:
+        """What goes on to the next stage, and what this one then holds of what came to it."""
         at = carried >> 5 * stage & ENTRIES - 1
 
         def keep_larger(v: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
@@ -203,12 +213,11 @@ class HashPipe:
         found = self.arrays[2 * stage].execute(at, 2, keep_larger)
         counts = self.arrays[2 * stage + 1]
         if found == carried:
-            counts.execute(at, 1, lambda v: ((v[0] + weight,), None))
-            return carried, 0
+            return carried, 0, counts.execute(at, 1, lambda v: ((v[0] + weight,), v[0] + weight))
         evicted = counts.execute(at, 1, lambda v: ((weight,), v[0]) if v[0] < weight else (v, 0))
         if evicted:
-            return found, evicted
-        return carried, weight if found else 0
+            return found, evicted, 0
+        return carried, weight if found else 0, 0
 
     def entries(self, stage: int) -> dict[int, tuple[int, int]]:
         first, second = self.arrays[2 * stage].values, self.arrays[2 * stage + 1].values
@@ -248,6 +257,12 @@ def send_all(switch: Switch, packets: list[Flow], path_bf: int = 0x77) -> None:
     )
 
 
+def reported(switch: Switch) -> set[int]:
+    """Source addresses of the flows that it reported; each once, as digests are learned."""
+    [samples] = switch.digests().values()
+    return {row[0] for row in samples.tolist()}
+
+
 def core_of(program: Program) -> Switch:
     fabric = Fabric(program)
     return fabric.switches[fabric.topology.core(0)]
@@ -257,12 +272,15 @@ def core_of(program: Program) -> Switch:
 def test_hashpipe_of_arrays_touched_once_holds_what_v1model_holds(
     program: Program, tofino_choices: Program, seed: int
 ) -> None:
-    packets = skewed(seed, 4000)
+    packets, eta = skewed(seed, 4000), 8
     switch, exact, model = core_of(tofino_choices), core_of(program), HashPipe()
-    send_all(switch, packets)
-    send_all(exact, packets)
-    for flow in packets:
-        model.insert(zlib.crc32(flow.key))
+    for each in (switch, exact):
+        ask = [0x77, (eta + 1, 0xFFFF)]
+        each.table(HEAVY_HITTER.segments).add(ask, HEAVY_HITTER.report, priority=1)
+        send_all(each, packets)
+    large = {flow.src for flow in packets if model.insert(zlib.crc32(flow.key)) > eta}
+    assert large == reported(switch) == reported(exact)
+    assert 20 < len(large) < 100
     for stage in range(STAGES):
         assert model.entries(stage) == pipe_entries(switch, stage)
         # Whole IDs lie where their CRC32 do, with the same counts.
@@ -304,8 +322,8 @@ def test_flows_of_one_crc_are_one_flow_to_hashpipe_and_two_to_the_meters(
         monitor_dsm(switch, flow.id, 0x77)
         for packet in packets:
             switch.process(1, shimmed(frame(packet), 0x66))  # not this segment: to HashPipe
-            switch.process(1, shimmed(frame(packet), 0x77, counted=1))
-        # The meters keep whole IDs: the twin has no rule and is not counted.
+            switch.process(1, shimmed(frame(packet), 0x77, counted=packet == flow))
+        # The meters keep whole IDs: the twin has no rule, here and at its upstream.
         assert bucket(switch, DSM, 0, flow.bucket(0)) == Bucket(flow.id, 3, False, 0x77)
     # All that HashPipe saw of both: 5 packets of the segment 0x66, 2 of the twin on 0x77.
     assert [count for _, count in pipe_entries(merged, 0).values()] == [7]

@@ -1,9 +1,11 @@
 // The downstream meter: counts what arrived of the selected flows, with the pathBF they carried
-// (Canary, section III-C and algorithm 1).
+// (Canary, section III-C and algorithm 1). A packet that its upstream counted and that no rule
+// expects here is of a flow that left its path segment: it makes its buckets dirty.
 
-#define COUNTING (monitored == 1 && hdr.shim.counted == 1)
+#define COUNTING (counting == 1)
 
-control DsmRow(in headers_t hdr, in bit<1> monitored, in bit<32> ports, in bucket_t bucket) {
+control DsmRow(in headers_t hdr, in bit<1> counting, in bit<1> monitored, in bit<32> ports,
+               in bucket_t bucket) {
     Register<bit<32>, bucket_t>(METER_BUCKETS, 0) count;
     Register<addresses_t, bucket_t>(METER_BUCKETS, {0, 0}) addresses;
     Register<ports_and_path_t, bucket_t>(METER_BUCKETS, {0, 0}) ports_and_path;
@@ -51,6 +53,12 @@ control DsmRow(in headers_t hdr, in bit<1> monitored, in bit<32> ports, in bucke
             value.protocol = hdr.ipv4.protocol;
         }
     };
+    RegisterAction<protocol_and_dirty_t, bucket_t, bit<8>>(protocol_and_dirty) take_unexpected = {
+        void apply(inout protocol_and_dirty_t value) {
+            value.protocol = hdr.ipv4.protocol;
+            value.dirty = 1;
+        }
+    };
     RegisterAction<protocol_and_dirty_t, bucket_t, bit<8>>(protocol_and_dirty) compare_protocol = {
         void apply(inout protocol_and_dirty_t value) {
             if (value.protocol != hdr.ipv4.protocol) {
@@ -78,9 +86,11 @@ control DsmRow(in headers_t hdr, in bit<1> monitored, in bit<32> ports, in bucke
         } else if (COUNTING) {
             differs_too = compare_ports_and_path.execute(bucket);
         }
-        if (COUNTING && n == 0) {
+        if (COUNTING && n == 0 && monitored == 1) {
             take_protocol.execute(bucket);
-        } else if (COUNTING && differs == 0 && differs_too == 0) {
+        } else if (COUNTING && n == 0) {
+            take_unexpected.execute(bucket);
+        } else if (COUNTING && differs == 0 && differs_too == 0 && monitored == 1) {
             compare_protocol.execute(bucket);
         } else if (COUNTING) {
             soil.execute(bucket);
@@ -93,6 +103,7 @@ control Dsm(inout headers_t hdr, inout metadata_t meta) {
     DsmRow() row1;
     DsmRow() row2;
     DirectCounter<bit<32>>(CounterType_t.PACKETS) matched;
+    bit<1> counting;
 
     action monitor() {
         meta.monitored = 1;
@@ -118,12 +129,17 @@ control Dsm(inout headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
+        counting = 0;
         if (meta.monitor == 1 && meta.from_host == 0 && meta.flow_valid == 1) {
             rules.apply();
+            counting = hdr.shim.counted;
         }
         // The packet's own parity, never this switch's clock, chooses the instance.
-        row0.apply(hdr, meta.monitored, meta.ports, hdr.shim.parity ++ meta.flow_hash[9:0]);
-        row1.apply(hdr, meta.monitored, meta.ports, hdr.shim.parity ++ meta.flow_hash[19:10]);
-        row2.apply(hdr, meta.monitored, meta.ports, hdr.shim.parity ++ meta.flow_hash[29:20]);
+        row0.apply(hdr, counting, meta.monitored, meta.ports,
+                   hdr.shim.parity ++ meta.flow_hash[9:0]);
+        row1.apply(hdr, counting, meta.monitored, meta.ports,
+                   hdr.shim.parity ++ meta.flow_hash[19:10]);
+        row2.apply(hdr, counting, meta.monitored, meta.ports,
+                   hdr.shim.parity ++ meta.flow_hash[29:20]);
     }
 }

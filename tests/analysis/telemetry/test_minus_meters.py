@@ -141,6 +141,76 @@ def test_black_hole_with_two_rules_at_one_upstream_is_left_out():
     assert len(minus_meter(meters.dump(), decode, SEGMENTS, rules_of([(7, a), (7, b)]))) == 0
 
 
+def arrive_unexpected(meters: Meters, switch: int, flow: int, packets: int) -> None:
+    """Packets that the upstream counted and no rule expects: the switch soils their buckets."""
+    meters.count(switch, DSM, flow, 999, packets)
+    for row in range(DEPTH):
+        meters.buckets[switch, DSM, row, column(flow, row)][0] = True
+
+
+@pytest.mark.parametrize("stayed", [0, 25])
+def test_a_flow_that_moved_to_another_downstream_lost_nothing(stayed: int):
+    """It sent 40, of which some came on its segment and the others on another one."""
+    tor, core = TOPOLOGY.tor(0, 0), TOPOLOGY.core(0)
+    segment = segment_between(tor, core)
+    meters = Meters()
+    meters.count(tor, USM, 7, 0, 40)
+    meters.count(core, DSM, 7, segment + 1, stayed)
+    arrive_unexpected(meters, TOPOLOGY.core(2), 7, 40 - stayed)
+    result = minus_meter(meters.dump(), decode, SEGMENTS, rules_of([(7, segment)]))
+    assert (len(result), result.moved, result.total_losses) == (0, 1, 0)
+
+
+def test_a_flow_with_rules_on_both_segments_that_it_took_lost_nothing():
+    tor, cores = TOPOLOGY.tor(0, 0), (TOPOLOGY.core(0), TOPOLOGY.core(2))
+    segments = [segment_between(tor, core) for core in cores]
+    meters = Meters()
+    meters.count(tor, USM, 7, 0, 40)
+    for core, segment, packets in zip(cores, segments, (25, 15), strict=True):
+        meters.count(core, DSM, 7, segment + 1, packets)
+    result = minus_meter(meters.dump(), decode, SEGMENTS, rules_of([(7, s) for s in segments]))
+    assert (len(result), result.moved) == (0, 2)
+
+
+def test_losses_stand_beside_dirty_buckets_of_others():
+    """Another flow that moved shares a bucket with it in one row; in the others it did not come."""
+    tor, core = TOPOLOGY.tor(0, 0), TOPOLOGY.core(0)
+    segment = segment_between(tor, core)
+    meters = Meters()
+    meters.count(tor, USM, 7, 0, 40)
+    meters.count(core, DSM, 7, segment + 1, 30)
+    near = next(
+        f
+        for f in range(8, 999)
+        if [column(f, r) == column(7, r) for r in range(3)].count(True) == 1
+    )
+    arrive_unexpected(meters, TOPOLOGY.core(2), near, 5)
+    result = minus_meter(meters.dump(), decode, SEGMENTS, rules_of([(7, segment)]))
+    assert (result.sent.tolist(), result.lost.tolist(), result.moved) == ([40], [10], 0)
+
+
+def test_a_flow_that_comes_to_another_downstream_by_the_next_segment_did_not_move():
+    """With core0 a monitor and core1 none, agg1_0 is a downstream of agg0_0 and of core0."""
+    segments = TOPOLOGY.segments("tor+agg+core0")
+    up, middle, down = (TOPOLOGY.switch(name) for name in ("agg0_0", "core0", "agg1_0"))
+
+    def between(upstream: int, downstream: int) -> int:
+        at = (segments.upstream == upstream) & (segments.downstream == downstream)
+        return int(np.flatnonzero(at)[0])
+
+    first, second, _ = between(up, middle), between(middle, down), between(up, down)
+    meters = Meters()
+    meters.count(up, USM, 7, 0, 40)
+    meters.count(middle, DSM, 7, first + 1, 30)
+    meters.count(middle, USM, 7, 0, 30)
+    meters.count(down, DSM, 7, second + 1, 28)
+    result = minus_meter(
+        meters.dump(), lambda _, bf: bf.astype(np.int32) - 1, segments, rules_of([(7, first)])
+    )
+    lost = dict(zip(result.segment.tolist(), result.lost.tolist(), strict=True))
+    assert lost == {first: 10, second: 2} and not result.moved
+
+
 def test_broken_runs_are_counted_not_believed():
     tor, core = TOPOLOGY.tor(0, 0), TOPOLOGY.core(0)
     segment = segment_between(tor, core)

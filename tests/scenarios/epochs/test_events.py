@@ -160,3 +160,24 @@ def test_no_restart_invents_a_loss(
     for epoch, number in void:
         lost[epoch][emulation.segments.through(number)] = 0
     assert not np.sum(lost)
+
+
+@pytest.mark.parametrize("path", ["tor0_0->agg0_1", "agg0_0->core1"])
+def test_flows_that_move_lose_nothing_to_the_meters_and_are_selected_again(
+    tmp_path: Path, path: str
+) -> None:
+    """What the meters call lost the network lost: nothing."""
+    events = f"0.15 drain {path}; 0.45 undrain {path}"
+    run = recorded(replace(HEALTHY, epochs=6, events=events), tmp_path / "run")
+    counts, segments = run.network["conservation"], run.table("segments")
+    assert counts["sent"] == counts["delivered"] + counts["ttl_drops"]
+    assert segments["lost"].sum() == 0
+    drained = run.table("links")["name"].index(path)
+    paths = FatTree(4).segments().paths
+    over = paths.owner[paths.links == drained]
+    selection = run.table("selection")
+    of_these = np.isin(selection["segment"], over)
+    installed = [
+        selection["installed"][of_these & (selection["epoch"] == epoch)].sum() for epoch in range(6)
+    ]
+    assert installed[2] + installed[3] == 0 < installed[5]
