@@ -1,8 +1,8 @@
 """Carries out what EVENTS says, and brings switches that restarted back to where they were.
 
-A switch that restarts is empty until the controller's next look, a fiftieth of an epoch later in
-virtual time and as soon as its process is up in real time. What it drops until then is lost. The
-controller compares what it has with what was written to it, and installs what is missing.
+A switch that restarts is empty until the controller's next look, at most a fiftieth of an epoch
+later in virtual time, and until its process is up in real time. What it drops meanwhile is lost.
+The controller compares what it has with what was written to it, and installs what is missing.
 """
 
 from __future__ import annotations
