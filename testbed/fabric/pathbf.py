@@ -111,7 +111,7 @@ def switch_ids(topology: AddressedFabric, segments: Segments, seed: int) -> Ids:
 
     Where very many segments have the same ends, as with ToR monitors alone from K=12 on, IDs are
     drawn such that each tier has bits of its own: then a path cannot pass another's test by bits of
-    other tiers. That takes 2 s for K=12 and 20 s for K=14.
+    other tiers. That takes 2 s for K=12 and less than half a minute for K=16.
 
     Args:
         topology: The fabric.
