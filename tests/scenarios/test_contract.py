@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from analysis.evaluation.use import measured_lines, missed_lines
 from analysis.methods.registry import METHODS, make_method
 from analysis.telemetry.observations import read_telemetry
 from scenarios import budgets, load
+from scenarios.epochs import setup
 from scenarios.experiment import run_experiment
 from scenarios.flow import FLOWS
 from scenarios.scenario import load_scenario
 from scenarios.settings import Settings, described
 from scenarios.showing import make_page
+from testbed.control.selection import FlowSelector
 from testbed.dataplane import BUCKETS, ROWS, USM
 from testbed.record.documents import Summary
 from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, budget
@@ -124,6 +127,19 @@ def test_what_meters_used_is_counted(starved: Path) -> None:
     assert use["segments_unobserved"] == 80 - len(seen)
     lines = "\n".join(measured_lines(record.summary))
     assert all(f"{name}, " in lines for name in MEASUREMENTS)
+
+
+def test_flows_that_a_full_table_turned_away_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "FlowSelector", partial(FlowSelector, max_rules=20))
+    summary = run(replace(SMALL, epochs=2), tmp_path / "run", ("canary",))
+    network = RunDirectory(tmp_path / "run").network
+    rules = summary["measured"]["segments"]["budgets"]["rules"]
+    assert rules["asked"] - rules["got"] == network.get("rules_refused", 0) > 0
+    canary = summary["methods"]["canary"]
+    assert canary.get("starved")
+    assert canary.get("remarks", [""])[-1].endswith("it needs a smaller BETA or DELTA")
 
 
 def test_targets_are_no_budgets(tmp_path: Path) -> None:
