@@ -51,7 +51,7 @@ def place_after(text: str) -> Place:
 def test_the_text_on_measurement_says_what_its_table_shows() -> None:
     table = rows(place_after("How much measurement does it take?"))
     all_, few, large, one = (
-        table[name] for name in ("as it is", "`ALPHA=50 BETA=1`", "`ETA=1000`", "`EPOCHS=1`")
+        table[name] for name in ("as it is", "`ALPHA=50 BETA=1`", "`ETA=3000`", "`EPOCHS=1`")
     )
     metered = {name: int(row[0].replace(",", "")) for name, row in table.items() if "," in row[0]}
     assert metered["`ALPHA=50 BETA=1`"] < 0.65 * metered["as it is"], "three fifths of the packets"

@@ -118,6 +118,7 @@ class MinusMeter:
         return len(self.segment)
 
 
+# Long: one algorithm, whose intermediate arrays are used to its end.
 def minus_meter(
     dump: MeterDump, decode: Decoder, segments: Segments, rules: Rules | None = None
 ) -> MinusMeter:
@@ -129,7 +130,6 @@ def minus_meter(
         segments: All segments of the network; gives the upstream of each.
         rules: The rules in force. Without them total losses stay invisible.
     """
-    # Long: one algorithm, whose intermediate arrays are used to its end.
     if rules is None:
         none = np.zeros(0, np.uint64)
         rules = Rules(none, none, np.zeros(0, np.int32))
