@@ -11,7 +11,8 @@ __all__ = ["Nowhere"]
 
 
 class Nowhere:
-    """Keeps nothing."""
+    """A writer of run files (`testbed.record`) that drops what it is given: these tests look at the
+    emulation itself."""
 
     def table(self, name: str, columns: Columns) -> None: ...
     def text(self, name: str, content: str) -> None: ...

@@ -196,13 +196,19 @@ def test_a_flow_on_two_segments_of_one_upstream_has_one_usm_entry() -> None:
     assert not usm.entries and not any(dsm.entries for dsm in dsms)
 
 
-def test_a_flow_that_moved_keeps_the_rule_of_the_segment_it_is_on() -> None:
-    world = World()
+def selected_on_both(world: World) -> tuple[int, int]:
+    """Let a flow be selected on two segments of one upstream, and return these."""
     old, new = two_segments_of_one_upstream(world)
     world.plan([old, new])
     world.report(old, 1)
     world.report(new, 1)
     world.selector.poll(LATENCY)
+    return old, new
+
+
+def test_a_flow_that_moved_keeps_the_rule_of_the_segment_it_is_on() -> None:
+    world = World()
+    old, new = selected_on_both(world)
     usm, dsms = usm_and_dsms(world, old, new)
     world.selector.retire_quiet()  # the first look only takes notes
     (sent,), (arrived,) = usm.packets, dsms[1].packets
@@ -217,11 +223,7 @@ def test_a_flow_that_moved_keeps_the_rule_of_the_segment_it_is_on() -> None:
 def test_rules_stay_while_a_flow_sends_and_nothing_of_it_arrives() -> None:
     """What loses every packet is not what moved."""
     world = World()
-    old, new = two_segments_of_one_upstream(world)
-    world.plan([old, new])
-    world.report(old, 1)
-    world.report(new, 1)
-    world.selector.poll(LATENCY)
+    old, new = selected_on_both(world)
     usm, _ = usm_and_dsms(world, old, new)
     world.selector.retire_quiet()
     (sent,) = usm.packets
