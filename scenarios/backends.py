@@ -16,8 +16,8 @@ from scenarios.settings import REAL_TIME, Settings
 from testbed.control.capacity import needed_entries
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
-from testbed.dataplane import P4INFO, VERDICT
-from testbed.dataplane.adapted import adapted_program
+from testbed.dataplane import VERDICT
+from testbed.dataplane.adapted import Adapted, adapted_program
 from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.topologies import make_addressed
@@ -164,11 +164,11 @@ def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[B
 
 
 def _open(
-    settings: Settings, topology: AddressedFabric, links: LinkModel, source: Path, logs: Path
+    settings: Settings, topology: AddressedFabric, links: LinkModel, source: Adapted, logs: Path
 ) -> Iterator[Backend]:
     skew = round(settings.skew * settings.epoch_ns)
     if settings.backend == "virtual":
-        program = Program.load(source, observe=VERDICT.field)
+        program = Program.load(source.json, observe=VERDICT.field)
         switches = [
             Switch(program, seed=switch_seed(settings.seed, index))
             for index in range(topology.n_switches)
@@ -181,7 +181,7 @@ def _open(
     from testbed.network.mininet import MininetNetwork
 
     kind = cast(Literal["bmv2", "softswitch"], settings.backend)
-    with MininetNetwork(topology, kind, source, P4INFO, logs, settings.seed) as network:
+    with MininetNetwork(topology, kind, *source, logs, settings.seed) as network:
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, drain, skew)
 
