@@ -19,7 +19,7 @@ from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.settings import Settings, SettingsError
 from scenarios.traffic import capture_file
-from testbed.control.collection import control_bytes
+from testbed.control.collection import Exchanged
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.clos import Fabric
@@ -125,6 +125,7 @@ class FlowRun:
             "rules_removed": int(self.metered.removed.sum()),
             "rules_refused": 0,
             "digests": int(self.metered.installed.sum()),
+            "counters_read": int(self.metered.watched.sum()),
             "control_bytes": _control(self.metered),
             "beta_reached": int(self.metered.reached.sum()),
             "canary_bytes": self.canary_bytes,
@@ -208,14 +209,16 @@ def simulate(
 
 
 def _upload(metered: Metered, parts: Segments, epochs: int) -> int:
-    """Canary's bytes in all epochs: meters, digests and changes of rules."""
+    """Canary's bytes in all epochs: meters, digests, changes of rules and their counters."""
     return meter_upload(metered, parts) * epochs + _control(metered)
 
 
 def _control(metered: Metered) -> int:
-    """Bytes of digests and of changes of rules; each flow that is reported is selected."""
+    """Bytes of digests, of changes of rules and of their counters that are read; each flow that is
+    reported is selected, and a flow is on one segment of an upstream."""
     selected = int(metered.installed.sum())
-    return control_bytes(selected, selected + int(metered.removed.sum()))
+    changes = selected + int(metered.removed.sum())
+    return Exchanged(selected, changes, changes, usm_counters=int(metered.watched.sum())).bytes
 
 
 def write_run(run: FlowRun, writer: RunWriter) -> None:

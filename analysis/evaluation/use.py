@@ -71,6 +71,7 @@ def _segments(record: Record, counts: SegmentCounts) -> Measured:
         ("installed", "rules_installed"),
         ("removed", "rules_removed"),
         ("digests", "digests"),
+        ("counters_read", "counters_read"),
         ("control_bytes", "control_bytes"),
     ):
         if figure in network:
@@ -217,10 +218,11 @@ def _parts(name: str, of: Measured, epochs: int) -> Iterator[str]:
                 yield f"{got:,} of {asked:,} {each.counted or each.what}"
     if "digests" in of:
         changes = of.get("installed", 0) + of.get("removed", 0)
+        counters = of.get("counters_read", 0)
         size = f", {of['control_bytes'] / epochs:,.0f} bytes" if "control_bytes" in of else ""
         yield (
-            f"an epoch {of['digests'] / epochs:,.0f} digests and "
-            f"{changes / epochs:,.0f} changes of rules{size}"
+            f"an epoch {of['digests'] / epochs:,.0f} digests, {changes / epochs:,.0f} changes of "
+            f"rules and {counters / epochs:,.0f} readings of their counters{size}"
         )
     if "unchanged" in of and epochs > 1:
         later = of.get("installed_later", 0) / (epochs - 1)

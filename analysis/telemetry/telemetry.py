@@ -204,7 +204,7 @@ class Telemetry:
 
     ``monitors`` is the placement of Canary's meters (as "tor+core"); ``probes`` are
     NetBouncer's and ``detector`` deTector's; ``canary_bytes`` the bytes of the meters
-    that Canary read, of digests and of changes of rules.
+    that Canary read, of digests, of changes of rules and of their counters that it read.
     """
 
     topology: Fabric

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from analysis.telemetry.minus_meters import MeterDump, Rules
 from scenarios.epochs.setup import Emulation
-from testbed.control.collection import control_bytes, upload_bytes
+from testbed.control.collection import upload_bytes
 from testbed.dataplane import CAUSES
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pathbf import bloom_mask
@@ -276,7 +276,8 @@ def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
 
 def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> Network:
     statistics, selector = emulation.network.statistics, emulation.selector
-    control = control_bytes(selector.reported, selector.installed + selector.removed)
+    exchanged = selector.exchanged
+    meters = upload_bytes(len(emulation.monitors)) * len(seen.rules)
     network: Network = {
         "fabric": emulation.topology.title,
         "epochs": len(seen.rules),
@@ -300,9 +301,10 @@ def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None
         "rules_installed": selector.installed,
         "rules_removed": selector.removed,
         "rules_refused": selector.refused,
-        "digests": selector.reported,
-        "control_bytes": control,
-        "canary_bytes": upload_bytes(len(emulation.monitors)) * len(seen.rules) + control,
+        "digests": exchanged.digests,
+        "counters_read": exchanged.counters,
+        "control_bytes": exchanged.bytes,
+        "canary_bytes": meters + exchanged.bytes,
         "traceroute_packets": emulation.agents.packets,
         "icmp_messages": len(emulation.network.replies()),
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),

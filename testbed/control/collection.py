@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from testbed.dataplane import BUCKETS, HASHPIPE, HEAVY_HITTER, ROWS
 from testbed.dataplane import DSM as DOWNSTREAM
 from testbed.dataplane import USM as UPSTREAM
 
-__all__ = ["COLUMNS", "clear_hashpipe", "collect", "control_bytes", "upload_bytes"]
+__all__ = ["COLUMNS", "Exchanged", "clear_hashpipe", "collect", "upload_bytes"]
 
 USM, DSM = 0, 1
 _METERS = {USM: UPSTREAM, DSM: DOWNSTREAM}
@@ -38,16 +39,42 @@ def upload_bytes(n_switches: int, buckets: int = BUCKETS) -> int:
     return n_switches * ROWS * buckets * sum(meter.bucket_bits for meter in _METERS.values()) // 8
 
 
-def control_bytes(digests: int, rules: int) -> int:
-    """Bytes of digests, and of rules that were installed or removed, as the fields they carry.
+@dataclass
+class Exchanged:
+    """What the selection of flows exchanged with the switches so far.
 
-    A rule of a flow is an entry of the DSM table, by flow ID and pathBF, and one of the USM table,
-    by flow ID.
+    Attributes:
+        digests: Reports of large flows.
+        dsm_changes, usm_changes: Entries that were written to a table or removed from it. A rule
+            has an entry of its own in the DSM's; rules of a flow may share one of the USM's.
+        dsm_counters, usm_counters: Counters of such entries that were read.
     """
-    fields = HEAVY_HITTER.digest.fields
-    path_bf = fields["path_bf"]
-    flow_id = sum(fields.values()) - path_bf
-    return (digests * (flow_id + path_bf) + rules * (2 * flow_id + path_bf)) // 8
+
+    digests: int = 0
+    dsm_changes: int = 0
+    usm_changes: int = 0
+    dsm_counters: int = 0
+    usm_counters: int = 0
+
+    @property
+    def counters(self) -> int:
+        """Counters that were read, of both tables."""
+        return self.dsm_counters + self.usm_counters
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all, as the fields they carry.
+
+        A digest and an entry of the DSM carry flow ID and pathBF, an entry of the USM the flow ID.
+        A counter comes with the fields of its entry, and is as wide as the count of a bucket.
+        """
+        fields = HEAVY_HITTER.digest.fields
+        usm = sum(fields.values()) - fields["path_bf"]
+        dsm = usm + fields["path_bf"]
+        bits = self.digests * dsm + self.dsm_changes * dsm + self.usm_changes * usm
+        bits += self.dsm_counters * (dsm + DOWNSTREAM.count_bits)
+        bits += self.usm_counters * (usm + UPSTREAM.count_bits)
+        return bits // 8
 
 
 def collect(controls: dict[int, SwitchControl], parity: int) -> dict[str, npt.NDArray[Any]]:

@@ -8,12 +8,15 @@ the HH rule when `delta` flows have been selected.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from testbed.control.collection import Exchanged
 from testbed.control.switch import SwitchControl, batch, for_each
 from testbed.dataplane import DSM, FLOW_ID, HEAVY_HITTER, USM
 from testbed.fabric.pathbf import SegmentDecoder
@@ -87,7 +90,8 @@ class FlowSelector:
     Attributes:
         rules: The rules in force, by (flow, segment).
         installed, removed: Rules installed and removed so far, counted as flows.
-        reported: Digests that came.
+        exchanged: Digests, entries and counters that went between controller and switches.
+        room: Entries of each meter's table.
     """
 
     segments: Segments
@@ -97,13 +101,15 @@ class FlowSelector:
     rules: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
     installed: int = 0
     removed: int = 0
-    reported: int = 0
-    max_rules: int = min(DSM.capacity, USM.capacity)
+    exchanged: Exchanged = field(default_factory=Exchanged)
+    room: Mapping[str, int] = field(
+        default_factory=lambda: {meter.rules: meter.capacity for meter in (DSM, USM)}
+    )
     _requests: dict[int, _Request] = field(default_factory=dict)
     _usm: dict[tuple[int, FlowKey], UsmEntry] = field(default_factory=dict)
     _late: list[tuple[int, FlowKey, int]] = field(default_factory=list)
     _leaving: dict[tuple[FlowKey, int], Rule] = field(default_factory=dict)
-    _load: dict[int, int] = field(default_factory=dict)
+    _load: Counter[tuple[str, int]] = field(default_factory=Counter)  # entries by table, switch
     _refused: set[tuple[FlowKey, int]] = field(default_factory=set)
     _ends: list[tuple[int, int, int]] = field(init=False)  # upstream, downstream, pathBF
 
@@ -161,7 +167,7 @@ class FlowSelector:
         """Take note of digests, and of the switches that they are from."""
         # A digest's fields are positional: those of the flow ID, then the segment's pathBF.
         rows = [row for _, digest in found for row in digest.tolist()]
-        self.reported += len(rows)
+        self.exchanged.digests += len(rows)
         now_us = [at for _, digest in found for at in digest["now_us"].tolist()]
         switch = np.repeat([switch for switch, _ in found], [len(digest) for _, digest in found])
         path_bf = np.array([row[_PATH_BF] for row in rows], np.uint32)
@@ -185,6 +191,7 @@ class FlowSelector:
                 if rule.usm.handle < 0:
                     upstream = self.controls[self._ends[rule.segment][0]]
                     rule.usm.handle = upstream.table(USM.rules).add([rule.flow], USM.monitor)
+                    self.exchanged.usm_changes += 1
 
     def _admit(self, flow: FlowKey, segment: int) -> Rule | None:
         """A flow's DSM rule, without its USM rule, if the flow is asked for and there is room."""
@@ -193,18 +200,18 @@ class FlowSelector:
         if request is None or key in self.rules or key in self._leaving:
             return None
         upstream, downstream, path_bf = self._ends[segment]
-        usm, load = self._usm.get((upstream, flow)), self._load
-        needed = {downstream} if usm else {upstream, downstream}
-        if max(load.get(switch, 0) for switch in needed) >= self.max_rules:
+        usm = self._usm.get((upstream, flow))
+        needed = [(DSM.rules, downstream)] + ([] if usm else [(USM.rules, upstream)])
+        if any(self._load[place] >= self.room[place[0]] for place in needed):
             self._refused.add(key)
             return None
         self._refused.discard(key)
-        for switch in needed:
-            load[switch] = load.get(switch, 0) + 1
+        self._load.update(needed)
         if usm is None:
             self._usm[upstream, flow] = usm = UsmEntry()
         usm.rules += 1
         handle = self.controls[downstream].table(DSM.rules).add([flow, path_bf], DSM.monitor)
+        self.exchanged.dsm_changes += 1
         self.rules[key] = rule = Rule(flow, segment, handle, usm)
         self.installed += 1
         request.remaining -= 1
@@ -227,7 +234,8 @@ class FlowSelector:
                 if not rule.usm.rules:
                     upstream = self._ends[rule.segment][0]
                     self.controls[upstream].table(USM.rules).delete(rule.usm.handle)
-                    self._load[upstream] -= 1
+                    self.exchanged.usm_changes += 1
+                    self._load[USM.rules, upstream] -= 1
                     del self._usm[upstream, rule.flow]
                 self._leaving[key] = rule
                 self.removed += 1
@@ -238,6 +246,7 @@ class FlowSelector:
         entries = [(switch, usm) for (switch, _), usm in self._usm.items()]
         silent: set[int] = set()
         counted = self._counted(USM.rules, [(switch, usm.handle) for switch, usm in entries])
+        self.exchanged.usm_counters += len(entries)
         for (_, usm), packets in zip(entries, counted, strict=True):
             if packets <= usm.packets:
                 silent.add(id(usm))
@@ -245,6 +254,7 @@ class FlowSelector:
 
         shared = [rule for rule in self.rules.values() if rule.usm.rules > 1]
         places = [(self._ends[rule.segment][1], rule.dsm_handle) for rule in shared]
+        self.exchanged.dsm_counters += len(places)
         still, moving = [], set()
         for rule, packets in zip(shared, self._counted(DSM.rules, places), strict=True):
             if packets > rule.arrived:
@@ -288,7 +298,8 @@ class FlowSelector:
             for rule in self._leaving.values():
                 downstream = self._ends[rule.segment][1]
                 self.controls[downstream].table(DSM.rules).delete(rule.dsm_handle)
-                self._load[downstream] -= 1
+                self.exchanged.dsm_changes += 1
+                self._load[DSM.rules, downstream] -= 1
         self._leaving.clear()
 
     def in_force(

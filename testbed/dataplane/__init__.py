@@ -97,7 +97,7 @@ class Meter:
         capacity: Rules that the table has room for.
         rows: Of each row the register array of each field of a bucket. Both epoch parities lie in
             it, the even one's `BUCKETS` first.
-        bucket_bits: Bits of a bucket.
+        bucket_bits, count_bits: Bits of a bucket, and of the count in it.
         half_bits: Bits of ``flow_lo``, the lower half of a flow ID.
     """
 
@@ -115,6 +115,7 @@ class Meter:
         if others := widths.keys() - {name for row in self.rows for name in row.values()}:
             raise DataPlaneError(f"nobody reads the registers {', '.join(sorted(others))}")
         self.bucket_bits = sum(widths[name] for name in self.rows[0].values())
+        self.count_bits = widths[self.rows[0]["count"]]
         self.half_bits = widths[self.rows[0]["flow_lo"]]
 
 

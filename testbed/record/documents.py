@@ -141,8 +141,16 @@ class Network(TypedDict):
         Annotated[int, _number("flows that were to be selected, but for a full table", "rules")]
     ]
     digests: NotRequired[Annotated[int, _number("reports of large flows", "digests")]]
+    counters_read: NotRequired[
+        Annotated[int, _number("counters of rules that the controller read", "counters")]
+    ]
     control_bytes: NotRequired[
-        Annotated[int, _number("of digests and changes of rules, in `canary_bytes` too", "bytes")]
+        Annotated[
+            int,
+            _number(
+                "of digests, changes of rules and counters read, in `canary_bytes` too", "bytes"
+            ),
+        ]
     ]
     beta_reached: NotRequired[
         Annotated[
@@ -156,8 +164,8 @@ class Network(TypedDict):
     canary_bytes: Annotated[
         int,
         _number(
-            "Canary's: meters that were read, digests and changes of rules; not the counters of "
-            "the rules, which the controller reads as well",
+            "Canary's: meters that were read, digests, changes of rules and counters of rules that "
+            "were read",
             "bytes",
         ),
     ]
@@ -289,7 +297,10 @@ class Measured(TypedDict):
         ]
     ]
     digests: NotRequired[Annotated[int, _number("reports of large flows", "digests")]]
-    control_bytes: NotRequired[Annotated[int, _number("of digests and changes of rules", "bytes")]]
+    counters_read: NotRequired[Annotated[int, _number("counters of rules read", "counters")]]
+    control_bytes: NotRequired[
+        Annotated[int, _number("of digests, changes of rules and counters read", "bytes")]
+    ]
     remarks: NotRequired[
         Annotated[list[str], _field("targets that the settings cannot reach, in words")]
     ]

@@ -42,13 +42,14 @@ _CLEAN = 0.99
 class Metered:
     """``sent`` int32[E, S] packets that the upstream meter of each segment counts in each epoch;
     of each segment, int32[S]: ``flows`` that it monitored at most in any epoch;
-    ``installed`` and ``removed`` flows that were selected and that ended; ``reached`` epochs in
-    which it had the flows asked for."""
+    ``installed`` and ``removed`` flows that were selected and that ended; ``watched`` flows with a
+    rule, summed over the epochs; ``reached`` epochs in which it had the flows asked for."""
 
     sent: npt.NDArray[np.int32]
     flows: npt.NDArray[np.int32]
     installed: npt.NDArray[np.int32]
     removed: npt.NDArray[np.int32]
+    watched: npt.NDArray[np.int32]
     reached: npt.NDArray[np.int32]
 
 
@@ -84,7 +85,7 @@ def meter(
     # flows of no more packets are never selected
     new, old = (pool[pool[:, 0] > parameters.eta] for pool in (new, old))
     sent = np.zeros((epochs, n), np.int32)
-    flows, installed, removed, reached = np.zeros((4, n), np.int32)
+    flows, installed, removed, watched, reached = np.zeros((5, n), np.int32)
     arrivals = process.arrivals * epoch_s * share * (len(new) / _POOL)
     ongoing = process.arrivals * process.mean_duration_s * share * (len(old) / _POOL)
     room = float(ongoing.max(initial=0.0))
@@ -96,12 +97,12 @@ def meter(
             np.random.default_rng(seeds[chunk]), arrivals[part], ongoing[part], success[:, part],
             new, old, parameters.alpha, parameters.beta, parameters.delta, parameters.eta,
             parameters.latency_ns / 1e9 / epoch_s, room, sent[:, part], flows[part],
-            installed[part], removed[part], reached[part],
+            installed[part], removed[part], watched[part], reached[part],
         )  # fmt: skip
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(run, range(len(seeds))))
-    return Metered(sent, flows, installed, removed, reached)
+    return Metered(sent, flows, installed, removed, watched, reached)
 
 
 def meter_upload(metered: Metered, segments: Segments) -> int:
@@ -120,7 +121,7 @@ def meter_upload(metered: Metered, segments: Segments) -> int:
 @njit
 def _meter(
     rng, arrivals, ongoing, success, new, old, alpha, beta, delta, eta, latency, room, sent, flows,
-    installed, removed, reached,
+    installed, removed, watched, reached,
 ):  # fmt: skip
     """Packets are real numbers until they are counted; times are in epochs."""
     left, rate = np.empty(room), np.empty(room)
@@ -150,6 +151,7 @@ def _meter(
                 if counted > 0 and passing > 0:
                     seen += 1
                 packets += counted
+                watched[s] += monitored
                 if size - now >= 0.5 and kept < room:
                     left[kept], rate[kept], chosen[kept] = size - now, speed, monitored
                     kept += 1

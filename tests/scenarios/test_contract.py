@@ -23,7 +23,7 @@ from scenarios.scenario import load_scenario
 from scenarios.settings import Settings, described
 from scenarios.showing import make_page
 from testbed.control.selection import FlowSelector
-from testbed.dataplane import BUCKETS, ROWS, USM
+from testbed.dataplane import BUCKETS, DSM, ROWS, USM
 from testbed.record.documents import Summary
 from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, budget
 from testbed.record.run import RunDirectory
@@ -116,6 +116,7 @@ def test_what_meters_used_is_counted(starved: Path) -> None:
     during = selection["installed"].sum()  # some are installed after the last epoch's end
     assert during <= use["installed"] < 1.02 * during
     assert use["digests"] >= use["installed"]
+    assert use["counters_read"] == len(record.table("rules")["epoch"])  # of no shared entry
     assert use["packets"] == table["sent"].sum()
     assert use["budgets"]["alpha"]["got"] == (table["sent"] >= SMALL.alpha).sum()
     assert use["budgets"]["beta"]["got"] == (selection["flows"] >= SMALL.beta).sum()
@@ -132,7 +133,8 @@ def test_what_meters_used_is_counted(starved: Path) -> None:
 def test_flows_that_a_full_table_turned_away_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(setup, "FlowSelector", partial(FlowSelector, max_rules=20))
+    room = {DSM.rules: 20, USM.rules: 20}
+    monkeypatch.setattr(setup, "FlowSelector", partial(FlowSelector, room=room))
     summary = run(replace(SMALL, epochs=2), tmp_path / "run", ("canary",))
     network = RunDirectory(tmp_path / "run").network
     rules = summary["measured"]["segments"]["budgets"]["rules"]

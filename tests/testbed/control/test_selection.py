@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.control.collection import Exchanged
 from testbed.control.selection import FlowSelector, SelectionParameters
-from testbed.dataplane import HEAVY_HITTER
+from testbed.dataplane import DSM, HEAVY_HITTER, USM
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, switch_ids
 
@@ -234,7 +235,7 @@ def test_rules_stay_while_a_flow_sends_and_nothing_of_it_arrives() -> None:
 def test_a_shared_entry_takes_the_room_of_one() -> None:
     world = World(delta=5)
     old, new = two_segments_of_one_upstream(world)
-    world.selector.max_rules = 1
+    world.selector.room = {DSM.rules: 2, USM.rules: 1}
     world.plan([old, new])
     world.report(old, 1)
     world.report(new, 1)
@@ -245,13 +246,46 @@ def test_a_shared_entry_takes_the_room_of_one() -> None:
 
 def test_a_full_table_refuses_and_says_so() -> None:
     world = World(delta=5)
-    world.selector.max_rules = 2
+    world.selector.room = {DSM.rules: 2, USM.rules: 4}
     world.plan([3])
     for flow in range(4):
         world.report(3, flow)
     world.selector.poll(LATENCY)
     assert world.selector.installed == 2
     assert world.selector.refused == 2
+
+
+def test_each_table_has_room_of_its_own() -> None:
+    """A switch that is the upstream of one segment and the downstream of another has entries of
+    the first in its USM's table and of the second in its DSM's."""
+    world = World(delta=5)
+    world.selector.room = {DSM.rules: 1, USM.rules: 1}
+    up, down = 0, int(np.flatnonzero(world.segments.downstream == world.segments.upstream[0])[0])
+    world.plan([up, down])
+    world.report(up, 1)
+    world.report(down, 2)
+    world.selector.poll(LATENCY)
+    assert (world.selector.installed, world.selector.refused) == (2, 0)
+    world.report(down, 3)
+    world.selector.poll(LATENCY)
+    assert (world.selector.installed, world.selector.refused) == (2, 1)
+
+
+def test_what_is_exchanged_with_the_switches_is_counted_by_entry() -> None:
+    """Two rules that share a USM entry have three entries; each look reads their counters."""
+    world = World()
+    selected_on_both(world)
+    exchanged = world.selector.exchanged
+    assert exchanged == Exchanged(digests=2, dsm_changes=2, usm_changes=1)
+    flow_id, path_bf, count = 104, 32, 32
+    assert exchanged.bytes == ((2 + 2) * (flow_id + path_bf) + flow_id) // 8
+    world.selector.retire_quiet()
+    assert (exchanged.dsm_counters, exchanged.usm_counters) == (2, 1)
+    read = 2 * (flow_id + path_bf + count) + flow_id + count
+    assert exchanged.bytes == ((2 + 2) * (flow_id + path_bf) + flow_id + read) // 8
+    world.selector.retire_quiet()  # the flow fell silent
+    world.selector.finish_retiring()
+    assert (exchanged.dsm_changes, exchanged.usm_changes) == (4, 2)
 
 
 @pytest.mark.parametrize("flow", [0, (1 << 104) - 1, 0x0A000002_0A030103_C001_0050_06])

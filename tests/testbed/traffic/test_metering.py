@@ -87,6 +87,12 @@ def test_delta_bounds_the_flows_of_a_request() -> None:
     assert counted(SelectionParameters(delta=2), epochs=1).flows.max() == 2
 
 
+def test_flows_with_rules_are_summed_over_the_epochs() -> None:
+    one, more = (counted(SelectionParameters(delta=2), epochs=epochs) for epochs in (1, 3))
+    assert (one.watched == one.installed).all()  # what is selected in an epoch has a rule in it
+    assert (more.watched >= more.installed).all() and (more.watched > more.installed).any()
+
+
 def test_what_lets_nothing_through_is_not_observed() -> None:
     success = np.ones((1, 4000))
     success[0, ::2] = 0.0
@@ -104,7 +110,7 @@ def test_meters_grow_with_the_flows_they_hold() -> None:
     parts = K4.segments()
     none = np.zeros(len(parts), np.int32)
     few, many = (
-        meter_upload(Metered(none[None], np.full(len(parts), n), none, none, none), parts)
+        meter_upload(Metered(none[None], np.full(len(parts), n), none, none, none, none), parts)
         for n in (1, 200)
     )
     assert few == 12 * 3 * 1024 * (137 + 169) // 8
