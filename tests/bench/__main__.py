@@ -30,7 +30,7 @@ from tests.bench.bench_packets import bench_packets
 from tests.bench.bench_parts import bench_parts
 from tests.bench.bench_probes import bench_probes
 from tests.bench.bench_scale import bench_scale
-from tests.bench.bench_tables import bench_background, bench_comparison
+from tests.bench.bench_tables import bench_comparison
 from tests.bench.bench_traces import bench_traces
 from tests.bench.bench_vigil import bench_vigil
 
@@ -108,7 +108,6 @@ BENCHES: dict[str, Callable[[Console], None]] = {
 }
 HOURS: dict[str, Callable[[Console], None]] = {
     "comparison": bench_comparison,
-    "background": bench_background,
     "traces": bench_traces,
     "probes": bench_probes,
     "parts": bench_parts,
