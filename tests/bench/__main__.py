@@ -29,8 +29,10 @@ from tests.bench.bench_netbouncer import bench_netbouncer
 from tests.bench.bench_packets import bench_packets
 from tests.bench.bench_parts import bench_parts
 from tests.bench.bench_probes import bench_probes
+from tests.bench.bench_published import bench_published
 from tests.bench.bench_scale import bench_scale
 from tests.bench.bench_tables import bench_comparison
+from tests.bench.bench_time import bench_time
 from tests.bench.bench_traces import bench_traces
 from tests.bench.bench_vigil import bench_vigil
 
@@ -113,6 +115,8 @@ HOURS: dict[str, Callable[[Console], None]] = {
     "parts": bench_parts,
     "healthy": bench_healthy,
     "changes": bench_changes,
+    "time": bench_time,
+    "published": bench_published,
 }
 """These only by name."""
 
