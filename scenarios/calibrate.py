@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.evaluation.calibration import RULES, Case, search
@@ -33,6 +32,7 @@ from scenarios.settings import make_settings
 from testbed.fabric.names import nearest
 from testbed.fabric.topologies import make_fabric
 from testbed.record.run import RunDirectory
+from testbed.record.truth import failed_devices
 from testbed.record.yaml_file import read_yaml
 
 __all__ = ["TRAINING", "calibrate", "read_training"]
@@ -174,8 +174,7 @@ def read_training(path: Path, progress: Progress) -> list[TrainingRuns]:
     """
     if path.is_dir():
         run = RunDirectory(path)
-        truth = yaml.safe_load((path / "truth.yaml").read_text(encoding="utf-8"))
-        devices = [run.fabric.switch(name) for name in truth["failed_devices"]]
+        devices = [*failed_devices(run).values()]
         faulty = np.flatnonzero(run.table("links")["faulty"])
         case = Case(read_telemetry(run), faulty, np.array(devices, np.int32))
         settings = ("scenario", "k", "topology", "seed", "faults", "noise", "load", "backend")

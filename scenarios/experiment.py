@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
@@ -33,15 +32,15 @@ from scenarios.settings import Settings
 from scenarios.stopping import undisturbed
 from scenarios.traffic import make_traffic
 from testbed.dataplane import source_digests
-from testbed.fabric.clos import TopologyError
 from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.names import command
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
-from testbed.record.run import RunDirectory, RunError, RunWriter, segment_columns
+from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
+from testbed.record.truth import failed_devices
 
 if TYPE_CHECKING:
     from scenarios.watch.run import WatchedRun
@@ -288,15 +287,8 @@ def _lossy(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.intege
 
 def _failed_devices(run: RunDirectory, links: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """The switches that failed, with the least and the highest loss rate of their faulty links."""
-    path = run.path / "truth.yaml"
-    try:
-        text = path.read_text(encoding="utf-8")
-        _, key, text = text.rpartition("failed_devices:")  # it is the last, and faults are many
-        devices = {name: run.fabric.switch(name) for name in (yaml.safe_load(text) if key else ())}
-    except (yaml.YAMLError, TopologyError, TypeError, UnicodeError, RecursionError):
-        raise RunError(f"{path} is damaged: failed_devices are no switches of the fabric") from None
     found = {}
-    for name, device in devices.items():
+    for name, device in failed_devices(run).items():
         own = run.fabric.links_of(device)
         rates = links["rate"][own[links["faulty"][own]]]
         if len(rates):

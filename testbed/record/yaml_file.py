@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from testbed.record.messages import first_problem
+from testbed.record.messages import first_problem, shown
 
 __all__ = ["YamlError", "YamlFile", "read_yaml"]
 
 Model = TypeVar("Model", bound=BaseModel)
 _BOOL = "tag:yaml.org,2002:bool"
+_UNSPEAKABLE = re.compile("[\\0\ud800-\udfff]")
+"""A zero byte and halves of characters, which YAML can write and no file system or table can."""
 
 
 class YamlError(ValueError):
@@ -96,7 +99,7 @@ def read_yaml(path: Path, absent: str, empty: str) -> YamlFile:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         content = loader.construct_document(node) if node else None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except Exception as error:  # PyYAML has many kinds, also for a value that is none of its tag
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
         said = getattr(error, "problem", None) or getattr(error, "reason", None)
@@ -104,6 +107,9 @@ def read_yaml(path: Path, absent: str, empty: str) -> YamlFile:
     if node is None or not isinstance(content, dict):
         raise YamlError(f"{path}: {empty}")
     for part in _nodes(node):
+        if isinstance(part, yaml.ScalarNode) and _UNSPEAKABLE.search(part.value):
+            line = part.start_mark.line + 1
+            raise YamlError(f"{path} line {line}: {shown(part.value)} has what no name can have")
         if isinstance(part, yaml.MappingNode):
             keys = [key for key, _ in part.value if isinstance(key, yaml.ScalarNode)]
             counts = Counter(key.value for key in keys)

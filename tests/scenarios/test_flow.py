@@ -10,6 +10,7 @@ import pytest
 
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
+from scenarios.calibrate import read_training
 from scenarios.experiment import analyze, run_experiment
 from scenarios.flow import FlowRun, simulate
 from scenarios.scenario import load_scenario
@@ -17,6 +18,7 @@ from scenarios.settings import Settings, SettingsError, make_settings
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import parse_faults
+from testbed.record.manifest import seal
 from testbed.record.run import RunDirectory, RunError
 from testbed.traffic.generator import TrafficError
 from tests.conftest import quiet
@@ -63,12 +65,16 @@ def test_a_run_says_which_devices_failed(tmp_path: Path) -> None:
     own = run.fabric.links_of(run.fabric.switch("agg0_1"))
     assert name == "agg0_1" and set(run.table("links")["rate"][own]) == {least} == {most}
     truth = (path / "truth.yaml").read_text()
-    wrong = ("- [x]", "- " + "[" * 10_000, "- nobody", "- \udcff")  # the last is not UTF-8
+    # The fourth is not UTF-8.
+    wrong = ("- [x]", "- " + "[" * 10_000, "- nobody", "- \udcff", "!!bool maybe", "5")
     for each in wrong:
         text = truth.replace("- agg0_1", each)
         (path / "truth.yaml").write_text(text, errors="surrogateescape")
         with pytest.raises(RunError, match="failed_devices are no switches"):
             analyze(path, quiet, trust=True)
+        seal(path)
+        with pytest.raises(RunError, match="failed_devices are no switches"):
+            read_training(path, quiet)
 
 
 def test_packets_are_conserved(path: Path) -> None:

@@ -126,6 +126,7 @@ SCALARS = (
     *("null", "~", "''", "zap", "a->b", "tor0_0->agg0_0", "agg0_1", "core3", "2001-01-01", "[]"),
     *("{}", "[1]", "[[0.1, 0.2]]", "[[5, 6]]", "[[1, .nan]]", "{src_port: 80}", "*a", "&a [*a]"),
     *("!!python/name:os.system", "!!binary aGk=", "\u202e\x1b[31m", "|\n  x", "'", "%", "- -"),
+    *("!!bool maybe", "!!float ''", "!!timestamp x", "2001-99-99", "1" + ":1" * 200 + ".5"),
 )
 DOCUMENT = """\
 faults:

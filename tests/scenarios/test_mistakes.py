@@ -100,6 +100,27 @@ def test_what_the_environment_says_is_shortened(
     assert len(said.out) < 1100 and len(said.err) < 1100
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "k: !!bool maybe",
+        "k: !!float ''",
+        f"k: 1{':1' * 200}.5",
+        'faults: "\\0.yaml"',
+        'traffic: "\\ud800.pcap"',
+        'monitors: "\\ud800"',
+    ],
+    ids=lambda text: text[:30],
+)
+def test_values_that_no_file_should_have(canary: Canary, tmp_path: Path, text: str) -> None:
+    theirs = tmp_path / "theirs.yaml"
+    theirs.write_text(text)
+    refused(canary("run", f"CONFIG={theirs}", f"RUN={tmp_path}/run"), str(theirs))
+    refused(canary("run", f"PARAMETERS={theirs}", f"RUN={tmp_path}/run"), str(theirs))
+    refused(canary("calibrate", f"TRAIN={theirs}", f"OUT={tmp_path}/mine.yaml"), str(theirs))
+    assert [*tmp_path.iterdir()] == [theirs]
+
+
 def test_spaces_in_names_stay() -> None:
     assert message_line("no  such\n  file a  b\x1b") == "no  such file a  b\\x1b"
 

@@ -1,0 +1,24 @@
+"""``truth.yaml``: the faults of a run, and the switches that failed as a whole."""
+
+from __future__ import annotations
+
+import yaml
+
+from testbed.record.run import RunDirectory, RunError
+
+__all__ = ["failed_devices"]
+
+
+def failed_devices(run: RunDirectory) -> dict[str, int]:
+    """Return the switches that failed, by name.
+
+    Raises:
+        RunError: ``truth.yaml`` does not list switches of the fabric (one line).
+    """
+    path, fabric = run.path / "truth.yaml", run.fabric
+    try:
+        text = path.read_text(encoding="utf-8")
+        _, key, text = text.rpartition("failed_devices:")  # it is the last, and faults are many
+        return {name: fabric.switch(name) for name in (yaml.safe_load(text) if key else ())}
+    except Exception:  # PyYAML has errors of many kinds for a value that is none of its tag
+        raise RunError(f"{path} is damaged: failed_devices are no switches of the fabric") from None
