@@ -37,14 +37,21 @@ class Trace:
     lo: Words
 
     @classmethod
-    def draw(cls, seed: int, flows: int, bursts: int) -> Trace:
-        """Sizes are Pareto's of shape 1.1, from 2 to 20,000 packets; a flow begins at any time.
-        With ``bursts`` large flows last to the end and send in so many bursts of up to 2 % of the
-        time; with 0 they send evenly, for 1 to 10 s."""
+    def draw(
+        cls,
+        seed: int,
+        flows: int,
+        bursts: int = 0,
+        shape: float = 1.1,
+        lasting_s: tuple[float, float] = (0.9, 9.0),
+    ) -> Trace:
+        """Sizes are Pareto's of ``shape``, from 2 to 20,000 packets; a flow begins at any time and
+        sends evenly, for ``lasting_s`` or to the end. With ``bursts`` large flows last to the end
+        and send in so many bursts of up to 2 % of the time."""
         rng = np.random.default_rng([seed, 11])
-        size = np.minimum(np.ceil(2 * (1 + rng.pareto(1.1, flows))), MOST).astype(np.int64)
+        size = np.minimum(np.ceil(2 * (1 + rng.pareto(shape, flows))), MOST).astype(np.int64)
         begin = rng.uniform(-0.1, 1.0, flows).clip(0)
-        last = rng.uniform(0.03, 0.3, flows)
+        last = rng.uniform(*lasting_s, flows) / SECONDS
         flow = np.repeat(np.arange(flows), size)
         within = rng.random(len(flow))
         if bursts:
