@@ -45,7 +45,7 @@ function showCurves(methods) {
 
 function nameOf(method, i, drawing, lines) {
   const sample = svg('svg', { width: 34, height: 12, class: 'chart', 'aria-hidden': 'true' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points: '1,6 33,6' }), signOf(i, [17, 6]));
-  const button = el('button', { type: 'button', class: 'link-name' }, sample, ` ${method.label}`);
+  const button = el('button', { type: 'button', class: 'link-name' }, sample, ' ', ...breakable(method.label));
   const alone = (on) => () => {
     drawing.classList.toggle('one', on);
     for (const line of [lines[i], ...(method.alike || [])]) line.classList.toggle('alone', on);

@@ -28,6 +28,11 @@ function short(text, most) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
+// A long name of a method goes on in the next line behind a +, not within a word.
+function breakable(name) {
+  return name.split('+').flatMap((part, i) => (i ? ['+', el('wbr'), part] : [part]));
+}
+
 function count(n) {
   return Math.round(n).toLocaleString('en-US');
 }
@@ -128,6 +133,9 @@ function offerCsv(table) {
   table.closest('.wide').after(button);
 }
 
+for (const head of document.querySelectorAll('table.sortable th')) {
+  if (!head.childElementCount) head.replaceChildren(...breakable(head.textContent));
+}
 for (const table of document.querySelectorAll('table.sortable')) {
   makeSortable(table);
   offerCsv(table);

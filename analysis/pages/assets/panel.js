@@ -29,7 +29,7 @@ function verdictRow(method, epochs, link, chosen) {
   return el(
     'tr',
     { class: method === chosen ? 'chosen' : '' },
-    el('th', { scope: 'row' }, method.name + (method.undirected ? ' *' : '')),
+    el('th', { scope: 'row' }, ...breakable(method.name + (method.undirected ? ' *' : ''))),
     el('td', {}, said ? legendMark(said) : null, ` ${WORDS[said]}`),
     el('td', { class: 'number' }, percent(figure(method.rate, link))),
     early.size ? el('td', { class: 'number' }, when) : null,
@@ -65,7 +65,7 @@ function ranking(chosen, epochs) {
   });
   const row = ({ method, sums, f1 }) => {
     const whole = epochs < data.epochs.n && !early.has(method.name) ? ' (all epochs)' : '';
-    const name = el('button', { type: 'button', class: 'choice' }, method.name + (method.undirected ? ' *' : ''));
+    const name = el('button', { type: 'button', class: 'choice' }, ...breakable(method.name + (method.undirected ? ' *' : '')));
     name.addEventListener('click', () => chooseMethod(method));
     const errors = ['missed', 'wrong'].map((kind) => el('td', { class: sums[kind] ? 'number bad' : 'number' }, count(sums[kind])));
     return el('tr', { class: method === chosen ? 'chosen' : '' }, el('th', { scope: 'row' }, name, whole), el('td', { class: 'number' }, f1.toFixed(3)), ...errors);

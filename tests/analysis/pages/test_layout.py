@@ -141,6 +141,31 @@ def test_a_telephone_shows_what_methods_missed_and_blamed_wrongly(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_names_of_methods_are_not_broken_within_a_word(
+    width: int, page_of_packets: Path, chromium: Browser
+) -> None:
+    with opened(chromium, page_of_packets, width) as it:
+        words = it.page.evaluate(
+            """() => [...document.querySelectorAll('tbody th')].flatMap(head => {
+              const found = [];
+              const texts = document.createTreeWalker(head, NodeFilter.SHOW_TEXT);
+              while (texts.nextNode()) {
+                const text = texts.currentNode, range = document.createRange();
+                for (const word of text.data.matchAll(/\\w+/g)) {
+                  range.setStart(text, word.index);
+                  range.setEnd(text, word.index + word[0].length);
+                  found.push([word[0], range.getClientRects().length]);
+                }
+              }
+              return found;
+            })"""
+        )
+        assert {"acquit", "conditional", "severe"} <= {word for word, _ in words}
+        assert {word for word, lines in words if lines > 1} == set()
+        assert it.clean()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_the_way_of_a_packet_is_pointed_at_as_it_goes(
     width: int, page_of_packets: Path, chromium: Browser
 ) -> None:
