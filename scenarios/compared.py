@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 from rich.console import Console
 
 from analysis.evaluation.comparison import (
@@ -24,9 +25,11 @@ from analysis.evaluation.comparison import (
 )
 from analysis.evaluation.report import parameters_line
 from scenarios.compare import SETTINGS_FILE, check_rows
+from scenarios.settings import Settings, described
 from scenarios.terminal import line
-from testbed.fabric.names import plain
+from testbed.fabric.names import plain, shortened
 from testbed.record.columns import read_columns
+from testbed.record.messages import first_problem
 from testbed.record.run import RunError
 
 __all__ = ["Compared", "as_json", "is_comparison", "read_comparison", "tell"]
@@ -46,6 +49,21 @@ class Compared:
         return sorted(set(np.asarray(self.rows["seed"]).tolist()))
 
 
+class _Parameters(BaseModel):
+    """What a method had."""
+
+    values: str
+    origin: str = Field(alias="from")
+
+
+class _Key(BaseModel):
+    """What is read of ``comparison.json`` besides the settings."""
+
+    scenario: str
+    backend: str
+    parameters: dict[str, _Parameters]
+
+
 def is_comparison(folder: Path) -> bool:
     """Whether it is the folder of a comparison, and not of a run."""
     return (folder / SETTINGS_FILE).is_file()
@@ -63,12 +81,18 @@ def read_comparison(folder: Path) -> Compared:
         raise RunError(f"{folder} has no results yet: let the same canary compare go on to its end")
     rows = read_columns(results)
     check_rows(results, rows, "canary compare", "the same command writes it anew")
+    file = folder / SETTINGS_FILE
     try:
-        key = json.loads((folder / SETTINGS_FILE).read_bytes())
+        key = json.loads(file.read_bytes())
+        _Key.model_validate(key)
+        Settings(**{s.name: key[s.name] for s in described() if s.name in key})
+    except ValidationError as error:
+        place, reason = first_problem(error)
+        where = ".".join(str(part) for part in place)
+        said = shortened(plain(f"{where}: {reason}"))
+        raise RunError(f"{file} is damaged: {said}: make the comparison again") from None
     except (OSError, ValueError, RecursionError):
-        key = None
-    if not isinstance(key, dict) or not {"scenario", "backend", "parameters"} <= key.keys():
-        raise RunError(f"{folder / SETTINGS_FILE} is damaged: make the comparison again")
+        raise RunError(f"{file} is damaged: make the comparison again") from None
     return Compared(folder, rows, key)
 
 

@@ -62,5 +62,5 @@ def is_of(settings: Path, key: Mapping[str, Any]) -> bool:
         return json.loads(text) == json.loads(json.dumps(key))
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         raise RunError(f"{settings} is damaged: remove {folder}") from None

@@ -165,6 +165,16 @@ def test_a_comparison_is_shown_and_made_again(folder: Path) -> None:
     assert max(len(line) for line in shown.stdout.splitlines()) <= 100
 
 
+def spoiled(**changes: object) -> Callable[[Path], object]:
+    """Change what ``comparison.json`` says."""
+
+    def spoil(folder: Path) -> None:
+        file = folder / "comparison.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -175,6 +185,11 @@ def test_a_comparison_is_shown_and_made_again(folder: Path) -> None:
             "is not what canary compare wrote",
         ),
         (lambda folder: (folder / "comparison.json").write_text("[]"), "is damaged"),
+        (lambda folder: (folder / "comparison.json").write_text("[" * 10**5), "is damaged"),
+        (spoiled(scenario=5), r"comparison.json is damaged: scenario: should be a valid string"),
+        (spoiled(k="x"), "comparison.json is damaged: k: should be a valid integer"),
+        (spoiled(parameters=[]), "is damaged: parameters: "),
+        (spoiled(parameters={"canary": {"values": ""}}), "is damaged: parameters.canary.from: "),
     ],
 )
 def test_what_is_no_comparison_is_one_line(
