@@ -39,13 +39,13 @@ GRIDS: Mapping[str, Grid] = {
     "flock": {
         "p_bad": (3e-3, 1e-3, 2e-3, 5e-3, 1e-2, 3e-2),
         "p_good": (2e-4, 1e-4, 3e-4, 1e-3),
-        "link_prior": (-15.0, -5.0, -10.0, -20.0, -35.0),
+        "link_prior": (-15.0, -5.0, -7.0, -10.0, -20.0, -35.0),
         "device_factor": (5.0, 2.0, 10.0, 100.0, 1e4, 1e5, 1e6, 1e7),
     },
     "flock+refine+conditional+severe": {
         "p_bad": (3e-3, 1e-3, 2e-3, 5e-3, 1e-2),
         "p_good": (2e-4, 1e-4, 3e-4),
-        "link_prior": (-15.0, -5.0, -10.0, -20.0),
+        "link_prior": (-15.0, -5.0, -7.0, -10.0, -20.0),
         "device_factor": (5.0, 2.0, 10.0),
         "severe_p_bad": (0.05, 0.02, 0.1, 0.2),
     },

@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from testbed.fabric.names import nearest
 
@@ -31,6 +31,8 @@ class Change:
         printed: What the paper says there.
         ours: What the method does with the change on.
         why: The reason.
+        whose: Who thought of it: this project, the paper, which compares its method with that, or
+            the authors, whose code does so.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Change:
     printed: str
     ours: str
     why: str
+    whose: Literal["this project", "the paper", "the authors"] = "this project"
 
 
 def changes_of(constructor: Callable[..., Any]) -> Sequence[Change]:

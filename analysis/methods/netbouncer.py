@@ -99,6 +99,7 @@ class NetBouncer(Method):
             "Bad devices are found first, and paths through them left out.",
             "They are not looked for (figure 6: w/o DFD).",
             "What the paper compares with.",
+            "the paper",
         ),
         Change(
             "l1",
@@ -108,6 +109,7 @@ class NetBouncer(Method):
             "The regulariser is x (1 - x).",
             "It is -x.",
             "What the paper compares with.",
+            "the paper",
         ),
         Change(
             "convex",
@@ -117,6 +119,7 @@ class NetBouncer(Method):
             "The squared error of path success is minimised.",
             "That of its logarithm is, a convex problem.",
             "What the paper compares with.",
+            "the paper",
         ),
     )
 

@@ -68,7 +68,7 @@ METHODS: dict[str, Callable[..., Localizer]] = {
     "netscope": NetScope,
     "canary+acquit": variant(Canary, "acquit", lossy_share=0.25),
     "flock+refine+conditional+severe": variant(
-        Flock, "refine", "conditional", "severe", p_bad=0.003, link_prior=-5.0, device_factor=5.0
+        Flock, "refine", "conditional", "severe", p_bad=0.003, link_prior=-7.0, device_factor=5.0
     ),
     "canary-mle": CanaryMle,
     "mle": Mle,

@@ -25,14 +25,14 @@ from testbed.fabric.topologies import make_fabric
 __all__ = ["FILE", "HEAD", "bench_changes", "changes", "observed", "words"]
 
 FILE = Path(analysis.__file__).parent / "CHANGES.md"
-HEAD = "| variant | where | what is printed | what we do | why |"
+HEAD = "| variant | whose | where | what is printed | what we do | why |"
 SEEDS: Mapping[int, Sequence[int]] = {4: range(21, 26), 8: range(21, 24), 16: range(21, 22)}
 """Which seeds the figures are means of, by the fabric's K."""
 
 WORLDS = {"10 % of the links": "10pct", "few and faint": "1..8links:0.001..0.01", "healthy": "none"}
 TELEMETRY = "A1+A2+P"
 LINE = "\n"
-_RULE = "| --- | --- | --- | --- | --- |"
+_RULE = "| --- | --- | --- | --- | --- | --- |"
 
 
 def changes() -> Iterator[tuple[str, Change]]:
@@ -45,8 +45,8 @@ def changes() -> Iterator[tuple[str, Change]]:
 def words() -> list[str]:
     """Return a row of the table for each change."""
     return [
-        f"| `{name}+{c.name}` (`{c.parameter}={_value(c.value)}`) | {c.section} | {c.printed} | "
-        f"{c.ours} | {c.why} |"
+        f"| `{name}+{c.name}` (`{c.parameter}={_value(c.value)}`) | {c.whose} | {c.section} | "
+        f"{c.printed} | {c.ours} | {c.why} |"
         for name, c in changes()
     ]
 
@@ -97,7 +97,10 @@ def _document(rows: Sequence[str]) -> str:
 
 `canary`, `netbouncer`, `netbouncer-stage`, `flock`, `007` and `detector` are the algorithms of
 their papers. Each change is a parameter that is off in them; `NAME+CHANGE` turns it on, and several
-may be combined. `python -m tests.bench changes` writes this file from the methods' classes.
+may be combined. `python -m tests.bench changes` writes this file from the methods' classes. Not all
+of them are this project's: some are what a paper compares its method with, or what its authors'
+code does, and blame more healthy links than the method ([HEALTHY.md](HEALTHY.md)). None of this
+project's does.
 
 {HEAD}
 {_RULE}

@@ -8,6 +8,8 @@ from analysis.methods.changes import split
 from analysis.methods.registry import METHODS, make_method
 from tests.bench.bench_changes import FILE, HEAD, changes, observed, words
 
+OURS = "this project"
+
 
 def test_the_table_is_the_code_s() -> None:
     lines = FILE.read_text().splitlines()
@@ -24,11 +26,19 @@ def test_every_change_is_named_and_off_in_the_published_method() -> None:
 
 
 @pytest.mark.parametrize("fabric", [{"k": 4}, {"topology": "leaf-spine:8:4"}], ids=["K=4", "ls"])
-def test_a_default_variant_blames_no_more_healthy_links_than_its_method(fabric: Any) -> None:
-    """Where nothing is faulty and every link loses up to 1e-4; larger fabrics: bench healthy."""
+def test_a_variant_of_ours_blames_no_more_healthy_links_than_its_method(fabric: Any) -> None:
+    """Where nothing is faulty and every link loses 1e-4; larger fabrics: bench healthy."""
+    names = [f"{name}+{change.name}" for name, change in changes() if change.whose == OURS]
+    names += [name for name in METHODS if "+" in name]
     for seed in range(1, 6):
         seen, _ = observed(faults="none", noise="0.0001", seed=seed, **fabric)
-        for name in METHODS:
-            if "+" in name:
-                ours, published = (make_method(n).localize(seen) for n in (name, split(name)[0]))
-                assert len(ours.flagged) <= len(published.flagged), (name, seed)
+        for name in names:
+            ours, published = (make_method(n).localize(seen) for n in (name, split(name)[0]))
+            assert len(ours.flagged) <= len(published.flagged), (name, seed)
+
+
+def test_the_seed_at_which_a_wide_prior_blamed_a_healthy_link() -> None:
+    seen, _ = observed(k=8, faults="none", noise="0.0001", seed=48)
+    name = "flock+refine+conditional+severe"
+    assert not len(make_method(name).localize(seen).flagged)
+    assert len(make_method(f"{name}:link_prior=-5").localize(seen).flagged)

@@ -128,6 +128,7 @@ class Vigil(Method):
             "A blamed link's votes are taken from the others.",
             "They are not.",
             "The paper says what the adjustment is worth: 5 % fewer false positives.",
+            "the paper",
         ),
     )
 
