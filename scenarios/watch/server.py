@@ -36,6 +36,8 @@ _HEADERS = {
 }
 _LONGEST = 1 << 27
 _PATIENCE = 1
+_WAITING = 4096
+"""Events that wait for one browser; with more its stream ends, and it may ask anew."""
 
 
 class Told:
@@ -58,17 +60,25 @@ class Told:
             self._epochs.append(event)
         else:
             self._last[name] = event
-        for listener in self._listeners:
-            listener.put_nowait(event)
+        for listener in list(self._listeners):
+            self._send(listener, event)
 
     def end(self) -> None:
-        """Nothing comes any more."""
-        for listener in self._listeners:
-            listener.put_nowait(None)
+        """End the streams of all browsers: nothing follows."""
+        for listener in list(self._listeners):
+            self._send(listener, None)
+
+    def _send(self, listener: asyncio.Queue[str | None], event: str | None) -> None:
+        """Put an event in a browser's queue, or end its stream if it does not read."""
+        if listener.full():
+            self._listeners.discard(listener)
+            listener.get_nowait()
+            event = None
+        listener.put_nowait(event)
 
     async def events(self) -> AsyncIterator[str]:
         """All so far, then all that comes."""
-        coming: asyncio.Queue[str | None] = asyncio.Queue()
+        coming: asyncio.Queue[str | None] = asyncio.Queue(_WAITING)
         for event in [*self._epochs, *self._last.values()]:
             coming.put_nowait(event)
         self._listeners.add(coming)

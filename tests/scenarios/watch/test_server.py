@@ -140,3 +140,16 @@ def test_the_server_ends_with_its_run_however_that_ends() -> None:
     run.send_signal(signal.SIGKILL)
     run.wait()
     assert gone(address)
+
+
+def test_a_browser_that_does_not_read_does_not_grow_the_server() -> None:
+    async def sent() -> int:
+        told = Told()
+        told.hear("doing {}\n")
+        stream = told.events()
+        await anext(stream)  # it listens, and reads no more
+        for number in range(20_000):
+            told.hear(f"counters {number}\n")
+        return 1 + len([event async for event in stream])
+
+    assert 2 <= asyncio.run(sent()) < 5000
