@@ -36,7 +36,7 @@ from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.columns import read_columns, write_columns
-from testbed.record.documents import document_text
+from testbed.record.json_files import document_text
 from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError

@@ -1,4 +1,4 @@
-"""The JSON files of a run: for each field its type, unit and bounds; written and read through them.
+"""The JSON files of a run: for each field its type, unit and bounds.
 
 ``config.json`` holds all settings of a run; declared here are those that a reader of its record
 needs, `scenarios.settings` declares the rest.
@@ -6,18 +6,13 @@ needs, `scenarios.settings` declares the rest.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
 from testbed.fabric.monitors import PLACEMENT
-from testbed.record.messages import shown
-from testbed.record.places import whole
 from testbed.record.schema import COUNT_LIMIT
 
 __all__ = [
@@ -28,14 +23,10 @@ __all__ = [
     "Comparison",
     "Config",
     "Conservation",
-    "DocumentError",
     "Method",
     "Network",
     "Score",
     "Summary",
-    "document_text",
-    "read_document",
-    "write_document",
 ]
 
 TELEMETRY = ("A1", "A2", "P", "INT")
@@ -50,10 +41,6 @@ _SHA256 = "^[0-9a-f]{64}$"
 _KIND = f"({'|'.join(TELEMETRY)})"
 _CLOSED = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 _OPEN = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-
-
-class DocumentError(ValueError):
-    """A JSON file is not as declared: one line with the file, the field and the reason."""
 
 
 def _field(meaning: str, unit: str = "", **bounds: Any) -> Any:
@@ -399,62 +386,3 @@ DOCUMENTS: Mapping[str, Any] = {
     "manifest.json": Manifest,
     "comparison.json": Comparison,
 }
-
-
-@cache
-def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
-    return TypeAdapter(DOCUMENTS[name])
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """The content of one of `DOCUMENTS`.
-
-    Raises:
-        DocumentError: It cannot be read, or is not as declared.
-    """
-    try:
-        return _checked(path, path.read_bytes())
-    except OSError as error:
-        raise DocumentError(f"{path}: {error.strerror or 'not readable'}") from None
-
-
-def write_document(path: Path, content: Mapping[str, Any]) -> None:
-    """Write one of `DOCUMENTS`; it is there whole or not at all, also when it was there before.
-
-    Raises:
-        DocumentError: The content is not as declared.
-        OSError: It cannot be written.
-    """
-    text = document_text(path, content)
-    with whole(path) as new:
-        new.write_text(text)
-
-
-def document_text(path: Path, content: Mapping[str, Any]) -> str:
-    """One of `DOCUMENTS` as it is written.
-
-    Raises:
-        DocumentError: The content is not as declared.
-    """
-    text = json.dumps(content, indent=2) + "\n"
-    _checked(path, text.encode())
-    return text
-
-
-def _checked(path: Path, text: bytes) -> dict[str, Any]:
-    try:
-        return _adapter(path.name).validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-    said = first["msg"].removeprefix("Input ")
-    if first["type"] == "json_invalid":
-        raise DocumentError(f"{path} is not readable JSON: {shown(said)}") from None
-    field = ".".join(str(part) for part in first["loc"])
-    if not field:
-        raise DocumentError(f"{path} holds {shown(first['input'])}: an object is needed") from None
-    field = field if field.isprintable() and len(field) < 100 else shown(field)
-    reason = {
-        "missing": "is missing",
-        "extra_forbidden": "is unknown",
-    }.get(first["type"], f"is {shown(first['input'])}: {said}")
-    raise DocumentError(f"{path}: {field} {reason}") from None

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from testbed.record.documents import DOCUMENTS, DocumentError, read_document, write_document
+from testbed.record.documents import DOCUMENTS
+from testbed.record.json_files import DocumentError, read_document, write_document
 from testbed.record.run_tables import of
 from testbed.record.schema import VERSION
 

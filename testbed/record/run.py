@@ -41,17 +41,10 @@ from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.segments import Segments, segments
 from testbed.record.checks import check_values
-from testbed.record.documents import (
-    Capture,
-    Config,
-    DocumentError,
-    Network,
-    Summary,
-    read_document,
-    write_document,
-)
+from testbed.record.documents import Capture, Config, Network, Summary
 from testbed.record.fabric_file import read_fabric
 from testbed.record.files import count_rows, free_buffers
+from testbed.record.json_files import DocumentError, read_document, write_document
 from testbed.record.manifest import ManifestError, check, replace, seal
 from testbed.record.messages import shown
 from testbed.record.places import MARK, Place, PlaceError, held, need_no_links, whole

@@ -1,0 +1,80 @@
+"""Read and write the JSON files of a run as `testbed.record.documents` declares them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from testbed.record.documents import DOCUMENTS
+from testbed.record.messages import shown
+from testbed.record.places import whole
+
+__all__ = ["DocumentError", "document_text", "read_document", "write_document"]
+
+
+class DocumentError(ValueError):
+    """A JSON file is not as declared: one line with the file, the field and the reason."""
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
+    return TypeAdapter(DOCUMENTS[name])
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """The content of one of `DOCUMENTS`.
+
+    Raises:
+        DocumentError: It cannot be read, or is not as declared.
+    """
+    try:
+        return _checked(path, path.read_bytes())
+    except OSError as error:
+        raise DocumentError(f"{path}: {error.strerror or 'not readable'}") from None
+
+
+def write_document(path: Path, content: Mapping[str, Any]) -> None:
+    """Write one of `DOCUMENTS`; it is there whole or not at all, also when it was there before.
+
+    Raises:
+        DocumentError: The content is not as declared.
+        OSError: It cannot be written.
+    """
+    text = document_text(path, content)
+    with whole(path) as new:
+        new.write_text(text)
+
+
+def document_text(path: Path, content: Mapping[str, Any]) -> str:
+    """One of `DOCUMENTS` as it is written.
+
+    Raises:
+        DocumentError: The content is not as declared.
+    """
+    text = json.dumps(content, indent=2) + "\n"
+    _checked(path, text.encode())
+    return text
+
+
+def _checked(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        return _adapter(path.name).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    said = first["msg"].removeprefix("Input ")
+    if first["type"] == "json_invalid":
+        raise DocumentError(f"{path} is not readable JSON: {shown(said)}") from None
+    field = ".".join(str(part) for part in first["loc"])
+    if not field:
+        raise DocumentError(f"{path} holds {shown(first['input'])}: an object is needed") from None
+    field = field if field.isprintable() and len(field) < 100 else shown(field)
+    reason = {
+        "missing": "is missing",
+        "extra_forbidden": "is unknown",
+    }.get(first["type"], f"is {shown(first['input'])}: {said}")
+    raise DocumentError(f"{path}: {field} {reason}") from None
