@@ -114,7 +114,7 @@ def test_time_exceeded_is_limited_to_13_in_each_window(fabric: Fabric) -> None:
 @pytest.mark.parametrize("per_s", [10, 400])
 def test_a_program_with_another_limit_keeps_that_one(per_s: int, tmp_path: Path) -> None:
     limit = IcmpLimit.of(per_s)
-    program = Program.load(adapted_program(tmp_path, limit, {}), observe=VERDICT.field)
+    program = Program.load(adapted_program(tmp_path, limit, {}).json, observe=VERDICT.field)
     fabric = Fabric(program)
     expiring = frame(flow_between(fabric, 0, 15), ttl=1)
     for window in (0, 1, 5):
