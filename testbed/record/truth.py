@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import yaml
 
+from testbed.fabric.clos import TopologyError
 from testbed.record.run import RunDirectory, RunError
 
 __all__ = ["failed_devices"]
@@ -19,6 +20,10 @@ def failed_devices(run: RunDirectory) -> dict[str, int]:
     try:
         text = path.read_text(encoding="utf-8")
         _, key, text = text.rpartition("failed_devices:")  # it is the last, and faults are many
-        return {name: fabric.switch(name) for name in (yaml.safe_load(text) if key else ())}
+        names = yaml.safe_load(text) if key else ()
     except Exception:  # PyYAML has errors of many kinds for a value that is none of its tag
+        raise RunError(f"{path} is damaged: failed_devices are no switches of the fabric") from None
+    try:
+        return {name: fabric.switch(name) for name in names}
+    except (TopologyError, TypeError):
         raise RunError(f"{path} is damaged: failed_devices are no switches of the fabric") from None
