@@ -86,11 +86,19 @@ def test_signals_at_thirty_moments(
         print(f"\n{kind.name} at 30 moments of {seconds:.1f} s: one line, nothing left")
 
 
-def test_a_signal_that_python_drops_comes_again() -> None:
-    """It came while an object went, where nothing may be raised."""
+@pytest.mark.parametrize("early", ["", "os.kill(os.getpid(), signal.SIGTERM)"])
+def test_a_signal_that_python_drops_comes_again(early: str) -> None:
+    """It came while an object went, where nothing may be raised; again before it was expected."""
     code = (
-        "import os, signal, time\n"
+        "import os, signal, threading, time\n"
         "from scenarios.stopping import Stopped, tidily\n"
+        "class Timer(threading.Timer):\n"
+        "    def start(self):\n"
+        "        global early\n"
+        "        if early:\n"
+        f"            early = False; {early or 'pass'}\n"
+        "        super().start()\n"
+        "early, threading.Timer = True, Timer\n"
         "class Going:\n"
         "    def __del__(self):\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
