@@ -72,7 +72,7 @@ control CanaryIngress(inout headers_t hdr, inout metadata_t meta,
 #endif
 #ifdef HEAVY_HITTER
             if (meta.to_hashpipe == 1) {
-                heavy_hitter.apply(hdr, meta, deparser);
+                heavy_hitter.apply(meta, deparser);
             }
 #endif
             pathbf.apply(hdr, meta);

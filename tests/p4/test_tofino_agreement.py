@@ -193,16 +193,23 @@ class HashPipe:
         if carried == flow:
             learned = counts.execute(at, 1, lambda v: ((v[0] + 1,), v[0] + 1))
             for stage in (1, 2):
-                learned += self._later(stage, flow, 0)[2]
+                learned = self._add_up(stage, flow, learned)
             return learned
         weight = counts.execute(at, 1, lambda v: ((1,), v[0]))
         for stage in (1, 2):
             if weight:
-                carried, weight, _ = self._later(stage, carried, weight)
+                carried, weight = self._push(stage, carried, weight)
         return 1
 
-    def _later(self, stage: int, carried: int, weight: int) -> tuple[int, int, int]:
-        """What goes on to the next stage, and what this one then holds of what came to it."""
+    def _add_up(self, stage: int, flow: int, learned: int) -> int:
+        """What the stages up to this one hold of a flow, of what those before it hold."""
+        at = flow >> 5 * stage & ENTRIES - 1
+        if self.arrays[2 * stage].execute(at, 2, lambda v: (v, v[0])) != flow:
+            return learned
+        return self.arrays[2 * stage + 1].execute(at, 1, lambda v: (v, v[0] + learned))
+
+    def _push(self, stage: int, carried: int, weight: int) -> tuple[int, int]:
+        """What goes on to the next stage."""
         at = carried >> 5 * stage & ENTRIES - 1
 
         def keep_larger(v: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
@@ -213,19 +220,19 @@ class HashPipe:
         found = self.arrays[2 * stage].execute(at, 2, keep_larger)
         counts = self.arrays[2 * stage + 1]
         if found == carried:
-            return carried, 0, counts.execute(at, 1, lambda v: ((v[0] + weight,), v[0] + weight))
+            counts.execute(at, 1, lambda v: ((v[0] + weight,), None))
+            return carried, 0
         evicted = counts.execute(at, 1, lambda v: ((weight,), v[0]) if v[0] < weight else (v, 0))
         if evicted:
-            return found, evicted, 0
-        return carried, weight if found else 0, 0
+            return found, evicted
+        return carried, weight if found else 0
 
     def entries(self, stage: int) -> dict[int, tuple[int, int]]:
         first, second = self.arrays[2 * stage].values, self.arrays[2 * stage + 1].values
         if stage:
-            assert {at: v[1:] for at, v in first.items()} == second, (
-                "the copies of the counts differ"
-            )
-        return {at: (first[at][0], second[at][0]) for at in first if second[at][0]}
+            copies = [{at: v[-1] for at, v in each.items() if v[-1]} for each in (first, second)]
+            assert copies[0] == copies[1], "the copies of the counts differ"
+        return {at: (first[at][0], count) for at, (count,) in second.items() if count}
 
 
 def pipe_entries(switch: Switch, stage: int) -> dict[int, tuple[int, int]]:

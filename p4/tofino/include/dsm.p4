@@ -111,6 +111,7 @@ control Dsm(inout headers_t hdr, inout metadata_t meta) {
     }
     action skip() {
         meta.to_hashpipe = meta.countable;
+        meta.reported_bf = hdr.shim.path_bf;
         matched.count();
     }
     table rules {

@@ -11,8 +11,7 @@ struct entry_t {
 }
 
 control HashPipeFirst(in bit<1> entering, in bit<32> id, in bit<5> entry, inout bit<1> carrying,
-                      out bit<32> carried, out bit<32> carried_count, out bit<32> count,
-                      out bit<1> own) {
+                      out bit<32> carried, out bit<32> carried_count, out bit<1> own) {
     Register<bit<32>, bit<5>>(STAGE_ENTRIES, 0) flow;
     Register<bit<32>, bit<5>>(STAGE_ENTRIES, 0) counts;
 
@@ -35,14 +34,11 @@ control HashPipeFirst(in bit<1> entering, in bit<32> id, in bit<5> entry, inout 
         }
     };
     action count_in_place() {
-        count = count_one.execute(entry);
-        carried_count = 0;
-        carrying = 1;
+        carried_count = count_one.execute(entry);
         own = 1;
     }
     action push_out() {
         carried_count = begin.execute(entry);
-        count = 1;
     }
 
     apply {
@@ -55,20 +51,25 @@ control HashPipeFirst(in bit<1> entering, in bit<32> id, in bit<5> entry, inout 
         } else if (entering == 1) {
             push_out();
         }
-        if (entering == 1 && carried != id && carried != 0) {
+        if (entering == 1 && carried != 0) {
             carrying = 1;
         }
     }
 }
 
-// With `own` what is carried is the packet's own flow, with no packets: the entry stays as it is.
-control HashPipeLater(in bit<1> own, inout bit<1> carrying, inout bit<32> carried,
-                      inout bit<32> carried_count, in bit<5> entry, out bit<32> count) {
+// With `own` what is carried is the packet's own flow, with what the stages before hold of it: the
+// entry stays as it is, and what it holds of the flow is added to what is carried.
+control HashPipeLater(in bit<1> own, inout bit<1> carrying, in bit<32> carried,
+                      inout bit<32> carried_count, in bit<5> entry, out bit<32> found,
+                      out bit<32> evicted) {
     Register<entry_t, bit<5>>(STAGE_ENTRIES, {0, 0}) held;
     Register<bit<32>, bit<5>>(STAGE_ENTRIES, 0) counts;
-    bit<32> found;
-    bit<32> evicted;
 
+    RegisterAction<entry_t, bit<5>, bit<32>>(held) look = {
+        void apply(inout entry_t value, out bit<32> flow) {
+            flow = value.flow;
+        }
+    };
     RegisterAction<entry_t, bit<5>, bit<32>>(held) keep_larger = {
         void apply(inout entry_t value, out bit<32> before) {
             before = value.flow;
@@ -80,10 +81,14 @@ control HashPipeLater(in bit<1> own, inout bit<1> carrying, inout bit<32> carrie
             }
         }
     };
+    RegisterAction<bit<32>, bit<5>, bit<32>>(counts) add_up = {
+        void apply(inout bit<32> value, out bit<32> sum) {
+            sum = value + carried_count;
+        }
+    };
     RegisterAction<bit<32>, bit<5>, bit<32>>(counts) add = {
-        void apply(inout bit<32> value, out bit<32> after) {
+        void apply(inout bit<32> value) {
             value = value + carried_count;
-            after = value;
         }
     };
     RegisterAction<bit<32>, bit<5>, bit<32>>(counts) keep_larger_count = {
@@ -96,25 +101,22 @@ control HashPipeLater(in bit<1> own, inout bit<1> carrying, inout bit<32> carrie
         }
     };
     action join() {
-        count = add.execute(entry);
-        carrying = own;
+        add.execute(entry);
+        carrying = 0;
     }
 
     apply {
-        count = 0;
-        if (carrying == 1) {
+        if (carrying == 1 && own == 1) {
+            found = look.execute(entry);
+        } else if (carrying == 1) {
             found = keep_larger.execute(entry);
         }
-        if (carrying == 1 && found == carried) {
+        if (carrying == 1 && own == 1 && found == carried) {
+            carried_count = add_up.execute(entry);
+        } else if (carrying == 1 && own == 0 && found == carried) {
             join();
-        } else if (carrying == 1) {
+        } else if (carrying == 1 && own == 0) {
             evicted = keep_larger_count.execute(entry);
-        }
-        if (carrying == 1 && evicted != 0) {
-            carried = found;
-            carried_count = evicted;
-        } else if (found == 0) {         // the entry was empty
-            carrying = 0;
         }
     }
 }
@@ -125,26 +127,28 @@ control HashPipe(inout metadata_t meta) {
     HashPipeLater() stage2;
     bit<32> carried;
     bit<32> carried_count;
-    bit<32> count;
-    bit<32> count1;
-    bit<32> count2;
+    bit<32> found;
+    bit<32> evicted;
     bit<1> own;
 
     apply {
         stage0.apply(meta.to_hashpipe, meta.flow_hash, meta.flow_hash[4:0], meta.carrying, carried,
-                     carried_count, count, own);
-        stage1.apply(own, meta.carrying, carried, carried_count, carried[9:5], count1);
-        stage2.apply(own, meta.carrying, carried, carried_count, carried[14:10], count2);
-        if (own == 1) {
-            count = count + count1;
+                     carried_count, own);
+        stage1.apply(own, meta.carrying, carried, carried_count, carried[9:5], found, evicted);
+        if (meta.carrying == 1 && evicted != 0) {
+            carried = found;
+            carried_count = evicted;
+        } else if (found == 0) {         // the entry was empty
+            meta.carrying = 0;
         }
-        if (own == 1) {
-            count = count + count2;
-        }
-        if (count[31:16] != 0) {
+        // What the last stage pushes out is forgotten.
+        stage2.apply(own, meta.carrying, carried, carried_count, carried[14:10], found, evicted);
+        if (own == 1 && carried_count[31:16] != 0) {
             meta.hashpipe_count = 0xFFFF;
-        } else {
-            meta.hashpipe_count = count[15:0];
+        } else if (own == 1) {
+            meta.hashpipe_count = carried_count[15:0];
+        } else {                         // the first packet since the flow was pushed out
+            meta.hashpipe_count = 1;
         }
     }
 }

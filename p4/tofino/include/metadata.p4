@@ -35,7 +35,7 @@ struct metadata_t {
     bit<32>   ports;                     // source, destination; 0 where there are none
     bit<32>   flow_hash;
     bit<16>   hashpipe_count;
-    path_bf_t reported_bf;               // pathBF as it came, for the digest
+    path_bf_t reported_bf;               // pathBF as it came, before this switch is encoded
     bit<1>    upward;
     bit<16>   flow_mix;                  // the upper half of flow_hash
     bit<16>   ecmp;
