@@ -101,8 +101,7 @@ TABLE_IV = Experiment(
     "what the switch program takes of a Tofino",
     "The monitor profile of p4/tofino, compiled by p4c's open Tofino backend, from the committed "
     "p4/tofino/REPORT.md (make -C p4 tofino-report writes it). It has not run on a chip. Line rate,"
-    " figure 12's question, is answered by what fits the chip's 12 stages: this program did; since"
-    " HashPipe's count is the sum over its stages the ingress takes 15.",
+    " figure 12's question, is answered by what fits the chip's 12 stages: all of it does.",
     seconds=3,
     memory_mb=300,
     panels=(
