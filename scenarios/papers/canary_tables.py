@@ -111,6 +111,6 @@ TABLE_IV = Experiment(
     tasks=partial(_once, resources, "report"),
     series={"Canary": ("monitor switch",)},
     reasons=tuple(
-        Reason(MORE, quantity, "monitor switch", ratio=(1.0, 5.0)) for quantity in (UNITS, SHARE)
+        Reason(MORE, quantity, "monitor switch", ratio=(1.0, 6.0)) for quantity in (UNITS, SHARE)
     ),
 )
