@@ -23,7 +23,7 @@ FILE = Path(analysis.__file__).parent / "HEALTHY.md"
 FABRICS: Mapping[str, tuple[dict[str, Any], int]] = {
     "K=4": ({"k": 4}, 100),
     "K=8": ({"k": 8}, 100),
-    "K=16": ({"k": 16}, 20),
+    "K=16": ({"k": 16}, 100),
     "leaf-spine 8x4": ({"topology": "leaf-spine:8:4"}, 100),
 }
 """The settings of each fabric besides the noise, and over how many seeds, from 1 on."""
