@@ -1,5 +1,5 @@
 # The front door: `make` lists what there is. The first target that needs it sets up .venv from a
-# lock file (scenarios/install.py); nothing is installed outside this folder.
+# lock file (scenarios/command/install.py); nothing is installed outside this folder.
 
 PYTHON ?= python3
 VENV := .venv
@@ -54,7 +54,7 @@ endif
 
 help:
 	@echo 'make scenario   run a scenario and compare all methods on it'
-	@sed 's/^/                /' scenarios/options.txt
+	@sed 's/^/                /' scenarios/command/options.txt
 	@echo '                  WATCH=1            shows it in a browser of this machine while it goes on'
 	@echo '                  SUDO=1             brings up networks of real packets through sudo'
 	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
@@ -91,7 +91,7 @@ $(READY) $(READY_DEV) test sanitize lint: export PYTHONSAFEPATH := 1
 # Each kind of installation has a lock file.
 INSTALL = $(PYTHON) -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	|| { echo 'canary needs Python 3.11 or newer: install python3, or say PYTHON=python3.12' >&2; exit 2; }; \
-	$(PYTHON) -I scenarios/install.py
+	$(PYTHON) -I scenarios/command/install.py
 
 $(READY): requirements.lock pyproject.toml
 	@$(INSTALL) users

@@ -1,4 +1,4 @@
-"""What is emulated: settings, scenarios, the epoch loop, the command line; and `run` and `load`.
+"""The testbed from Python: run a scenario or load a run, and what a scenario of one's own needs.
 
 from scenarios import load, run
 
@@ -7,22 +7,38 @@ print(result)                                   # as `canary show` has it
 result.figures                                  # a row a method
 result.table("links")                           # any table of the run
 result.diagnose("canary-mle").wrong             # healthy links that it blames
+
+`Scenario`, `Settings`, `Fault` and `FaultPlan` are for a scenario's own file, which imports them
+from here, so that the modules in which they are may change.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scenarios.api import Run, Verdict, load, run
+    from scenarios.experiment.scenario import Scenario
+    from scenarios.experiment.settings import Settings
+    from testbed.faults.plan import Fault, FaultPlan
 
-__all__ = ["Run", "Verdict", "load", "run"]
+__all__ = ["Fault", "FaultPlan", "Run", "Scenario", "Settings", "Verdict", "load", "run"]
+
+_MODULES = {
+    "Fault": "testbed.faults.plan",
+    "FaultPlan": "testbed.faults.plan",
+    "Run": "scenarios.api",
+    "Scenario": "scenarios.experiment.scenario",
+    "Settings": "scenarios.experiment.settings",
+    "Verdict": "scenarios.api",
+    "load": "scenarios.api",
+    "run": "scenarios.api",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """What is in `scenarios.api`, imported when it is asked for: `canary --help` stays quick."""
-    if name in __all__:
-        from scenarios import api
-
-        return getattr(api, name)
+    """Import a name when it is asked for: `canary --help` stays quick."""
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

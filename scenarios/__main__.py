@@ -3,13 +3,13 @@
 Nothing of the user's is read before a command of sudo's has left root.
 """
 
-from scenarios.stopping import at_once
+from scenarios.process.signals import at_once
 
 if __name__ == "__main__":
     at_once()
-    from scenarios.root.leaving import leave_root
+    from scenarios.process.leaving import leave_root
 
     leave_root()
-    from scenarios.cli import main
+    from scenarios.command.cli import main
 
     main()

@@ -25,8 +25,9 @@ from analysis.methods.base import Diagnosis, Localizer
 from analysis.methods.registry import make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
-from scenarios.experiment import default_directory, run_experiment
-from scenarios.request import make_request
+from scenarios.experiment.request import make_request
+from scenarios.experiment.run import default_directory, run_experiment
+from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.paths import Paths
 from testbed.record.columns import to_arrow
@@ -57,7 +58,7 @@ def run(
     Args:
         scenario: Its name, or the path of its file; by default ``faulty_links``.
         path: Directory of the run, by default ``runs/<time>-<scenario>``.
-        config: Settings from a YAML file or an earlier run, see `scenarios.request`.
+        config: Settings from a YAML file or an earlier run, see `scenarios.experiment.request`.
         methods: As the option METHODS: ``flock:p_bad=0.01,007``; by default those of the testbed.
         parameters: ``default``, ``paper``, or a file of `canary calibrate`.
         fault_rate: The loss rate from which on a link is faulty, for methods that ask.
@@ -76,7 +77,6 @@ def run(
         request.scenario,
         made,
         writer,
-        lambda what, share: None,
         names,
         parameters=chosen,
     )
@@ -141,7 +141,7 @@ class Run:
             ValueError: The run has no such table, or it is damaged.
         """
         if name not in self.tables:
-            raise ValueError(f"{self.path} has no table {name}: it has {', '.join(self.tables)}")
+            raise UserError(f"{self.path} has no table {name}: it has {', '.join(self.tables)}")
         if name == REGISTERS:
             return self._registers()
         return _frame(self.record.table(name))
@@ -173,7 +173,7 @@ class Run:
         from pandas import DataFrame
 
         if not {"flow_hi", "flow_lo"} <= set(table.columns):
-            raise ValueError("the table has no flow IDs: registers and rules have")
+            raise UserError("the table has no flow IDs: registers and rules have")
         flows = five_tuples(table["flow_hi"], table["flow_lo"])
         fabric, hosts = self.record.fabric, dict[int, str]()
         if isinstance(fabric, AddressedFabric):

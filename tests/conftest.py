@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import Settings
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings
 from testbed.network.installed import IP
 from testbed.record.run import RunDirectory
 from tests.browser import browser
@@ -51,7 +51,7 @@ def hangup_is_heard() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "small"
-    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, path, quiet)
+    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, path)
     return path
 
 

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.evaluation.columns import BENCHES, in_bytes
-from scenarios.estimate import estimate
-from scenarios.request import make_request
+from scenarios.experiment.estimate import estimate
+from scenarios.experiment.request import make_request
 from testbed.fabric.topologies import make_fabric
 
 ROOT = Path(__file__).parent.parent

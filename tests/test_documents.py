@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.estimate import LONG_S
+from scenarios.experiment.estimate import LONG_S
 from testbed.fabric.fat_tree import FatTree
 from tests import documents
 from tests.documents import DOCUMENTS, ROOT, Place, places

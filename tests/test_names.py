@@ -18,10 +18,10 @@ from analysis.evaluation.comparison import comparison_table, plot
 from analysis.evaluation.ranking import render_ranking
 from analysis.evaluation.report import render
 from analysis.methods.base import Diagnosis
-from scenarios.cli import main
-from scenarios.doctor import Finding, render_findings
-from scenarios.options import Given
-from scenarios.terminal import progress_bar
+from scenarios.command.cli import main
+from scenarios.command.doctor import Finding, render_findings
+from scenarios.command.options import Given
+from scenarios.experiment.terminal import progress_bar
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.names import plain
@@ -156,7 +156,7 @@ def test_names_in_errors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def test_names_in_progress(
     terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("scenarios.terminal.SOON_S", 0.0)
+    monkeypatch.setattr("scenarios.experiment.terminal.SOON_S", 0.0)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "300")

@@ -13,15 +13,15 @@ from typer.main import get_command
 
 from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.observations import read_telemetry
-from scenarios.cli import app
-from scenarios.experiment import run_experiment
-from scenarios.options import help_lines, table_row
-from scenarios.request import make_request
-from scenarios.scenario import load_scenario, scenario_names
-from scenarios.settings import described
+from scenarios.command.cli import app
+from scenarios.command.options import help_lines, table_row
+from scenarios.experiment.request import make_request
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario, scenario_names
+from scenarios.experiment.settings import described
 from testbed.fabric.topologies import make_fabric
 from testbed.record.run import RunDirectory
-from tests.conftest import SMALL, quiet
+from tests.conftest import SMALL
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -32,7 +32,7 @@ def test_the_example_scenario_runs(tmp_path: Path) -> None:
     file = tmp_path / "my_failure.py"
     file.write_text(BLOCKS[0])
     scenario = load_scenario(str(file))
-    summary = run_experiment(str(file), scenario, SMALL, tmp_path / "run", quiet)
+    summary = run_experiment(str(file), scenario, SMALL, tmp_path / "run")
     assert summary["scenario"] == "my_failure"
     assert len(summary["faulty_links"]) == 8
     assert set(RunDirectory(tmp_path / "run").table("drops")["cause"]) == {"corrupt"}
@@ -61,7 +61,9 @@ def _own_make(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_own_make")
 def test_what_make_lists_is_that_of_the_settings() -> None:
-    scenario, *listed, config, run = (ROOT / "scenarios" / "options.txt").read_text().splitlines()
+    scenario, *listed, config, run = (
+        (ROOT / "scenarios" / "command" / "options.txt").read_text().splitlines()
+    )
     assert listed == [line for setting in described() for line in help_lines(setting)]
     assert all(name in scenario for name in scenario_names())
     assert config.strip().startswith("CONFIG=") and run.strip().startswith("RUN=")

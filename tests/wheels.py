@@ -1,7 +1,8 @@
 """Made-up wheels: ``python tests/wheels.py LOCK FOLDER`` offers a later release of each package.
 
 CI sets the project up with such a folder in pip's ``--find-links``. A set-up that resolved anything
-would take one of them; `tests.scenarios.test_install` then finds what was installed to be the lock.
+would take one of them; `tests.scenarios.command.test_install` then finds what was installed to be
+the lock.
 """
 
 from __future__ import annotations

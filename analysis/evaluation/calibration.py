@@ -23,6 +23,7 @@ import numpy.typing as npt
 from analysis.evaluation.metrics import score
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.telemetry.telemetry import Telemetry
+from testbed.errors import UserError
 
 __all__ = ["RULES", "Case", "Setting", "accuracy", "best", "calibrate", "choose", "search"]
 
@@ -166,7 +167,7 @@ def _tried(
 ) -> Setting | None:
     """How a setting does on the cases; None if the method refuses it."""
     if not cases:
-        raise ValueError("calibration needs at least one case with its truth")
+        raise UserError("calibration needs at least one case with its truth")
     try:
         method = make(**parameters)
     except ValueError:
@@ -183,7 +184,7 @@ def _f1(diagnosis: Diagnosis, case: Case) -> float:
 def _some(settings: Iterable[Setting | None]) -> list[Setting]:
     found = [setting for setting in settings if setting is not None]
     if not found:
-        raise ValueError("no setting of the grid is one that the method takes")
+        raise UserError("no setting of the grid is one that the method takes")
     return found
 
 

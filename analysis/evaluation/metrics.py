@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 
 __all__ = ["Score", "device_score", "lossy_links", "score"]
@@ -51,7 +52,7 @@ def score(
     """
     for name, links in (("flagged", flagged), ("truth", truth)):
         if len(links) and (links.min() < 0 or links.max() >= topology.n_links):
-            raise ValueError(f"{name} has ids that are no link of {topology.title}")
+            raise UserError(f"{name} has ids that are no link of {topology.title}")
     return {
         "directed": _score(np.unique(flagged), np.unique(truth), topology.n_links),
         "undirected": _score(np.unique(flagged >> 1), np.unique(truth >> 1), topology.n_edges),
@@ -85,7 +86,7 @@ def device_score(
     """
     for name, switches in (("blamed", blamed), ("truth", truth)):
         if len(switches) and (switches.min() < 0 or switches.max() >= topology.n_switches):
-            raise ValueError(f"{name} has ids that are no switch of {topology.title}")
+            raise UserError(f"{name} has ids that are no switch of {topology.title}")
     return _score(np.unique(blamed), np.unique(truth), topology.n_switches)
 
 

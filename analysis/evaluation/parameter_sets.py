@@ -20,13 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.methods.method_file import method_files
 from analysis.methods.parameters import Parameters, read_names
-from analysis.methods.registry import (
-    ALIASES,
-    METHODS,
-    check_parameters,
-    find_methods,
-    make_method,
-)
+from analysis.methods.registry import ALIASES, METHODS, check_parameters, find_methods, make_method
+from testbed.errors import UserError
 from testbed.record.places import whole
 from testbed.record.yaml_file import read_yaml
 
@@ -99,7 +94,7 @@ def read_set(
     try:
         check_parameters(Parameters(source, of, files=files))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
     return Parameters(source, of, fault_rate, files)
 
 
@@ -137,7 +132,7 @@ def write_set(path: Path, content: Calibrated) -> None:
         with whole(path) as new:
             new.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror}") from None
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _read(path: Path) -> Calibrated:

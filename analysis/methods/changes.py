@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
 __all__ = ["Change", "changes_of", "off_values", "on", "split", "variant"]
@@ -98,9 +99,9 @@ def variant(constructor: Callable[..., Any], *names: str, **calibrated: Any) -> 
     for name in names:
         if name not in known:
             there = nearest(name, known) if known else "it has none"
-            raise ValueError(f"there is no change +{name}: {there}")
+            raise UserError(f"there is no change +{name}: {there}")
         if known[name].parameter in values:
-            raise ValueError(f"+{name} is given twice, or with another change of the same step")
+            raise UserError(f"+{name} is given twice, or with another change of the same step")
         values[known[name].parameter] = known[name].value
     return functools.partial(constructor, **values | calibrated)
 

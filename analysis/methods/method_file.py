@@ -16,6 +16,7 @@ import numpy as np
 
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
+from testbed.errors import UserError
 from testbed.user_files import UserFile
 
 __all__ = ["FACE", "constructor_in", "make_from_file", "method_files"]
@@ -26,7 +27,7 @@ FACE = ("localize", "telemetry_bytes", "probe_packets")
 SUFFIX = ".py"
 
 
-class MethodFileError(ValueError):
+class MethodFileError(UserError):
     """A method file does something wrong. One line with its file and line."""
 
 
@@ -42,7 +43,7 @@ def method_files(names: list[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in (Path(name) for name in names if name.endswith(SUFFIX)):
         if found.setdefault(path.name, path) != path:
-            raise ValueError(f"{found[path.name]} and {path}: rename one, or tables mix them up")
+            raise UserError(f"{found[path.name]} and {path}: rename one, or tables mix them up")
     return found
 
 

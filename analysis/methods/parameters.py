@@ -34,6 +34,7 @@ from pydantic.errors import PydanticSchemaGenerationError
 
 from analysis.methods.base import Localizer
 from analysis.methods.changes import split
+from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
 __all__ = [
@@ -90,7 +91,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         if self.fault_rate is not None and not 0 < self.fault_rate < 1:
-            raise ValueError(f"FAULT_RATE={self.fault_rate:g} is no loss rate: use one in 0 to 1")
+            raise UserError(f"FAULT_RATE={self.fault_rate:g} is no loss rate: use one in 0 to 1")
 
     def given(self, name: str) -> Mapping[str, Any]:
         """The values for a method, or for a variant of one."""
@@ -150,9 +151,9 @@ def own_values(named: NamedMethod, constructor: Callable[..., Localizer]) -> dic
     for word in named.words:
         parameter, _, text = (part.strip() for part in word.partition("="))
         if not text:
-            raise ValueError(f"{named.name}: a value is missing: use {named.name}:PARAMETER=VALUE")
+            raise UserError(f"{named.name}: a value is missing: use {named.name}:PARAMETER=VALUE")
         if parameter in found:
-            raise ValueError(f"{named.name}: {parameter} is given twice")
+            raise UserError(f"{named.name}: {parameter} is given twice")
         found[parameter] = _value(named.name, parameter, text, constructor)
     return found
 
@@ -211,9 +212,9 @@ def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Loc
     known = _declared(constructor)
     if parameter not in known:
         if parameter == "kinds":
-            raise ValueError(f"{name}:{given}: {name} takes no kinds: use {name}:PARAMETER=VALUE")
+            raise UserError(f"{name}:{given}: {name} takes no kinds: use {name}:PARAMETER=VALUE")
         there = nearest(parameter, known) if known else "it has none"
-        raise ValueError(f"{name} has no parameter {parameter}: {there}")
+        raise UserError(f"{name} has no parameter {parameter}: {there}")
     kind = known[parameter][0]
     text = given if isinstance(given, str) else _in_words(given)
     kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
@@ -227,9 +228,9 @@ def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Loc
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"].partition(",")[0]
         reason = reason.removeprefix("Input ")
-        raise ValueError(f"{name}:{parameter}={text}: it {reason}") from None
+        raise UserError(f"{name}:{parameter}={text}: it {reason}") from None
     except PydanticSchemaGenerationError:
-        raise ValueError(f"{name}: {parameter} cannot be said in words") from None
+        raise UserError(f"{name}: {parameter} cannot be said in words") from None
     if isinstance(value, float) and math.isnan(value):
-        raise ValueError(f"{name}:{parameter}={text}: it should be a number")
+        raise UserError(f"{name}:{parameter}={text}: it should be a number")
     return value

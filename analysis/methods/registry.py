@@ -39,6 +39,7 @@ from analysis.methods.parameters import (
 from analysis.methods.sherlock import Sherlock
 from analysis.methods.vigil.set_cover import BinaryProgram, IntegerProgram, MaxCoverage
 from analysis.methods.vigil.vigil import Vigil
+from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
 __all__ = [
@@ -146,9 +147,9 @@ def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
         except ValueError as error:
             if not given:
                 raise
-            raise ValueError(f"{named.name}:{in_words(given)}: {error}") from None
+            raise UserError(f"{named.name}:{in_words(given)}: {error}") from None
         if method.name != named.name:
-            raise ValueError(
+            raise UserError(
                 f"{named.name}:{in_words(given)}: that is {method.name}: give it this name"
             )
         return method
@@ -158,7 +159,7 @@ def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
         raise _broken(named.name, error) from None
     lacking = [face for face in FACE if not callable(getattr(method, face, None))]
     if lacking:
-        raise ValueError(
+        raise UserError(
             f"method {named.name!r} of {_package(named.name)} is none: it has no {lacking[0]}()"
         )
     return method
@@ -205,7 +206,7 @@ def check_parameters(parameters: Parameters) -> None:
 def _one(text: str, parameters: Parameters) -> NamedMethod:
     named, *more = read_names(text)
     if more:
-        raise ValueError(f"{text} names {len(more) + 1} methods: name one")
+        raise UserError(f"{text} names {len(more) + 1} methods: name one")
     return _known(named, parameters)
 
 
@@ -214,7 +215,7 @@ def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
     if named.name.endswith(SUFFIX):
         if (file := Path(named.name).name) in parameters.files:
             return NamedMethod(file, named.words)
-        raise ValueError(f"{named.name}: a method file is run only where METHODS= names it")
+        raise UserError(f"{named.name}: a method file is run only where METHODS= names it")
     name, known = ALIASES.get(named.name, named.name), method_names()
     if name in known:
         return NamedMethod(name, named.words)
@@ -224,10 +225,10 @@ def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
         try:
             return NamedMethod(variant(constructor_of(base), *changes)().name, named.words)
         except ValueError as error:
-            raise ValueError(f"{named.name}: {error}") from None
+            raise UserError(f"{named.name}: {error}") from None
     guess = nearest(name, known) if name else "a name is missing"
     guess = "" if guess.startswith("choose") else f"{guess} "
-    raise ValueError(f"no method {name!r}: {guess}known are {', '.join(known)}, or all")
+    raise UserError(f"no method {name!r}: {guess}known are {', '.join(known)}, or all")
 
 
 def constructor_of(name: str, parameters: Parameters = DEFAULTS) -> Callable[..., Localizer]:
@@ -269,5 +270,5 @@ def _registered_on(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     del path
     found = {point.name: point for point in entry_points(group=GROUP)}
     for name in found.keys() & (METHODS.keys() | ON_REQUEST.keys() | ALIASES.keys()):
-        raise ValueError(f"the entry point {found[name].value} takes the name of {name}: rename it")
+        raise UserError(f"the entry point {found[name].value} takes the name of {name}: rename it")
     return found

@@ -28,7 +28,7 @@ def live_page(
     epochs: int,
     method: str = "",
 ) -> str:
-    """The page; ``scenarios.watch.server`` sends it, and its events.
+    """The page; ``scenarios.live.server`` sends it, and its events.
 
     Args:
         monitor: Which switches host meters, bool[n_switches].

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.sketches.hashing import Words, bucket
+from testbed.errors import UserError
 from testbed.fabric.compiled import njit
 
 __all__ = ["CELL_BITS", "LossRadar", "signatures"]
@@ -30,7 +31,7 @@ def signatures(
         ValueError: A flow has more than 65,536 packets: its IP IDs would come again.
     """
     if len(packets) and int(packets.max()) > 1 << 16:
-        raise ValueError(f"a flow of {int(packets.max()):,} packets has IP IDs for 65,536")
+        raise UserError(f"a flow of {int(packets.max()):,} packets has IP IDs for 65,536")
     flow = np.repeat(np.arange(len(hi)), packets)
     start = np.cumsum(packets) - packets
     ip_id = (np.arange(len(flow)) - start[flow]).astype(np.uint64)

@@ -15,6 +15,7 @@ from typing import Literal, overload
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
 from testbed.fabric.pair_sets import PairSets
@@ -34,7 +35,7 @@ IntArray = npt.NDArray[np.int32]
 CountArray = npt.NDArray[np.int64]
 
 
-class MissingTelemetry(ValueError):
+class MissingTelemetry(UserError):
     """A method was given telemetry without the part it reads."""
 
 
@@ -52,7 +53,7 @@ class SegmentCounts:
     def __post_init__(self) -> None:
         _check_counts("segments", self.sent, self.lost, ndim=2)
         if self.sent.shape[1] != len(self.segments):
-            raise ValueError(
+            raise UserError(
                 f"segments: counts are for {self.sent.shape[1]} segments, "
                 f"the topology has {len(self.segments)}"
             )
@@ -88,7 +89,7 @@ class Flows:
         _refuse("flows", width[np.where(nth >= 0, nth, -1)] == 0, "its set has no path")
         if self.rtt_ms is not None:
             if self.rtt_ms.shape != self.sent.shape or self.rtt_ms.dtype != np.float64:
-                raise ValueError(f"flows: rtt_ms must be float64[{len(self)}]")
+                raise UserError(f"flows: rtt_ms must be float64[{len(self)}]")
             _refuse("flows", ~(self.rtt_ms >= 0) | np.isinf(self.rtt_ms), "rtt_ms is no time")
 
     @classmethod
@@ -189,10 +190,10 @@ class Connections:
         _check_column("connections", "dst_tor", self.dst_tor, n)
         _check_paths("connections", self.paths, n)
         if self.complete.shape != (n,) or self.complete.dtype != np.bool_:
-            raise ValueError(f"connections: complete must be bool[{n}]")
+            raise UserError(f"connections: complete must be bool[{n}]")
         _refuse("connections", self.lost < 0, "lost is negative")
         if self.traceroute_packets < 0:
-            raise ValueError("connections: traceroute_packets is negative")
+            raise UserError("connections: traceroute_packets is negative")
 
     def __len__(self) -> int:
         return len(self.lost)
@@ -231,13 +232,13 @@ class Telemetry:
         if self.segments is not None:
             self._check_links("segments", self.segments.segments.paths)
         if self.canary_bytes < 0:
-            raise ValueError("canary_bytes is negative")
+            raise UserError("canary_bytes is negative")
 
     def _check_links(self, name: str, paths: Paths) -> None:
         bad = (paths.links < 0) | (paths.links >= self.topology.n_links)
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
-            raise ValueError(
+            raise UserError(
                 f"{name}: row {int(paths.owner[at])} uses link {int(paths.links[at])}, but "
                 f"{self.topology.title} has links 0 to {self.topology.n_links - 1}"
             )
@@ -289,33 +290,33 @@ def _refuse(name: str, bad: npt.NDArray[np.bool_], what: str) -> None:
     if bad.any():
         row = np.argwhere(bad)[0].tolist()
         at = row[0] if len(row) == 1 else tuple(row)
-        raise ValueError(f"{name}: row {at}: {what}")
+        raise UserError(f"{name}: row {at}: {what}")
 
 
 def _check_column(name: str, column: str, values: npt.NDArray[np.integer], n: int) -> None:
     if values.shape != (n,) or values.dtype.kind not in "iu":
-        raise ValueError(f"{name}: {column} must be an integer array of {n} rows")
+        raise UserError(f"{name}: {column} must be an integer array of {n} rows")
 
 
 def _check_counts(name: str, sent: CountArray, lost: CountArray, ndim: int = 1) -> None:
     if sent.shape != lost.shape or sent.ndim != ndim:
-        raise ValueError(
+        raise UserError(
             f"{name}: sent has shape {sent.shape} and lost {lost.shape}: "
             f"both must be equal and of {ndim} dimension{'s' if ndim > 1 else ''}"
         )
     if sent.dtype.kind not in "iu" or lost.dtype.kind not in "iu":
-        raise ValueError(f"{name}: sent and lost must be integers")
+        raise UserError(f"{name}: sent and lost must be integers")
     _refuse(name, lost < 0, "lost is negative")
     _refuse(name, lost > sent, "more packets lost than sent")
 
 
 def _check_paths(name: str, paths: Paths, n: int) -> None:
     if len(paths) != n:
-        raise ValueError(f"{name}: {len(paths)} paths for {n} rows")
+        raise UserError(f"{name}: {len(paths)} paths for {n} rows")
     _check_pointers(name, paths.ptr, len(paths.links))
 
 
 def _check_pointers(name: str, ptr: CountArray, n: int) -> None:
     if ptr[0] != 0 or ptr[-1] != n:
-        raise ValueError(f"{name}: the path pointers do not match the links")
+        raise UserError(f"{name}: the path pointers do not match the links")
     _refuse(name, np.diff(ptr) < 0, "the path pointers fall")

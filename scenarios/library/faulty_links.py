@@ -3,6 +3,6 @@
 The setting of Canary's section IV-D: five ranges of loss rates in the paper's proportions.
 """
 
-from scenarios.scenario import Scenario
+from scenarios.experiment.scenario import Scenario
 
 SCENARIO = Scenario()

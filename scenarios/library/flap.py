@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from scenarios.scenario import Scenario
-from scenarios.settings import Settings
+from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.settings import Settings
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
 from testbed.faults.specification import parse_faults

@@ -3,8 +3,8 @@
 The links that single-stage methods overlook (Canary, section III-F).
 """
 
-from scenarios.scenario import Scenario
-from scenarios.settings import Settings
+from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.settings import Settings
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
 from testbed.faults.specification import LOW_RATES, parse_faults

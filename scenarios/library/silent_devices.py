@@ -5,7 +5,7 @@ Each link has a rate of its own, as in the set-up of section 7.1, which 7.2 take
 The network and its traffic are those of `scenarios.library.silent_drops`.
 """
 
+from scenarios.experiment.scenario import Scenario
 from scenarios.library.silent_drops import FLOCK
-from scenarios.scenario import Scenario
 
 SCENARIO = Scenario(defaults=FLOCK | {"faults": "device-links:1..2@25..100pct:0.001..0.01"})

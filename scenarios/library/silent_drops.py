@@ -6,7 +6,7 @@
 here they are NetBouncer's 100 in the one second that is measured.
 """
 
-from scenarios.scenario import Scenario
+from scenarios.experiment.scenario import Scenario
 
 FLOCK = {
     "backend": "flow",

@@ -13,7 +13,9 @@ import numpy as np
 from analysis.methods.canary.multistage import Canary
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Probes, Telemetry
-from scenarios.experiment import run_experiment
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.settings import make_settings
 from scenarios.papers.canary_8 import FEW, FEWER, FIGURE_8
 from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label
 from scenarios.papers.segment_level import (
@@ -26,8 +28,6 @@ from scenarios.papers.segment_level import (
     even,
     stages,
 )
-from scenarios.scenario import Scenario
-from scenarios.settings import make_settings
 from testbed.faults.plan import Fault, FaultPlan
 from testbed.record.run import RunDirectory
 
@@ -46,7 +46,7 @@ def emulated(world: World, k: int, seed: int) -> Telemetry:
     settings = make_settings({"k": k, "seed": seed, "alpha": ALPHA, **SETTINGS})
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "run"
-        run_experiment("both_ways", scenario, settings, place, lambda what, share: None, [])
+        run_experiment("both_ways", scenario, settings, place, [])
         record = RunDirectory(place)
         seen, counts = read_telemetry(record, "A1"), record.table("probe_counts")
         bouncing = counts["src_host"] == counts["dst_host"]

@@ -12,9 +12,9 @@ from analysis.methods.canary.multistage import Canary
 from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer
 from analysis.solvers.stages import n_stages
+from scenarios.experiment.settings import Settings
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
 from scenarios.papers.segment_level import ALPHAS, PROBES
-from scenarios.settings import Settings
 
 __all__ = ["TABLE_III", "TABLE_IV"]
 

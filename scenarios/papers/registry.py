@@ -32,6 +32,7 @@ from scenarios.papers.netbouncer_9 import FIGURE_9 as NETBOUNCER_9
 from scenarios.papers.vigil_13 import FIGURE_13
 from scenarios.papers.vigil_failures import FIGURE_10_TO_12, SECTION_6_7
 from scenarios.papers.vigil_simulation import FIGURE_3, FIGURE_5, FIGURE_8_AND_9
+from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
 __all__ = ["EXPERIMENTS", "LEFT_OUT", "chosen"]
@@ -100,6 +101,6 @@ def chosen(names: str) -> list[Experiment]:
     found = []
     for name in names.split(","):
         if name not in EXPERIMENTS:
-            raise ValueError(f"there is no figure {name}: {nearest(name, EXPERIMENTS)}")
+            raise UserError(f"there is no figure {name}: {nearest(name, EXPERIMENTS)}")
         found.append(EXPERIMENTS[name])
     return found

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from analysis.pages.template import write_page
-from scenarios.compare import code_digest
-from scenarios.experiment import Progress
-from scenarios.kept import alone, is_of
-from scenarios.memory import available_bytes
+from scenarios.experiment.memory import available_bytes
+from scenarios.experiment.observer import Progress
+from scenarios.many.compare import code_digest
+from scenarios.many.kept import alone, is_of
+from scenarios.many.seed_process import Outcome, Work, begin, end_all, run_apart
+from scenarios.many.workers import Workers, own_folder, workers_of
 from scenarios.papers.experiment import Effort, Experiment, Row
 from scenarios.papers.figure import draw
 from scenarios.papers.html import experiment_page
@@ -26,8 +28,6 @@ from scenarios.papers.pages import markdown
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.values import Printed, printed_values
 from scenarios.papers.verdicts import Line, figures_of, verdicts
-from scenarios.seed_process import Outcome, Work, begin, end_all, run_apart
-from scenarios.workers import Workers, own_folder, workers_of
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.manifest import PAGE
 from testbed.record.places import whole
@@ -71,7 +71,7 @@ def reproduce(
 
     What other code left there is begun anew; more draws are added to those of before. Parts are
     computed on as many processors as there are and as the memory allows, or on the workers of
-    ``cluster``, see `scenarios.cluster`.
+    ``cluster``, see `scenarios.many.cluster`.
 
     Args:
         printed: The paper's values; default: those of ``values.yaml``.

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from scenarios.backends import open_backend
-from scenarios.epochs.loop import run
-from scenarios.epochs.setup import set_up
-from scenarios.experiment import run_config
+from scenarios.experiment.backends import open_backend
+from scenarios.experiment.loop import run
+from scenarios.experiment.observer import Observer
+from scenarios.experiment.run import run_config
+from scenarios.experiment.settings import make_settings
+from scenarios.experiment.setup import set_up
 from scenarios.papers.heavy_hitters import EPOCHS, Trace
-from scenarios.settings import make_settings
 from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
 from testbed.dataplane import FLOW_ID, PROGRAM, VERDICT
@@ -77,7 +78,7 @@ def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Seen:
         writer.config(run_config("two-switch", settings))
         with open_backend(settings, LinkModel(), Path(folder)) as backend:
             emulation = set_up(settings, FaultPlan(), traffic, backend)
-            run(emulation, writer, lambda share: None)
+            run(emulation, writer, Observer())
         table = RunDirectory(writer.partial, finished=False).table("selection")
         writer.abandon()
     here = table["segment"] == UP

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.fabric.climbs import Climbs
 from testbed.fabric.paths import PathSets
 
@@ -21,7 +22,7 @@ __all__ = ["Fabric", "TopologyError", "clos", "leaf_spine"]
 IntArray = npt.NDArray[np.int32]
 
 
-class TopologyError(ValueError):
+class TopologyError(UserError):
     """The topology asked for cannot exist, or a name in it is unknown."""
 
 

@@ -12,6 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.segments import Segments
 
@@ -43,7 +44,7 @@ _PATIENCE = 200  # rounds without progress
 _MANY_PAIRS = 2_000_000  # of segments with the same ends
 
 
-class PathBfError(ValueError):
+class PathBfError(UserError):
     """No assignment of switch IDs was found with which every segment can be decoded."""
 
 

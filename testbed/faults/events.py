@@ -17,6 +17,7 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
+from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import named_link, named_switch
@@ -31,7 +32,7 @@ _SECONDS = re.compile(r"\d{1,9}(\.\d{1,9})?")
 _SHOWN = 80  # characters of an item in a message
 
 
-class EventError(ValueError):
+class EventError(UserError):
     """EVENTS cannot be understood, or asks for what the run does not have. One line."""
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import Fault, FaultPlan
 
@@ -25,7 +26,7 @@ Egress = Callable[[int], tuple[int, str]]
 """Of a directed link: a process in the namespace where it begins, and its interface there."""
 
 
-class InjectorError(ValueError):
+class InjectorError(UserError):
     """This kernel, or this injector, cannot do what a fault asks. One line."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
+from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 
 __all__ = [
@@ -34,7 +35,7 @@ _KINDS = get_args(Kind)
 MATCH_BITS = {"src_ip": 32, "dst_ip": 32, "src_port": 16, "dst_port": 16, "protocol": 8}
 
 
-class FaultError(ValueError):
+class FaultError(UserError):
     """FAULTS cannot be understood, or asks for what the topology does not have. One line."""
 
 

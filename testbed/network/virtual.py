@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.dataplane import CAUSES, c_defines
+from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.network.network import DROP, NetworkError, Statistics
 from testbed.network.schedules import FOREVER
@@ -83,7 +84,7 @@ class LinkModel:
 
     def __post_init__(self) -> None:
         if self.delay_ns < 1:
-            raise ValueError("a link's delay is at least 1 ns: nothing arrives when it is sent")
+            raise UserError("a link's delay is at least 1 ns: nothing arrives when it is sent")
 
     @property
     def transit_ns(self) -> int:

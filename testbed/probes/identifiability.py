@@ -7,6 +7,7 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from testbed.errors import UserError
 from testbed.fabric.paths import Paths
 
 __all__ = ["PlanError", "combinations", "identifies"]
@@ -14,7 +15,7 @@ __all__ = ["PlanError", "combinations", "identifies"]
 _MAX_COUNTED = 5_000_000
 
 
-class PlanError(ValueError):
+class PlanError(UserError):
     """No probe matrix can be made of what was asked."""
 
 

@@ -1,7 +1,7 @@
 """The JSON files of a run: for each field its type, unit and bounds.
 
 ``config.json`` holds all settings of a run; declared here are those that a reader of its record
-needs, `scenarios.settings` declares the rest.
+needs, `scenarios.experiment.settings` declares the rest.
 """
 
 from __future__ import annotations

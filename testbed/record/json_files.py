@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from testbed.errors import UserError
 from testbed.record.documents import DOCUMENTS
 from testbed.record.messages import shown
 from testbed.record.places import whole
@@ -17,7 +18,7 @@ from testbed.record.places import whole
 __all__ = ["DocumentError", "document_text", "read_document", "write_document"]
 
 
-class DocumentError(ValueError):
+class DocumentError(UserError):
     """A JSON file is not as declared: one line with the file, the field and the reason."""
 
 

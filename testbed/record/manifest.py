@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from testbed.errors import UserError
 from testbed.record.documents import DOCUMENTS
 from testbed.record.json_files import DocumentError, read_document, write_document
 from testbed.record.run_tables import of
@@ -27,7 +28,7 @@ PAGE = "index.html"
 Entries = dict[str, dict[str, Any]]
 
 
-class ManifestError(ValueError):
+class ManifestError(UserError):
     """A run is not what it was when it was finished: one line that names the file."""
 
 

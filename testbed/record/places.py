@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from testbed.errors import UserError
+
 __all__ = [
     "MARK",
     "Lock",
@@ -38,7 +40,7 @@ _NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY)
 
 
-class PlaceError(ValueError):
+class PlaceError(UserError):
     """A place cannot be had, or not be written. One line that says what to do."""
 
 

@@ -15,8 +15,7 @@ finish, is checked against the schema alone, as everything is.
 A run is written beside its final place and moved there when it is complete, so a directory without
 the suffix ``.partial`` is a finished run. A run in real time writes its tables after every epoch:
 if it is interrupted, its ``.partial`` directory holds the epochs it finished and can be diagnosed
-(`network.json` says how many). Equal runs give equal bytes, but for the summary, which has times,
-and hence its entry in the manifest.
+(`network.json` says how many). Equal runs give equal bytes but for the summary's times and hash.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from typing import Any, NoReturn, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
@@ -66,7 +66,7 @@ OF_REGISTERS = ("rules.parquet", "switches.parquet")
 OF_NO_REGISTERS = ("segments.parquet",)
 
 
-class RunError(ValueError):
+class RunError(UserError):
     """A run directory cannot be written, or is no complete run."""
 
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from testbed.errors import UserError
+
 __all__ = ["COUNT_LIMIT", "FORMAT", "VERSION", "Column", "Numbered", "Schema", "TableError"]
 
 FORMAT, VERSION = "localization-telemetry", 1
@@ -42,7 +44,7 @@ Numbered = Literal[
 ]
 
 
-class TableError(ValueError):
+class TableError(UserError):
     """A file is no table of the schema: one line with the file, the row and the reason."""
 
 

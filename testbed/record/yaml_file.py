@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from testbed.errors import UserError
 from testbed.record.messages import first_problem, shown
 
 __all__ = ["YamlError", "YamlFile", "read_yaml"]
@@ -21,7 +22,7 @@ _UNSPEAKABLE = re.compile("[\\0\ud800-\udfff]")
 """A zero byte and halves of characters, which YAML can write and no file system or table can."""
 
 
-class YamlError(ValueError):
+class YamlError(UserError):
     """A file cannot be read, or says what makes no sense. One line with its name and place."""
 
 

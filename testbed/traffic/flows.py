@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.network.schedules import Packets, Schedule, listed
 
 __all__ = ["MAX_FRAME", "MIN_FRAME", "TCP", "UDP", "Traffic", "make_distinct"]
@@ -94,4 +95,4 @@ def make_distinct(
         src_port[again] = rng.integers(1024, 65536, len(again))
         if attempt >= 8:
             dst_port[again] = rng.integers(1024, 65536, len(again))
-    raise ValueError("too many flows for this few hosts: 5-tuples cannot be made distinct")
+    raise UserError("too many flows for this few hosts: 5-tuples cannot be made distinct")

@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
+
 __all__ = ["SNAP", "UNDEFINED", "CaptureError", "Frames", "read_frames"]
 
 SNAP = 96
@@ -37,7 +39,7 @@ twentieth at best, and a file that was made to fill a machine to a thousandth.""
 _LONGEST = 1 << 18  # bytes of a frame, as libpcap has it: a longer one is a damaged length
 
 
-class CaptureError(ValueError):
+class CaptureError(UserError):
     """The capture cannot be replayed. One line: what is wrong and what to do."""
 
 

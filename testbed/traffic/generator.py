@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.traffic.distributions import WORKLOADS, FlowSizes, Workload, flow_sizes
@@ -48,7 +49,7 @@ _HOT_TRAFFIC = 0.5
 _MAX_UTILISATION = 0.95
 
 
-class TrafficError(ValueError):
+class TrafficError(UserError):
     """The traffic asked for cannot be generated. One line."""
 
 

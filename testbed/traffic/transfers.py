@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.network.schedules import Packets
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.packets import TCP_FRAME
@@ -110,6 +111,6 @@ def _own_ports(
         at = np.flatnonzero(host == one)
         free = np.setdiff1d(ports, other_port[other_host == one])
         if len(free) < len(at):
-            raise ValueError(f"{len(at)} TCP transfers at one host: use a smaller TCP share")
+            raise UserError(f"{len(at)} TCP transfers at one host: use a smaller TCP share")
         mine[at] = free[: len(at)]
     return mine

@@ -18,8 +18,8 @@ from analysis.evaluation.metrics import score
 from analysis.methods.changes import Change, changes_of
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
 from analysis.telemetry.telemetry import Telemetry
-from scenarios.flow import simulate
-from scenarios.request import make_request
+from scenarios.experiment.request import make_request
+from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
 
 __all__ = ["FILE", "HEAD", "bench_changes", "changes", "observed", "words"]

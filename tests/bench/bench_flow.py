@@ -14,8 +14,8 @@ from multiprocessing import get_context
 
 from rich.console import Console
 
-from scenarios.flow import simulate
-from scenarios.settings import make_settings
+from scenarios.experiment.settings import make_settings
+from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import parse_faults
 

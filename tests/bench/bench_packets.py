@@ -12,11 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import Settings
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings
 from testbed.network.virtual import VirtualNetwork
-from tests.conftest import quiet
 
 FABRICS = (8, 16)
 THREADS = (1, 2)
@@ -55,7 +54,7 @@ def measure(k: int, threads: int) -> tuple[int, float, float, int]:
     with tempfile.TemporaryDirectory() as folder:
         scenario = load_scenario("faulty_links")
         place = Path(folder) / "run"
-        made = run_experiment("faulty_links", scenario, settings, place, quiet, methods=["007"])
+        made = run_experiment("faulty_links", scenario, settings, place, methods=["007"])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1000
     return made["packet_hops"], used, waited, memory
 

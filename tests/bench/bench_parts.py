@@ -23,8 +23,8 @@ from rich.console import Console
 
 from analysis.evaluation.metrics import score
 from analysis.telemetry.parts import write_part
-from scenarios.localize import localize
-from scenarios.settings import Settings, make_settings
+from scenarios.command.localize import localize
+from scenarios.experiment.settings import Settings, make_settings
 from testbed.control.selection import SelectionParameters
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree

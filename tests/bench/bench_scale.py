@@ -19,9 +19,10 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from analysis.methods.registry import METHODS
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
+from scenarios.experiment.observer import ProgressObserver
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
 
 __all__ = ["bench_scale"]
 
@@ -73,7 +74,8 @@ def measure(backend: str, k: int) -> dict[str, Any]:
     settings = make_settings({"k": k, "backend": backend, **OWN[backend]})
     with tempfile.TemporaryDirectory() as folder:
         scenario, place = load_scenario("faulty_links"), Path(folder) / "run"
-        made = run_experiment("faulty_links", scenario, settings, place, note)
+        observer = ProgressObserver(note)
+        made = run_experiment("faulty_links", scenario, settings, place, observer=observer)
     ends = [at for _, at in begun[1:]] + [time.process_time()]
     steps: dict[str, float] = {}
     for (what, at), end in zip(begun, ends, strict=True):

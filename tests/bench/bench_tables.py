@@ -29,10 +29,10 @@ from analysis.evaluation.parameter_sets import read_set
 from analysis.methods.registry import make_method, parameters_of
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
-from scenarios.experiment import run_experiment
-from scenarios.flow import simulate
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
+from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
 from testbed.record.places import whole
 from testbed.record.run import RunDirectory

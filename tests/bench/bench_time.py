@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
 from testbed.record.documents import Summary
 
 __all__ = ["EPOCHS", "PER_HOST", "SECONDS", "bench_time", "f1", "runs", "starved", "table"]

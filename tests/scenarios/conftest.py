@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.cli import main
+from scenarios.command.cli import main
 
 ROOT = Path(__file__).parents[2]
 

@@ -25,7 +25,7 @@ def result(run_path: Path) -> Run:
 def test_importing_is_quick() -> None:
     """What `run` and `load` need is imported when they are asked for."""
     watch = (
-        "import sys, scenarios, scenarios.cli\n"
+        "import sys, scenarios, scenarios.command.cli\n"
         "print([name for name in ('numpy', 'pandas', 'pydantic', 'scenarios.api')"
         " if name in sys.modules])\n"
         "from scenarios import load, run\n"

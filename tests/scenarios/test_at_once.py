@@ -29,7 +29,7 @@ def begin(arguments: list[str], folder: Path, number: int, barrier: Barrier) -> 
     os.chdir(folder)
     for stream, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(folder / f"{name}-{number}", os.O_CREAT | os.O_WRONLY), stream)
-    from scenarios.cli import main
+    from scenarios.command.cli import main
 
     sys.argv = ["canary", *arguments]
     barrier.wait(60)
@@ -39,7 +39,9 @@ def begin(arguments: list[str], folder: Path, number: int, barrier: Barrier) -> 
 def at_once(folder: Path, commands: list[list[str]]) -> list[tuple[int | None, str, str]]:
     """Exit code, output and errors of commands that start together."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["scenarios.experiment", "scenarios.cli", "scenarios.compare"])
+    context.set_forkserver_preload(
+        ["scenarios.experiment.run", "scenarios.command.cli", "scenarios.many.compare"]
+    )
     barrier = context.Barrier(len(commands))
     processes = [
         context.Process(target=begin, args=(command, folder, number, barrier))

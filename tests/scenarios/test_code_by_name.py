@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import scenarios
-from scenarios.experiment import run_config
-from scenarios.settings import Settings
+from scenarios.experiment.run import run_config
+from scenarios.experiment.settings import Settings
 from tests.scenarios.conftest import Canary, refused
 
 FLOW = ["BACKEND=flow", "EPOCHS=2", "METHODS=netbouncer"]
@@ -22,7 +22,7 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "evil.py"
     file.write_text(
         f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
-        "from scenarios.scenario import Scenario\nSCENARIO = Scenario()\n"
+        "from scenarios import Scenario\nSCENARIO = Scenario()\n"
     )
     return file
 

@@ -133,8 +133,8 @@ def test_seeds_that_a_script_compares_do_not(folder: Folder, tmp_path: Path) -> 
     script.parent.mkdir()
     script.write_text(
         "from pathlib import Path\n"
-        "from scenarios.compare import compare\n"
-        "from scenarios.settings import Settings\n"
+        "from scenarios.many.compare import compare\n"
+        "from scenarios.experiment.settings import Settings\n"
         "if __name__ == '__main__':\n"
         "    settings = Settings(backend='flow', k=4, epochs=2)\n"
         "    compare('faulty_links', settings, [1], ['netbouncer'], Path('c'), lambda *_: None)\n"

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios import scenario as scenarios_scenario
-from scenarios.scenario import load_scenario
-from scenarios.settings import Settings, SettingsError
+from scenarios.experiment import scenario as scenarios_scenario
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings, SettingsError
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultError, FaultPlan
 from testbed.faults.specification import parse_faults
@@ -219,7 +219,7 @@ ENDS = (
 
 def try_scenario_file(folder: Path, rng: Rng) -> None:
     code = (
-        "from scenarios.scenario import Scenario\n"
+        "from scenarios import Scenario\n"
         "from testbed.faults.plan import Fault, FaultPlan\n"
         f"def {rng.choice(HEADS[:1] * 4 + HEADS)}:\n    {rng.choice(BODIES)}\n{rng.choice(ENDS)}\n"
     )

@@ -18,15 +18,14 @@ import pytest
 
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
-from scenarios.experiment import run_experiment
-from scenarios.localize import export
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
+from scenarios.command.localize import export
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
 from testbed.fabric.clos import TopologyError
 from testbed.record.manifest import MANIFEST
 from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
-from tests.conftest import quiet
 
 SECONDS = 10
 NIGHTLY = pytest.param(range(160, 5000), marks=pytest.mark.nightly)
@@ -228,7 +227,6 @@ def runs(run_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple
             load_scenario("faulty_links"),
             make_settings(asked),
             folder / name,
-            quiet,
             ["canary-mle", "007"],
         )
     a, b, ls = (folder / name for name in ("a", "b", "ls"))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.experiment import analyze
-from scenarios.kept import alone
+from scenarios.command.showing import make_page
+from scenarios.experiment.run import analyze
+from scenarios.many.kept import alone
 from scenarios.papers.experiment import Effort
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.reproduce import reproduce
-from scenarios.showing import make_page
 from tests.conftest import quiet
 from tests.scenarios.papers.test_frame import here
 

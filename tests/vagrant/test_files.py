@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from analysis.methods.registry import METHODS
-from scenarios.scenario import load_scenario
+from scenarios.experiment.scenario import load_scenario
 
 ROOT = Path(__file__).parent.parent.parent
 PROVISION = ROOT / "vagrant" / "provision.sh"

@@ -11,6 +11,7 @@ from analysis.methods.mle.flows import FlowParts, chosen_flows
 from analysis.methods.mle.problem import Observed
 from analysis.methods.mle.trials import as_trials, connections_as_trials, die_whole
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
+from testbed.errors import UserError
 
 __all__ = ["KINDS", "Parts", "chosen_kinds", "chosen_parts"]
 
@@ -32,7 +33,7 @@ def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
     found = kinds.split("+")
     for kind in found:
         if kind not in KINDS:
-            raise ValueError(f"no kind {kind!r}: known are {', '.join(KINDS)}, joined by +")
+            raise UserError(f"no kind {kind!r}: known are {', '.join(KINDS)}, joined by +")
     return frozenset(found)
 
 

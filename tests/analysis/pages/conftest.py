@@ -11,15 +11,14 @@ import pytest
 from analysis.evaluation.report import diagnosis_columns, figures
 from analysis.methods.base import Diagnosis
 from analysis.telemetry.observations import read_telemetry
-from scenarios.experiment import run_config, run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
-from scenarios.showing import make_page
+from scenarios.command.showing import make_page
+from scenarios.experiment.run import run_config, run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunDirectory, RunWriter
-from tests.conftest import quiet
 
 METHODS = ("canary", "netbouncer", "007")
 NONE = np.zeros(0, np.int64)
@@ -47,7 +46,7 @@ def flow_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             path = tmp_path_factory.mktemp("pages") / "run"
             settings = make_settings({"backend": "flow", **FLOW_RUNS[name]}, {})
             scenario = load_scenario("faulty_links")
-            run_experiment("faulty_links", scenario, settings, path, quiet, METHODS)
+            run_experiment("faulty_links", scenario, settings, path, METHODS)
             make_page(path)
             made[name] = path
         return made[name]

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scenarios.many.seed_process import Outcome, Work
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, together
 from scenarios.papers.registry import EXPERIMENTS, chosen
 from scenarios.papers.reproduce import reproduce, was_run, write_overview
 from scenarios.papers.values import Printed, numbers, printed_values, read_values
 from scenarios.papers.verdicts import figures_of, verdicts
-from scenarios.seed_process import Outcome, Work
 from testbed.record.columns import read_columns
 from testbed.record.run import RunError
 from testbed.record.yaml_file import YamlError

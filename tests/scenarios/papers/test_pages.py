@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from scenarios.command.showing import make_page
 from scenarios.papers import reproduce as module
 from scenarios.papers.experiment import Effort, Experiment, Panel, Row
 from scenarios.papers.reproduce import reproduce, write_overview
 from scenarios.papers.values import Printed
-from scenarios.showing import make_page
 from tests.browser import SCHEMES, cut_off, opened
 from tests.conftest import quiet
 from tests.scenarios.papers.test_frame import here

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scenarios.backends import Backend, make_injector
-from scenarios.flow import simulate
-from scenarios.settings import Settings, make_settings
+from scenarios.experiment.backends import Backend, make_injector
+from scenarios.experiment.settings import Settings, make_settings
+from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.noise import noise_range, noise_rates
 from testbed.faults.plan import FaultError, FaultPlan

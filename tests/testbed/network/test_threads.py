@@ -10,9 +10,9 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import Settings
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings
 from testbed.control.forwarding import install_forwarding
 from testbed.dataplane import HASHPIPE, PROGRAM, VERDICT
 from testbed.fabric.fat_tree import FatTree
@@ -106,7 +106,7 @@ def test_runs_are_equal_whatever_made_them(tmp_path: Path, capture: bool) -> Non
     for threads in (1, 2, 3):
         settings = Settings(k=4, epochs=2, epoch_ms=20, load=0.2, threads=threads, traffic=traffic)
         path = tmp_path / str(threads)
-        run_experiment("flap", scenario, settings, path, lambda *_: None, methods=["canary"])
+        run_experiment("flap", scenario, settings, path, methods=["canary"])
     told = {"summary.json", "manifest.json"}  # how long it took
     files = [p.relative_to(tmp_path / "1") for p in (tmp_path / "1").rglob("*") if p.is_file()]
     assert len(files) > 10

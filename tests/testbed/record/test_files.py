@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from analysis.telemetry.reading import read_observations
-from scenarios.localize import export
-from scenarios.plan import write_plan
+from scenarios.command.localize import export
+from scenarios.command.plan import write_plan
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.probe_matrix import probe_matrix
 from testbed.record.columns import read_columns, write_columns

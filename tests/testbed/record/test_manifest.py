@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.experiment import analyze
+from scenarios.experiment.run import analyze
 from testbed.record.manifest import MANIFEST
 from testbed.record.run import RunDirectory, RunError, RunWriter
 from tests.conftest import quiet

@@ -32,7 +32,7 @@ OPTIONS += ["--faults", "agg0_0->core0:0.3"]
 def canary(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
     """The command in a session of its own, as a terminal starts it."""
     return subprocess.Popen(
-        [sys.executable, "-m", "scenarios.cli", *arguments],
+        [sys.executable, "-m", "scenarios.command.cli", *arguments],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -67,7 +67,7 @@ def begin(path: Path) -> Run:
     (path / "tmp").mkdir(parents=True)
     (path / "elsewhere").mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "scenarios.cli", "run", *OPTIONS],
+        [sys.executable, "-m", "scenarios.command.cli", "run", *OPTIONS],
         cwd=path,
         env=environment(path),
         stdout=subprocess.DEVNULL,
@@ -156,7 +156,7 @@ def operate(path: Path, rng: random.Random, from_epoch: int) -> Counter[str]:
 
 def assert_clean(run: Run, links: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "scenarios.cli", "clean-net"],
+        [sys.executable, "-m", "scenarios.command.cli", "clean-net"],
         cwd=run.path / "elsewhere",
         env=environment(run.path),
         capture_output=True,

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
+from scenarios.experiment.observer import ProgressObserver
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
 from testbed.network import packet_sockets
 from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
@@ -128,7 +129,12 @@ def test_a_method_that_blames_a_link_the_emulator_lost_packets_on_is_right_on_wh
 
     path = tmp_path / "run"
     summary = run_experiment(
-        "faulty_links", load_scenario("faulty_links"), settings, path, throttle, ["canary-mle"]
+        "faulty_links",
+        load_scenario("faulty_links"),
+        settings,
+        path,
+        ["canary-mle"],
+        observer=ProgressObserver(throttle),
     )
     run = RunDirectory(path)
     own_drops = run.table("emulator_drops")

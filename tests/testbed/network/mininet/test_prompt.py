@@ -32,7 +32,7 @@ class Terminal:
     def __init__(self, path: Path) -> None:
         self._end, inner = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "scenarios.cli", "net"],
+            [sys.executable, "-m", "scenarios.command.cli", "net"],
             cwd=path,
             stdin=inner,
             stdout=inner,

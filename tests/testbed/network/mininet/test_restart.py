@@ -9,12 +9,11 @@ import pytest
 
 from analysis.methods.mle.mle import CanaryMle
 from analysis.telemetry.observations import read_telemetry
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
 from testbed.network.installed import missing
 from testbed.record.run import RunDirectory
-from tests.conftest import quiet
 
 EVENTS = "4.5 reboot core0; 9 reboot agg1_1; 13.5 reboot tor2_0"
 
@@ -35,7 +34,7 @@ def test_switches_restart_and_nothing_is_blamed(
     )
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
     scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, path, quiet, ["canary-mle", "canary"])
+    run_experiment("faulty_links", scenario, settings, path, ["canary-mle", "canary"])
     run = RunDirectory(path)
     # How late the controller is depends on what else the machine does, and what it loses.
     degraded = run.network["degraded"]

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from analysis.telemetry.observations import read_minus_meters
-from scenarios.experiment import run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
 from testbed.network.installed import missing
 from testbed.record.run import RunDirectory
-from tests.conftest import quiet
 
 pytestmark = [
     pytest.mark.root,
@@ -34,7 +33,7 @@ def test_a_lossy_link_is_found_with_real_packets(
     )
     scenario = load_scenario("faulty_links")
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
-    summary = run_experiment("faulty_links", scenario, settings, path, quiet)
+    summary = run_experiment("faulty_links", scenario, settings, path)
     run = RunDirectory(path)
     network = run.network
     # How late the controller is depends on what else the machine does, and what it loses.

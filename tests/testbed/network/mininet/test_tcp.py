@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from analysis.telemetry.observations import read_minus_meters
-from scenarios.backends import open_backend
-from scenarios.epochs.loop import run as run_epochs
-from scenarios.epochs.setup import set_up
-from scenarios.experiment import run_config, run_experiment
-from scenarios.scenario import load_scenario
-from scenarios.settings import make_settings
+from scenarios.experiment.backends import open_backend
+from scenarios.experiment.loop import run as run_epochs
+from scenarios.experiment.run import run_config, run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import make_settings
+from scenarios.experiment.setup import set_up
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultPlan
 from testbed.network.installed import missing
@@ -37,7 +37,6 @@ from testbed.traffic.retransmissions import (
 )
 from testbed.traffic.sockets import Connection, TcpSockets
 from testbed.traffic.transfers import CLIENT_PORTS, SERVER_PORTS
-from tests.conftest import quiet
 from tests.testbed.network.mininet.conftest import SEGMENTS, TOPOLOGY, wait_until
 
 pytestmark = pytest.mark.root
@@ -221,7 +220,7 @@ def test_a_lossy_link_makes_tcp_resend_and_007_trace_it(
         | {"faults": "agg0_0->core0:0.2", "noise": "0"}
     )
     scenario = load_scenario("faulty_links")
-    summary = run_experiment("faulty_links", scenario, settings, path, quiet)
+    summary = run_experiment("faulty_links", scenario, settings, path)
     run = RunDirectory(path)
     flows, connections = run.table("flows"), run.table("connections")
     by_iperf = carried(run)
@@ -247,7 +246,7 @@ def test_without_iperf3_one_line_names_the_package(tmp_path: Path) -> None:
         (commands / name).symlink_to(found.stdout.strip())
     python = Path(sys.executable).absolute()
     result = subprocess.run(
-        [python, "-m", "scenarios.cli", "run", "--backend", "softswitch", "--run", "run"],
+        [python, "-m", "scenarios.command.cli", "run", "--backend", "softswitch", "--run", "run"],
         cwd=tmp_path,
         env={"PATH": str(commands), "HOME": str(tmp_path)},
         capture_output=True,

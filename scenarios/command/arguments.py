@@ -1,0 +1,100 @@
+"""Arguments that several commands take alike, and what a shell completes for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "ConfigOption",
+    "FaultRateOption",
+    "KOption",
+    "MethodsOption",
+    "OwnMethodsOption",
+    "ParametersOption",
+    "RunArgument",
+    "ScenarioOption",
+    "SudoOption",
+    "TrustOption",
+    "WatchOption",
+]
+
+
+def _scenarios() -> list[str]:
+    from scenarios.experiment.scenario import scenario_names
+
+    return scenario_names()
+
+
+def _methods() -> list[str]:
+    from analysis.methods.registry import method_names
+
+    return ["all", *method_names()]
+
+
+RunArgument = Annotated[Path, typer.Argument(help="Directory of a finished run.")]
+TrustOption = Annotated[
+    bool, typer.Option("--trust", help="Read what was changed after the run, too.")
+]
+
+WatchOption = Annotated[
+    bool,
+    typer.Option("--watch", help="Show it in a browser of this machine while it goes on."),
+]
+
+SudoOption = Annotated[
+    bool,
+    typer.Option("--sudo", help="Bring up networks of real packets through sudo."),
+]
+
+ScenarioOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of a scenario, or the path of a scenario file. [default: faulty_links]",
+        autocompletion=_scenarios,
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Settings from a YAML file, or of an earlier run: its config.json. Options win over "
+        "it. [default: none]"
+    ),
+]
+MethodsOption = Annotated[
+    str,
+    typer.Option(help="all, or a list: flock,007,mine.py.", autocompletion=_methods),
+]
+OwnMethodsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--methods",
+        help="all, or a list: flock:p_bad=0.01,007,mine.py. [default: those of the testbed]",
+        autocompletion=_methods,
+    ),
+]
+ParametersOption = Annotated[
+    str,
+    typer.Option(
+        help="Parameters of the methods: default, paper (as the papers print them), or a file of "
+        "canary calibrate. What stands in a method's name wins.",
+        autocompletion=lambda: ["default", "paper"],
+    ),
+]
+FaultRateOption = Annotated[
+    float | None,
+    typer.Option(
+        help="The loss rate from which on a link is faulty, for methods with a parameter for it. "
+        "[default: 0.001; 0 to 1]",
+        show_default=False,
+    ),
+]
+KOption = Annotated[
+    int,
+    typer.Option(
+        help="Ports of a switch: the fat-tree's K, an even number. [default: 4; 4 to 128]",
+        show_default=False,
+    ),
+]

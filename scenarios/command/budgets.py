@@ -1,0 +1,45 @@
+"""Prints the measurement contract, as `analysis/BUDGETS.md` has it.
+
+``python -m scenarios.command.budgets`` is the command. The contract is in
+`testbed.record.measurements`; limits that a run may change have their defaults in
+`scenarios.experiment.settings`, and those of the programs in `testbed.dataplane` and
+`scenarios.experiment.without_packets`.
+"""
+
+from __future__ import annotations
+
+from scenarios.experiment.settings import Setting, described
+from testbed.record.measurements import BUDGETS, MEASUREMENTS, Budget
+
+__all__ = ["render"]
+
+_HEAD = ("it", "what", "for each", "how many", "option", "from", "what feeds a starved method")
+
+
+def render() -> str:
+    """Return the contract as Markdown: a table for each measurement."""
+    settings = {setting.name: setting for setting in described()}
+    parts = []
+    for name, what in MEASUREMENTS.items():
+        rows = [_row(each, settings) for each in BUDGETS if each.measurement == name]
+        lines = [_HEAD, ("---",) * len(_HEAD), *rows]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("|  |", "| |")
+        parts.append(f"### {name}\n\n{what[0].upper()}{what[1:]}.\n\n{table}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(each: Budget, settings: dict[str, Setting]) -> tuple[str, ...]:
+    option = f"`{each.option.upper()}=`" if each.option else "fixed"
+    many = _default(settings[each.option]) if each.option else each.fixed
+    return each.does, each.what, each.per, many, option, each.paper, each.feeds
+
+
+def _default(setting: Setting) -> str:
+    if setting.name == "traces_per_s":
+        return "as theorem 1 allows for `ICMP_PER_S`"
+    own = [f"{backend} {value:g}" for backend, value in setting.on.items()]
+    return ", ".join([f"{setting.default:g}", *own])
+
+
+if __name__ == "__main__":
+    print(render(), end="")

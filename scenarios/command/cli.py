@@ -1,0 +1,448 @@
+"""The command line: ``canary run``, ``compare``, ``localize`` and their like."""
+
+from __future__ import annotations
+
+from scenarios.process.signals import at_once, tidily
+
+if __name__ == "__main__":
+    at_once()  # during the imports below, too
+    from scenarios.process.leaving import leave_root
+
+    leave_root()
+
+import gc
+import json
+import os
+import sys
+import traceback
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
+from scenarios.command.arguments import (
+    ConfigOption,
+    FaultRateOption,
+    KOption,
+    MethodsOption,
+    OwnMethodsOption,
+    ParametersOption,
+    RunArgument,
+    ScenarioOption,
+    SudoOption,
+    TrustOption,
+    WatchOption,
+)
+from scenarios.command.options import SettingsCommand, WordsCommand
+from scenarios.command.page import page
+from scenarios.command.reproduce import reproduce
+from scenarios.command.upkeep import clean_net, doctor, net, shell, warm_up
+from scenarios.experiment.errors import DEFECT, errors, message_line, show_tracebacks, stopped
+from scenarios.experiment.terminal import line, progress_bar, wide_console
+from testbed.errors import UserError
+from testbed.fabric.names import nearest, plain
+
+__all__ = ["app", "main"]
+
+
+class Commands(TyperGroup):
+    """A command that does not exist is answered by those that do."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            others = nearest(args[0], self.list_commands(ctx))
+            raise TyperException(f"there is no command {args[0]}: {others}")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _calibrated() -> list[str]:
+    from analysis.evaluation.grids import GRIDS
+
+    return ["all", *GRIDS]
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version, and that of the record.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where in the code a mistake was found, too.")
+    ] = False,
+) -> None:
+    """Break links of a fat-tree that runs the Canary P4 program, and see who finds them."""
+    if debug:
+        show_tracebacks()
+    if version:
+        from importlib.metadata import version as version_of
+
+        from testbed.record.schema import VERSION
+
+        print(f"canary {version_of('canary-testbed')}, record version {VERSION}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+@app.command(cls=SettingsCommand)
+def run(
+    ctx: typer.Context,
+    scenario: ScenarioOption = None,
+    config: ConfigOption = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option("--run", help="Directory of the run. [default: runs/<time>-<scenario>]"),
+    ] = None,
+    methods: OwnMethodsOption = None,
+    parameters: ParametersOption = "default",
+    fault_rate: FaultRateOption = None,
+    watch: WatchOption = False,
+    sudo: SudoOption = False,
+) -> None:
+    """Emulate a scenario, and compare all methods on it."""
+    with errors():
+        from analysis.evaluation.parameter_sets import choose_methods
+        from analysis.evaluation.report import render
+        from scenarios.command.showing import offer_page
+        from scenarios.command.watch import watching
+        from scenarios.experiment.backends import at_this_pace, pick_backend
+        from scenarios.experiment.request import make_request
+        from scenarios.experiment.run import default_directory, new_run, run_experiment
+        from testbed.fabric.topologies import make_addressed
+
+        names, chosen = choose_methods(methods, parameters, fault_rate)
+        request = make_request(scenario, ctx.obj.settings, config)
+        ctx.obj.tell()
+
+        def switches() -> int:
+            settings = request.settings("virtual")
+            return make_addressed(settings.topology, settings.k).n_switches
+
+        backend = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
+        settings = at_this_pace(request.settings(backend), request.named)
+        path = run_dir or default_directory(request.name)
+        with (
+            progress_bar() as progress,
+            watching(watch, settings, progress) as observer,
+            new_run(path, numbered=run_dir is None) as writer,
+        ):
+            summary = run_experiment(
+                request.name,
+                request.scenario,
+                settings,
+                writer,
+                names,
+                chosen,
+                observer,
+            )
+            at_once(plain(f"the run is in {writer.path}"))
+        console = Console()
+        render(summary, console)
+        console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
+        console.print(line(offer_page(writer.path)), soft_wrap=True)
+
+
+@app.command(cls=WordsCommand)
+def analyze(
+    run_dir: RunArgument,
+    trust: TrustOption = False,
+    methods: OwnMethodsOption = None,
+    parameters: ParametersOption = "default",
+    fault_rate: FaultRateOption = None,
+) -> None:
+    """Diagnose a finished run again, without the network."""
+    with errors():
+        from analysis.evaluation.parameter_sets import choose_methods
+        from analysis.evaluation.report import render
+        from scenarios.command.showing import offer_page
+        from scenarios.experiment.run import analyze as analyze_run
+
+        names, chosen = choose_methods(methods, parameters, fault_rate)
+        with progress_bar() as progress:
+            summary = analyze_run(run_dir, progress, trust, names, chosen)
+        at_once(f"the diagnoses are in {run_dir}")
+        console = Console()
+        render(summary, console)
+        console.print(line(offer_page(run_dir)), soft_wrap=True)
+
+
+@app.command()
+def show(
+    run_dir: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Its figures, for programs: of a run summary.json.")
+    ] = False,
+    trust: TrustOption = False,
+) -> None:
+    """Print the table of a finished run or comparison."""
+    with errors():
+        from scenarios.command.showing import figures_of, show_figures
+
+        if as_json:
+            print(json.dumps(figures_of(run_dir, trust), indent=2))
+        else:
+            show_figures(run_dir, trust)
+
+
+@app.command(cls=SettingsCommand)
+def compare(
+    ctx: typer.Context,
+    scenario: ScenarioOption = None,
+    config: ConfigOption = None,
+    seeds: Annotated[str, typer.Option(help="A range, or a list: 1,2,10-12.")] = "1-20",
+    methods: MethodsOption = "all",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the comparison. [default: runs/compare-<scenario>-<key>]"),
+    ] = None,
+    parameters: ParametersOption = "default",
+    fault_rate: FaultRateOption = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="A Dask scheduler's address or file. [default: this machine]"),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(help="Once for each value of a setting: K=4,8,16. [default: none]"),
+    ] = None,
+    sudo: SudoOption = False,
+) -> None:
+    """Compare the methods on many seeds, run in parallel.
+
+    Figures come with confidence intervals. Finished seeds are kept: after an interruption the same
+    command goes on.
+    """
+    with errors():
+        from scenarios.command.comparing import compare_seeds
+
+        failed = compare_seeds(
+            ctx.obj,
+            scenario,
+            config,
+            seeds,
+            methods,
+            out,
+            parameters,
+            fault_rate,
+            cluster,
+            sweep,
+            sudo,
+        )
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def localize(
+    topology: Annotated[Path, typer.Option(help="The fabric: .parquet or .csv.")],
+    telemetry: Annotated[
+        Path, typer.Option(help="The observations: .parquet or .csv, or a folder of parts.")
+    ],
+    method: MethodsOption = "all",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write all rankings to this Parquet file. [default: none]"),
+    ] = None,
+    parameters: ParametersOption = "default",
+    fault_rate: FaultRateOption = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Of parts: an existing Dask cluster, its scheduler's address or file. "
+            "[default: this machine]"
+        ),
+    ] = None,
+) -> None:
+    """Localize faulty links from files of telemetry.
+
+    testbed/record/README.md describes them.
+    """
+    with errors():
+        from analysis.evaluation.parameter_sets import choose_methods
+        from analysis.evaluation.ranking import render_ranking
+        from analysis.evaluation.report import parameters_line
+        from analysis.methods.registry import parameters_of
+        from scenarios.command.localize import localize as localize_files
+        from testbed.record.places import need_place
+
+        if out is not None:
+            need_place(out, "ranking.parquet")
+        names, chosen = choose_methods(method, parameters, fault_rate)
+        with progress_bar() as progress:
+            verdicts = localize_files(topology, telemetry, names, progress, chosen, cluster)
+        if out is not None:
+            verdicts.write(out)
+        console = wide_console()
+        console.print(line(verdicts.heading()))
+        for name, diagnosis in verdicts.diagnoses.items():
+            console.print()
+            console.print(render_ranking(name, diagnosis, verdicts.numbered))
+        used = {name: parameters_of(name, chosen)[1] for name in verdicts.diagnoses}
+        console.print()
+        console.print(line(parameters_line(used), "dim"), soft_wrap=True)
+        for reason in verdicts.silent:
+            console.print()
+            console.print(line(reason, "yellow"))
+
+
+@app.command()
+def export(
+    run_dir: RunArgument,
+    out: Annotated[Path, typer.Option(help="Folder for the two files.")],
+    csv: Annotated[bool, typer.Option("--csv", help="CSV instead of Parquet.")] = False,
+    parts: Annotated[
+        bool,
+        typer.Option("--parts", help="Canary's segments alone, a Parquet file a sub-problem."),
+    ] = False,
+    trust: TrustOption = False,
+) -> None:
+    """Write a run as files that `localize` reads."""
+    with errors():
+        from scenarios.command.localize import export as export_run
+
+        if csv and parts:
+            raise UserError("--csv and --parts exclude each other: parts are Parquet")
+        tidily()
+        suffix = ".csv" if csv else ".parquet"
+        for path in export_run(run_dir, out, suffix, trust, parts=parts):
+            print(plain(str(path)))
+
+
+@app.command(cls=WordsCommand)
+def plan(
+    k: KOption = 4,
+    alpha: Annotated[
+        int,
+        typer.Option(help="Paths wanted over each link. [default: 3; from 1]", show_default=False),
+    ] = 3,
+    beta: Annotated[
+        int,
+        typer.Option(help="Failed links to tell apart. [default: 1; 0 to 3]", show_default=False),
+    ] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the paths as Parquet. [default: none]")
+    ] = None,
+) -> None:
+    """Plan deTector's probes, and count them.
+
+    Few paths that cover every link and tell failures apart, against plans that need no thought.
+    """
+    with errors():
+        from scenarios.command.plan import make_plan, render_plan, write_plan
+        from testbed.record.places import need_place
+
+        if out is not None:
+            need_place(out, "paths.parquet")
+        with progress_bar() as progress:
+            matrix, timings = make_plan(k, alpha, beta, progress)
+        console = Console()
+        render_plan(matrix, timings, console)
+        if out is not None:
+            write_plan(matrix, out)
+            console.print(line(f"paths: {out}"), soft_wrap=True)
+
+
+@app.command(cls=WordsCommand)
+def calibrate(
+    out: Annotated[Path, typer.Option(help="The file of parameters that is written.")],
+    method: Annotated[
+        str,
+        typer.Option(
+            help="all, or a list; what stands in a name is held: flock:p_bad=0.01.",
+            autocompletion=_calibrated,
+        ),
+    ] = "all",
+    train: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A list of training runs, or the directory of a run; several times for several. "
+            "[default: scenarios/training.yaml]",
+            show_default=False,
+        ),
+    ] = None,
+    rule: Annotated[
+        str,
+        typer.Option(
+            help="f1: highest mean F1; precision: highest recall at a precision of 98 %, then "
+            "lower (Flock, section 5.2).",
+            autocompletion=lambda: ["f1", "precision"],
+        ),
+    ] = "f1",
+) -> None:
+    """Choose parameters of methods on training runs.
+
+    All by one rule; what it writes is what --parameters takes.
+    """
+    with errors():
+        from analysis.methods.parameters import in_words
+        from scenarios.many.calibrate import TRAINING
+        from scenarios.many.calibrate import calibrate as calibrate_methods
+        from testbed.record.places import need_place
+
+        need_place(out, "parameters.yaml")
+        with progress_bar() as progress:
+            found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
+        at_once(plain(f"the parameters are in {out}"))
+        console = wide_console()
+        for name, entry in found.methods.items():
+            said = f"{name}: {in_words(entry.parameters)}"
+            console.print(line(said, "bold"), soft_wrap=True)
+            console.print(
+                f"  F1 {entry.f1:.3f}, precision {entry.precision:.3f}, recall {entry.recall:.3f} "
+                f"on {entry.cases} training cases; {entry.tried} settings tried",
+                highlight=False,
+            )
+        console.print(line(str(out)), soft_wrap=True)
+
+
+app.command()(page)
+app.command(cls=WordsCommand)(net)
+app.command(cls=WordsCommand)(reproduce)
+app.command()(doctor)
+app.command("warm-up", hidden=True)(warm_up)
+app.command()(shell)
+app.command("clean-net")(clean_net)
+
+
+def main() -> None:
+    """Run the command line; whatever is wrong with it is one line, too."""
+    at_once()
+    gc.set_threshold(1_000_000, 20, 100)  # a run has many objects, and they live long
+    # No product of matrices is large here, and threads for them spin while NumPy and SciPy load.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a letter that the terminal lacks is no error
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = app(standalone_mode=False, prog_name="canary")
+    except typer.Exit as exit_:
+        code = exit_.exit_code
+    except TyperException as error:
+        print(f"canary: {message_line(error.format_message())}", file=sys.stderr)
+        code = 2
+    except (typer.Abort, KeyboardInterrupt) as stop:
+        code = stopped(stop)
+    except Exception:
+        traceback.print_exc()
+        print(DEFECT, file=sys.stderr)
+        code = 1
+    at_once("it was over already")
+    gc.freeze()  # the interpreter's end looks through all that is left, for a quarter of a second
+    sys.exit(code or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""What ``canary compare`` does: one comparison, or one for each value of a setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from analysis.evaluation.parameter_sets import choose_methods
+from analysis.evaluation.report import capture_line
+from analysis.methods.parameters import Parameters
+from analysis.methods.registry import REFERENCE
+from scenarios.command.options import Given
+from scenarios.command.showing import offer_page
+from scenarios.experiment.observer import Progress
+from scenarios.experiment.request import make_request
+from scenarios.experiment.settings import Settings, SettingsError
+from scenarios.experiment.terminal import line, progress_bar, wide_console
+from scenarios.many.compare import compare, default_folder
+from scenarios.many.compared import tell
+from scenarios.many.seeds import parse_seeds
+from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder, tell_sweep
+from scenarios.process.keeper import root_can_be_asked
+from scenarios.process.leaving import go_through_sudo
+from scenarios.process.signals import at_once
+from testbed.fabric.names import plain
+
+__all__ = ["compare_seeds"]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What every comparison of a command has alike."""
+
+    name: str
+    seeds: list[int]
+    methods: Sequence[str]
+    parameters: Parameters
+    cluster: str | None
+
+
+def compare_seeds(
+    given: Given,
+    scenario: str | None,
+    config: Path | None,
+    seeds: str,
+    methods: str,
+    out: Path | None,
+    parameters: str,
+    fault_rate: float | None,
+    cluster: str | None,
+    sweep: str | None,
+    sudo: bool,
+) -> bool:
+    """Run what the options of ``canary compare`` ask for, and print it; whether a seed failed."""
+    if "seed" in given.settings:
+        raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
+    every = parse_seeds(seeds)
+    named, chosen = choose_methods(methods, parameters, fault_rate)
+    names = list(dict.fromkeys([*named, REFERENCE]))
+
+    def settings(more: Mapping[str, str]) -> Settings:
+        request = make_request(scenario, dict(given.settings) | dict(more), config)
+        auto = request.backend == "auto"
+        made = request.settings("virtual" if auto else None)  # seeds in parallel
+        if sudo and made.real_time and not root_can_be_asked():
+            go_through_sudo(given.environment)
+        return made
+
+    name = make_request(scenario, {}, config).name
+    asked = _Asked(name, every, names, chosen, cluster)
+    if sweep is None:
+        one = settings({})
+        given.tell()
+        return _one(asked, one, out or default_folder(name, one, names, chosen))
+    setting, values = parse_sweep(sweep)
+    if setting in given.settings:
+        raise SettingsError(f"{setting.upper()} is swept: leave {setting.upper()}= out")
+    by_value = {value: settings({setting: value}) for value in values}
+    given.tell()
+    first = by_value[values[0]]
+    folder = out or sweep_folder(name, setting, first, names, chosen)
+    return _swept(asked, setting, by_value, folder)
+
+
+def _one(asked: _Asked, settings: Settings, folder: Path) -> bool:
+    with progress_bar() as progress:
+        result = compare(
+            asked.name,
+            settings,
+            asked.seeds,
+            asked.methods,
+            folder,
+            progress,
+            asked.parameters,
+            asked.cluster,
+        )
+    at_once(plain(f"the figures are in {folder}"))
+    console = wide_console()
+    if result.capture is not None:
+        console.print(line(capture_line(result.capture)), soft_wrap=True)
+    tell(result.rows, console)
+    for seed, reason in result.failures.items():
+        console.print(line(f"seed {seed} failed: {reason}", "red"))
+    _places(console, folder, f"{folder}/results.parquet, {folder}/f1.png")
+    return bool(result.failures)
+
+
+def _swept(asked: _Asked, setting: str, by_value: Mapping[str, Settings], folder: Path) -> bool:
+    def compare_at(value: str, place: Path, progress: Progress) -> Mapping[int, str]:
+        return compare(
+            asked.name,
+            by_value[value],
+            asked.seeds,
+            asked.methods,
+            place,
+            progress,
+            asked.parameters,
+            asked.cluster,
+        ).failures
+
+    with progress_bar() as progress:
+        failures = run_sweep(setting, list(by_value), folder, compare_at, progress)
+    at_once(plain(f"the figures are in {folder}"))
+    console = wide_console()
+    tell_sweep(read_sweep(folder), console)
+    for (value, seed), reason in failures.items():
+        console.print(line(f"{setting.upper()}={value}, seed {seed} failed: {reason}", "red"))
+    _places(console, folder, f"{folder}: a comparison for each {setting.upper()}")
+    return bool(failures)
+
+
+def _places(console: Console, folder: Path, what: str) -> None:
+    console.print(line(what), soft_wrap=True)
+    console.print(line(offer_page(folder)), soft_wrap=True)

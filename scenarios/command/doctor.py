@@ -1,0 +1,215 @@
+"""``canary doctor``: what of all this the machine can run, and what to install for the rest.
+
+What is missing is said in the very line that a run says it in: both come from the same place.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scenarios.experiment.memory import available_bytes, in_gigabytes
+from testbed.fabric.names import plain
+from testbed.faults.links import in_new_namespace
+from testbed.faults.netem import NetemInjector
+from testbed.faults.nft import NftInjector
+from testbed.network.installed import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, missing
+from testbed.softswitch import SoftSwitchError
+from testbed.softswitch.compiler.build import cache_dir, compiler, load_library
+
+__all__ = ["Finding", "bmv2_is_slow", "examine", "render_findings"]
+
+_TALKS = (b"Egress port is {}", b"Processing packet received on port")
+"""What BMv2 logs of every packet, where its logging macros are compiled in."""
+
+_PRODUCER = re.compile(rb"GNU C\+\+[^\0\n]*")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked for, and found.
+
+    Attributes:
+        name: What was looked for.
+        state: ``good``, ``weak`` (it works, with a reason to do something) or ``missing``.
+        says: Its version or size; else the line that says what to do.
+        without: What cannot be done without it.
+    """
+
+    name: str
+    state: Literal["good", "weak", "missing"]
+    says: str
+    without: str = ""
+
+
+def examine() -> list[Finding]:
+    """Look for everything. Takes about a second; tries out what only trying shows."""
+    return [finding for look in _LOOKS for finding in look()]
+
+
+def render_findings(findings: list[Finding], console: Console) -> None:
+    """Print a line for each, and for what is missing what that costs."""
+    marks = {"good": ("✓", "green"), "weak": ("!", "yellow"), "missing": ("✗", "red")}
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for finding in findings:
+        mark, style = marks[finding.state]
+        said = Text(plain(finding.says), style="" if finding.state == "good" else style)
+        if finding.state != "good" and finding.without:
+            said.append(f"\nwithout it: no {finding.without}", style="dim default")
+        table.add_row(Text(mark, style=style), Text(finding.name), said)
+    console.print(table)
+
+
+# ---- what is looked for ----------------------------------------------------------------------
+
+
+def _machine() -> Iterator[Finding]:
+    yield Finding("Python", "good", f"{platform.python_version()}, {sys.prefix}")
+    yield Finding("cores", "good", str(len(os.sched_getaffinity(0))))
+    yield Finding("memory", "good", f"{in_gigabytes(available_bytes())} free")
+
+
+def _packets() -> Iterator[Finding]:
+    without = "run on packets (BACKEND=flow needs none)"
+    try:
+        command = compiler()
+        yield Finding("C compiler", "good", _version(command[0], "--version"))
+    except SoftSwitchError as error:
+        yield Finding("C compiler", "missing", str(error), without)
+        return
+    try:
+        load_library("int canary_doctor(void) { return 1; }\n", {})
+        yield Finding("cache", "good", str(cache_dir()))
+    except SoftSwitchError as error:
+        yield Finding("cache", "missing", str(error), without)
+
+
+def _real_packets() -> Iterator[Finding]:
+    root = os.geteuid() == 0
+    said = "yes" if root else "no: sudo make scenario BACKEND=softswitch"
+    yield Finding("root", "good" if root else "weak", said, "run on real packets")
+    yield _tool("Mininet", MNEXEC, "-v")
+    yield _tool("iproute2", IP, "-V")
+    yield _tool("iperf3", IPERF, "--version")
+    yield _tool("ping", PING, "-V")
+
+
+def _bmv2() -> Iterator[Finding]:
+    found = _tool("BMv2", BMV2, "--version")
+    path = shutil.which(BMV2.command)
+    if path is not None and (reason := bmv2_is_slow(Path(path))):
+        found = Finding("BMv2", "weak", f"{found.says}: {reason}")
+    yield found
+    yield _tool("p4c", P4C, "--version")
+
+
+def _kernel() -> Iterator[Finding]:
+    tried: list[tuple[str, Callable[[], str], str]] = [
+        ("veth", _no_veth, "run on real packets"),
+        ("sch_netem", NetemInjector.available, ""),
+        ("nft", NftInjector.available, ""),
+    ]
+    for name, complaint, without in tried:
+        if os.geteuid():
+            yield Finding(name, "weak", "only root can try: sudo make doctor")
+        else:
+            said = complaint()
+            yield Finding(name, "missing" if said else "good", said or "works", without)
+
+
+def _backends() -> Iterator[Finding]:
+    """What all that was looked for comes to."""
+    lacking = {
+        "virtual": "",
+        "flow": "",
+        "softswitch": missing("softswitch"),
+        "bmv2": missing("bmv2"),
+    }
+    try:
+        compiler()
+    except SoftSwitchError as error:
+        lacking["virtual"] = str(error)
+    here = [name for name, reason in lacking.items() if not reason]
+    yield Finding("BACKEND", "good", f"{', '.join(here)}")
+
+
+_LOOKS = (_machine, _packets, _real_packets, _bmv2, _kernel, _backends)
+
+
+def _no_veth() -> str:
+    complaint = in_new_namespace(["ip", "link", "add", "veth0", "type", "veth", "peer", "veth1"])
+    return f"the kernel has no veth ({complaint}): modprobe veth" if complaint else ""
+
+
+def _tool(name: str, tool: Tool, asks: str) -> Finding:
+    if tool.lacking:
+        return Finding(name, "missing", tool.lacking, tool.without)
+    return Finding(name, "good", _version(tool.command, asks))
+
+
+def _version(command: str, asks: str) -> str:
+    """The first thing a program says of its version that has a number in it."""
+    try:
+        done = subprocess.run(
+            [command, asks], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return f"{shutil.which(command)} does not run"
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
+    said = next((line for line in lines if re.search(r"\d", line)), shutil.which(command) or "")
+    return said if len(said) < 60 else said[:57] + "..."
+
+
+def bmv2_is_slow(program: Path) -> str:
+    """Why a BMv2 is slower than it could be, "" if nothing shows that it is.
+
+    Its own documentation (`performance.md`) asks for ``-O3`` and no logging macros. What these log
+    is text in the program or its libraries; how they were compiled is in their debug information.
+    """
+    reasons = set()
+    for path in (program, *_libraries(program)):
+        try:
+            with (
+                path.open("rb") as file,
+                mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            ):
+                if any(data.find(text) >= 0 for text in _TALKS):
+                    reasons.add("it logs every packet")
+                if any(b" -O" not in how or b" -O0" in how for how in _PRODUCER.findall(data)):
+                    reasons.add("it was compiled without optimization")
+        except (OSError, ValueError):
+            continue
+    if not reasons:
+        return ""
+    return (
+        f"{' and '.join(sorted(reasons))}, which makes it several times slower: build it with "
+        "./configure --disable-logging-macros 'CXXFLAGS=-O3'"
+    )
+
+
+def _libraries(program: Path) -> list[Path]:
+    """BMv2's own, of those that a program loads."""
+    try:
+        done = subprocess.run(
+            ["ldd", program], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    found = re.findall(r"=> (/\S*/lib(?:bm|simple|runtime|pi)\S*)", done.stdout)
+    return [Path(path) for path in found]

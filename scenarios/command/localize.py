@@ -1,0 +1,184 @@
+"""Telemetry files in, verdicts out; and runs as telemetry files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from analysis.evaluation.ranking import ranking_columns
+from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.canary.multistage import Canary
+from analysis.methods.mle.mle import CanaryMle
+from analysis.methods.parameters import DEFAULTS, Parameters
+from analysis.methods.partitions import diagnose_canary, diagnose_mle, load_part, observed_segments
+from analysis.methods.registry import make_method
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.parts import part_files, write_parts
+from analysis.telemetry.reading import read_observations
+from analysis.telemetry.telemetry import MissingTelemetry
+from analysis.telemetry.writing import write_observations
+from scenarios.experiment.observer import Progress
+from scenarios.many.workers import workers_of
+from testbed.record.columns import write_columns
+from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
+from testbed.record.places import held
+from testbed.record.run import RunDirectory, RunError
+
+__all__ = ["Verdicts", "export", "localize"]
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What each method says, and why some say nothing."""
+
+    numbered: NumberedFabric
+    observations: Mapping[str, int]
+    diagnoses: Mapping[str, Diagnosis]
+    silent: Sequence[str]
+
+    def heading(self) -> str:
+        """What was read, in a line."""
+        fabric = self.numbered.fabric
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in self.observations.items())
+        return (
+            f"{fabric.n_links:,} directed links, {fabric.n_switches:,} switches "
+            f"({fabric.n_tors:,} of tier 0); observations: {counts}"
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the rankings of all methods as Parquet, see `analysis.evaluation.ranking`.
+
+        Raises:
+            testbed.record.schema.TableError: The file cannot be written.
+        """
+        write_columns(path, ranking_columns(self.diagnoses, self.numbered))
+
+
+def localize(
+    fabric: Path,
+    observations: Path,
+    methods: Sequence[str],
+    progress: Progress,
+    parameters: Parameters = DEFAULTS,
+    cluster: str | None = None,
+) -> Verdicts:
+    """Diagnose telemetry from files with each method.
+
+    ``observations`` may be a folder of parts (`analysis.telemetry.parts`): each is then read and
+    held by one worker of this machine, or of ``cluster`` (`scenarios.many.cluster`).
+
+    Methods are named in the grammar of `analysis.methods.parameters`; ``parameters`` are what they
+    are made with where that leaves it open.
+
+    Raises:
+        testbed.record.schema.TableError: A file is wrong (one line).
+        analysis.telemetry.telemetry.MissingTelemetry: No method finds in the files what it needs.
+        ValueError: A method does not load, or the cluster is not there.
+    """
+    progress("reading", 0.0)
+    makers = {name: make_method(name, parameters) for name in methods}
+    numbered = read_fabric(fabric)
+    if observations.is_dir():
+        return _in_parts(numbered, observations, makers, progress, cluster)
+    if cluster is not None:
+        raise RunError("CLUSTER= is for telemetry in parts: canary export --parts makes them")
+    telemetry = read_observations(observations, numbered)
+    diagnoses: dict[str, Diagnosis] = {}
+    silent = []
+    for done, (name, method) in enumerate(makers.items()):
+        progress(name, done / len(makers))
+        try:
+            diagnoses[name] = method.localize(telemetry)
+        except MissingTelemetry as error:
+            silent.append(str(error))
+    if not diagnoses:
+        raise MissingTelemetry("; ".join(silent))
+    parts = {
+        "active": telemetry.probes,
+        "passive": telemetry.flows,
+        "connection": telemetry.connections,
+    }
+    counts = {kind: len(part) for kind, part in parts.items() if part is not None}
+    if telemetry.segments is not None:
+        counts["segment"] = int((telemetry.segments.sent > 0).sum())
+    return Verdicts(numbered, counts, diagnoses, silent)
+
+
+def _in_parts(
+    numbered: NumberedFabric,
+    folder: Path,
+    makers: Mapping[str, Localizer],
+    progress: Progress,
+    cluster: str | None,
+) -> Verdicts:
+    fabric = numbered.fabric
+    if (numbered.link_ids != np.arange(fabric.n_links)).any():
+        raise RunError("parts are of a fabric file whose links are numbered 0, 1, 2 in its order")
+    silent = [
+        f"{name} needs telemetry in one file: canary and canary-mle read parts"
+        for name, method in makers.items()
+        if not isinstance(method, Canary | CanaryMle)
+    ]
+    if len(silent) == len(makers):
+        raise MissingTelemetry("; ".join(silent))
+    files = [file.absolute() for file in part_files(folder)]
+    diagnoses: dict[str, Diagnosis] = {}
+    with workers_of(cluster, os.cpu_count() or 1) as workers:
+        parts = workers.held(partial(load_part, n_links=fabric.n_links), files)
+        segments = sum(parts.each(observed_segments))
+        for done, (name, method) in enumerate(makers.items()):
+            progress(name, done / len(makers))
+            begin = time.perf_counter()
+            if isinstance(method, Canary):
+                diagnosis = diagnose_canary(parts, method, fabric)
+            elif isinstance(method, CanaryMle):
+                diagnosis = diagnose_mle(parts, method, fabric)
+            else:
+                continue
+            diagnoses[name] = replace(diagnosis, seconds=time.perf_counter() - begin)
+    return Verdicts(numbered, {"segment": segments}, diagnoses, silent)
+
+
+def export(
+    run: Path, folder: Path, suffix: str, trust: bool = False, *, parts: bool = False
+) -> tuple[Path, Path]:
+    """Write a run's fabric and telemetry as files of the exchange format.
+
+    Args:
+        suffix: ``.parquet`` or ``.csv``.
+        parts: Write Canary's segments alone, in a folder of parts (`analysis.telemetry.parts`).
+        trust: Whether to go on if the run was changed after it was finished.
+
+    Raises:
+        testbed.record.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
+        testbed.record.places.PlaceError: Another command is at work in ``folder``.
+        testbed.record.schema.TableError: A file cannot be written.
+    """
+    telemetry = read_telemetry(RunDirectory(run, trust=trust))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot write {folder}: {error.strerror}") from None
+    paths = folder / f"fabric{suffix}", folder / ("parts" if parts else f"observations{suffix}")
+    with held(folder, folder):
+        for path in paths:
+            if path.exists():
+                raise RunError(f"{path} exists already: choose another folder or remove it")
+        try:
+            write_fabric(paths[0], telemetry.topology)
+            if parts:
+                write_parts(paths[1], telemetry.need("segments", "canary export --parts"))
+            else:
+                write_observations(paths[1], telemetry)
+        except BaseException:  # one without the other is no export
+            paths[0].unlink(missing_ok=True)
+            shutil.rmtree(paths[1]) if paths[1].is_dir() else paths[1].unlink(missing_ok=True)
+            raise
+    return paths

@@ -1,0 +1,206 @@
+"""The settings where people meet them: options of the command line, `make help`, README's table.
+
+An option can be said in three ways: ``--k 8``; ``K=8``, as make passes it on; and ``CANARY_K=8`` in
+the environment, which the other two win over. A name that does not exist is refused in all three.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+from typer.exceptions import TyperException
+
+from testbed.fabric.names import nearest, plain, shortened
+
+if TYPE_CHECKING:
+    from scenarios.experiment.settings import Setting
+
+__all__ = ["Given", "SettingsCommand", "WordsCommand", "help_lines", "table_row"]
+
+PREFIX = "CANARY_"
+OF_COMMANDS = (
+    "SCENARIO",
+    "CONFIG",
+    "RUN",
+    "SEEDS",
+    "METHODS",
+    "OUT",
+    "PARAMETERS",
+    "FAULT_RATE",
+    "WATCH",
+    "SWEEP",
+    "SUDO",
+)
+"""Options of `run` and `compare` that are no settings."""
+
+_SWITCHED = {"1": True, "0": False}
+_CHOSEN = {"backend": "auto"}  # what the command line takes for the default: it finds out
+_WORD = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user gave: settings by name; and by option what came from the environment."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def tell(self) -> None:
+        """Print what is not on the command line and took effect."""
+        for option, value in self.environment.items():
+            name = option.removeprefix("--").replace("-", "_").upper()
+            print(shortened(plain(f"from the environment: {name}={value}")), flush=True)
+
+
+class WordsCommand(TyperCommand):
+    """A command whose options can be words, too: ``K=8`` is ``--k 8``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = _by_name(self.get_params(ctx))
+        return super().parse_args(ctx, list(_spelled_out(args, known)))
+
+
+class SettingsCommand(WordsCommand):
+    """A command with an option for each setting; ``ctx.obj`` is what is `Given`."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        *own, last = super().get_params(ctx)
+        every = [*own, *_options()]
+        for name, option in _by_name(every).items():
+            option.envvar = PREFIX + name
+            option.show_envvar = option.envvar in os.environ  # in messages: where it was said
+        return [*every, last]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        settings = [option.name.upper() for option in _options()]
+        _check_environment([*settings, *OF_COMMANDS])
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        given = {option.name: ctx.params.pop(option.name) for option in _options()}
+        said = {
+            _long(option): os.environ[option.envvar]
+            for option in _by_name(self.get_params(ctx)).values()
+            if (source := ctx.get_parameter_source(option.name)) and source.name == "ENVIRONMENT"
+        }
+        asked = {name: value for name, value in given.items() if value is not None}
+        ctx.obj = Given(asked, said)
+        return super().invoke(ctx)
+
+
+def _by_name(params: Iterable[Any]) -> dict[str, Any]:
+    """Options by the name that make has for them: ``EPOCH_MS``."""
+    options = [param for param in params if param.param_type_name == "option"]
+    names = {_long(option)[2:].replace("-", "_").upper(): option for option in options}
+    return {name: option for name, option in names.items() if name != "HELP"}
+
+
+def _long(option: Any) -> str:
+    return next(name for name in option.opts if name.startswith("--"))
+
+
+def _spelled_out(args: list[str], known: Mapping[str, Any]) -> Iterable[str]:
+    """Arguments with ``NAME=value`` as the option that it stands for; not after ``--``."""
+    flags = {_long(option) for option in known.values() if option.is_flag}
+    value_follows = ended = False
+    for arg in args:
+        ended = ended or (arg == "--" and not value_follows)
+        word = None if value_follows or ended else _WORD.fullmatch(arg)
+        takes = arg.startswith("--") and "=" not in arg and arg not in flags
+        value_follows = takes and not value_follows
+        if word is None:
+            yield arg
+        elif word[1] not in known:
+            raise TyperException(f"there is no option {arg}: {nearest(word[1], known)}")
+        elif known[word[1]].is_flag:
+            if word[2] not in _SWITCHED:
+                raise TyperException(f"{arg}: {word[1]} is 1 or 0")
+            if _SWITCHED[word[2]]:
+                yield _long(known[word[1]])
+        else:
+            yield f"{_long(known[word[1]])}={word[2]}"
+
+
+def _check_environment(known: Iterable[str]) -> None:
+    names = list(known)
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in names:
+            said = nearest(name, [PREFIX + each for each in names])
+            raise TyperException(f"there is no option {name}, as the environment has it: {said}")
+
+
+@cache
+def _options() -> list[Any]:
+    """An option for each setting. Pydantic is imported here, so ``canary --help`` stays quick."""
+    from scenarios.experiment.settings import described
+
+    def take(**given: object) -> None:
+        """Typer reads the signature and makes options of it."""
+
+    shown = {setting.name: _option(setting) for setting in described()}
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in shown.items()
+    ]
+    take.__annotations__ = shown
+    take.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command()(take)
+    return typer.main.get_command(app).params
+
+
+def _option(setting: Setting) -> Any:
+    text = f"{_plain(setting.meaning)} [default: {_default(setting)}{_bounds(setting)}]"
+    choices = [*setting.choices, *(["auto"] if setting.name == "backend" else [])]
+    completed = (lambda: choices) if choices else None
+    return Annotated[setting.kind | None, typer.Option(help=text, autocompletion=completed)]
+
+
+def table_row(setting: Setting) -> str:
+    """The row of a setting in README's table."""
+    name, bounds = setting.name.upper(), _bounds(setting)
+    return f"| `{name}` | {_default(setting)} | {setting.meaning}{bounds} |"
+
+
+def help_lines(setting: Setting) -> list[str]:
+    """What `make help` says of a setting."""
+    name = f"{setting.name.upper()}={_default(setting).partition(';')[0]}"
+    return textwrap.wrap(
+        _plain(setting.meaning) + _bounds(setting),
+        width=100,
+        initial_indent=f"  {name:<18} ",
+        subsequent_indent=" " * 21,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _default(setting: Setting) -> str:
+    """``100; flow 1000, softswitch 7000``."""
+    usual = _CHOSEN.get(setting.name, setting.default)
+    others = [f"{backend} {_value(value)}" for backend, value in setting.on.items()]
+    return f"{_value(usual)}; {', '.join(others)}" if others else _value(usual)
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _bounds(setting: Setting) -> str:
+    if setting.low is None or setting.high is None:
+        return ""
+    unit = f" {setting.unit}" if setting.unit else ""
+    return f"; {setting.low:,} to {setting.high:,}{unit}"
+
+
+def _plain(markdown: str) -> str:
+    return markdown.replace("`", "")

@@ -1,0 +1,35 @@
+"""The command ``canary page``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scenarios.command.arguments import TrustOption
+from scenarios.experiment.errors import errors
+from scenarios.experiment.terminal import progress_bar
+from testbed.fabric.names import plain
+
+__all__ = ["page"]
+
+
+def page(
+    directory: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],
+    over_time: Annotated[
+        bool,
+        typer.Option(
+            "--over-time",
+            help="Of a run: also what methods say after each epoch, where that takes a while.",
+        ),
+    ] = False,
+    trust: TrustOption = False,
+) -> None:
+    """Make the page (index.html) of a run or comparison."""
+    with errors():
+        from scenarios.command.showing import make_page
+
+        with progress_bar() as progress:
+            path = make_page(directory, trust, over_time, progress)
+        print(plain(f"page: {path}"))

@@ -1,0 +1,115 @@
+"""``canary reproduce``: the list of experiments, or some of them run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scenarios.experiment.errors import errors
+from scenarios.experiment.terminal import line, progress_bar, wide_console
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from scenarios.papers.experiment import Effort, Experiment
+
+__all__ = ["reproduce"]
+
+
+def _names() -> list[str]:
+    from scenarios.papers.registry import EXPERIMENTS
+
+    return ["quick", "all", *EXPERIMENTS]
+
+
+def reproduce(
+    fig: Annotated[
+        str | None,
+        typer.Option(
+            help="A name of the list, several with commas, quick, or all. [default: the list]",
+            autocompletion=_names,
+        ),
+    ] = None,
+    draws: Annotated[
+        int,
+        typer.Option(
+            help="Draws of everything random. [default: 20; 2 to 1,000]", show_default=False
+        ),
+    ] = 20,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="A capture for canary-7 and canary-11. [default: traffic is generated]"),
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Write what was run into this file, run nothing. [default: none]"),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="A Dask scheduler's address or file. [default: this machine]"),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder that gets a folder for each.", show_default=True)
+    ] = Path("runs/reproduce"),
+) -> None:
+    """Reproduce figures and tables of the papers, and compare."""
+    with errors():
+        from scenarios.papers.experiment import Effort
+        from scenarios.papers.registry import chosen
+        from scenarios.papers.tables import listed
+
+        console = wide_console()
+        if results is not None:
+            from scenarios.papers.results import write_results
+
+            write_results(results, out)
+            console.print(line(f"written: {results}"), soft_wrap=True)
+            return
+        if fig is None:
+            console.print(listed(out))
+            console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
+            return
+        if not 2 <= draws <= 1000:
+            raise UserError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
+        experiments = chosen(fig)
+        effort = Effort(draws, trace=_checked(trace, experiments))
+        _run(experiments, effort, out, cluster)
+
+
+def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None) -> None:
+    """One after the other; one that fails is told at the end."""
+    from scenarios.papers.reproduce import reproduce as run
+    from scenarios.papers.reproduce import write_overview
+    from scenarios.papers.tables import verdict_table
+    from testbed.record.run import RunError
+
+    console, failed = wide_console(), []
+    with progress_bar() as progress:
+        for experiment in experiments:
+            try:
+                lines = run(experiment, progress, out, effort, cluster=cluster)
+            except RunError as error:
+                failed.append(str(error))
+                continue
+            write_overview(out)
+            console.print(verdict_table(experiment, lines))
+            console.print(line(f"{out / experiment.name}/index.html"), soft_wrap=True)
+    if failed:
+        raise RunError("; ".join(failed))
+    console.print(line(f"all: {out}/index.html"), soft_wrap=True)
+
+
+def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | None:
+    """The capture's absolute path, as other processes read it."""
+    if trace is None:
+        return None
+    if deaf := [each.name for each in experiments if not each.traffic]:
+        raise UserError(f"TRACE is nothing to {', '.join(deaf)}")
+    if not trace.is_file():
+        raise UserError(f"TRACE={trace}: there is no such file")
+    from testbed.traffic.capture import read_capture
+
+    read_capture(trace, 1.0)  # raises, before anything is computed
+    return trace.absolute()

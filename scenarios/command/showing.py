@@ -1,0 +1,170 @@
+"""Shows runs and comparisons: tables in the terminal, and the page of every one as it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from analysis.evaluation.report import render
+from analysis.methods.registry import METHODS, REFERENCE
+from analysis.pages.comparison_page import comparison_page
+from analysis.pages.run_page import run_page
+from analysis.pages.sweep_page import sweep_page
+from analysis.pages.template import write_page
+from scenarios.experiment.errors import message_of
+from scenarios.experiment.observer import Progress
+from scenarios.experiment.scenario import load_scenario, scenario_names
+from scenarios.experiment.settings import Settings, described
+from scenarios.experiment.terminal import wide_console
+from scenarios.many.compared import Compared, as_json, is_comparison, read_comparison, tell
+from scenarios.many.seeds import in_ranges
+from scenarios.many.sweep import Sweep, is_sweep, read_sweep, sweep_as_json, tell_sweep
+from testbed.errors import UserError
+from testbed.fabric.names import command
+from testbed.record.manifest import PAGE
+from testbed.record.places import need_no_links
+from testbed.record.run import RunDirectory
+
+REPRODUCED = "setting.json"
+"""Of the folder of an experiment, see `scenarios.papers.reproduce`."""
+
+__all__ = ["again", "again_all", "figures_of", "make_page", "offer_page", "show_figures"]
+
+
+def make_page(
+    directory: Path,
+    trust: bool = False,
+    over_time: bool = False,
+    progress: Progress = lambda what, share: None,
+) -> Path:
+    """Write the page of a run or a comparison into its directory; where it is.
+
+    Args:
+        trust: Whether to show what was changed after the run, too.
+        over_time: Also run methods on the first epochs where that takes a while.
+
+    Raises:
+        ValueError: There is no such run or comparison, it is damaged, or has a link in it (one
+            line).
+        OSError: The page cannot be written.
+    """
+    need_no_links(directory)
+    if (directory / REPRODUCED).is_file():
+        from scenarios.papers.reproduce import page_again  # a second, for others nothing
+
+        return page_again(directory)
+    if is_sweep(directory):
+        write_page(directory / PAGE, _page_of_sweep(read_sweep(directory)))
+        return directory / PAGE
+    if is_comparison(directory):
+        found = read_comparison(directory)
+        text = comparison_page(found.rows, found.key, again_all(found), directory)
+        write_page(directory / PAGE, text)
+        return directory / PAGE
+    run = RunDirectory(directory, not directory.name.endswith(".partial"), trust)
+    text = run_page(run, again(run.config, run.summary["methods"]), over_time, progress)
+    write_page(directory / PAGE, text)
+    return directory / PAGE
+
+
+def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
+    """What a run's ``summary.json`` says, or a comparison's figures.
+
+    Raises:
+        ValueError: There is no such run or comparison, or it is damaged (one line).
+    """
+    if is_sweep(directory):
+        return sweep_as_json(read_sweep(directory))
+    if is_comparison(directory):
+        return as_json(read_comparison(directory))
+    return RunDirectory(directory, trust=trust).summary
+
+
+def show_figures(directory: Path, trust: bool = False) -> None:
+    """Print the table of a run or a comparison. Raises as `figures_of`."""
+    if is_sweep(directory):
+        tell_sweep(read_sweep(directory), wide_console())
+    elif is_comparison(directory):
+        tell(read_comparison(directory).rows, wide_console())
+    else:
+        render(figures_of(directory, trust), Console())
+
+
+def offer_page(directory: Path) -> str:
+    """The page of what has just ended: where it is, or why there is none, in a line."""
+    try:
+        return f"page: {make_page(directory, trust=True)}"
+    except (UserError, OSError) as error:  # what it shows is there without it
+        return f"no page: {message_of(error)}"
+
+
+def again(config: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
+    """The command that makes a run again: what of its settings is not the default.
+
+    Args:
+        methods: The ``methods`` of its summary.
+    """
+    had = {
+        name: (entry.get("parameters", ""), entry.get("parameters_from", "default"))
+        for name, entry in methods.items()
+    }
+    words = [*_settings(config), f"SEED={config['seed']}", *_methods(had)]
+    return command("make", "scenario", *words)
+
+
+def _page_of_sweep(sweep: Sweep) -> str:
+    """Its parts have pages, too, to which it leads."""
+    for part in sweep.parts:
+        make_page(part.folder)
+    parts = [(part.rows, part.key, part.folder.name) for part in sweep.parts]
+    again = again_all(sweep.parts[0], (sweep.setting, sweep.values))
+    return sweep_page(sweep.setting.upper(), sweep.values, parts, again, sweep.folder)
+
+
+def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> str:
+    """The same for a comparison, with its seeds; of a sweep with the setting and its values."""
+    had = {name: (e["values"], e["from"]) for name, e in found.key["parameters"].items()}
+    had.pop(REFERENCE, None)  # every comparison has it
+    setting, values = swept
+    own = f"{setting.upper()}="
+    words = [word for word in _settings(found.key) if not setting or not word.startswith(own)]
+    if setting:
+        between = ";" if any("," in value for value in values) else ","
+        words.append(f"SWEEP={own}{between.join(values)}")
+    words += [f"SEEDS={in_ranges(found.seeds)}", *_methods(had)]
+    return command("make", "compare", *words)
+
+
+def _settings(config: Mapping[str, Any]) -> Iterator[str]:
+    """The settings but the seed, as make takes them."""
+    name = config["scenario"]
+    known = name in scenario_names()
+    own = load_scenario(name).defaults if known else {}
+    idle = Settings(**{s.name: config[s.name] for s in described() if s.name in config}).ignored
+    yield f"SCENARIO={name if known else name + '.py'}"
+    for setting in described():
+        if setting.name not in config or setting.name in idle or setting.name == "seed":
+            continue
+        value = config[setting.name]
+        usual = setting.on.get(config["backend"], setting.default)
+        if value != usual or setting.name in own or setting.name in ("k", "backend"):
+            yield f"{setting.name.upper()}={value}"
+
+
+def _methods(had: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """The methods, if they are not those of the testbed with their defaults.
+
+    Args:
+        had: By name as it was given, all parameters, and where they came from.
+    """
+    named = [
+        name
+        if not values or origin in ("default", "default, as named")
+        else f"{name.partition(':')[0]}:{values}"
+        for name, (values, origin) in had.items()
+    ]
+    if named and named != list(METHODS):
+        yield f"METHODS={','.join(named)}"

@@ -1,0 +1,104 @@
+"""Commands around the network and the machine: bring it up, look into it, clean up, warm up."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scenarios.command.arguments import KOption, WatchOption
+from scenarios.experiment.errors import errors
+from scenarios.experiment.terminal import progress_bar, wide_console
+from scenarios.process.signals import tidily
+
+if TYPE_CHECKING:
+    from testbed.network.processes import Cleaned
+
+__all__ = ["clean_net", "doctor", "ended_in_words", "net", "shell", "warm_up"]
+
+_P4RUNTIME_SH = """
+from IPython.core.shellapp import InteractiveShellApp
+from p4runtime_sh.shell import main
+InteractiveShellApp.init_path = lambda self: None
+main()
+"""
+"""The package installs no command. IPython would let the user import from the current folder, and
+with that everything that it imports itself later."""
+
+
+def net(
+    k: KOption = 4,
+    backend: Annotated[
+        str,
+        typer.Option(help="softswitch or bmv2.", autocompletion=lambda: ["softswitch", "bmv2"]),
+    ] = "softswitch",
+    watch: WatchOption = False,
+) -> None:
+    """Bring the network up, with Mininet's prompt (root)."""
+    with errors():
+        from scenarios.experiment.settings import REAL_TIME, SettingsError
+        from scenarios.live.prompt import open_prompt
+
+        if backend not in REAL_TIME:
+            raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
+        tidily()
+        with tempfile.TemporaryDirectory() as logs:
+            open_prompt(k, backend, Path(logs), watch)
+
+
+def doctor() -> None:
+    """What this machine can run, and what to install."""
+    with errors():
+        from scenarios.command.doctor import examine, render_findings
+
+        render_findings(examine(), wide_console())
+
+
+def warm_up() -> None:
+    """Compile what a run needs, once an installation: `make setup` does it."""
+    with errors():
+        from scenarios.command.warm_up import warm_up as compile_all
+
+        with progress_bar() as progress:
+            compile_all(progress)
+
+
+def shell(
+    switch: Annotated[str, typer.Argument(help="A switch of the running network: agg0_1.")],
+) -> None:
+    """Open p4runtime-sh on a switch of the running network."""
+    with errors():
+        from testbed.network.switches import running_switch
+
+        arguments = running_switch(switch)
+    os.execv(sys.executable, [sys.executable, "-P", "-c", _P4RUNTIME_SH, *arguments])
+
+
+def ended_in_words(cleaned: Cleaned) -> str:
+    """Return what was ended in one line: ``ended 20 switches, 16 hosts``."""
+    counts = ((cleaned.switches, "switch", "es"), (cleaned.hosts, "host", "s"))
+    said = [f"{n} {kind}{end if n > 1 else ''}" for n, kind, end in counts if n]
+    if others := cleaned.others:
+        programs = ", ".join(dict.fromkeys(others))
+        said.append(f"{len(others)} other process{'es' if len(others) > 1 else ''} ({programs})")
+    return f"ended {', '.join(said)}" if said else "nothing was left"
+
+
+def clean_net() -> None:
+    """Remove what a killed run left of its network (root).
+
+    And nothing else.
+    """
+    with errors():
+        from testbed.network.processes import ProcessError, clean
+
+        if os.geteuid() != 0:
+            raise ProcessError("networks are root's: use sudo")
+        cleaned = clean()
+        print(ended_in_words(cleaned))
+        for runner in cleaned.alive:
+            print(f"process {runner} still runs a network: it is let alone")

@@ -1,0 +1,47 @@
+"""Compile what a run on packets and its methods need into the cache (once an installation)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.methods.registry import METHODS
+from scenarios.experiment.observer import Observer, Progress, ProgressObserver
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings
+from scenarios.process.signals import SIGNALS
+
+__all__ = ["HALVES", "smallest_run", "warm_up"]
+
+HALVES = list(METHODS)[::2], list(METHODS)[1::2]
+"""The methods, for two processes that compile side by side: each takes about as long."""
+
+
+def warm_up(progress: Progress) -> None:
+    """The smallest run there is, thrown away; ``progress`` hears what is being compiled."""
+    here, beside = HALVES
+    other = multiprocessing.get_context("spawn").Process(target=smallest_run, args=(beside,))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the other one is ended by this one
+    try:
+        other.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        told = ProgressObserver(lambda what, share: progress(f"compiling (once): {what}", share))
+        smallest_run(here, told)
+        other.join()
+    finally:
+        other.kill()
+
+
+def smallest_run(methods: Sequence[str], observer: Observer = Observer()) -> None:
+    """A run that calls each compiled function of packets and of these methods."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(k=4, epochs=2, load=0.01)
+        path = Path(folder) / "run"
+        scenario = load_scenario("faulty_links")
+        run_experiment("faulty_links", scenario, settings, path, methods, observer=observer)

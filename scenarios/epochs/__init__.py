@@ -1,1 +1,0 @@
-"""A run with packets: set up, gone through epoch by epoch, and recorded."""

@@ -1,0 +1,100 @@
+"""The user's side of an emulation by root: sends the order, and records what comes back."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+from scenarios.experiment.observer import Observer
+from scenarios.experiment.order import Order, send_order
+from scenarios.process.keeper import connect
+from scenarios.process.signals import undisturbed
+from testbed.network.network import NetworkError
+from testbed.record.places import whole
+from testbed.record.run import RunWriter
+
+__all__ = ["emulate_as_root"]
+
+
+class _InRoot(Exception):
+    """The traceback of an error in the process of root, as the cause of the same error here."""
+
+    def __str__(self) -> str:
+        return f"in the process of root:\n{self.args[0]}"
+
+
+def emulate_as_root(
+    order: Order,
+    writer: RunWriter,
+    observer: Observer,
+) -> None:
+    """Have an emulation made, and record it as it goes on. The network is down at the end.
+
+    Args:
+        observer: Receives the progress, and what its like in the process of root shows.
+
+    Raises:
+        NetworkError: There is no process of root, it ended before its time, or the network cannot
+            be brought up (one line).
+        ValueError: The faults or the traffic cannot be emulated (one line).
+    """
+    try:
+        peer = connect()
+    except OSError:
+        raise NetworkError("the process that runs networks as root has ended: try again") from None
+    with peer, Connection(os.dup(peer.fileno())) as wire:
+        say: dict[str, Callable[..., None]] = {
+            "table": writer.table,
+            "text": writer.text,
+            "json": writer.json,
+            "progress": observer.progressed,
+            "page": observer.page_changed,
+            "log": lambda name, content: _keep_log(writer, name, content),
+        }
+        ended = False
+        try:
+            send_order(wire, order)
+            while not ended:
+                what, *rest = _next(wire)
+                ended = what in ("end", "error", "stopped")
+                if what == "error":
+                    error, trace = rest
+                    raise error from _InRoot(trace)
+                if what == "stopped":
+                    raise NetworkError("the process that runs networks as root was stopped")
+                if not ended:
+                    say[what](*rest)
+        except (EOFError, ConnectionError):
+            raise NetworkError("the process that runs the network as root has died") from None
+        finally:
+            if not ended:
+                _end(peer, wire, say["log"])
+
+
+def _next(wire: Connection) -> tuple[Any, ...]:
+    """Return the next message. An interrupt comes before it is read or after, as what follows half
+    a message cannot be read."""
+    wire.poll(None)
+    with undisturbed():
+        return wire.recv()
+
+
+def _keep_log(writer: RunWriter, name: str, content: bytes) -> None:
+    folder = writer.partial / "logs"
+    folder.mkdir(exist_ok=True)
+    with whole(folder / name) as new:
+        new.write_bytes(content)
+
+
+def _end(peer: socket.socket, wire: Connection, keep_log: Callable[..., None]) -> None:
+    """Let the process of root take its network down, and wait until it has; its logs are kept."""
+    with suppress(OSError, EOFError):
+        peer.shutdown(socket.SHUT_WR)
+        while True:
+            what, *rest = _next(wire)
+            if what == "log":
+                keep_log(*rest)

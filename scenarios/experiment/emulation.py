@@ -1,0 +1,46 @@
+"""An emulation from the network's coming up to its going down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scenarios.experiment.backends import open_backend
+from scenarios.experiment.loop import run
+from scenarios.experiment.observer import Observer
+from scenarios.experiment.recording import Recorder
+from scenarios.experiment.settings import Settings
+from scenarios.experiment.setup import set_up
+from testbed.faults.plan import FaultPlan
+from testbed.network.virtual import LinkModel
+from testbed.traffic.flows import Traffic
+
+__all__ = ["emulate"]
+
+
+def emulate(
+    settings: Settings,
+    plan: FaultPlan,
+    traffic: Traffic,
+    links: LinkModel,
+    recorder: Recorder,
+    logs: Path,
+    observer: Observer,
+) -> None:
+    """Bring a network up, run all epochs on it, record them, and take it down.
+
+    Args:
+        links: Of the network in virtual time.
+        logs: The folder for the output of a real network's processes.
+        observer: Receives the progress, and the events of the network.
+
+    Raises:
+        testbed.network.network.NetworkError: A real network cannot be brought up (one line).
+        testbed.softswitch.SoftSwitchError: There is no C compiler.
+        ValueError: The faults or the traffic cannot be emulated (one line).
+    """
+    observer.progressed("switch program", 0.0)  # compiled once
+    with open_backend(settings, links, logs) as backend:
+        emulation = set_up(settings, plan, traffic, backend, progress=observer.progressed)
+        observer.network_up(emulation)
+        run(emulation, recorder, observer)
+        observer.network_ended()

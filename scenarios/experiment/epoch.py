@@ -1,0 +1,25 @@
+"""An epoch that is being ended: what the steps of the epoch loop work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from analysis.telemetry.minus_meters import MeterDump, MinusMeter, Rules
+from scenarios.experiment.recording import Recorder, Seen
+from scenarios.experiment.setup import Emulation
+
+__all__ = ["Epoch"]
+
+
+@dataclass
+class Epoch:
+    """An epoch that is being ended, and what its steps found: the meters' buckets, the rules in
+    force, the minus meter."""
+
+    number: int
+    emulation: Emulation
+    seen: Seen
+    writer: Recorder
+    dump: MeterDump = field(init=False)
+    rules: Rules = field(init=False)
+    meter: MinusMeter = field(init=False)

@@ -1,0 +1,123 @@
+"""What goes wrong in a command: a mistake is one line, a defect shows its traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+import typer
+
+from scenarios.process.signals import exit_code, in_one_line
+from testbed.errors import UserError
+from testbed.fabric.names import plain, shortened
+
+__all__ = [
+    "DEFECT",
+    "errors",
+    "message_line",
+    "message_of",
+    "one_line",
+    "show_tracebacks",
+    "stopped",
+]
+
+DEFECT = "canary: this is a defect of canary: please report the command and the lines above"
+
+_TO_DO = {
+    errno.ENOSPC: "free some, or choose a folder elsewhere (RUN=, OUT=, TMPDIR)",
+    errno.EDQUOT: "free some, or choose a folder elsewhere (RUN=, OUT=, TMPDIR)",
+    errno.EROFS: "choose a folder elsewhere (RUN=, OUT=)",
+    errno.EACCES: "see who owns it, or choose another (RUN=, OUT=)",
+    errno.EPERM: "see who owns it, or choose another (RUN=, OUT=)",
+    errno.EMFILE: "allow more (ulimit -n 4096)",
+    errno.ENFILE: "end other programs",
+    errno.ENOMEM: "end other programs, or use a smaller K or TOPOLOGY",
+    errno.EIO: "the disk may be damaged: copy the file elsewhere",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
+_shown: set[str] = set()
+
+
+def show_tracebacks() -> None:
+    """Let `errors` show the traceback of a mistake, too."""
+    _shown.add("tracebacks")
+
+
+def one_line() -> tuple[type[Exception], ...]:
+    """Return the exceptions that are told in one line: mistakes of the user, and what the system
+    or the network refuses. All others are defects."""
+    from testbed.control.remote.connection import RemoteError
+    from testbed.control.remote.thrift import ThriftError
+    from testbed.network.network import NetworkError
+    from testbed.network.processes import ProcessError
+    from testbed.softswitch import SoftSwitchError
+
+    return (
+        UserError,
+        OSError,
+        SoftSwitchError,
+        NetworkError,
+        ProcessError,
+        RemoteError,
+        ThriftError,
+    )
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Print one line for an exception of `one_line`, and exit with code 2. After
+    `show_tracebacks` its traceback comes first. Any other exception passes."""
+    try:
+        yield
+    except one_line() as error:
+        if _shown:
+            traceback.print_exc()
+        print(f"canary: {message_of(error)}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt as stop:
+        raise typer.Exit(stopped(stop)) from None
+
+
+def message_of(error: Exception) -> str:
+    """Return in one line what is wrong, with an exception's notes."""
+    if isinstance(error, OSError) and error.errno:
+        text = _of_the_system(error, error.errno)
+    elif type(error).__name__ == "ValidationError":  # of pydantic, which may not be loaded
+        from testbed.record.messages import first_problem
+
+        place, reason = first_problem(cast(Any, error))
+        text = ": ".join([".".join(map(str, place)), reason]).removeprefix(": ")
+    else:
+        text = str(error)
+    return message_line("; ".join([text, *getattr(error, "__notes__", [])]))
+
+
+def message_line(text: str) -> str:
+    """Return a message in one line of some length in which all can be seen, whatever values and
+    names are in it."""
+    return shortened(plain(re.sub(r"\s*[\r\n]\s*", " ", text.strip())))
+
+
+def _of_the_system(error: OSError, number: int) -> str:
+    """Return what the system refused, without its number, and what to do."""
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    to_do = _TO_DO.get(number, "")
+    return ": ".join([*(names and [" -> ".join(names)]), os.strerror(number), *(to_do and [to_do])])
+
+
+def stopped(stop: BaseException) -> int:
+    """Say it in one line; the exit code."""
+    number = stop.args[0] if stop.args else signal.SIGINT
+    kept = plain(" ".join(getattr(stop, "__notes__", ["nothing was kept"])))
+    with suppress(OSError):  # a terminal that is gone
+        print(in_one_line(number, kept), file=sys.stderr, flush=True)
+    return exit_code(number)

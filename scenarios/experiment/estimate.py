@@ -1,0 +1,224 @@
+"""What a run will take: packets, packet-hops, links and pairs counted beforehand, and from these
+processor seconds and memory by fitted formulas.
+
+The counts follow from the settings and are good to some percent; the formulas were fitted to runs
+with K=4 to 48 (with packets 4 to 16), load 0.01 to 0.6, 1 to 100 epochs and 1 and 10 % of the links
+failed, on a 2-core machine of 2024, and are within a factor of two of all of them. With D data
+packets of hosts, H packet-hops (arrivals at switches), S switches, R flow records, F flows that
+start, B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
+
+    packets        time    2.5 s + 0.4 us H + Flock
+                   memory  330 MB + 900 kB S + 3 kB B + 10 B D
+    no packets     time    2.5 s + 0.5 us R + 16 ns F + 0.5 us G E + 1 us B + Flock
+                   memory  350 MB + 250 B R + 1.3 kB Q
+    real packets   time    the run's own, and 10 s + 0.5 s S for its beginning and end
+                   memory  300 MB + 50 MB S
+
+Flock: each of its failures is tried against the pairs of ToRs through a link, and these against all
+their links: 0.7 us of each; from `MANY_PAIRS` on, or with traces from `MANY_TRIED` on, its search
+is of fewer, 11 ms a failure and 0.1 ms a link.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
+from scenarios.experiment.memory import available_bytes, in_gigabytes
+from scenarios.experiment.settings import Settings, SettingsError
+from testbed.fabric.clos import Fabric
+from testbed.fabric.compiled import nothing_kept
+from testbed.fabric.monitors import monitor_switches
+from testbed.traffic.distributions import WORKLOADS, Workload
+from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
+
+__all__ = ["LONG_S", "Estimate", "announce", "estimate", "need_memory"]
+
+LONG_S = 10.0
+"""A run that takes longer says so before it begins."""
+
+_FLOWS = 4_000_000  # records kept of a run without packets
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run will take, about.
+
+    Attributes:
+        packets: What hosts send, probes included; 0 of a capture's.
+        packet_hops: Links that these cross between switches (without packets), or arrivals at
+            switches.
+        links: Directed links between switches.
+        pairs: Ordered pairs of ToRs.
+        flows: Flow records (without packets).
+        seconds: Of one processor; of real packets also of the clock.
+        memory: Bytes at the peak.
+    """
+
+    packets: int
+    packet_hops: int
+    links: int
+    pairs: int
+    flows: int
+    seconds: float
+    memory: int
+
+    def __str__(self) -> str:
+        """``about 40 s and 0.5 GB: 30 million packet-hops, 512 links``."""
+        hops = self.packet_hops / 1e6
+        amount = f"{hops / 1000:,.3g} billion" if hops >= 1000 else f"{hops:,.3g} million"
+        return (
+            f"about {_rounded(self.seconds)} and {in_gigabytes(self.memory)}: "
+            f"{amount} packet-hops, {self.links:,} links"
+        )
+
+
+def estimate(settings: Settings, fabric: Fabric, failures: int, *, flock: bool = True) -> Estimate:
+    """What a run will take.
+
+    Args:
+        fabric: That of the settings.
+        failures: How many directed links are faulty.
+        flock: Whether it is among the methods.
+    """
+    process = _process(settings, fabric)
+    counted = _Counts(settings, fabric, process)
+    packets = counted.data + counted.probes
+    hops = counted.data * counted.data_hops + counted.probes * counted.probe_hops
+    search = counted.flock_seconds(failures) if flock else 0.0
+    if settings.backend == "flow":
+        seconds, memory = _without_packets(settings, counted)
+    elif settings.real_time:
+        seconds = settings.duration_s + 10 + 0.5 * fabric.n_switches
+        memory = 300e6 + 50e6 * fabric.n_switches
+    else:
+        seconds = 2.5 + 0.4e-6 * hops
+        memory = 330e6 + 900e3 * fabric.n_switches + 3000 * counted.probed + 10 * counted.data
+    return Estimate(
+        packets=round(packets),
+        packet_hops=round(hops),
+        links=fabric.n_links,
+        pairs=counted.pairs,
+        flows=round(counted.records),
+        seconds=seconds + search,
+        memory=round(memory),
+    )
+
+
+def need_memory(expected: Estimate, available: int | None = None) -> None:
+    """Refuse a run that does not fit.
+
+    Args:
+        available: Bytes; by default what is free now.
+
+    Raises:
+        SettingsError: It needs more (one line).
+    """
+    there = available_bytes() if available is None else available
+    if expected.memory > there:
+        raise SettingsError(
+            f"this run needs about {in_gigabytes(expected.memory)} of memory, and "
+            f"{in_gigabytes(there)} is free: use a smaller K or TOPOLOGY, fewer EPOCHS, less LOAD"
+        )
+
+
+def announce(expected: Estimate) -> None:
+    """Say on standard error what a run will take that takes longer than `LONG_S`."""
+    if nothing_kept():
+        print("first use: compiling takes about a minute, once", file=sys.stderr)
+    if expected.seconds > LONG_S:
+        print(expected, file=sys.stderr)
+
+
+class _Counts:
+    """What follows from the settings before anything is drawn."""
+
+    def __init__(self, settings: Settings, fabric: Fabric, process: FlowProcess | None) -> None:
+        tiers = np.bincount(fabric.tier)
+        risen = np.bincount(fabric.tier[fabric.link_src[::2]], minlength=len(tiers))[:-1]
+        ups = risen / tiers[:-1]  # links that lead up from a switch of each tier
+        top = len(tiers) - 1
+        self.fabric, self.settings = fabric, settings
+        self.pairs = fabric.n_tors * (fabric.n_tors - 1)
+        self.climbs = fabric.n_tors * float(ups.prod())
+        self.probed = self.climbs * fabric.hosts_per_tor
+        self.links_of_pair = 2 * float(np.cumprod(ups).sum())
+        pods = np.bincount(fabric.pod[: fabric.n_tors]) if top > 1 else np.ones(1)
+        self.local = float((pods * (pods - 1)).sum())
+        self.segments = _segments(fabric, settings, tiers, ups)
+        probes_each = 2 * settings.probes  # NetBouncer's and as many of deTector's
+        self.probes = self.probed * probes_each
+        without = settings.backend == "flow"
+        self.probe_hops = 2 * top + (not without)
+        self.data_hops = 2 * top - 2 * self.local / max(self.pairs, 1) + (not without)
+        self.data = self.records = self.started = 0.0
+        if process is not None:
+            duration = settings.duration_s
+            self.started = process.arrivals * duration
+            every = process.arrivals * (duration + process.mean_duration_s)
+            self.records = min(_FLOWS, every) if without else 0.0
+            per_flow = process.sizes.mean / PAYLOAD + 0.5
+            # of the longest flows only a part is sent in the run
+            self.data = (self.records / every if without else 1.0) * self.started * per_flow
+
+    def flock_seconds(self, failures: int) -> float:
+        traced = "A2" in self.settings.telemetry.split("+")
+        if self.pairs > MANY_PAIRS or (traced and failures * self.pairs > MANY_TRIED):
+            return 11e-3 * failures + 1e-4 * self.fabric.n_links
+        through = self.pairs * self.links_of_pair / self.fabric.n_links
+        return 0.7e-6 * failures * through * self.links_of_pair
+
+
+def _segments(
+    fabric: Fabric, settings: Settings, tiers: npt.NDArray[np.int64], ups: npt.NDArray[np.float64]
+) -> float:
+    """Return how many path segments there are, about: as if each tier's switches were all alike.
+
+    Args:
+        tiers: The switches of each tier.
+        ups: The links that lead up from a switch of each tier but the highest.
+    """
+    monitor = monitor_switches(fabric, settings.monitors, settings.seed)
+    share = np.bincount(fabric.tier, monitor) / tiers
+    found, climbs = 0.0, np.zeros(0)
+    for tier in range(len(tiers)):
+        # ``climbs``: those to this tier that begin at monitors of each lower one
+        found += 2 * share[tier] * climbs.sum()
+        if tier:
+            here = climbs.sum() / tiers[tier]
+            branches = tiers[tier - 1] * ups[tier - 1] / tiers[tier]
+            found += (1 - share[tier]) * tiers[tier] * here**2 * (1 - 1 / max(branches, 1))
+        if tier < len(ups):
+            passing = np.append(climbs * (1 - share[tier]), share[tier] * tiers[tier])
+            climbs = passing * ups[tier]
+    return found
+
+
+def _without_packets(settings: Settings, counted: _Counts) -> tuple[float, float]:
+    seconds = 2.5 + 0.5e-6 * counted.records + 16e-9 * counted.started + 1e-6 * counted.probed
+    seconds += 0.5e-6 * counted.segments * settings.epochs
+    memory = 350e6 + 250 * counted.records + 1300 * counted.pairs
+    return seconds, memory
+
+
+def _process(settings: Settings, fabric: Fabric) -> FlowProcess | None:
+    """How flows arrive; None of a capture."""
+    kind, _, option = settings.traffic.partition(":")
+    workload: Workload | None = next((name for name in WORKLOADS if name == kind), None)
+    if workload is None:
+        return None
+    rng = np.random.default_rng(0)
+    pattern = "skewed" if option == "skewed" else "uniform"
+    rate = settings.line_rate_bps
+    return flow_process(fabric, workload, min(settings.load, 0.95), rng, pattern, rate)
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(5, 5 * round(seconds / 5))} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"

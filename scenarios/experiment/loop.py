@@ -1,0 +1,138 @@
+"""The epoch loop: traffic flows, the meters are read, a diagnosis asks for more flows.
+
+`STEPS` are taken at the end of each epoch, when its packets have drained, and their order is
+protocol (Canary, sections III-D and III-E): what was sent is noted first, for real hosts go on
+sending while the meters are read; a retired flow's DSM rule stays until the meters that it fed are
+read; the plan for the next epochs needs the minus meter of this one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter, segment_counts
+from scenarios.experiment.agenda import follow, make_agenda
+from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.observer import Observer
+from scenarios.experiment.recording import Recorder, Seen, record, record_registers
+from scenarios.experiment.setup import Emulation
+from testbed.control.collection import clear_hashpipe, collect
+from testbed.control.switch import batch
+
+__all__ = ["STEPS", "run"]
+
+
+def run(
+    emulation: Emulation,
+    writer: Recorder,
+    observer: Observer,
+) -> None:
+    """Run all epochs and write what was seen.
+
+    Args:
+        writer: Gets the registers after every epoch and everything else at the end; in real time
+            everything after every epoch, for an interruption loses only what follows.
+        observer: Receives the progress, and each epoch when its steps are taken.
+    """
+    seen, tcp = Seen(), emulation.tcp
+    with batch(emulation.backend.controls):
+        emulation.injector.start()
+    emulation.selector.plan(*(np.zeros(len(emulation.segments), np.int64) for _ in range(2)))
+
+    def end_epoch(number: int) -> None:
+        epoch = Epoch(number, emulation, seen, writer)
+        for step in STEPS:
+            step(epoch)
+        observer.epoch_ended(epoch)
+
+    agenda = make_agenda(emulation, end_epoch)
+    if tcp is not None:
+        tcp.prepare()
+    emulation.network.start()
+    if tcp is not None:
+        tcp.start()
+    follow(
+        emulation.network,
+        agenda,
+        seen.reached,
+        lambda share: observer.progressed("emulation", share),
+    )
+    if tcp is not None:
+        tcp.stop()
+    emulation.network.drain()
+    seen.note_sent(emulation)
+    record(emulation, seen, writer)
+
+
+def note_sent(epoch: Epoch) -> None:
+    """What is lost is told of packets sent by now, which arrive while the meters are read."""
+    epoch.seen.note_sent(epoch.emulation)
+
+
+def collect_meters(epoch: Epoch) -> None:
+    """Read and clear the meters of the epoch's parity, with the rules that were in force."""
+    emulation, seen = epoch.emulation, epoch.seen
+    begin = time.perf_counter()
+    epoch.dump = MeterDump(**collect(emulation.controls, epoch.number % 2))
+    if emulation.settings.real_time:
+        seen.collection_s.append(round(time.perf_counter() - begin, 3))
+        controls = emulation.controls.items()
+        gone = [switch for switch, control in controls if control.lost]
+        seen.unread += [(epoch.number, switch) for switch in gone]
+    emulation.events.epoch_read(epoch.number)
+    epoch.rules = Rules(*emulation.selector.in_force())
+
+
+def record_meters(epoch: Epoch) -> None:
+    """Write the raw registers, from which the epoch can be analysed again."""
+    epoch.seen.rules.append((epoch.number, epoch.rules))
+    record_registers(epoch.number, epoch.dump, epoch.writer)
+
+
+def finish_retiring(epoch: Epoch) -> None:
+    """Remove the DSM rules of flows that were retired an epoch ago: their packets have left."""
+    epoch.emulation.selector.finish_retiring()
+
+
+def decode(epoch: Epoch) -> None:
+    """The minus meter: what each flow lost on its segment."""
+    emulation = epoch.emulation
+    decode_path = emulation.decoder.decode
+    epoch.meter = minus_meter(epoch.dump, decode_path, emulation.segments, epoch.rules)
+
+
+def plan_and_retire(epoch: Epoch) -> None:
+    """Ask for flows on segments that were measured too little, and let quiet flows go."""
+    emulation, n = epoch.emulation, len(epoch.emulation.segments)
+    packets, _ = segment_counts(epoch.meter, n)
+    flows = np.bincount(epoch.meter.segment, minlength=n)
+    emulation.selector.plan(packets, flows)
+    quiet = emulation.selector.retire_quiet()
+    rules, removed = (np.bincount(each, minlength=n) for each in (epoch.rules.segment, quiet))
+    epoch.seen.note_selection(packets, flows, rules, removed)
+
+
+def clear(epoch: Epoch) -> None:
+    """Let the next epoch's heavy hitters be found from nothing."""
+    clear_hashpipe(epoch.emulation.controls)
+
+
+def record_so_far(epoch: Epoch) -> None:
+    """In real time a run may be interrupted: its finished epochs are kept."""
+    if epoch.emulation.settings.real_time:
+        record(epoch.emulation, epoch.seen, epoch.writer)
+
+
+STEPS: tuple[Callable[[Epoch], None], ...] = (
+    note_sent,
+    collect_meters,
+    record_meters,
+    finish_retiring,
+    decode,
+    plan_and_retire,
+    clear,
+    record_so_far,
+)

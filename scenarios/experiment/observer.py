@@ -1,0 +1,97 @@
+"""What a run reports while it goes on, to whoever shows it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.estimate import Estimate
+from scenarios.experiment.settings import Settings
+from scenarios.experiment.setup import Emulation
+from testbed.faults.plan import FaultPlan
+
+__all__ = ["Observer", "Observers", "Progress", "ProgressObserver"]
+
+
+class Progress(Protocol):
+    """Callback that receives the name of the current phase and its progress, from 0 to 1."""
+
+    def __call__(self, what: str, share: float) -> None: ...
+
+
+class Observer:
+    """Receives the events of a run, in the order of these methods. This one ignores all of them.
+
+    Attributes:
+        watches: Whether it shows the network's counters. The process that emulates for another
+            one as root then reads them, and sends what it shows (`page_changed`).
+    """
+
+    watches = False
+
+    def estimated(self, expected: Estimate) -> None:
+        """The time and memory that the run will take are known; nothing has begun yet."""
+
+    def planned(self, name: str, settings: Settings, plan: FaultPlan) -> None:
+        """The faults of a run with packets are drawn. ``name`` is that of its scenario."""
+
+    def progressed(self, what: str, share: float) -> None:
+        """The phase ``what`` has come to ``share``, from 0 to 1; called from begin to end."""
+
+    def network_up(self, emulation: Emulation) -> None:
+        """The network is up, and traffic is about to begin."""
+
+    def epoch_ended(self, epoch: Epoch) -> None:
+        """The meters of an epoch were read, and its steps taken."""
+
+    def network_ended(self) -> None:
+        """Every packet has arrived or is lost; the network is still up."""
+
+    def page_changed(self, name: str, content: Any) -> None:
+        """An observer of the same run in the process of root has something new for the page."""
+
+
+class ProgressObserver(Observer):
+    """Passes the progress of a run on to a callback, and ignores the rest."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def progressed(self, what: str, share: float) -> None:
+        self._progress(what, share)
+
+
+class Observers(Observer):
+    """Passes each event on to several observers, in the order given."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+        self.watches = any(each.watches for each in observers)
+
+    def estimated(self, expected: Estimate) -> None:
+        for each in self._observers:
+            each.estimated(expected)
+
+    def planned(self, name: str, settings: Settings, plan: FaultPlan) -> None:
+        for each in self._observers:
+            each.planned(name, settings, plan)
+
+    def progressed(self, what: str, share: float) -> None:
+        for each in self._observers:
+            each.progressed(what, share)
+
+    def network_up(self, emulation: Emulation) -> None:
+        for each in self._observers:
+            each.network_up(emulation)
+
+    def epoch_ended(self, epoch: Epoch) -> None:
+        for each in self._observers:
+            each.epoch_ended(epoch)
+
+    def network_ended(self) -> None:
+        for each in self._observers:
+            each.network_ended()
+
+    def page_changed(self, name: str, content: Any) -> None:
+        for each in self._observers:
+            each.page_changed(name, content)

@@ -1,0 +1,125 @@
+"""What a user's process asks a process of root for: an emulation, described by plain data.
+
+The order is JSON and arrays of numbers of fixed types. Whoever reads it builds settings, faults and
+traffic from these with the same checks as a run has, and executes nothing that was sent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from scenarios.experiment.settings import Settings
+from testbed.errors import UserError
+from testbed.fabric.topologies import make_addressed
+from testbed.faults.plan import FaultPlan
+from testbed.network.schedules import Packets, listed
+from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic
+
+__all__ = ["Order", "OrderError", "receive_order", "send_order"]
+
+_FLOWS = (
+    ("src_host", np.int32),
+    ("dst_host", np.int32),
+    ("src_port", np.uint16),
+    ("dst_port", np.uint16),
+    ("protocol", np.uint8),
+)
+_PACKETS = (("time_ns", np.uint64), ("flow", np.uint32), ("size", np.uint16))
+_LONGEST_TEXT = 1 << 26
+_MOST_PACKETS = 1 << 30
+
+
+class OrderError(UserError):
+    """An order is not as it is declared here. One line."""
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class _Words:
+    """The part of an order that is text."""
+
+    settings: Settings
+    plan: FaultPlan
+    watched: bool
+    flows: int
+    packets: int
+
+
+_WORDS = TypeAdapter(_Words)
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """An emulation: its settings, faults and traffic, and whether somebody watches it."""
+
+    settings: Settings
+    plan: FaultPlan
+    traffic: Traffic
+    watched: bool
+
+
+def send_order(wire: Connection, order: Order) -> None:
+    """Send an order. Its packets are listed one by one."""
+    traffic, packets = order.traffic, listed(order.traffic.packets)
+    words = _Words(order.settings, order.plan, order.watched, traffic.n_flows, len(packets))
+    wire.send_bytes(_WORDS.dump_json(words))
+    for source, columns in ((traffic, _FLOWS), (packets, _PACKETS)):
+        for name, kind in columns:
+            wire.send_bytes(getattr(source, name).astype(kind).tobytes())
+
+
+def receive_order(wire: Connection) -> Order:
+    """Read an order and check it.
+
+    Raises:
+        OrderError: It is none, or makes no sense.
+        EOFError: It was cut off.
+    """
+    try:
+        words = _WORDS.validate_json(wire.recv_bytes(_LONGEST_TEXT))
+    except ValidationError as error:
+        raise OrderError(" ".join(str(error).split())) from None
+    if not words.settings.real_time:
+        raise OrderError("root emulates with real packets alone")
+    if not (0 <= words.flows <= _MOST_PACKETS and 0 <= words.packets <= _MOST_PACKETS):
+        raise OrderError("there are too many packets")
+    flows: dict[str, Any] = {name: _column(wire, kind, words.flows) for name, kind in _FLOWS}
+    time, flow, size = (_column(wire, kind, words.packets) for _, kind in _PACKETS)
+    topology = make_addressed(words.settings.topology, words.settings.k)
+    words.plan.check(topology, words.settings.duration_s)
+    traffic = Traffic(**flows, packets=Packets(time, flow, size))
+    _check(traffic, topology.n_hosts)
+    return Order(words.settings, words.plan, traffic, words.watched)
+
+
+def _column(wire: Connection, kind: type[np.generic], length: int) -> npt.NDArray:
+    wanted = length * np.dtype(kind).itemsize
+    data = wire.recv_bytes(wanted)
+    if len(data) != wanted:
+        raise OrderError("a column is too short")
+    return np.frombuffer(data, kind)
+
+
+def _check(traffic: Traffic, hosts: int) -> None:
+    """See that the flows are between these hosts, and the packets of these flows.
+
+    Raises:
+        OrderError: They are not.
+    """
+    src, dst, time = traffic.src_host, traffic.dst_host, traffic.time_ns.astype(np.int64)
+    for wrong, what in (
+        ((src < 0) | (src >= hosts) | (dst < 0) | (dst >= hosts), "a flow is of no host"),
+        (src == dst, "a flow ends where it begins"),
+        (~np.isin(traffic.protocol, (TCP, UDP)), "a flow is neither TCP nor UDP"),
+        (traffic.flow >= traffic.n_flows, "a packet is of no flow"),
+        ((traffic.size < MIN_FRAME) | (traffic.size > MAX_FRAME), "a packet has no such size"),
+        ((time < 0) | (np.diff(time, prepend=0) < 0), "the packets are not in order"),
+    ):
+        if wrong.any():
+            raise OrderError(what)

@@ -1,0 +1,344 @@
+"""What a run with packets writes down: the tables of its record, from what the network counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.telemetry.minus_meters import MeterDump, Rules
+from scenarios.experiment.setup import Emulation
+from testbed.control.collection import upload_bytes
+from testbed.dataplane import CAUSES
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.pathbf import bloom_mask
+from testbed.fabric.paths import PathSets
+from testbed.network.network import EmulatorDrops
+from testbed.network.virtual import DROP_CAUSES
+from testbed.probes.traceroute import assemble_paths, parse_time_exceeded
+from testbed.record.documents import Network
+from testbed.record.fabric_file import fabric_columns
+from testbed.record.run_tables import PLANS, registers
+from testbed.record.tables import Columns, Texts
+
+__all__ = ["Recorder", "Seen", "record", "record_registers"]
+
+LongArray = npt.NDArray[np.int64]
+
+_PLACES_TOLD = 5
+
+
+class Recorder(Protocol):
+    """Takes what is written down of a run, as `testbed.record.run.RunWriter` does."""
+
+    def table(self, name: str, columns: Columns) -> None: ...
+    def text(self, name: str, content: str) -> None: ...
+    def json(self, name: str, content: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Of each segment what an epoch's meters counted and what became of its flows' rules, int64[S]
+    each: see the table ``selection`` of `testbed.record.run_tables`."""
+
+    packets: LongArray
+    flows: LongArray
+    rules: LongArray
+    installed: LongArray
+    removed: LongArray
+
+
+@dataclass
+class Seen:
+    """What was seen so far, besides what the network counts itself.
+
+    ``rules`` are those in force in each epoch, ``selection`` what became of them; ``late_ns`` how
+    late the controller was at worst; ``collection_s`` how long each reading of the meters took;
+    ``unread`` the (epoch, switch) whose meters were lost; ``sent`` the packets that each source had
+    sent when it was last noted.
+    """
+
+    rules: list[tuple[int, Rules]] = field(default_factory=list)
+    selection: list[Selected] = field(default_factory=list)
+    late_ns: int = 0
+    collection_s: list[float] = field(default_factory=list)
+    unread: list[tuple[int, int]] = field(default_factory=list)
+    sent: dict[int, LongArray] = field(default_factory=dict)
+
+    def reached(self, late_ns: int) -> None:
+        """Something was done so much later than it was due."""
+        self.late_ns = max(self.late_ns, late_ns)
+
+    def note_selection(
+        self, packets: LongArray, flows: LongArray, rules: LongArray, removed: LongArray
+    ) -> None:
+        """The columns of `Selected`; rules that the epoch before did not leave are new."""
+        before = self.selection[-1:]
+        left = before[0].rules - before[0].removed if before else 0
+        self.selection.append(Selected(packets, flows, rules, rules - left, removed))
+
+    def note_sent(self, emulation: Emulation) -> None:
+        network = emulation.network
+        numbers = emulation.sources.numbers
+        self.sent = {source: network.sent(source).astype(np.int64) for source in numbers}
+
+
+def record_registers(epoch: int, dump: MeterDump, writer: Recorder) -> None:
+    """Write the non-empty buckets of an epoch's meters."""
+    writer.table(registers(epoch), vars(dump))
+
+
+def record(emulation: Emulation, seen: Seen, writer: Recorder) -> None:
+    """Write all but the registers: what was seen up to now."""
+    sources, network = emulation.sources, emulation.network
+    by_faults, by_emulator = _drops_of_packets(emulation)
+    drops = network.drops()
+    data = drops[drops["source"] == sources.data]
+    writer.text("truth.yaml", emulation.plan.to_yaml(emulation.topology))
+    writer.table("fabric", fabric_columns(emulation.topology))
+    writer.table("switches", _switches(emulation))
+    writer.table("links", _links(emulation, by_faults))
+    if by_emulator is not None:
+        writer.table("emulator_drops", vars(by_emulator))
+    writer.table("rules", _rules(seen))
+    writer.table("selection", _selection(seen))
+    sent, lost = _sent_and_lost(emulation, seen, sources.data)
+    if emulation.tcp is not None:
+        carried = emulation.transfers.flow
+        sent[carried], lost[carried] = emulation.tcp.counts()
+    writer.table("flows", _flows(emulation, sent, lost))
+    writer.table("probe_paths", _probe_paths(emulation))
+    writer.table("probe_counts", _probe_counts(emulation, seen))
+    writer.table("connections", _connections(emulation, lost))
+    writer.table("drops", _drops(emulation, data))
+    writer.json("network.json", _network(emulation, seen, by_emulator))
+
+
+def _sent_and_lost(emulation: Emulation, seen: Seen, source: int) -> tuple[LongArray, LongArray]:
+    sent = seen.sent[source]
+    return sent, sent - np.minimum(emulation.network.delivered(source), sent)
+
+
+def _switches(emulation: Emulation) -> Mapping[str, Any]:
+    topology = emulation.topology
+    return {
+        "name": topology.switch_names,
+        "id": emulation.ids,
+        "mask": bloom_mask(emulation.ids),
+        "ip": topology.switch_ip,
+        "monitor": np.isin(np.arange(topology.n_switches), emulation.monitors),
+    }
+
+
+def _drops_of_packets(
+    emulation: Emulation,
+) -> tuple[npt.NDArray[np.uint64], EmulatorDrops | None]:
+    """Packets that faults took at each directed link, uint64[n_links], and those that no fault
+    took, where a network can lose such."""
+    network = emulation.network
+    injected = emulation.injector.dropped()
+    by_faults = network.fault_drops() + injected
+    own = network.emulator_drops(injected)
+    if own is None:
+        return by_faults, None
+    where = np.array(own.where, "U8")
+    # What a fault corrupted the next switch throws away before it counts it.
+    corrupting = [fault.link for fault in emulation.plan.faults if fault.kind == "corrupt"]
+    corrupted = (where == "switch") & np.isin(own.link, corrupting)
+    np.add.at(by_faults, own.link[corrupted], own.packets[corrupted].astype(np.uint64))
+    # Traces that nobody answered ended inside a switch, too, and it does not tell which.
+    unanswered = emulation.agents.packets - len(network.replies())
+    traces = (where == "queues") & (own.packets <= unanswered)
+    rows = np.flatnonzero(~corrupted & ~traces)
+    places = [own.place[row] for row in rows]
+    return by_faults, EmulatorDrops(
+        own.link[rows], places, [own.where[row] for row in rows], own.packets[rows]
+    )
+
+
+def _links(emulation: Emulation, by_faults: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
+    network, n = emulation.network, emulation.topology.n_links
+    # What a fault took where the link begins was not put on it; what one corrupted was.
+    taken = network.fault_drops() + emulation.injector.dropped() - _corrupted(emulation)
+    rate = np.zeros(n)
+    for fault in emulation.plan.faults:
+        rate[fault.link] = max(rate[fault.link], fault.rate)
+    return {
+        "name": emulation.topology.link_names,
+        "faulty": np.isin(np.arange(n), emulation.plan.links),
+        "rate": rate,
+        "packets": network.link_packets() + taken,
+        "fault_drops": by_faults,
+        "queue_drops": network.queue_drops(),
+    }
+
+
+def _corrupted(emulation: Emulation) -> npt.NDArray[np.uint64]:
+    """Of the packets in `Network.fault_drops` those that crossed their link, and were thrown away
+    behind it."""
+    drops, n = emulation.network.drops(), emulation.topology.n_links
+    links = drops["link"][drops["cause"] == CAUSES["corrupt"]]
+    return np.bincount(links, minlength=n)[:n].astype(np.uint64)
+
+
+def _rules(seen: Seen) -> Mapping[str, Any]:
+    epoch = [np.full(len(rules), number, np.int32) for number, rules in seen.rules]
+    columns = {
+        name: np.concatenate([getattr(rules, name) for _, rules in seen.rules])
+        for name in ("flow_hi", "flow_lo", "segment")
+    }
+    return {"epoch": np.concatenate(epoch), **columns}
+
+
+def _selection(seen: Seen) -> Mapping[str, Any]:
+    names = [each.name for each in fields(Selected)]
+    counts = np.array([[getattr(each, name) for name in names] for each in seen.selection])
+    epoch, segment = np.nonzero(counts.any(axis=1))
+    number = np.array([number for number, _ in seen.rules])
+    columns = {name: counts[epoch, n, segment] for n, name in enumerate(names)}
+    return {"epoch": number[epoch], "segment": segment, **columns}
+
+
+def _flows(emulation: Emulation, sent: LongArray, lost: LongArray) -> Mapping[str, Any]:
+    topology, traffic = emulation.topology, emulation.sources.traffic
+    return {
+        "src_host": traffic.src_host,
+        "dst_host": traffic.dst_host,
+        "src_port": traffic.src_port,
+        "dst_port": traffic.dst_port,
+        "protocol": traffic.protocol,
+        "src_tor": topology.host_tor[traffic.src_host],
+        "dst_tor": topology.host_tor[traffic.dst_host],
+        "sent": sent,
+        "lost": lost,
+    }
+
+
+def _probe_paths(emulation: Emulation) -> Mapping[str, Any]:
+    """NetBouncer's bounces by ToR and core switch, then deTector's paths."""
+    bounces = Ecmp(emulation.topology).bounces()
+    matrix = emulation.sources.matrix.paths
+    return {
+        "plan": [PLANS[0]] * len(bounces) + [PLANS[1]] * len(matrix),
+        "path": PathSets.join([PathSets.known(p) for p in (bounces, matrix)]).paths,
+    }
+
+
+def _probe_counts(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
+    topology, sources = emulation.topology, emulation.sources
+    probes, matrix = sources.probes, sources.matrix
+    n_bouncing = len(topology.bouncing)
+    bounce = topology.host_tor[probes.host] * n_bouncing + probes.core
+    counts = (
+        _sent_and_lost(emulation, seen, source)
+        for source in (sources.probing, sources.probing_matrix)
+    )
+    sent, lost = (np.concatenate(part) for part in zip(*counts, strict=True))
+    return {
+        "path": np.concatenate((bounce, len(Ecmp(topology).to_top) + matrix.path)),
+        "src_host": np.concatenate((probes.host, matrix.src_host)),
+        "dst_host": np.concatenate((probes.host, matrix.dst_host)),
+        "sent": sent,
+        "lost": lost,
+    }
+
+
+def _drops(emulation: Emulation, drops: npt.NDArray[Any]) -> Mapping[str, Any]:
+    """Every lost packet of the traffic, with the epoch its upstream counted it in."""
+    epoch = emulation.clock.epoch_of(drops["time_ns"], drops["parity"])
+    cause = np.searchsorted(sorted(DROP_CAUSES), drops["cause"])
+    return {
+        "time_ns": drops["time_ns"],
+        "flow": drops["tag"].astype(np.int32),
+        "link": drops["link"].astype(np.int32),
+        "cause": Texts(cause, [DROP_CAUSES[number] for number in sorted(DROP_CAUSES)]),
+        "counted": drops["counted"] == 1,
+        "epoch": np.where(drops["counted"] == 1, epoch, -1).astype(np.int32),
+    }
+
+
+def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
+    """007's connections with loss that were traced, and how far the trace got."""
+    traffic, topology = emulation.sources.traffic, emulation.topology
+    replies = parse_time_exceeded(emulation.network.replies()["data"], topology)
+    traced = np.flatnonzero(emulation.agents.traced & (lost > 0))
+    paths = assemble_paths(topology, traffic, traced, replies)
+    src, dst = (topology.host_tor[h[traced]] for h in (traffic.src_host, traffic.dst_host))
+    return {
+        "flow": traced,
+        "path": paths,
+        "complete": paths.length == topology.hops(src, dst),
+    }
+
+
+def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> Network:
+    statistics, selector = emulation.network.statistics, emulation.selector
+    exchanged = selector.exchanged
+    meters = upload_bytes(len(emulation.monitors)) * len(seen.rules)
+    network: Network = {
+        "fabric": emulation.topology.title,
+        "epochs": len(seen.rules),
+        "packet_hops": statistics.packet_hops,
+        "conservation": {
+            "sent": statistics.sent,
+            "delivered": statistics.delivered,
+            "fault_drops": statistics.fault_drops,
+            "queue_drops": statistics.queue_drops,
+            "ttl_drops": statistics.ttl_drops,
+        },
+        "other_drops": statistics.other_drops,
+        "misdelivered": statistics.misdelivered,
+        "in_flight": statistics.in_flight,
+        "degraded": _degraded(emulation, seen, by_emulator),
+        "controller_late_ms": seen.late_ns // 1_000_000,
+        "collection_seconds": seen.collection_s,
+        "unread": seen.unread,
+        "events": emulation.events.told(),
+        "restarted": emulation.events.void(len(seen.rules)),
+        "rules_installed": selector.installed,
+        "rules_removed": selector.removed,
+        "rules_refused": selector.refused,
+        "digests": exchanged.digests,
+        "counters_read": exchanged.counters,
+        "control_bytes": exchanged.bytes,
+        "canary_bytes": meters + exchanged.bytes,
+        "traceroute_packets": emulation.agents.packets,
+        "icmp_messages": len(emulation.network.replies()),
+        "tcp": None if emulation.tcp is None else emulation.tcp.report(),
+    }
+    if not emulation.settings.real_time:  # real switches do not tell what they held back
+        drops = emulation.network.drops()
+        network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
+        network["icmp_messages"] = statistics.ttl_drops - refused
+    return network
+
+
+def _degraded(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> list[str]:
+    """What makes this run's measurements incomplete, in words."""
+    found = list(emulation.network.degraded)
+    if emulation.tcp is not None:
+        found += emulation.tcp.degraded
+    if seen.late_ns > emulation.settings.epoch_ns // 3:
+        late = seen.late_ns / 1e9
+        found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
+    if by_emulator is not None and len(by_emulator.packets):
+        found.append(_own_losses(by_emulator))
+    return found
+
+
+def _own_losses(drops: EmulatorDrops) -> str:
+    """How many packets were lost without a fault, and where most of them."""
+    lost: dict[str, int] = {}
+    for place, packets in zip(drops.place, drops.packets.tolist(), strict=True):
+        lost[place] = lost.get(place, 0) + packets
+    worst = sorted(lost.items(), key=lambda item: -item[1])
+    told = ", ".join(f"{packets:,} at {place}" for place, packets in worst[:_PLACES_TOLD])
+    more = len(worst) - _PLACES_TOLD
+    also = f" and at {more} more places" if more > 0 else ""
+    return (
+        f"the emulator itself lost {sum(lost.values()):,} packets, which no fault took: "
+        f"{told}{also}: use a smaller LOAD"
+    )

@@ -1,0 +1,113 @@
+"""What a user asks for: a scenario, settings that were given, and those of a file.
+
+A file is a YAML of one's own (``k: 8``), or the ``config.json`` of a run. Of the same setting what
+is given wins over the file, and the file over the scenario's own. It may be a stranger's, so it
+names scenarios of the library only and never code to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from scenarios.experiment.scenario import Scenario, load_scenario, need_library
+from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
+from testbed.fabric.names import nearest
+from testbed.record.yaml_file import YamlError, read_yaml
+
+__all__ = ["Request", "make_request"]
+
+SCENARIO = "faulty_links"
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Request:
+    """A scenario, and the settings that were asked for.
+
+    Attributes:
+        name: The scenario's, or the path of its file.
+        scenario: It.
+        given: Settings that somebody asked for: what the run would ignore is refused.
+        recorded: All settings of an earlier run, or none: what does not matter is left alone.
+    """
+
+    name: str
+    scenario: Scenario
+    given: Mapping[str, Any]
+    recorded: Mapping[str, Any]
+
+    @property
+    def backend(self) -> str:
+        """The backend that is asked for, by default ``auto``."""
+        every = {"backend": "auto"} | dict(self.scenario.defaults) | {**self.recorded, **self.given}
+        return str(every["backend"])
+
+    @property
+    def named(self) -> set[str]:
+        """The settings that are not left to their defaults."""
+        return {*self.scenario.defaults, *self.recorded, *self.given}
+
+    def settings(self, backend: str | None = None) -> Settings:
+        """The settings of the run, on ``backend`` instead of what is asked for.
+
+        Raises:
+            SettingsError: See `make_settings`.
+        """
+        backend = backend or self.backend
+        recorded = dict(self.recorded)
+        was = str(recorded.get("backend"))
+        if was != backend:  # what was only the other backend's default is not asked for
+            usual = {s.name: s.on.get(was, s.default) for s in described() if s.on}
+            recorded = {n: v for n, v in recorded.items() if n not in usual or v != usual[n]}
+        base = dict(self.scenario.defaults) | recorded
+        return make_settings(dict(self.given) | {"backend": backend}, base)
+
+
+def make_request(name: str | None, given: Mapping[str, Any], file: Path | None = None) -> Request:
+    """What is asked for by options and a file.
+
+    Args:
+        name: A scenario, or the path of its file, which is run; by default `SCENARIO`, or what
+            ``file`` names, which must be of the library.
+        given: Settings by name.
+        file: YAML, a run's ``config.json`` or the run's directory.
+
+    Raises:
+        SettingsError: The file cannot be read, names a setting that does not exist, or there is no
+            such scenario (one line).
+    """
+    said = {} if file is None else _read(file)
+    recorded = "record_version" in said
+    known = [setting.name for setting in described()]
+    own = {key: said[key] for key in known if key in said}
+    for key in said:
+        if not recorded and key not in (*known, "scenario"):
+            raise SettingsError(f"{file}: there is no setting {key}: {nearest(str(key), known)}")
+    if name is None:
+        name = str(said.get("scenario", SCENARIO))
+        try:
+            need_library(name)
+        except SettingsError as error:
+            raise SettingsError(f"{file}: {error}") from None
+    scenario = load_scenario(name)
+    if recorded:
+        return Request(name, scenario, given, own)
+    return Request(name, scenario, own | dict(given), _NOTHING)
+
+
+def _read(file: Path) -> dict[Any, Any]:
+    path = file / "config.json" if file.is_dir() else file
+    try:
+        content = read_yaml(
+            path, f"no file {path}", "it holds no settings: use lines as k: 8"
+        ).content
+    except YamlError as error:
+        raise SettingsError(str(error)) from None
+    for key, value in content.items():
+        if isinstance(value, bool | list | dict) and "record_version" not in content:
+            raise SettingsError(f"{path}: {key}: one value is needed")
+    return content

@@ -1,0 +1,306 @@
+"""One run from settings to summary: make the traffic, emulate, diagnose, write it all down."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.evaluation.metrics import lossy_links
+from analysis.evaluation.report import diagnosis_columns, figures, run_methods
+from analysis.evaluation.use import measured
+from analysis.methods.base import Diagnosis
+from analysis.methods.parameters import DEFAULTS, Parameters
+from analysis.methods.registry import METHODS
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
+from scenarios.experiment.backends import need_backend
+from scenarios.experiment.emulation import emulate
+from scenarios.experiment.estimate import estimate, need_memory
+from scenarios.experiment.observer import Observer, Progress
+from scenarios.experiment.scenario import Scenario
+from scenarios.experiment.settings import Settings
+from scenarios.experiment.traffic import make_traffic
+from scenarios.experiment.without_packets import simulate, write_run
+from scenarios.process.signals import undisturbed
+from testbed.dataplane import source_digests
+from testbed.fabric.compiled import nothing_kept
+from testbed.fabric.names import command
+from testbed.fabric.topologies import make_addressed, make_fabric
+from testbed.faults.plan import FaultPlan
+from testbed.record.documents import Metered, Summary
+from testbed.record.files import free_buffers
+from testbed.record.run import RunDirectory, RunWriter, segment_columns
+from testbed.record.run_tables import registers
+from testbed.record.truth import failed_devices
+
+__all__ = ["analyze", "default_directory", "new_run", "run_config", "run_experiment"]
+
+
+def default_directory(scenario: str) -> Path:
+    """``runs/<time>-<scenario>``; of runs that begin in one second the second gets ``-2``."""
+    return Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{Path(scenario).stem}"
+
+
+@contextmanager
+def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
+    """Give a run's writer to a block; nothing stays of a run that was not finished or left."""
+    writer = None
+    try:
+        try:
+            with undisturbed():
+                writer = RunWriter(path, numbered)
+            yield writer
+        finally:
+            _abandon(writer)
+    finally:  # an interrupt, which comes once, may have been raised before the first had begun
+        _abandon(writer)
+
+
+def _abandon(writer: RunWriter | None) -> None:
+    if writer is not None:
+        with undisturbed():
+            writer.abandon()
+
+
+def run_experiment(
+    name: str,
+    scenario: Scenario,
+    settings: Settings,
+    place: Path | RunWriter,
+    methods: Sequence[str] = tuple(METHODS),
+    parameters: Parameters = DEFAULTS,
+    observer: Observer = Observer(),
+) -> Summary:
+    """Emulate, diagnose with each method; the run directory appears when all is done.
+
+    A run that ends early leaves nothing, unless it took real time: then its finished epochs stay in
+    its place with the suffix ``.partial``, and a note on the exception says so.
+
+    Args:
+        place: Where the run will be, or its writer, who knows afterwards where it is.
+        methods: In the grammar of `analysis.methods.parameters`.
+        parameters: What the methods are made with where their names leave it open.
+        observer: Receives the events of the run while it goes on.
+
+    Returns:
+        The content of ``summary.json``.
+
+    Raises:
+        ValueError: Faults, traffic, or the place of the run are wrong, or there is not the memory
+            for it (one line).
+        testbed.softswitch.SoftSwitchError: There is no C compiler.
+    """
+    begin = time.perf_counter()
+    writer = place if isinstance(place, RunWriter) else RunWriter(place)
+    try:
+        need_backend(settings)
+        topology = make_fabric(settings.topology, settings.k, settings.seed)
+        need_memory(estimate(settings, topology, failures=0))  # more take time, not memory
+        plan = scenario.faults(topology, settings)
+        observer.estimated(
+            estimate(
+                settings,
+                topology,
+                len(plan.links),
+                flock=any(name.startswith("flock") for name in methods),
+            )
+        )
+        writer.config(run_config(name, settings))
+        if settings.backend == "flow":
+            write_run(simulate(settings, plan, topology, progress=observer.progressed), writer)
+        else:
+            observer.planned(name, settings, plan)
+            _emulate(scenario, settings, plan, writer, observer)
+        run = RunDirectory(writer.partial, finished=False)
+        summary = _diagnose(run, writer, observer.progressed, methods, parameters)
+        summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
+        writer.json("summary.json", summary)
+        with undisturbed():
+            writer.finish()
+    except BaseException as error:
+        if writer.finished:
+            error.add_note(f"the run is in {writer.path}")
+        elif settings.real_time and writer.kept:
+            error.add_note(
+                f"{writer.kept} of {settings.epochs} epochs were finished: diagnose them with "
+                + command("make", "analyze", f"RUN={writer.partial}")
+            )
+            writer.leave()
+        else:
+            writer.abandon()
+        raise
+    return summary
+
+
+def _emulate(
+    scenario: Scenario,
+    settings: Settings,
+    plan: FaultPlan,
+    writer: RunWriter,
+    observer: Observer,
+) -> None:
+    observer.progressed("traffic", 0.0)
+    fabric = make_addressed(settings.topology, settings.k)
+    traffic, account = make_traffic(
+        settings, fabric, lambda share: observer.progressed("traffic", share)
+    )
+    if account is not None:
+        writer.json("capture.json", account.as_dict())
+    if settings.real_time and os.geteuid() != 0:
+        from scenarios.experiment.asking import emulate_as_root
+        from scenarios.experiment.order import Order
+
+        emulate_as_root(Order(settings, plan, traffic, observer.watches), writer, observer)
+        return
+    links, logs = scenario.links, writer.partial / "logs"
+    emulate(settings, plan, traffic, links, writer, logs, observer)
+
+
+def analyze(
+    path: Path,
+    progress: Progress,
+    trust: bool = False,
+    methods: Sequence[str] = tuple(METHODS),
+    parameters: Parameters = DEFAULTS,
+) -> Summary:
+    """Diagnose a run again and replace its diagnoses and summary.
+
+    Of an interrupted run that left its ``.partial`` directory the finished epochs are diagnosed.
+
+    Args:
+        trust: Whether to go on if the run was changed after it was finished. What was changed stays
+            so in the eyes of its manifest.
+        methods, parameters: As of `run_experiment`.
+
+    Raises:
+        testbed.record.run.RunError: ``path`` is no complete run, or cannot be written.
+    """
+    run = RunDirectory(path, not path.name.endswith(".partial"), trust)
+    with RunWriter.again(run) as writer:
+        summary = _diagnose(run, writer, progress, methods, parameters)
+        if (path / "summary.json").is_file():
+            summary["wall_seconds"] = run.summary["wall_seconds"]
+        writer.json("summary.json", summary)
+    return summary
+
+
+def _diagnose(
+    run: RunDirectory,
+    writer: RunWriter,
+    progress: Progress,
+    methods: Sequence[str],
+    parameters: Parameters,
+) -> Summary:
+    config, network = run.config, run.network
+    telemetry = read_telemetry(run)
+    free_buffers()
+    if telemetry.segments is not None and run.has(registers(0)):
+        counts = telemetry.segments
+        writer.table("segments", segment_columns(counts.sent, counts.lost))
+    done = 0
+    doing = "first use, compiling" if nothing_kept() else "diagnosis"
+
+    def tell(method: str) -> None:
+        nonlocal done
+        progress(f"{doing}: {method}", done / len(methods))
+        done += 1
+
+    diagnoses: dict[str, Diagnosis] = {}
+    missing = []
+    for name in methods:
+        try:
+            diagnoses |= run_methods(telemetry, [name], tell, parameters)
+        except MissingTelemetry as error:
+            missing.append(str(error))
+    _write(diagnoses, run, writer)
+    use = measured(run, telemetry)
+    links = run.table("links")
+    truth, lost = np.flatnonzero(links["faulty"]), _lossy(run, links)
+    summary: Summary = {
+        "scenario": config["scenario"],
+        "k": config["k"],
+        "seed": config["seed"],
+        "topology": telemetry.topology.title,
+        "backend": config["backend"],
+        "faulty_links": [links["name"][link] for link in truth],
+        "failed_devices": _failed_devices(run, links),
+        "wall_seconds": 0.0,
+        "degraded": network["degraded"] + _early(run),
+        "collection_seconds": network["collection_seconds"],
+        "packet_hops": network["packet_hops"],
+        "conservation": network["conservation"],
+        "epochs": network["epochs"],
+        "missing": missing,
+        "measured": {name: part for name, part in use.items()},
+        "methods": figures(diagnoses, telemetry, truth, lost, parameters, use),
+    }
+    if lost is not None:
+        summary["lost_links"] = [links["name"][link] for link in lost]
+    if (counts := telemetry.segments) is not None:
+        summary["metered"] = _metered(counts)
+    if events := network.get("events"):
+        summary["events"] = events
+    if run.capture is not None:
+        summary["capture"] = run.capture
+    return summary
+
+
+def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWriter) -> None:
+    for name, diagnosis in diagnoses.items():
+        writer.table(f"diagnoses/{name}", diagnosis_columns(diagnosis, run.fabric))
+        if diagnosis.connection_cause is not None:
+            cause = {"flow": run.table("connections")["flow"], "cause": diagnosis.connection_cause}
+            writer.table(f"diagnoses/{name}-connections", cause)
+
+
+def _lossy(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.integer] | None:
+    """The links that really lost packets, None where the emulator loses none of its own accord."""
+    if not run.has("emulator_drops"):
+        return None
+    own = run.table("emulator_drops")["link"]
+    return lossy_links(links["faulty"], links["fault_drops"], own[own >= 0])
+
+
+def _failed_devices(run: RunDirectory, links: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """The switches that failed, with the least and the highest loss rate of their faulty links."""
+    found = {}
+    for name, device in failed_devices(run).items():
+        own = run.fabric.links_of(device)
+        rates = links["rate"][own[links["faulty"][own]]]
+        if len(rates):
+            found[name] = float(rates.min()), float(rates.max())
+    return found
+
+
+def _metered(counts: SegmentCounts) -> Metered:
+    return {
+        "packets": int(counts.sent.sum()),
+        "lost": int(counts.lost.sum()),
+        "segments": int((counts.sent > 0).any(axis=0).sum()),
+    }
+
+
+def _early(run: RunDirectory) -> list[str]:
+    asked = run.config["epochs"]
+    return [f"it ended after {run.epochs} of {asked} epochs"] if run.epochs < asked else []
+
+
+def run_config(name: str, settings: Settings) -> dict[str, Any]:
+    """The content of ``config.json``: settings, scenario and versions."""
+    config = settings.as_dict() | {"scenario": Path(name).stem}
+    del config["threads"]  # equal runs have equal records, however many made them
+    packages = ("canary-testbed", "numpy", "numba", "pyarrow")
+    config["versions"] = {"python": platform.python_version()}
+    config["versions"] |= {package: version(package) for package in packages}
+    config["p4_sources_sha256"] = source_digests()
+    return config

@@ -1,0 +1,400 @@
+"""The settings of a run: meaning, default, bounds and unit of each, said once.
+
+The options of the command line (`scenarios.command.options`), what `make help` lists and README's
+table are made from here or held equal by a test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
+
+from testbed.errors import UserError
+from testbed.fabric.clos import Fabric
+from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.names import nearest
+from testbed.fabric.topologies import make_addressed
+from testbed.faults.events import Event, parse_events
+from testbed.faults.noise import noise_range
+from testbed.probes.traceroute import host_rate_limit
+from testbed.record.documents import EPOCHS, TELEMETRY
+
+__all__ = ["Setting", "Settings", "SettingsError", "described", "make_settings"]
+
+Backend = Literal["virtual", "flow", "softswitch", "bmv2"]
+Injector = Literal["auto", "p4", "netem", "nft"]
+
+LINE_RATE: dict[Backend, float] = {"virtual": 1e9, "flow": 1e9, "softswitch": 10e6, "bmv2": 2e6}
+REAL_TIME = ("softswitch", "bmv2")
+
+
+class SettingsError(UserError):
+    """A setting has a value that makes no sense. One line that says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Also:
+    """What else there is to say of a setting: its unit, and its default on some backends."""
+
+    unit: str = ""
+    on: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class Settings:
+    """Everything a run depends on, besides the code.
+
+    Raises:
+        pydantic.ValidationError: A value is out of its bounds or does not fit the others;
+            `make_settings` says so in one line.
+    """
+
+    k: Annotated[
+        int, Field(ge=4, le=128, description="ports of a switch: the fat-tree's k, an even number")
+    ] = 4
+    faults: Annotated[
+        str,
+        Field(
+            description="`10pct`, `6links`, `none`, `devices:1` (all links of a switch "
+            "lose at one rate, or it is dead), `device:agg0_1`, `devices:2@50pct` (half of their "
+            "links), `device-links:1` (a rate a link), `tor0_0->agg0_1:0.05`, ranges such as "
+            "`1..8links:0.001..0.01`, comma lists, a `.yaml` file"
+        ),
+    ] = "10pct"
+    events: Annotated[
+        str,
+        Field(
+            description="what happens at which second: `none`, or `0.45 drain tor0_0->agg0_1; 0.7 "
+            "undrain tor0_0->agg0_1; 0.5 reboot core0`: a link out of its ECMP group, and back; a "
+            "switch restarts empty"
+        ),
+    ] = "none"
+    seed: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=2**32 - 1,
+            description="draws faults, rates, traffic, switch IDs and losses: same seed, same run",
+        ),
+    ] = 1
+    epochs: Annotated[
+        int,
+        Field(ge=1, le=EPOCHS, description="measurement epochs"),
+        Also(on={"softswitch": 8, "bmv2": 8}),
+    ] = 10
+    # Ten epochs of a second give every method the measurements that it asks for: 007's budgets are
+    # per second, and in one second it traces a third of the connections that lose packets.
+    # Real switches are slower than virtual time: longer epochs of slower traffic hold as many
+    # packets.
+    epoch_ms: Annotated[
+        int,
+        Field(ge=20, le=60_000, description="length of an epoch, in virtual or real time"),
+        Also("ms", {"softswitch": 7000, "bmv2": 16_000}),
+    ] = 1000
+    # Above a tenth of an epoch hardly half of it is left to read meters and to install rules.
+    skew: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=0.1,
+            description="share of an epoch by which a switch changes its epoch early or late, at "
+            "most, drawn anew each time: switches have no common clock (Canary, section III-G)",
+        ),
+    ] = 0.01
+    traffic: Annotated[
+        str,
+        Field(
+            description="`hadoop`, `websearch`, `storage`, `pareto`, each with `:skewed`; or "
+            "`FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run"
+        ),
+    ] = "hadoop"
+    tcp: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="on real links: share of the larger TCP flows that iperf3 carries, through "
+            "the hosts' kernels; the rest is open loop",
+        ),
+        Also(on={"softswitch": 0.1, "bmv2": 0.1}),
+    ] = 0.0
+    load: Annotated[
+        float,
+        Field(
+            ge=0.001,
+            le=1,
+            description="share of their line rate that hosts send: "
+            + ", ".join(f"{rate / 1e6:g} Mb/s on `{name}`" for name, rate in LINE_RATE.items()),
+        ),
+        Also(on={"softswitch": 0.6, "bmv2": 0.6}),
+    ] = 0.06
+    monitors: Annotated[
+        str,
+        Field(
+            description="which switches host meters: all ToRs, `tor`, and of others, joined by "
+            "`+`, tiers (`agg`, `core`), shares of a tier that the seed draws (`50%core`) and "
+            "switches (`core0`)"
+        ),
+    ] = "tor+core"
+    alpha: Annotated[
+        int, Field(ge=0, le=10**9, description="packets wanted on a segment and epoch")
+    ] = 1000
+    beta: Annotated[
+        int, Field(ge=0, le=4096, description="flows wanted on a segment and epoch")
+    ] = 20
+    delta: Annotated[
+        int,
+        Field(ge=1, le=4096, description="flows selected at a time (Canary, section III-D)"),
+    ] = 20
+    eta: Annotated[
+        int,
+        Field(ge=0, le=2**31, description="packets in HashPipe that a large flow exceeds"),
+    ] = 16
+    probes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=100_000,
+            description="probes that each host sends over each path of NetBouncer's plan in a run "
+            "(its section 6.1); deTector's plan has as many in all",
+        ),
+    ] = 100
+    # In proportion to what hosts send a second, so that the budget is the same for each packet.
+    icmp_per_s: Annotated[
+        float,
+        Field(
+            ge=0.1,
+            le=10_000,
+            description="ICMP messages a second that a switch answers traceroutes with (007's "
+            "T_max, section 4.1); smaller where hosts send more slowly, so that it is the same "
+            "budget for each packet",
+        ),
+        Also(on={"softswitch": 10.0, "bmv2": 2.0}),
+    ] = 100.0
+    traces_per_s: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=10_000,
+            description="traceroutes a second that a host sends (007's C_t); 0: as many as its "
+            "theorem 1 allows for `ICMP_PER_S`",
+        ),
+    ] = 0.0
+    noise: Annotated[
+        str,
+        Field(
+            coerce_numbers_to_str=True,
+            description="loss rate of healthy links; `0..0.0001`: drawn uniformly for each (Flock, "
+            "section 6.3): without noise any lost packet proves a fault",
+        ),
+    ] = "0..0.0001"
+    backend: Annotated[
+        Backend,
+        Field(
+            description="`virtual`: in process, virtual time. `flow`: no packets, for large "
+            "fabrics. As root: `softswitch` or `bmv2`, real packets under Mininet. `auto` takes "
+            "`bmv2` where that is installed and can keep up, else `virtual`"
+        ),
+    ] = "virtual"
+    threads: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=1024,
+            description="threads of the virtual network, which change nothing of a run; 0: one a "
+            "core where the fabric has work for so many",
+        ),
+    ] = 0
+    injector: Annotated[
+        Injector,
+        Field(description="`p4`: the switches' fault tables; on real links also `nft` and `netem`"),
+    ] = "auto"
+    topology: Annotated[
+        str,
+        Field(
+            description="`fat-tree`; `two-switch`: two switches, a host each, a link between; with "
+            "`BACKEND=flow` also `leaf-spine:LEAVES:SPINES[:OVERSUB]`, "
+            "`clos:PODS:TORS:AGGS:CORES[:OVERSUB]`, each with `:irregular=5pct` to leave out links"
+        ),
+    ] = "fat-tree"
+    telemetry: Annotated[
+        str,
+        Field(
+            description="with `BACKEND=flow`: what probes and flows tell, of "
+            f"{', '.join(f'`{kind}`' for kind in TELEMETRY)}, joined by `+`"
+        ),
+        Also(on={"flow": "A1+P"}),
+    ] = "A1+A2+P"
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Settings:
+        make_addressed("fat-tree", self.k)  # raises
+        noise_range(self.noise)
+        if self.injector != "auto" and self.backend == "flow":
+            raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
+        if self.injector in ("netem", "nft") and self.backend == "virtual":
+            raise SettingsError(
+                f"INJECTOR={self.injector} needs real links: use INJECTOR=p4, or another BACKEND"
+            )
+        if self.backend == "flow" and self.events.strip().lower() != "none":
+            raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
+        if self.backend != "flow":
+            _ = self.happening  # raises
+            topology = make_addressed(self.topology, self.k)
+            monitor_switches(topology, self.monitors, self.seed)  # raises
+        if self.threads and self.backend != "virtual":
+            raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
+        if self.tcp and not self.real_time:
+            raise SettingsError(f"TCP={self.tcp:g} needs real hosts: use TCP=0, or another BACKEND")
+        kinds = self.telemetry.split("+")
+        if len(set(kinds)) < len(kinds) or not set(kinds) <= set(TELEMETRY):
+            raise SettingsError(
+                f"TELEMETRY={self.telemetry} is unknown: use {', '.join(TELEMETRY)}, joined by +"
+            )
+        if self.backend != "flow" and self.telemetry != Settings.telemetry:
+            raise SettingsError(f"TELEMETRY={self.telemetry} needs BACKEND=flow")
+        return self
+
+    @property
+    def line_rate_bps(self) -> float:
+        """What the hosts' links carry: what the backend's switches can process."""
+        return LINE_RATE[self.backend]
+
+    def traces_of_host(self, fabric: Fabric) -> float:
+        """How many traceroutes a second each host may send."""
+        return self.traces_per_s or host_rate_limit(fabric, self.icmp_per_s)
+
+    @property
+    def happening(self) -> tuple[Event, ...]:
+        """What EVENTS says, in order of time."""
+        return parse_events(self.events, make_addressed(self.topology, self.k), self.duration_s)
+
+    @property
+    def real_time(self) -> bool:
+        """Whether the backend's clock is the wall's."""
+        return self.backend in REAL_TIME
+
+    @property
+    def ignored(self) -> dict[str, str]:
+        """The settings that this run does not look at, and why: ``with TOPOLOGY=...``."""
+        found = {}
+        if self.topology != "fat-tree":
+            found["k"] = f"with TOPOLOGY={self.topology}"
+        if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
+            found["load"] = f"with a capture, TRAFFIC={self.traffic}"
+        if self.backend == "flow":
+            found["skew"] = "with BACKEND=flow"
+        if not (self.alpha or self.beta):  # no flow is ever wanted
+            found["delta"] = "with ALPHA=0 and BETA=0"
+        return found
+
+    @property
+    def epoch_ns(self) -> int:
+        return self.epoch_ms * 1_000_000
+
+    @property
+    def duration_s(self) -> float:
+        return self.epochs * self.epoch_ms / 1000
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What is said of a setting, for those who print it.
+
+    Attributes:
+        name: As the field's.
+        kind: int, float or str; of choices str.
+        default: Where no backend has one of its own.
+        on: The defaults of the backends that have.
+        low, high: Its bounds, None if it has none.
+        choices: The values it can take, if they are few.
+        unit: Of the value and the bounds.
+        meaning: A line of Markdown.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    on: Mapping[str, Any]
+    low: float | None
+    high: float | None
+    choices: Sequence[str]
+    unit: str
+    meaning: str
+
+
+def described() -> list[Setting]:
+    """What is said of each setting, in order."""
+    return [_describe(name, info) for name, info in cast(Any, Settings).__pydantic_fields__.items()]
+
+
+def _describe(name: str, info: FieldInfo) -> Setting:
+    low = next((note.ge for note in info.metadata if hasattr(note, "ge")), None)
+    high = next((note.le for note in info.metadata if hasattr(note, "le")), None)
+    also = next((note for note in info.metadata if isinstance(note, Also)), Also())
+    choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
+    return Setting(
+        name=name,
+        kind=type(info.default),
+        default=info.default,
+        on=also.on,
+        low=low,
+        high=high,
+        choices=choices,
+        unit=also.unit,
+        meaning=info.description or "",
+    )
+
+
+def make_settings(
+    given: Mapping[str, Any], base: Mapping[str, Any] = MappingProxyType({})
+) -> Settings:
+    """The settings of a run: what is given, else what ``base`` has, else the backend's defaults.
+
+    Args:
+        given: What somebody asked for: what the run would ignore is refused.
+        base: What stands otherwise: a scenario's settings, or those of an earlier run.
+
+    Raises:
+        SettingsError: A value makes no sense, there is no such setting, or it would be ignored.
+    """
+    stands = dict(base) | dict(given)
+    backend = stands.get("backend", Settings.backend)
+    defaults = {s.name: s.on[backend] for s in described() if backend in s.on}
+    try:
+        settings = Settings(**(defaults | stands))
+    except ValidationError as error:
+        raise SettingsError(_one_line(error)) from None
+    for name, reason in settings.ignored.items():
+        if name in given:
+            raise SettingsError(
+                f"{name.upper()}={given[name]} has no effect {reason}: leave it out"
+            )
+    return settings
+
+
+def _one_line(error: ValidationError) -> str:
+    first = error.errors()[0]
+    if first["type"] == "value_error":  # raised by the checks above
+        return first["msg"].removeprefix("Value error, ")
+    name = str(first["loc"][0])
+    known = {setting.name: setting for setting in described()}
+    setting = known.get(name)
+    if setting is None:
+        return f"{name.upper()} is no setting: {nearest(name, [each.upper() for each in known])}"
+    said = f"{name.upper()}={first['input']}"
+    if setting.choices:
+        auto = ", or auto" if name == "backend" else ""
+        return f"{said} is unknown: use {', '.join(setting.choices)}{auto}"
+    if first["type"] in ("greater_than_equal", "less_than_equal"):
+        return f"{said} is out of range: use {setting.low} to {setting.high}"
+    return f"{said}: {first['msg'].removeprefix('Input ')}"

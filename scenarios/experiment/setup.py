@@ -1,0 +1,224 @@
+"""Set-up of a run with packets: switches and their rules, faults, sources, probes and agents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from scenarios.experiment.backends import Backend, Injector, make_injector, make_tcp
+from scenarios.experiment.events import Events
+from scenarios.experiment.settings import Settings, SettingsError
+from testbed.control.epochs import EpochClock
+from testbed.control.forwarding import Uplinks, install_forwarding
+from testbed.control.selection import FlowSelector, SelectionParameters
+from testbed.control.switch import SwitchControl, batch
+from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
+from testbed.fabric.segments import Segments
+from testbed.faults.plan import FaultPlan
+from testbed.network.network import Network
+from testbed.network.sources import Source
+from testbed.probes.bounce_probes import ProbePlan, probe_plan
+from testbed.probes.matrix_probes import MatrixProbes, matrix_probes
+from testbed.probes.path_discovery import PathDiscovery
+from testbed.probes.probe_matrix import standard_matrix
+from testbed.traffic.flows import Traffic
+from testbed.traffic.packets import headers
+from testbed.traffic.transfers import Transfers, take_transfers
+
+if TYPE_CHECKING:
+    from testbed.traffic.iperf import Iperf
+
+__all__ = ["Emulation", "Sources", "set_up"]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What the hosts send: the traffic and the probes, the network's number of each, and their
+    frames in that order."""
+
+    traffic: Traffic
+    probes: ProbePlan
+    matrix: MatrixProbes
+    data: int
+    probing: int
+    probing_matrix: int
+    frames: tuple[Source, Source, Source]
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        return self.data, self.probing, self.probing_matrix
+
+
+@dataclass(frozen=True)
+class Emulation:
+    """Switches with its controller, faults, traffic, probes and agents, all ready.
+
+    ``ids`` are the switches' 48-bit IDs, ``monitors`` the switches with meters and ``controls``
+    theirs; ``transfers`` are the flows that ``tcp`` carries, where there is any.
+    """
+
+    settings: Settings
+    plan: FaultPlan
+    backend: Backend
+    network: Network
+    topology: AddressedFabric
+    segments: Segments
+    ids: npt.NDArray[np.uint64]
+    decoder: SegmentDecoder
+    monitors: list[int]
+    controls: dict[int, SwitchControl]
+    clock: EpochClock
+    injector: Injector
+    selector: FlowSelector
+    events: Events
+    sources: Sources
+    agents: PathDiscovery
+    transfers: Transfers
+    tcp: Iperf | None
+
+
+def set_up(
+    settings: Settings,
+    plan: FaultPlan,
+    traffic: Traffic,
+    backend: Backend,
+    idle: bool = False,
+    progress: Callable[[str, float], None] = lambda what, share: None,
+) -> Emulation:
+    """Make a network ready to run.
+
+    Args:
+        settings: What to emulate.
+        plan: The faults.
+        traffic: The hosts' packets.
+        backend: The network, up and idle.
+        idle: Hosts send nothing yet: the frames of `Sources` are fed when they are wanted.
+        progress: Hears what is being made, and the share that is: of a large fabric each takes
+            seconds.
+
+    Raises:
+        SettingsError: An epoch is too short for the network's packets to drain.
+    """
+    progress("switch IDs", 0.1)
+    topology = backend.network.topology
+    segments = topology.segments(settings.monitors, settings.seed)
+    ids = switch_ids(topology, segments, settings.seed)
+    decoder = SegmentDecoder(topology, segments, ids)
+    progress("forwarding rules", 0.4)
+    monitors: list[int] = np.unique(segments.downstream).tolist()
+    every = backend.controls
+    uplinks = _install_forwarding(topology, every, ids, set(monitors))
+    controls = {index: every[index] for index in monitors}
+    parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
+    selector = FlowSelector(segments, decoder, controls, parameters)
+    clock = EpochClock(settings.epoch_ns, backend.skew_ns, settings.seed)
+    injector = make_injector(settings, backend, plan)
+    if backend.drain_ns + backend.skew_ns > settings.epoch_ns // 2:
+        raise _too_short(settings, backend)
+    traffic, transfers = take_transfers(
+        traffic, settings.tcp, settings.seed, settings.line_rate_bps
+    )
+    progress("probes", 0.8)
+    sources = _add_sources(settings, topology, backend.network, traffic, idle)
+    return Emulation(
+        settings=settings,
+        plan=plan,
+        backend=backend,
+        network=backend.network,
+        topology=topology,
+        segments=segments,
+        ids=ids,
+        decoder=decoder,
+        monitors=monitors,
+        controls=controls,
+        clock=clock,
+        injector=injector,
+        selector=selector,
+        events=Events(backend.network, every, uplinks, selector, clock),
+        sources=sources,
+        agents=PathDiscovery(
+            backend.network,
+            traffic,
+            sources.data,
+            settings.epoch_ns,
+            settings.traces_of_host(topology),
+        ),
+        transfers=transfers,
+        tcp=make_tcp(settings, backend, traffic, transfers),
+    )
+
+
+def _too_short(settings: Settings, backend: Backend) -> SettingsError:
+    """What to say of an epoch that ends before the meters of the one before are read."""
+    packets_ns = backend.drain_ns - 2 * backend.skew_ns
+    least_ms = math.ceil(packets_ns / (0.5 - 3 * settings.skew) / 1e6)
+    return SettingsError(
+        f"EPOCH_MS={settings.epoch_ms} is too short: packets need up to {packets_ns / 1e6:.0f} ms "
+        f"to leave a segment; use {least_ms}"
+    )
+
+
+def _install_forwarding(
+    topology: AddressedFabric,
+    controls: Sequence[SwitchControl],
+    ids: npt.NDArray[np.uint64],
+    monitors: Collection[int],
+) -> list[Uplinks | None]:
+    """Let all switches forward; return the ECMP group of each, None where it has none."""
+    masks = bloom_mask(ids).tolist()
+    with batch(controls):
+        return [
+            install_forwarding(topology, index, control, masks[index], index in monitors)
+            for index, control in enumerate(controls)
+        ]
+
+
+def _add_sources(
+    settings: Settings, topology: AddressedFabric, network: Network, traffic: Traffic, idle: bool
+) -> Sources:
+    templates, lengths = headers(traffic, topology)
+    data = Source(
+        packets=traffic.packets,
+        templates=templates,
+        template_length=lengths.astype(np.uint16),
+        src_host=traffic.src_host,
+        dst_host=traffic.dst_host,
+    )
+    probes = probe_plan(topology, settings.duration_s, settings.probes, settings.seed)
+    pairs = probes.frames
+    probing = Source(
+        packets=probes.packets,
+        templates=pairs,
+        template_length=np.full(len(pairs), pairs.shape[1], np.uint16),
+        src_host=probes.host,
+        dst_host=probes.host,
+    )
+    matrix = matrix_probes(
+        topology,
+        standard_matrix(topology),
+        settings.duration_s,
+        packets=len(probes.packets),  # as many as NetBouncer's
+        seed=settings.seed,
+    )
+    frames = matrix.frames
+    probing_matrix = Source(
+        packets=matrix.packets,
+        templates=frames,
+        template_length=np.full(len(frames), frames.shape[1], np.uint16),
+        src_host=matrix.src_host,
+        dst_host=matrix.dst_host,
+    )
+    every = data, probing, probing_matrix
+    numbers = [network.add_source(_silent(source) if idle else source) for source in every]
+    return Sources(traffic, probes, matrix, *numbers, frames=every)
+
+
+def _silent(source: Source) -> Source:
+    """The same flows without a packet."""
+    return replace(source, packets=next(source.packets.blocks()).cut(0))

@@ -1,0 +1,98 @@
+"""What a terminal shows while something runs, and how wide."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from scenarios.process.signals import tidily
+from testbed.fabric.names import plain
+
+__all__ = ["Bar", "line", "progress_bar", "wide_console"]
+
+SOON_S, OFTEN_S = 2.0, 10.0
+"""Plain lines begin when something has taken so long, and come about so often."""
+
+
+def wide_console() -> Console:
+    """Standard output; wide enough for tables where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+def line(text: str, style: str = "") -> Text:
+    """Text that may hold names, shown as it is."""
+    return Text(plain(text), style)
+
+
+class Bar:
+    """What is being done, how far it is and how long it will take from here.
+
+    Args:
+        show: Gets these three, the last in words, empty if nobody knows.
+    """
+
+    def __init__(self, show: Callable[[str, float, str], None]) -> None:
+        self._show = show
+        self._from = time.monotonic(), 0.0
+        self._last = float("inf")
+
+    def __call__(self, what: str, share: float) -> None:
+        now = time.monotonic()
+        if share < self._last:  # something else has begun
+            self._from = now, share
+        self._last = share
+        begin, already = self._from
+        left = ""
+        if now - begin > 1 and already < share < 1:
+            left = _in_words((now - begin) * (1 - share) / (share - already))
+        self._show(plain(what), share, left)
+
+
+def _in_words(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s left"
+    return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
+
+
+@contextmanager
+def progress_bar() -> Iterator[Bar]:
+    """A bar on standard error, gone when the block ends, or lines where that is no terminal; what
+    runs is taken back by a signal."""
+    tidily()
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Bar(_lines())
+        return
+    what = TextColumn("{task.description:24}", markup=False)
+    columns = (what, BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    left = TextColumn("{task.fields[left]}", markup=False)
+    with Progress(*columns, left, console=console, transient=True) as progress:
+        task = progress.add_task("", total=1.0, left="")
+        yield Bar(
+            lambda w, share, rest: progress.update(task, description=w, completed=share, left=rest)
+        )
+
+
+def _lines() -> Callable[[str, float, str], None]:
+    """Plain lines, a few: when something else is done, and every now and then."""
+    begin = told_at = time.monotonic()
+    told = ""
+
+    def show(what: str, share: float, left: str) -> None:
+        nonlocal told_at, told
+        now, kind = time.monotonic(), what.partition(":")[0]
+        if now - begin < SOON_S or now - told_at < (SOON_S if kind != told else OFTEN_S):
+            return
+        told_at, told = now, kind
+        rest = f", {left}" if left else ""
+        with suppress(OSError):  # nobody reads it any more
+            print(f"... {what}: {100 * share:.0f} %{rest}", file=sys.stderr, flush=True)
+
+    return show

@@ -1,0 +1,392 @@
+"""A run without packets: traffic, probes, traces and meters over a fabric whose links lose packets.
+
+All end hosts' flows are drawn, or a sample of 4 million; all of them lose packets on their links,
+independently. The probes are NetBouncer's and deTector's; 007 traces the flows that lost packets;
+Canary's meters count what its selection of flows would count, drawn apart from the sample of flows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.settings import Settings, SettingsError
+from scenarios.experiment.traffic import capture_file
+from testbed.control.collection import Exchanged
+from testbed.control.selection import SelectionParameters
+from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.fabric.clos import Fabric
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.segments import Segments, segment_share, segments
+from testbed.fabric.topologies import make_fabric
+from testbed.faults.noise import noise_rates
+from testbed.faults.plan import FaultPlan
+from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
+from testbed.probes.flow_traces import Traces, trace
+from testbed.probes.probe_matrix import standard_matrix
+from testbed.record.documents import Network
+from testbed.record.fabric_file import fabric_columns
+from testbed.record.run import RunWriter, segment_columns
+from testbed.record.run_tables import PLANS
+from testbed.traffic.distributions import WORKLOADS
+from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
+from testbed.traffic.metering import Metered, meter, meter_upload
+
+__all__ = ["FLOWS", "FlowRun", "simulate", "write_run"]
+
+FLOWS = 4_000_000
+"""Flow records kept of a run; a network that carries more is sampled."""
+
+FloatArray = npt.NDArray[np.float64]
+LongArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class FlowRun:
+    """A run without packets: the truth, what was seen, and what the links did.
+
+    Attributes:
+        settings: What was simulated.
+        plan: The faults.
+        loss: The loss rate of each link and epoch, float64[1 or E, n_links].
+        seen: What was seen.
+        flows, probes, matrix: What became of the packets of flows and of NetBouncer's and
+            deTector's probes.
+        metered: What Canary's meters counted.
+        canary_bytes: Canary's uploads in all epochs.
+        traces: The traces, and what they cost.
+        recorded: The share of all flows that has a record.
+    """
+
+    settings: Settings
+    plan: FaultPlan
+    loss: FloatArray
+    seen: Observation
+    flows: Carried
+    probes: Carried
+    matrix: Carried
+    metered: Metered
+    canary_bytes: int
+    traces: Traces
+    recorded: float
+
+    def telemetry(self, kinds: str | None = None) -> Telemetry:
+        """What methods read. ``kinds`` as the setting TELEMETRY, by default that of the run."""
+        return read_telemetry(self, kinds)
+
+    # ---- its record (`testbed.record.run.Record`) --------------------------------------------
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self.settings.as_dict()
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.seen.fabric
+
+    @property
+    def segments(self) -> Segments:
+        return self.seen.segments
+
+    def has(self, name: str) -> bool:
+        return name in _TABLES
+
+    def table(self, name: str) -> Mapping[str, Any]:
+        return _TABLES[name](self)
+
+    @property
+    def network(self) -> Network:
+        seen = self.seen
+        sent = seen.flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum()
+        lost = int(sum(one.lost.sum() for one in (self.flows, self.probes, self.matrix)))
+        return {
+            "fabric": seen.fabric.title,
+            "epochs": self.settings.epochs,
+            "packet_hops": int(self._crossed("packets").sum()),
+            "conservation": {
+                "sent": int(sent),
+                "delivered": int(sent) - lost,
+                "fault_drops": int(self._crossed("drops").sum()),
+                "queue_drops": 0,
+                "ttl_drops": 0,
+            },
+            "degraded": [],
+            "collection_seconds": [],
+            "rules_installed": int(self.metered.installed.sum()),
+            "rules_removed": int(self.metered.removed.sum()),
+            "rules_refused": 0,
+            "digests": int(self.metered.installed.sum()),
+            "counters_read": int(self.metered.watched.sum()),
+            "control_bytes": _control(self.metered),
+            "beta_reached": int(self.metered.reached.sum()),
+            "canary_bytes": self.canary_bytes,
+            "traceroute_packets": self.traces.packets,
+            "icmp_messages": self.traces.answers,
+            "icmp_refused": self.traces.refused,
+            "flows_recorded": self.recorded,
+        }
+
+    def _crossed(self, what: str) -> LongArray:
+        """Of all packets, how many began to cross each link or were lost there: int64[n_links]."""
+        every = (self.flows, self.probes, self.matrix)
+        return np.sum([getattr(one, what) for one in every], axis=0)
+
+
+def simulate(
+    settings: Settings,
+    plan: FaultPlan,
+    fabric: Fabric | None = None,
+    *,
+    flows: int = FLOWS,
+    progress: Callable[[str, float], None] = lambda what, share: None,
+) -> FlowRun:
+    """Simulate a run. Equal arguments, equal run.
+
+    Args:
+        settings: ``backend`` is ``flow``.
+        plan: Faults of the fabric.
+        fabric: Default: that of the settings.
+        flows: Most flow records on average, see `FLOWS`.
+        progress: Hears what is being done and the share that is done.
+
+    Raises:
+        ValueError: Faults, traffic or monitors ask for what is not possible here (one line).
+    """
+    fabric = make_fabric(settings.topology, settings.k, settings.seed) if fabric is None else fabric
+    progress("paths", 0.0)
+    ecmp = Ecmp(fabric)
+    parts = segments(ecmp, monitor_switches(fabric, settings.monitors, settings.seed))
+    epoch_s = settings.epoch_ms / 1000
+    noise = noise_rates(settings.noise, fabric.n_links, settings.seed)
+    loss = link_loss(fabric, plan, settings.epochs, epoch_s, noise)
+    process = _process(settings, fabric)
+    with ThreadPoolExecutor(1) as pool:
+        planning = pool.submit(standard_matrix, fabric)  # takes as long as all the rest
+        progress("flows", 0.1)
+        host, start_s, records, carried = _send_flows(settings, ecmp, loss, process, flows)
+        traces = _trace(settings, ecmp, loss, host, start_s, records)
+        progress("probes", 0.4)
+        paths = ecmp.bounces()
+        hosts = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
+        probes = _send_probes(loss, paths, hosts, settings.probes, _rng(settings, 6))
+        progress("meters", 0.6)
+        metered, lost = _meter(settings, ecmp, loss, process, parts)
+        planned = planning.result().both_ways
+    each = max(1, len(hosts) * settings.probes // max(len(planned), 1))  # as many as NetBouncer's
+    rows = np.arange(len(planned), dtype=np.int32)
+    matrix = _send_probes(loss, planned, rows, each, _rng(settings, 7))
+    shape = (len(paths), fabric.hosts_per_tor)
+    seen = Observation(
+        fabric=fabric,
+        segments=parts,
+        metered_sent=metered.sent,
+        metered_lost=lost,
+        flows=records,
+        bounces=paths,
+        probed_sent=np.full(shape, settings.probes, np.int32),
+        probed_lost=probes.lost.astype(np.int32).reshape(shape),
+        matrix=planned,
+        matrix_sent=np.full(len(planned), each, np.int64),
+        matrix_lost=matrix.lost,
+        traced=traces.flow,
+        trace_paths=traces.paths,
+        trace_complete=traces.complete,
+    )
+    upload = _upload(metered, parts, settings.epochs)
+    recorded = process.recorded(settings.duration_s, flows)
+    return FlowRun(
+        settings, plan, loss, seen, carried, probes, matrix, metered, upload, traces, recorded
+    )
+
+
+def _upload(metered: Metered, parts: Segments, epochs: int) -> int:
+    """Canary's bytes in all epochs: meters, digests, changes of rules and their counters."""
+    return meter_upload(metered, parts) * epochs + _control(metered)
+
+
+def _control(metered: Metered) -> int:
+    """Bytes of digests, of changes of rules and of their counters that are read; each flow that is
+    reported is selected, and a flow is on one segment of an upstream."""
+    selected = int(metered.installed.sum())
+    changes = selected + int(metered.removed.sum())
+    return Exchanged(selected, changes, changes, usm_counters=int(metered.watched.sum())).bytes
+
+
+def write_run(run: FlowRun, writer: RunWriter) -> None:
+    """Write all of a run but its diagnoses."""
+    writer.text("truth.yaml", run.plan.to_yaml(run.fabric))
+    with ThreadPoolExecutor(2) as pool:  # Arrow compresses a table on one core
+        list(pool.map(lambda name: writer.table(name, run.table(name)), _TABLES))
+    writer.json("network.json", run.network)
+
+
+def _links(run: FlowRun) -> Mapping[str, Any]:
+    n = run.fabric.n_links
+    return {
+        "name": run.fabric.link_names,
+        "faulty": np.isin(np.arange(n), run.plan.links),
+        "rate": run.loss.mean(axis=0),
+        "packets": run._crossed("packets"),
+        "fault_drops": run._crossed("drops"),
+        "queue_drops": np.zeros(n, np.int64),
+    }
+
+
+def _flows(run: FlowRun) -> Mapping[str, Any]:
+    flows = run.seen.flows
+    return {
+        "src_tor": flows.src_tor,
+        "dst_tor": flows.dst_tor,
+        "sent": flows.sent,
+        "lost": flows.lost,
+        "path": flows.paths,
+    }
+
+
+def _probe_paths(run: FlowRun) -> Mapping[str, Any]:
+    bounces, matrix = run.seen.bounces, run.seen.matrix
+    return {
+        "plan": [PLANS[0]] * len(bounces) + [PLANS[1]] * len(matrix),
+        "path": PathSets.join([PathSets.known(p) for p in (bounces, matrix)]).paths,
+    }
+
+
+def _probe_counts(run: FlowRun) -> Mapping[str, Any]:
+    """NetBouncer's by every host of the path's ToR, deTector's by no host in particular."""
+    seen, n_hosts = run.seen, run.fabric.hosts_per_tor
+    n_bounces, n_matrix = len(seen.bounces), len(seen.matrix)
+    tor = run.fabric.link_src[seen.bounces.links[seen.bounces.ptr[:-1]]]
+    host = (tor[:, None] * n_hosts + np.arange(n_hosts, dtype=np.int32)).reshape(-1)
+    host = np.concatenate((host, np.full(n_matrix, -1, np.int32)))
+    path = np.arange(n_bounces + n_matrix, dtype=np.int32)
+    times = np.repeat([n_hosts, 1], [n_bounces, n_matrix])
+    return {
+        "path": np.repeat(path, times),
+        "src_host": host,
+        "dst_host": host,
+        "sent": np.concatenate((seen.probed_sent.reshape(-1), seen.matrix_sent)),
+        "lost": np.concatenate((seen.probed_lost.reshape(-1), seen.matrix_lost)),
+    }
+
+
+def _connections(run: FlowRun) -> Mapping[str, Any]:
+    seen = run.seen
+    return {"flow": seen.traced, "path": seen.trace_paths, "complete": seen.trace_complete}
+
+
+_TABLES: Mapping[str, Callable[[FlowRun], Mapping[str, Any]]] = {
+    "fabric": lambda run: fabric_columns(run.fabric),
+    "links": _links,
+    "segments": lambda run: segment_columns(run.seen.metered_sent, run.seen.metered_lost),
+    "flows": _flows,
+    "probe_paths": _probe_paths,
+    "probe_counts": _probe_counts,
+    "connections": _connections,
+}
+
+
+def _rng(settings: Settings, part: int) -> np.random.Generator:
+    return np.random.default_rng([settings.seed, 0xF10, part])
+
+
+def _process(settings: Settings, fabric: Fabric) -> FlowProcess:
+    kind, _, option = settings.traffic.partition(":")
+    if capture_file(settings.traffic) is not None:
+        raise SettingsError(
+            f"TRAFFIC={settings.traffic} is a capture, and BACKEND=flow sends no packets: use "
+            "BACKEND=virtual"
+        )
+    if kind not in WORKLOADS or option not in ("", "uniform", "skewed"):
+        raise SettingsError(
+            f"TRAFFIC={settings.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "
+            "(with :skewed)"
+        )
+    pattern = "skewed" if option == "skewed" else "uniform"
+    return flow_process(
+        fabric, kind, settings.load, _rng(settings, 0), pattern, settings.line_rate_bps
+    )
+
+
+def _trace(
+    settings: Settings,
+    ecmp: Ecmp,
+    loss: FloatArray,
+    host: npt.NDArray[np.int32],
+    start_s: FloatArray,
+    records: FlowRecords,
+) -> Traces:
+    """007's traceroutes of the flows that lost packets."""
+    return trace(
+        ecmp,
+        loss,
+        host,
+        start_s,
+        records.paths,
+        records.lost,
+        settings.epoch_ms / 1000,
+        settings.traces_of_host(ecmp.fabric),
+        IcmpLimit.of(settings.icmp_per_s),
+        _rng(settings, 4),
+    )
+
+
+def _send_flows(
+    settings: Settings, ecmp: Ecmp, loss: FloatArray, process: FlowProcess, most: int
+) -> tuple[npt.NDArray[np.int32], FloatArray, FlowRecords, Carried]:
+    """The hosts that send, when, and the records of the flows. Flows are cut at the run's end."""
+    flows = process.draw(settings.duration_s, _rng(settings, 1), most)
+    fitting = np.ceil((settings.duration_s - flows.start_s) * flows.rate_bps / 8 / PAYLOAD)
+    sent = np.maximum(np.minimum(flows.frames, fitting), 1).astype(np.int64)
+    src, dst = (host // ecmp.fabric.hosts_per_tor for host in (flows.src, flows.dst))
+    paths = ecmp.draw(src, dst, _rng(settings, 2))
+    epoch = (flows.start_s * 1000 / settings.epoch_ms).astype(np.int32)
+    carried = send(loss, paths, sent, _rng(settings, 3), epoch=epoch)
+    return flows.src, flows.start_s, FlowRecords(src, dst, sent, carried.lost, paths), carried
+
+
+def _meter(
+    settings: Settings, ecmp: Ecmp, loss: FloatArray, process: FlowProcess, parts: Segments
+) -> tuple[Metered, npt.NDArray[np.int32]]:
+    """What Canary's meters count on each segment, and what of that is lost, int32[E, S]."""
+    share = segment_share(ecmp, process.pair_share(), parts)
+    parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
+    success, epoch_s = _success(loss, parts.paths), settings.epoch_ms / 1000
+    metered = meter(process, share, success, settings.epochs, epoch_s, parameters, settings.seed)
+    rng = _rng(settings, 5)
+    lost = np.empty_like(metered.sent)
+    for epoch, sent in enumerate(metered.sent):
+        now = loss[min(epoch, len(loss) - 1)][None, :]
+        lost[epoch] = send(now, parts.paths, sent, rng).lost
+    return metered, lost
+
+
+def _send_probes(
+    loss: FloatArray,
+    paths: Paths,
+    path: npt.NDArray[np.int32],
+    packets: int,
+    rng: np.random.Generator,
+) -> Carried:
+    """``packets`` over path ``path[i]`` for each i, evenly spread over the epochs."""
+    parts = []
+    for epoch, rates in enumerate(loss):
+        now = packets * (epoch + 1) // len(loss) - packets * epoch // len(loss)
+        parts.append(send(rates[None, :], paths, np.full(len(path), now), rng, path))
+    fields = ("lost", "packets", "drops")
+    return Carried(*(np.sum([getattr(part, name) for part in parts], axis=0) for name in fields))
+
+
+def _success(loss: FloatArray, paths: Paths) -> FloatArray:
+    """The chance to cross each path in each epoch: float64[1 or E, P]."""
+    links = paths.padded()
+    every = np.where(links >= 0, 1 - loss[:, np.maximum(links, 0)], 1.0)
+    return every.prod(axis=2)

@@ -1,0 +1,92 @@
+"""A network under Mininet's prompt that is watched: its counters, what is broken, verdicts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from analysis.evaluation.columns import BENCHES
+from analysis.methods.base import Diagnosis
+from analysis.methods.registry import bench_of
+from analysis.pages.live_page import live_page
+from scenarios.live.network import Live
+from scenarios.live.publisher import Counters, Publisher
+from testbed.network.network import Network, NetworkError
+
+__all__ = ["WatchedNet", "watched_net"]
+
+_OFTEN_S, _SHARE = 0.2, 0.03
+
+
+class WatchedNet:
+    """Tells browsers of a network, until it is closed.
+
+    Args:
+        live: What breaks and measures it.
+    """
+
+    def __init__(self, network: Network, live: Live) -> None:
+        self._live = live
+        self._publisher = Publisher()
+        self.address = self._publisher.address
+        self._publisher.tell(
+            "page", live_page(live.topology, live.monitor, f"{live.topology.title}, live", (), 0)
+        )
+        self._publisher.tell("doing", {"what": "up"})
+
+        def faults() -> list[tuple[int, float]]:
+            return [(fault.link, fault.rate) for fault in live.faults]
+
+        self._counters = Counters(self._publisher, network, faults, _SHARE)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="counters", daemon=True)
+        self._thread.start()
+
+    def verdicts(self, found: Mapping[str, Diagnosis]) -> None:
+        """What every method has said just now."""
+        methods = [
+            {
+                "name": name,
+                "bench": BENCHES[bench_of(name)],
+                "undirected": verdict.native == "undirected",
+                "flagged": np.unique(verdict.flagged).tolist(),
+                "rate": [],
+            }
+            for name, verdict in found.items()
+        ]
+        self._publisher.tell("verdict", {"when": "as asked last", "methods": methods})
+
+    def close(self) -> None:
+        """The network ends."""
+        self._over.set()
+        self._thread.join()
+        self._publisher.tell("end", {"what": "over: the network is down"})
+        self._publisher.close()
+
+    def _look(self) -> None:
+        while not self._over.wait(_OFTEN_S):
+            free = self._live.using.acquire(blocking=False)
+            try:
+                self._counters.look(busy=not free)
+            except NetworkError:  # a node has disappeared, which its own commands say
+                return
+            finally:
+                if free:
+                    self._live.using.release()
+
+
+@contextmanager
+def watched_net(asked: bool, network: Network, live: Live) -> Iterator[WatchedNet | None]:
+    """A network that is watched for a block, if that is asked for."""
+    if not asked:
+        yield None
+        return
+    watched = WatchedNet(network, live)
+    try:
+        print(f"watch: {watched.address}", flush=True)
+        yield watched
+    finally:
+        watched.close()

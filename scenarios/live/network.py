@@ -1,0 +1,218 @@
+"""A network that stays up: faults come and go, and an epoch of traffic is measured when asked for.
+
+What `scenarios.experiment.loop` does once from the first epoch to the last is done here one epoch
+at a time, always of the even parity, with the same traffic and the same steps at its end.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.evaluation.report import run_methods
+from analysis.methods.base import Diagnosis
+from analysis.methods.registry import METHODS
+from analysis.telemetry.minus_meters import segment_counts
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.experiment.backends import Backend
+from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.loop import STEPS
+from scenarios.experiment.recording import Seen
+from scenarios.experiment.run import run_config
+from scenarios.experiment.settings import Settings
+from scenarios.experiment.setup import set_up
+from scenarios.experiment.traffic import make_traffic
+from testbed.control.collection import collect
+from testbed.control.epochs import set_parity
+from testbed.control.switch import batch
+from testbed.fabric.segments import Segments
+from testbed.faults.injector import FaultInjector
+from testbed.faults.plan import Fault, FaultError, FaultPlan
+from testbed.network.network import Network
+from testbed.network.schedules import listed
+from testbed.network.sources import Source
+from testbed.record.run import RunDirectory, RunWriter
+
+__all__ = ["Live", "Measured"]
+
+_SOON_NS = 50_000_000
+_TICKS = 50  # of an epoch, as in `scenarios.experiment.agenda`
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What Canary's meters counted in an epoch: of each segment packets sent and lost, int64[S]."""
+
+    segments: Segments
+    sent: npt.NDArray[np.int64]
+    lost: npt.NDArray[np.int64]
+
+
+class Live:
+    """Faults and measurements of a network that is up.
+
+    Args:
+        settings: Of one epoch's run.
+        backend: The network, up and idle.
+
+    Attributes:
+        using: Held while the switches are asked or told something: one thread at a time may.
+    """
+
+    def __init__(self, settings: Settings, backend: Backend) -> None:
+        self.topology = backend.network.topology
+        self.using = threading.RLock()
+        self._settings = settings
+        self._controls = backend.controls
+        traffic, _ = make_traffic(settings, self.topology)
+        self._emulation = set_up(settings, FaultPlan(), traffic, backend, idle=True)
+        self._faults: dict[int, tuple[Fault, FaultInjector]] = {}
+        none = np.zeros(len(self._emulation.segments), np.int64)
+        self._emulation.selector.plan(none, none)
+        backend.network.start()
+
+    @property
+    def monitor(self) -> npt.NDArray[np.bool_]:
+        """Return which switches host meters: bool[n_switches]."""
+        return np.isin(np.arange(self.topology.n_switches), self._emulation.monitors)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What is broken now, by link."""
+        return [self._faults[link][0] for link in sorted(self._faults)]
+
+    def fault(self, link: int, rate: float) -> None:
+        """Let a directed link lose that share of its packets from now on.
+
+        Raises:
+            FaultError: It is no share.
+        """
+        if not 0 < rate <= 1:
+            raise FaultError(f"{rate:g} is no loss rate: give a number above 0, at most 1")
+        fault = Fault(link, rate)
+        injector = FaultInjector(self.topology, self._controls, FaultPlan((fault,)))
+        with self.using:
+            self.heal(link)
+            injector.start()
+            self._faults[link] = fault, injector
+
+    def heal(self, link: int) -> bool:
+        """Let a link lose nothing any more; whether it did."""
+        with self.using:
+            _, injector = self._faults.pop(link, (None, None))
+            if injector is not None:
+                injector.stop()
+            return injector is not None
+
+    def meters(self) -> Measured:
+        """Send an epoch's traffic and read Canary's meters."""
+        with self.using, _scratch() as writer:
+            epoch = self._measure(writer)
+        counts = segment_counts(epoch.meter, len(self._emulation.segments))
+        return Measured(self._emulation.segments, *counts)
+
+    def diagnose(self, methods: Sequence[str] = ()) -> dict[str, Diagnosis]:
+        """Send an epoch's traffic, and return which links methods then blame, by method.
+
+        Args:
+            methods: In the grammar of `analysis.methods.parameters`; by default those of the
+                testbed, as far as what they read is measured here.
+
+        Raises:
+            MissingTelemetry: A method of ``methods`` reads what is not measured here.
+        """
+        found: dict[str, Diagnosis] = {}
+        with _scratch() as writer:
+            with self.using:
+                self._measure(writer)
+            telemetry = read_telemetry(RunDirectory(writer.partial, finished=False))
+            for name in methods or METHODS:
+                try:
+                    found |= run_methods(telemetry, [name], lambda _: None)
+                except MissingTelemetry:
+                    if methods:
+                        raise
+        return found
+
+    def _measure(self, writer: RunWriter) -> Epoch:
+        network = self._emulation.network
+        plan = FaultPlan(tuple(self.faults))
+        emulation = replace(self._emulation, plan=plan, network=_Since(network))
+        collect(emulation.controls, 1)  # what came after the last epoch
+        with batch(emulation.controls.values()):
+            for control in emulation.controls.values():
+                set_parity(control, 0)
+        start = network.now_ns + _SOON_NS
+        for number, frames in zip(emulation.sources.numbers, emulation.sources.frames, strict=True):
+            network.feed(number, _later(frames, start))
+        for tick in range(1, _TICKS + 3):
+            network.run_until(start + tick * self._settings.epoch_ns // _TICKS)
+            emulation.selector.poll(network.now_ns)
+            emulation.agents.poll(network.now_ns)
+        network.drain()
+        with batch(emulation.controls.values()):
+            for control in emulation.controls.values():
+                set_parity(control, 1)
+        writer.config(run_config("live", self._settings))
+        epoch = Epoch(0, emulation, Seen(), writer)
+        for step in STEPS:
+            step(epoch)
+        return epoch
+
+
+@contextmanager
+def _scratch() -> Iterator[RunWriter]:
+    """Where an epoch is written down that nobody keeps."""
+    with tempfile.TemporaryDirectory() as folder:
+        writer = RunWriter(Path(folder) / "run")
+        try:
+            yield writer
+        finally:
+            writer.abandon()
+
+
+def _later(source: Source, start_ns: int) -> Source:
+    packets = listed(source.packets)
+    later = replace(packets, time_ns=packets.time_ns + np.uint64(start_ns))
+    return replace(source, packets=later)
+
+
+class _Since:
+    """A network whose counters began when this was made."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._before = {
+            name: getattr(network, name)() for name in ("link_packets", "fault_drops", "replies")
+        }
+        self._counts: dict[tuple[str, int], npt.NDArray[np.uint32]] = {}
+        for number in range(3):
+            for name in ("sent", "delivered"):
+                self._counts[name, number] = getattr(network, name)(number).copy()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+    def sent(self, number: int) -> npt.NDArray[np.uint32]:
+        return self._network.sent(number) - self._counts["sent", number]
+
+    def delivered(self, number: int) -> npt.NDArray[np.uint32]:
+        return self._network.delivered(number) - self._counts["delivered", number]
+
+    def link_packets(self) -> npt.NDArray[np.uint64]:
+        return self._network.link_packets() - self._before["link_packets"]
+
+    def fault_drops(self) -> npt.NDArray[np.uint64]:
+        return self._network.fault_drops() - self._before["fault_drops"]
+
+    def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> None:
+        """They are told of whole runs."""

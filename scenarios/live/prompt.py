@@ -1,0 +1,290 @@
+"""Mininet's prompt with commands of this testbed: break a link, look, heal it.
+
+mininet> fault agg0_1 core2 0.05
+mininet> diagnose
+mininet> heal
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mininet.cli import CLI
+
+from analysis.methods.registry import find_methods
+from scenarios.experiment.backends import open_backend
+from scenarios.experiment.errors import DEFECT, message_of, one_line
+from scenarios.experiment.settings import make_settings
+from scenarios.live.net import WatchedNet, watched_net
+from scenarios.live.network import Live
+from scenarios.process.user import create_file
+from testbed.errors import UserError
+from testbed.fabric.addressed import AddressedFabric
+from testbed.network.mininet import MininetNetwork
+from testbed.network.packet_dump import PacketDump
+from testbed.network.virtual import LinkModel
+from testbed.traffic.iperf import need_iperf
+
+__all__ = ["Prompt", "open_prompt"]
+
+_EPOCH_MS, _LOAD = 4000, 0.3
+_SEGMENTS_SHOWN = 8
+_IPERF_S, _IPERF_TRIES = 5, 25
+
+
+class UsageError(UserError):
+    """A command that was not understood. One line."""
+
+
+def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
+    """A network under Mininet's prompt until the user leaves it.
+
+    Args:
+        watch: Whether to show it in a browser meanwhile.
+
+    Raises:
+        testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
+    """
+    asked = {"k": k, "backend": backend, "epochs": 1, "epoch_ms": _EPOCH_MS, "load": _LOAD}
+    settings = make_settings(asked | {"tcp": 0})
+    with open_backend(settings, LinkModel(), logs) as made:
+        assert isinstance(made.network, MininetNetwork)
+        live = Live(settings, made)
+        with watched_net(watch, made.network, live) as watched:
+            made.network.prompt(partial(Prompt, network=made.network, live=live, watched=watched))
+
+
+class Prompt(CLI):
+    """Its commands besides Mininet's own; their docstrings are what `help` says.
+
+    Args:
+        mininet: Mininet's network.
+        network: The same.
+        live: What breaks and measures it.
+        watched: Whom to tell what methods say.
+    """
+
+    def __init__(
+        self,
+        mininet: Any,
+        network: MininetNetwork,
+        live: Live,
+        watched: WatchedNet | None = None,
+    ) -> None:
+        self._network = network
+        self._live = live
+        self._watched = watched
+        self._dumps: dict[int, PacketDump] = {}
+        print(_greeting(live.topology), flush=True)
+        try:
+            super().__init__(mininet)
+        finally:
+            self._end_dumps()
+
+    def onecmd(self, line: str) -> Any:
+        """Run a command. A mistake is one line, a defect a traceback, and the prompt goes on."""
+        try:
+            return super().onecmd(line)
+        except one_line() as error:
+            print(f"{line.split()[0]}: {message_of(error)}", flush=True)
+        except Exception:
+            traceback.print_exc()
+            print(DEFECT, file=sys.stderr, flush=True)
+        return None
+
+    # ---- this testbed's commands -------------------------------------------------------------
+
+    def do_fault(self, line: str) -> None:
+        """fault agg0_1 core2 0.05: let the link from agg0_1 to core2 lose 5 % of its packets
+        (the other direction stays well). fault alone lists what is broken."""
+        words = line.replace("->", " ").split()
+        if not words:
+            self._list_faults()
+            return
+        if len(words) != 3:
+            raise UsageError("say which link and how much: fault agg0_1 core2 0.05")
+        link = self._link(words[:2])
+        try:
+            rate = float(words[2])
+        except ValueError:
+            raise UsageError(f"{words[2]} is no loss rate: give a number like 0.05") from None
+        self._live.fault(link, rate)
+        self._list_faults()
+
+    def do_heal(self, line: str) -> None:
+        """heal agg0_1 core2: let that link lose nothing any more. heal alone heals all."""
+        words = line.replace("->", " ").split()
+        links = [self._link(words)] if words else [fault.link for fault in self._live.faults]
+        for link in links:
+            if not self._live.heal(link):
+                raise UsageError(f"{self._live.topology.link_names[link]} is not broken")
+        self._list_faults()
+
+    def do_meters(self, line: str) -> None:
+        """meters: send a few seconds of traffic and show what Canary's meters counted on the
+        segments that lost most."""
+        _nothing(line, "meters")
+        measured = self._busy(self._live.meters)
+        names = self._live.topology.switch_names
+        seen, lossy = np.flatnonzero(measured.sent), np.flatnonzero(measured.lost)
+        print(
+            f"{measured.sent.sum():,} packets counted on {len(seen)} of {len(measured.sent)} "
+            f"segments; {measured.lost.sum():,} lost on {len(lossy)}"
+        )
+        share = measured.lost / np.maximum(measured.sent, 1)
+        for segment in lossy[np.argsort(-share[lossy])][:_SEGMENTS_SHOWN].tolist():
+            path = " -> ".join(names[s] for s in measured.segments.switches[segment] if s >= 0)
+            end = names[measured.segments.downstream[segment]]
+            path = path if path.endswith(end) else f"{path} -> {end}"
+            print(
+                f"  {path}: {measured.sent[segment]:,} sent, {measured.lost[segment]:,} lost "
+                f"({share[segment]:.2%})"
+            )
+
+    def do_diagnose(self, line: str) -> None:
+        """diagnose [METHODS]: send a few seconds of traffic and probes, and show which links each
+        method blames: diagnose canary, diagnose flock:p_bad=0.01,007. Those with a * cannot tell
+        directions."""
+        methods = find_methods(",".join(line.replace(",", " ").split())) if line.strip() else []
+        verdicts = self._busy(partial(self._live.diagnose, methods))
+        if self._watched is not None:
+            self._watched.verdicts(verdicts)
+        names = self._live.topology.link_names
+        for method, verdict in verdicts.items():
+            both = verdict.native == "undirected"
+            blamed = [names[link] for link in np.unique(verdict.flagged).tolist()]
+            if both:
+                blamed = list(dict.fromkeys(_cable(names, link) for link in verdict.flagged))
+            print(f"  {method + (' *' if both else ''):19} {', '.join(blamed) or 'no link'}")
+        self._list_faults()
+
+    def do_iperf(self, line: str) -> None:
+        """iperf h0_0_0 h3_1_1 [SECONDS]: TCP from the first host to the second, by iperf3."""
+        words = line.split()
+        if len(words) not in (2, 3) or (len(words) == 3 and not words[2].isdigit()):
+            raise UsageError("say from where to where: iperf h0_0_0 h3_1_1, and perhaps seconds")
+        need_iperf()
+        source, sink = (self._host(name) for name in words[:2])
+        seconds = int(words[2]) if len(words) == 3 else _IPERF_S
+        if not 1 <= seconds <= 3600 or source == sink:
+            raise UsageError("give two different hosts, and 1 to 3600 seconds")
+        rate, again = _iperf(self.mn[words[0]], self.mn[words[1]], seconds)
+        print(f"{words[0]} to {words[1]}: {rate / 1e6:.2f} Mbit/s, {again} segments sent again")
+
+    def do_capture(self, line: str) -> None:
+        """capture agg0_1 core2 [FILE]: write what that link carries from now on to a pcap file
+        (agg0_1-core2.pcap). capture alone ends all such files."""
+        words = line.replace("->", " ").split()
+        if not words:
+            if not self._dumps:
+                raise UsageError("nothing is captured: say which link: capture agg0_1 core2")
+            self._end_dumps()
+            return
+        link = self._link(words[:2])
+        if len(words) > 3:
+            raise UsageError("say which link, and perhaps a file: capture agg0_1 core2 FILE")
+        if link in self._dumps:
+            raise UsageError(f"it is being written to {self._dumps[link].path} already")
+        path = Path(words[2] if len(words) == 3 else f"{words[0]}-{words[1]}.pcap")
+        try:
+            self._dumps[link] = PacketDump(*self._network.egress(link), path, create_file(path))
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        print(f"capturing to {path}: end it with capture alone")
+
+    # ---- help --------------------------------------------------------------------------------
+
+    def _end_dumps(self) -> None:
+        while self._dumps:
+            _, dump = self._dumps.popitem()
+            print(f"{dump.close():,} packets in {dump.path}", flush=True)
+
+    def _busy(self, work: Callable[[], Any]) -> Any:
+        print(f"sending traffic for {_EPOCH_MS // 1000} s ...", flush=True)
+        return work()
+
+    def _list_faults(self) -> None:
+        names = self._live.topology.link_names
+        broken = [f"{names[fault.link]} loses {fault.rate:.4g}" for fault in self._live.faults]
+        print(f"injected: {', '.join(broken) or 'nothing'}", flush=True)
+        down = self._network.cables_down
+        if down:
+            cables = ", ".join(f"{a}--{b}" for a, b in down)
+            again = f"link {down[0][0]} {down[0][1]} up"
+            print(f"switched off, which is no injected fault: {cables} (mend: {again})", flush=True)
+
+    def _link(self, ends: list[str]) -> int:
+        if len(ends) != 2:
+            raise UsageError("a link is two neighbouring switches: agg0_1 core2")
+        return self._live.topology.link("->".join(ends))
+
+    def _host(self, name: str) -> int:
+        hosts = self._live.topology.host_names
+        if name not in hosts:
+            raise UsageError(f"{name} is no host: they are {hosts[0]} to {hosts[-1]}")
+        return hosts.index(name)
+
+
+def _nothing(line: str, command: str) -> None:
+    if line.strip():
+        raise UsageError(f"{command} takes no arguments")
+
+
+def _cable(names: list[str], link: int) -> str:
+    return names[int(link) & ~1].replace("->", "--")
+
+
+def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
+    """Bits a second that arrived, and segments that were sent again."""
+    piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    server, told = sink.popen(["iperf3", "-s", "-1"], **piped), {}
+    try:
+        for _ in range(_IPERF_TRIES):
+            client = source.popen(["iperf3", "-c", sink.IP(), "-t", str(seconds), "-J"], **piped)
+            try:
+                out, _ = client.communicate(timeout=seconds + 30)
+            finally:
+                client.kill()
+            told = json.loads(out or "{}")
+            if "sum_received" in told.get("end", {}):
+                end = told["end"]
+                return end["sum_received"]["bits_per_second"], end["sum_sent"]["retransmits"]
+            time.sleep(0.2)
+    finally:
+        server.kill()
+        server.communicate()
+    raise UsageError(told.get("error", "iperf3 said nothing"))
+
+
+def _greeting(topology: AddressedFabric) -> str:
+    hosts, switches = topology.host_names, topology.switch_names
+    at = np.cumsum((0, *np.bincount(topology.tier)))
+    rows = [
+        f"{what:12}{switches[at[i]]} to {switches[at[i + 1] - 1]}"
+        for i, what in enumerate(("ToRs", "aggregation", "cores"))
+    ]
+    return "\n".join(
+        [
+            f"{topology.title} is up: {topology.n_switches} switches, {topology.n_hosts} hosts",
+            f"  {'hosts':12}{hosts[0]} to {hosts[-1]}  (pod, ToR, host)",
+            *(f"  {row}" for row in rows),
+            "Try:",
+            f"  {hosts[0]} ping -c 3 {hosts[-1]}",
+            f"  iperf {hosts[0]} {hosts[-1]}",
+            f"  fault {switches[at[1]]} {switches[at[2]]} 0.05   break a link: it loses 5 %",
+            "  meters                    what Canary's meters count",
+            "  diagnose                  which links the methods blame",
+            "  heal                      mend all links",
+            f"  capture {switches[at[1]]} {switches[at[2]]}      its packets as a pcap file",
+            "  help, help fault, exit",
+        ]
+    )

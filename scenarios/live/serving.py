@@ -1,0 +1,102 @@
+"""Emulates as root for a user's process, which it is connected to by its standard input.
+
+The order is checked (`scenarios.experiment.order`). What is recorded goes back to the user's
+process, which trusts root and writes it. When that process ends or asks for no more, however that
+happens, the network is taken down.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import traceback
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from scenarios.experiment.emulation import emulate
+from scenarios.experiment.observer import Observer, Observers
+from scenarios.experiment.order import receive_order
+from scenarios.live.watched_run import WatchedRun
+from scenarios.process.signals import Stopped, tidily
+from testbed.network.virtual import LinkModel
+from testbed.record.tables import Columns
+
+__all__ = ["Relay", "serve"]
+
+
+class Relay(Observer):
+    """Records and observes a run: sends everything to the user's process."""
+
+    def __init__(self, wire: Connection) -> None:
+        self._wire = wire
+        self._one_at_a_time = threading.Lock()
+
+    def send(self, *message: Any) -> None:
+        with self._one_at_a_time:
+            self._wire.send(message)
+
+    def table(self, name: str, columns: Columns) -> None:
+        self.send("table", name, dict(columns))
+
+    def text(self, name: str, content: str) -> None:
+        self.send("text", name, content)
+
+    def json(self, name: str, content: Mapping[str, Any]) -> None:
+        self.send("json", name, dict(content))
+
+    def progressed(self, what: str, share: float) -> None:
+        self.send("progress", what, share)
+
+    def tell(self, name: str, what: Any) -> None:
+        if name != "doing":  # the user's process shows the progress that it receives
+            self.send("page", name, what)
+
+    def logs(self, folder: Path) -> None:
+        """Send all files of a folder."""
+        for file in sorted(folder.iterdir()):
+            self.send("log", file.name, file.read_bytes())
+
+
+def serve(wire: Connection) -> None:
+    """Emulate what is ordered; the last message says how it ended."""
+    relay, logs = Relay(wire), Path(tempfile.mkdtemp(prefix="canary-logs-"))
+    end: tuple[Any, ...] = ("end",)
+    try:
+        order = receive_order(wire)
+        threading.Thread(target=_end_with, args=(wire,), name="end", daemon=True).start()
+        with ExitStack() as stack:
+            observer: Observer = relay
+            if order.watched:
+                watched = WatchedRun(relay)
+                stack.callback(watched.close)
+                observer = Observers(relay, watched)
+            emulate(order.settings, order.plan, order.traffic, LinkModel(), relay, logs, observer)
+    except (Stopped, EOFError):
+        end = ("stopped",)
+    except Exception as error:
+        end = ("error", error, traceback.format_exc())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the network is down: nothing is left to end
+    with suppress(OSError):  # nobody listens any more
+        relay.logs(logs)
+    shutil.rmtree(logs, ignore_errors=True)
+    with suppress(OSError):
+        relay.send(*end)
+
+
+def _end_with(wire: Connection) -> None:
+    """End this process tidily when its user's process sends no more."""
+    with suppress(EOFError, OSError):
+        wire.recv_bytes(0)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    tidily()
+    serve(Connection(os.dup(0)))
+    os._exit(0)  # what is left are threads that wait

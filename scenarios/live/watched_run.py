@@ -1,0 +1,132 @@
+"""A run that is watched: what it does, its links' counters, and after each epoch Canary's verdict.
+
+Nothing of this is in the run's record, and the record is the same without it.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.methods.registry import make_method
+from analysis.pages.live_page import live_page
+from analysis.telemetry.minus_meters import segment_counts
+from analysis.telemetry.telemetry import SegmentCounts, Telemetry
+from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.observer import Observer
+from scenarios.experiment.settings import Settings, SettingsError
+from scenarios.experiment.setup import Emulation
+from scenarios.live.publisher import Counters, Teller
+from testbed.fabric.monitors import monitor_switches
+from testbed.fabric.topologies import make_addressed
+from testbed.faults.plan import FaultPlan
+
+__all__ = ["WATCHED_METHOD", "WatchedRun", "can_be_watched"]
+
+WATCHED_METHOD = "canary"
+"""It reads nothing but the meters, which are read after every epoch, and takes milliseconds."""
+
+
+def can_be_watched(settings: Settings) -> None:
+    """Raises SettingsError where there is nothing to see (one line)."""
+    if settings.backend == "flow":
+        raise SettingsError("WATCH=1 needs packets to count: leave it out, or another BACKEND")
+
+
+_OFTEN_S = 0.25
+
+
+class WatchedRun(Observer):
+    """Shows a run in browsers, from its beginning on.
+
+    Args:
+        publisher: Passes on to them what it is told.
+    """
+
+    watches = True
+
+    def __init__(self, publisher: Teller) -> None:
+        self._publisher = publisher
+        self._doing, self._again = "", 0.0
+        self._counters: Counters | None = None
+        self._diagnosing: ThreadPoolExecutor | None = None
+        self._sent: list[npt.NDArray[np.int64]] = []
+        self._lost: list[npt.NDArray[np.int64]] = []
+
+    def planned(self, name: str, settings: Settings, plan: FaultPlan) -> None:
+        """Show the page of a fabric with these faults."""
+        topology = make_addressed(settings.topology, settings.k)
+        title = f"{Path(name).stem}: {topology.title} on {settings.backend}, seed {settings.seed}"
+        faults = [(fault.link, fault.rate) for fault in plan.faults]
+        monitor = monitor_switches(topology, settings.monitors, settings.seed)
+        page = live_page(topology, monitor, title, faults, settings.epochs, WATCHED_METHOD)
+        self._publisher.tell("page", page)
+
+    def progressed(self, what: str, share: float) -> None:
+        """Show the phase and, while packets flow, the links' counters; the former now and then."""
+        if what != self._doing or time.perf_counter() >= self._again:
+            self._doing, self._again = what, time.perf_counter() + _OFTEN_S
+            self._publisher.tell("doing", {"what": what, "share": round(share, 4)})
+        if self._counters is not None:
+            self._counters.look()
+
+    def network_up(self, emulation: Emulation) -> None:
+        """Begin to read the counters of the network."""
+        network, faults = emulation.network, emulation.plan.faults
+
+        def active() -> list[tuple[int, float]]:
+            now = network.now_ns / 1e9
+            return [
+                (fault.link, fault.rate)
+                for fault in faults
+                if not fault.schedule or any(begin <= now < end for begin, end in fault.schedule)
+            ]
+
+        # In real time the controller waits most of the time, in virtual time nobody does.
+        real = emulation.settings.real_time
+        self._counters = Counters(self._publisher, network, active, 0.02 if real else 0.005)
+        if real:
+            self._diagnosing = ThreadPoolExecutor(1, "verdicts")
+
+    def epoch_ended(self, epoch: Epoch) -> None:
+        """Show what the meters say of the epoch and, in real time, a verdict on all so far."""
+        segments = epoch.emulation.segments
+        sent, lost = segment_counts(epoch.meter, len(segments))
+        for number, switch in epoch.emulation.events.void(epoch.number + 1):
+            if number == epoch.number:
+                sent[segments.through(switch)] = lost[segments.through(switch)] = 0
+        self._sent.append(sent)
+        self._lost.append(lost)
+        said = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
+        if self._diagnosing is None:
+            self._publisher.tell("epoch", said | {"flagged": None})
+            return
+        counts = SegmentCounts(segments, np.stack(self._sent), np.stack(self._lost))
+        settings = epoch.emulation.settings
+        telemetry = Telemetry(epoch.emulation.topology, settings.monitors, counts)
+
+        def diagnose() -> None:
+            flagged = make_method(WATCHED_METHOD).localize(telemetry).flagged
+            self._publisher.tell("epoch", said | {"flagged": flagged.tolist()})
+
+        self._diagnosing.submit(diagnose)
+
+    def network_ended(self) -> None:
+        """Show the counters a last time."""
+        if self._counters is not None:
+            self._counters.look(anyway=True)
+            self._counters = None
+
+    def page_changed(self, name: str, content: Any) -> None:
+        """Show what the watched run in the process of root shows."""
+        self._publisher.tell(name, content)
+
+    def close(self) -> None:
+        """End the diagnosis that is under way; no other begins."""
+        if self._diagnosing is not None:
+            self._diagnosing.shutdown(cancel_futures=True)

@@ -1,0 +1,211 @@
+"""Calibration: a method's parameters chosen on training runs, by the same rule for every method.
+
+Training runs are simulated from a list of settings (``training.yaml`` is the one that the defaults
+are chosen on), or they are run directories. Each is simulated once and seen through the kinds of
+telemetry that the list names; a method that reads one part of it alone sees each run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from analysis.evaluation.calibration import RULES, Case, search
+from analysis.evaluation.grids import GRIDS, Grid
+from analysis.evaluation.parameter_sets import Calibrated, Entry, Trained, write_set
+from analysis.methods.changes import split
+from analysis.methods.parameters import NamedMethod, own_values, read_names
+from analysis.methods.registry import constructor_of, find_methods
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.experiment.observer import Progress
+from scenarios.experiment.request import make_request
+from scenarios.experiment.scenario import need_library
+from scenarios.experiment.settings import make_settings
+from scenarios.experiment.without_packets import simulate
+from testbed.errors import UserError
+from testbed.fabric.names import nearest
+from testbed.fabric.topologies import make_fabric
+from testbed.record.run import RunDirectory
+from testbed.record.truth import failed_devices
+from testbed.record.yaml_file import read_yaml
+
+__all__ = ["TRAINING", "calibrate", "read_training"]
+
+TRAINING = Path(__file__).parents[1] / "training.yaml"
+_PARTS = ("segments", "probes", "connections", "detector")
+_CLOSED = ConfigDict(extra="forbid")
+
+
+class TrainingEntry(BaseModel):
+    """Runs that differ in their seeds; what is not listed here are settings of theirs.
+
+    Attributes:
+        seeds: One a run.
+        views: Kinds of telemetry as the setting TELEMETRY, each one that the runs are seen through.
+        scenario: Its name in the library.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    seeds: list[int] = Field(min_length=1)
+    views: list[str] = Field(min_length=1)
+    scenario: str | None = None
+
+
+class TrainingList(BaseModel):
+    """The content of a training list.
+
+    Attributes:
+        common: Settings of all runs; those of an entry win.
+        runs: The runs.
+    """
+
+    model_config = _CLOSED
+    common: dict[str, Any] = Field(default_factory=dict)
+    runs: list[TrainingEntry] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class TrainingRuns:
+    """What is known of runs, and for each what it looks like through each of its views."""
+
+    known: Mapping[str, Any]
+    seen: Sequence[Sequence[Case]]
+
+
+def calibrate(
+    methods: str, train: Sequence[Path], out: Path, progress: Progress, rule: str = "f1"
+) -> Calibrated:
+    """Choose parameters on training runs, and write them down.
+
+    Args:
+        methods: In the grammar of `analysis.methods.parameters`; what stands in a name is held.
+            ``all`` are those of `GRIDS`.
+        train: Lists, and directories of runs.
+        out: The file that is written. Equal arguments and code give equal bytes.
+        rule: By which the best setting is chosen, see `analysis.evaluation.calibration`.
+
+    Raises:
+        ValueError: A method has nothing to calibrate, there is no such rule, or the training runs
+            are wrong (one line).
+    """
+    if rule not in RULES:
+        raise UserError(f"RULE={rule!r} is none: {nearest(rule, RULES)}")
+    chosen = [_method(named) for named in _named(methods)]
+    runs = [run for path in train for run in read_training(path, progress)]
+    entries = {}
+    for number, (name, held) in enumerate(chosen):
+
+        def tell(share: float, name: str = name, number: int = number) -> None:
+            progress(f"calibrating {name}", (number + share) / len(chosen))
+
+        entries[name] = _entry(name, held, runs, rule, tell)
+    trained = Trained(rule=rule, runs=[dict(run.known) for run in runs])
+    content = Calibrated(methods=entries, trained=trained)
+    write_set(out, content)
+    return content
+
+
+def _named(methods: str) -> list[NamedMethod]:
+    if methods.strip() == "all":
+        return [NamedMethod(name, ()) for name in GRIDS]
+    return [named for text in find_methods(methods) for named in read_names(text)]
+
+
+def _method(named: NamedMethod) -> tuple[str, Mapping[str, Any]]:
+    """A method's name, and the values that are held."""
+    if not _grid(named.name):
+        there = nearest(named.name, GRIDS)
+        raise UserError(f"{named.name} has no parameters to calibrate: {there}")
+    return named.name, own_values(named, constructor_of(named.name))
+
+
+def _grid(name: str) -> Grid:
+    """What is tried for a method, or for a variant of one."""
+    return GRIDS.get(name) or GRIDS.get(split(name)[0], {})
+
+
+def _entry(
+    name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns], rule: str, tell: Any
+) -> Entry:
+    make = partial(constructor_of(name), **held)
+    cases = _readable(name, held, runs)
+    grid = {p: values for p, values in _grid(name).items() if p not in held}
+    settings = search(make, grid, cases, tell, rule=RULES[rule])
+    best = RULES[rule](settings)
+    return Entry(
+        parameters=dict(held) | {p: _plain(value) for p, value in best.parameters.items()},
+        precision=round(best.precision, 4),
+        recall=round(best.recall, 4),
+        f1=round(best.mean_f1, 4),
+        cases=len(cases),
+        tried=len(settings),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _readable(name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns]) -> list[Case]:
+    """What a method can read: every view, or of one that reads a part alone each run once."""
+    part = getattr(constructor_of(name)(**held), "reads", None)
+    found: list[Case] = []
+    for views in (views for group in runs for views in group.seen):
+        if part in _PARTS:
+            found += [case for case in views if getattr(case.telemetry, part) is not None][:1]
+        else:
+            found += views
+    if not found:
+        raise MissingTelemetry(f"no training run has what {name} reads: the part {part!r}")
+    return found
+
+
+def read_training(path: Path, progress: Progress) -> list[TrainingRuns]:
+    """The training runs of a list, which are simulated, or the one in a directory.
+
+    Raises:
+        ValueError: It is none (one line).
+    """
+    if path.is_dir():
+        run = RunDirectory(path)
+        devices = [*failed_devices(run).values()]
+        faulty = np.flatnonzero(run.table("links")["faulty"])
+        case = Case(read_telemetry(run), faulty, np.array(devices, np.int32))
+        settings = ("scenario", "k", "topology", "seed", "faults", "noise", "load", "backend")
+        config = cast(Mapping[str, Any], run.config)
+        known = {name: config[name] for name in settings if name in config}
+        return [TrainingRuns(known | {"views": [run.config["telemetry"]]}, [[case]])]
+    absent = f"no training list {path}: give a YAML file or a run's folder"
+    content = read_yaml(path, absent, "it holds no list runs").valid(TrainingList)
+    runs = []
+    for number, entry in enumerate(content.runs):
+        progress("training runs", number / len(content.runs))
+        try:
+            seen = [_simulated(entry, seed, content.common) for seed in entry.seeds]
+        except ValueError as error:
+            raise UserError(f"{path}: runs[{number}]: {error}") from None
+        known = dict(content.common) | entry.model_dump(exclude_none=True)
+        runs.append(TrainingRuns(known, seen))
+    return runs
+
+
+def _simulated(entry: TrainingEntry, seed: int, common: Mapping[str, Any]) -> list[Case]:
+    given = dict(common) | (entry.model_extra or {}) | {"seed": seed}
+    if entry.scenario is not None:
+        need_library(entry.scenario)
+    request = make_request(entry.scenario, given)
+    settings = request.settings("flow")
+    for view in entry.views:
+        make_settings({}, settings.as_dict() | {"telemetry": view})  # raises what is no kind
+    fabric = make_fabric(settings.topology, settings.k, settings.seed)
+    plan = request.scenario.faults(fabric, settings)
+    run = simulate(settings, plan, fabric)
+    devices = np.array(plan.devices, np.int32)
+    return [Case(run.telemetry(view), plan.links, devices) for view in entry.views]

@@ -1,0 +1,188 @@
+"""Comparisons over the values of one setting: ``SWEEP=K=4,8,16``, a comparison a value.
+
+Each is in a folder of its own, as `scenarios.many.compare` leaves it, and goes on where it stopped;
+what is here reads them together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from analysis.evaluation.comparison import in_short, interval, method_names, origins
+from analysis.evaluation.report import parameters_line
+from analysis.evaluation.sweep import sweep_tables
+from scenarios.experiment.observer import Progress
+from scenarios.experiment.settings import Settings, SettingsError, described
+from scenarios.experiment.terminal import line
+from scenarios.many.compare import default_folder
+from scenarios.many.compared import Compared, is_comparison, read_comparison
+from scenarios.many.kept import alone, is_of
+from testbed.fabric.names import nearest
+from testbed.record.run import RunError
+
+__all__ = [
+    "SWEEP_FILE",
+    "Sweep",
+    "folder_of",
+    "is_sweep",
+    "parse_sweep",
+    "read_sweep",
+    "run_sweep",
+    "sweep_as_json",
+    "sweep_folder",
+    "tell_sweep",
+]
+
+SWEEP_FILE = "sweep.json"
+_NOT = ("seed", "threads")
+_MOST = 100
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Comparisons that differ in one setting, by its values in order."""
+
+    folder: Path
+    setting: str
+    values: list[str]
+    parts: list[Compared]
+
+
+def parse_sweep(text: str) -> tuple[str, list[str]]:
+    """``K=4,8`` as the setting and its values; what holds commas is parted by ``;``.
+
+    Raises:
+        SettingsError: There is no such setting, or there are no two values (one line).
+    """
+    name, _, rest = text.partition("=")
+    name = name.strip().lower()
+    known = [setting.name for setting in described() if setting.name not in _NOT]
+    if name in _NOT:
+        raise SettingsError(f"SWEEP={text}: SEEDS= says which seeds, and THREADS change no figure")
+    if name not in known:
+        others = nearest(name.upper(), [each.upper() for each in known])
+        raise SettingsError(
+            f"SWEEP={text}: write SWEEP=K=4,8,16; {name.upper()} is no setting: {others}"
+        )
+    values = [value.strip() for value in rest.split(";" if ";" in rest else ",")]
+    if "" in values or len(set(values)) < len(values) or not 2 <= len(values) <= _MOST:
+        raise SettingsError(
+            f"SWEEP={text}: give 2 to {_MOST} values, each once: SWEEP=K=4,8,16, or with ; between "
+            "values that have commas"
+        )
+    return name, values
+
+
+def folder_of(setting: str, value: str) -> str:
+    """The name of a value's folder: ``K=4``."""
+    safe = re.sub(r"[^A-Za-z0-9.:%+-]", "_", value)[:80]
+    if safe != value:
+        safe += f"-{hashlib.sha256(value.encode()).hexdigest()[:8]}"
+    return f"{setting.upper()}={safe}"
+
+
+def sweep_folder(name: str, setting: str, first: Settings, *rest: Any) -> Path:
+    """``runs/sweep-<scenario>-<setting>-<key>``, the key being that of the first comparison."""
+    key = default_folder(name, first, *rest).name.rpartition("-")[2]
+    return Path("runs") / f"sweep-{Path(name).stem}-{setting}-{key}"
+
+
+def run_sweep(
+    setting: str,
+    values: Sequence[str],
+    folder: Path,
+    compare: Callable[[str, Path, Progress], Mapping[int, str]],
+    progress: Progress,
+) -> dict[tuple[str, int], str]:
+    """Run the comparison of each value; why seeds failed, by value and seed.
+
+    Args:
+        compare: Runs that of a value in a folder; the seeds that failed.
+
+    Raises:
+        RunError: ``folder`` holds something else, or another command is at work there.
+    """
+    failures: dict[tuple[str, int], str] = {}
+    with alone(folder, SWEEP_FILE, "sweep") as mark:
+        if not is_of(mark, {"setting": setting}):
+            raise RunError(f"{folder} holds a sweep of another setting: choose another")
+        for number, value in enumerate(values):
+
+            def tell(what: str, share: float, number: int = number, value: str = value) -> None:
+                progress(f"{setting.upper()}={value}: {what}", (number + share) / len(values))
+
+            failed = compare(value, folder / folder_of(setting, value), tell)
+            failures |= {(value, seed): reason for seed, reason in failed.items()}
+    return failures
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether it is the folder of a sweep."""
+    return (folder / SWEEP_FILE).is_file()
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """All comparisons of a sweep that have ended.
+
+    Raises:
+        RunError: There are none, or they are damaged.
+    """
+    begun = [path for path in sorted(folder.iterdir()) if path.is_dir() and is_comparison(path)]
+    parts = [read_comparison(path) for path in begun if (path / "results.parquet").is_file()]
+    try:
+        setting = json.loads((folder / SWEEP_FILE).read_text())["setting"]
+    except (ValueError, KeyError, TypeError, OSError):
+        raise RunError(f"{folder / SWEEP_FILE} is damaged: make the sweep again") from None
+    if not parts or any(setting not in part.key for part in parts):
+        raise RunError(f"{folder} has no results yet: let the same canary compare go on to its end")
+    parts.sort(key=lambda part: _order(str(part.key[setting])))
+    return Sweep(folder, setting, [str(part.key[setting]) for part in parts], parts)
+
+
+def _order(value: str) -> tuple[float, str]:
+    try:
+        return float(value), ""
+    except ValueError:
+        return float("inf"), value
+
+
+def tell_sweep(sweep: Sweep, console: Console) -> None:
+    """Print F1 by method and value, and what it is of."""
+    tables = sweep_tables(sweep.setting.upper(), sweep.values, [p.rows for p in sweep.parts])
+    for table in tables:
+        console.print(table, width=min(console.width, 80))
+    rows = sweep.parts[0].rows
+    seeds = sorted({len(part.seeds) for part in sweep.parts})
+    runs = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    console.print(line(f"F1: {in_short(rows, runs).partition(chr(10))[0]}", "dim"), soft_wrap=True)
+    console.print(line(parameters_line(origins(rows)), "dim"), soft_wrap=True)
+
+
+def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
+    """The figures for programs: of each value and method F1 with its interval."""
+
+    def figures() -> Iterator[dict[str, Any]]:
+        for value, part in zip(sweep.values, sweep.parts, strict=True):
+            for method in method_names(part.rows):
+                own = [i for i, name in enumerate(part.rows["method"]) if name == method]
+                f1 = interval([part.rows["f1"][i] for i in own])
+                bounds = None if f1.low != f1.low else [f1.low, f1.high]
+                yield {
+                    "value": value,
+                    "method": method,
+                    "bench": part.rows["bench"][own[0]],
+                    "runs": len(own),
+                    "f1": f1.mean,
+                    "interval": bounds,
+                }
+
+    settings = {name: v for name, v in sweep.parts[0].key.items() if name != sweep.setting}
+    return {"setting": sweep.setting, "settings": settings, "rows": list(figures())}

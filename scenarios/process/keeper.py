@@ -1,0 +1,109 @@
+"""The process that stays root while a command of sudo's goes on as the user.
+
+It listens on a Unix socket whose name only the command knows, for processes of the user alone, and
+starts `scenarios.live.serving` for each that connects: a comparison makes many networks in turn. It
+ends with the command. It reads nothing that is sent.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+from scenarios.process.signals import SIGNALS
+from scenarios.process.user import be_root_alone
+
+__all__ = ["ADDRESS", "connect", "root_can_be_asked", "start_keeper"]
+
+ADDRESS = "ROOT_OF_CANARY"  # CANARY_* are options of the command line
+"""The variable with the name of the keeper's socket, in the environment of the user's processes."""
+
+_CREDENTIALS = struct.Struct("3i")  # of a Unix socket's peer: process, user, group
+
+
+def root_can_be_asked() -> bool:
+    """Return whether this process may have a network: it is root's, or sudo started its command."""
+    return os.geteuid() == 0 or ADDRESS in os.environ
+
+
+def start_keeper(uid: int) -> str:
+    """Start a keeper that ends with this process, for processes of a user.
+
+    Returns:
+        The name of its socket.
+    """
+    name = f"canary-{secrets.token_hex(16)}"
+    command = os.pidfd_open(os.getpid())
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"\0{name}")  # of no file system: it is gone with the last process
+        listening.listen()
+        arguments = [str(number) for number in (listening.fileno(), command, uid)]
+        _start(
+            "scenarios.process.keeper", arguments, subprocess.DEVNULL, (listening.fileno(), command)
+        )
+    os.close(command)
+    return name
+
+
+def connect() -> socket.socket:
+    """Connect to the keeper of this command.
+
+    Raises:
+        OSError: It has none, or that has ended.
+    """
+    peer = socket.socket(socket.AF_UNIX)
+    try:
+        peer.connect(f"\0{os.environ.get(ADDRESS, '')}")
+        if _user_of(peer) != 0:
+            raise ConnectionRefusedError("not root's")
+    except OSError:
+        peer.close()
+        raise
+    return peer
+
+
+def _user_of(peer: socket.socket) -> int:
+    """Return the user ID of the process at the other end, as the kernel has it."""
+    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(found)[1]
+
+
+def _start(
+    module: str, arguments: list[str], stdin: int, passed: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a module as root, away from the terminal and the current folder."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-B", "-m", module, *arguments],
+        cwd="/",
+        stdin=stdin,
+        stdout=subprocess.DEVNULL,  # what reads the command's output sees its end
+        pass_fds=passed,
+        start_new_session=True,
+    )
+
+
+def _keep(listening: socket.socket, command: int, uid: int) -> None:
+    """Start a process for each connection of a user until the command has ended."""
+    serving: list[subprocess.Popen[bytes]] = []
+    waiting = select.poll()
+    for descriptor in (listening.fileno(), command):
+        waiting.register(descriptor, select.POLLIN)
+    while command not in dict(waiting.poll()):
+        peer, _ = listening.accept()
+        with peer:
+            if _user_of(peer) == uid:
+                serving.append(_start("scenarios.live.serving", [], peer.fileno()))
+        serving = [process for process in serving if process.poll() is None]
+
+
+if __name__ == "__main__":
+    be_root_alone()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    _listening, _command, _uid = (int(number) for number in sys.argv[1:])
+    _keep(socket.socket(fileno=_listening), _command, _uid)

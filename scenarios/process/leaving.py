@@ -1,0 +1,97 @@
+"""A command that sudo started goes on as the user who called sudo.
+
+This happens before the command line is read, by executing the program again: the new process has
+never been root. Nothing is imported here that is not needed for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from scenarios.process.keeper import ADDRESS, start_keeper
+from scenarios.process.signals import SIGNALS
+from scenarios.process.user import User, be_root_alone, sudo_user
+from testbed.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["go_through_sudo", "leave_root"]
+
+STAYS_ROOT = ("net", "shell", "clean-net", "doctor")
+"""Commands that are about root's networks and read nothing of the user's."""
+
+HAS_NETWORKS = ("run", "compare")
+
+_OF_SUDO = ("SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND", "SUDO_HOME")
+_OF_ROOT = ("XDG_RUNTIME_DIR", "PYTHONDONTWRITEBYTECODE")
+
+
+def leave_root() -> None:
+    """Go on as the user who called sudo, if somebody did.
+
+    Returns if this process is not root, is root's own, or if the command needs root itself.
+    """
+    try:
+        user = sudo_user()
+        if user is None:
+            return
+        if (sys.argv[1:] or [""])[0] in STAYS_ROOT:
+            be_root_alone()
+            return
+        _go_on_as(user, networks=(sys.argv[1:] or [""])[0] in HAS_NETWORKS)
+    except (UserError, OSError) as error:
+        print(f"canary: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def go_through_sudo(given: Mapping[str, str]) -> NoReturn:
+    """Start this command again through sudo, which makes it this user's again but for its networks.
+
+    Args:
+        given: Options that came from the environment, which sudo does not pass on.
+
+    Raises:
+        ValueError: There is no sudo (one line).
+    """
+    words = [f"{option}={value}" for option, value in given.items() if option != "--sudo"]
+    program = [sys.executable, "-P", "-B", "-m", "scenarios", *sys.argv[1:], *words]
+    sys.stdout.flush()
+    try:
+        os.execvp("sudo", ["sudo", "--", *program])
+    except OSError as error:
+        raise UserError(f"SUDO=1 needs sudo: {error.strerror}") from None
+
+
+def _go_on_as(user: User, networks: bool) -> NoReturn:
+    """Execute this program again as a user.
+
+    Raises:
+        ValueError: The user cannot read it (one line).
+    """
+    environment = {k: v for k, v in os.environ.items() if k not in (*_OF_SUDO, *_OF_ROOT)}
+    environment |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the next program takes them when it can
+    if networks:
+        environment[ADDRESS] = start_keeper(user.uid)
+    os.setgroups(user.groups)
+    os.setresgid(user.gid, user.gid, user.gid)
+    os.setresuid(user.uid, user.uid, user.uid)
+    if not (os.access(sys.executable, os.X_OK) and os.access(__file__, os.R_OK)):
+        raise UserError(
+            f"{user.name}, who called sudo, cannot read "
+            f"{Path(__file__).parents[2]}: only networks are run as root; to have all of it run as "
+            "root, unset SUDO_UID"
+        )
+    os.execve(sys.executable, _same_program(), environment)
+
+
+def _same_program() -> list[str]:
+    """Return the arguments of this process, without Python's option to write no bytecode."""
+    at = sys.orig_argv.index("-m")
+    options = [option for option in sys.orig_argv[1:at] if option != "-B"]
+    return [sys.executable, *options, *sys.orig_argv[at:]]

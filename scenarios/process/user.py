@@ -1,0 +1,111 @@
+"""Who is behind root: the user who called sudo, and what a process of root may take from them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from testbed.errors import UserError
+
+__all__ = ["User", "be_root_alone", "create_file", "sudo_user"]
+
+_THEIRS = ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "NUMBA_CACHE_DIR", "PYTHONPATH", "TMPDIR")
+"""Variables that name folders in which a user could put code, or exchange files."""
+
+
+@dataclass(frozen=True)
+class User:
+    """The user who called sudo.
+
+    Attributes:
+        uid, gid: Numeric user and group ID.
+        groups: The IDs of all groups of the user.
+        name, home: As the user database has them; of a user that it does not know the number, and
+            a folder that is not there.
+    """
+
+    uid: int
+    gid: int
+    groups: Sequence[int]
+    name: str
+    home: str
+
+    def started_as(self) -> dict[str, Any]:
+        """Return the arguments with which `subprocess.Popen` starts a process as this user."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": list(self.groups)}
+
+
+def sudo_user() -> User | None:
+    """Return the user who called sudo; None if this process is not root, or root's own.
+
+    Raises:
+        ValueError: ``SUDO_UID`` or ``SUDO_GID`` is not a number.
+    """
+    said = os.environ.get("SUDO_UID", "")
+    if os.geteuid() != 0 or said in ("", "0"):
+        return None
+    uid, gid = _number("SUDO_UID", said), os.environ.get("SUDO_GID", "")
+    try:
+        known = pwd.getpwuid(uid)
+    except KeyError:
+        group = _number("SUDO_GID", gid) if gid else uid
+        return User(uid, group, [group], said, "/nonexistent")
+    group = _number("SUDO_GID", gid) if gid else known.pw_gid
+    return User(uid, group, os.getgrouplist(known.pw_name, group), known.pw_name, known.pw_dir)
+
+
+def be_root_alone() -> None:
+    """Let this process, which stays root, keep to root's own folders, and write no bytecode into
+    the user's copy of this program."""
+    for name in _THEIRS:
+        os.environ.pop(name, None)
+    os.environ["HOME"] = pwd.getpwuid(0).pw_dir
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    sys.dont_write_bytecode = True
+
+
+def create_file(path: Path) -> BinaryIO:
+    """Open a new file to write, or an old one to replace, with the rights of the user behind root.
+
+    Raises:
+        OSError: The user cannot write it.
+    """
+    user = sudo_user()
+    if user is None:
+        return path.open("wb")
+    here, there = socket.socketpair()
+    with here, there:
+        opened = subprocess.run(
+            [sys.executable, "-I", "-B", "-c", _CREATE, str(path), str(there.fileno())],
+            pass_fds=(there.fileno(),),
+            check=False,
+            **user.started_as(),
+        )
+        if opened.returncode:
+            raise OSError(opened.returncode, os.strerror(opened.returncode), str(path))
+        _, (descriptor,), _, _ = socket.recv_fds(here, 1, 1)
+    return os.fdopen(descriptor, "wb")
+
+
+_CREATE = """
+import socket, sys
+try:
+    with open(sys.argv[1], "wb") as file, socket.socket(fileno=int(sys.argv[2])) as there:
+        socket.send_fds(there, [b"."], [file.fileno()])
+except OSError as error:
+    sys.exit(error.errno)
+"""
+"""A program that opens a file and hands it over a socket; it ends with the number of its error."""
+
+
+def _number(name: str, said: str) -> int:
+    if not said.isdecimal() or int(said) >= 2**32 - 1:
+        raise UserError(f"{name}={said} in the environment is no ID: unset it, or use sudo")
+    return int(said)

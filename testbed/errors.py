@@ -1,0 +1,11 @@
+"""The base class of what is a user's mistake, which a command tells in one line."""
+
+__all__ = ["UserError"]
+
+
+class UserError(ValueError):
+    """Something that the user gave cannot be used: a setting, a file, a run, a value of an option.
+
+    The message is one line that says what is wrong and what to do. `canary` prints it and exits
+    with code 2. Any other exception is a defect of the testbed and shows its traceback.
+    """

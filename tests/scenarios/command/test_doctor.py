@@ -1,0 +1,102 @@
+"""``canary doctor``: it finds what is missing, and says it as a run does."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from scenarios.command.doctor import Finding, bmv2_is_slow, examine, render_findings
+from scenarios.experiment.memory import available_bytes
+from testbed.network.installed import not_installed
+from testbed.network.network import NetworkError
+from testbed.softswitch import SoftSwitchError
+from testbed.softswitch.compiler.build import compiler
+from testbed.traffic.iperf import need_iperf
+from tests.scenarios.conftest import Canary
+
+
+@pytest.fixture
+def nothing_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_what_is_missing_is_said_as_a_run_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {finding.name: finding for finding in examine()}
+    with pytest.raises(NetworkError) as no_iperf:
+        need_iperf()
+    with pytest.raises(SoftSwitchError) as no_compiler:
+        compiler()
+    said = {
+        "iperf3": str(no_iperf.value),
+        "C compiler": str(no_compiler.value),
+        "Mininet": not_installed(),
+    }
+    assert {name: found[name].says for name in said} == said
+    for name in (*said, "ping", "iproute2", "BMv2", "p4c"):
+        assert found[name].state == "missing" and found[name].without
+        assert "install" in found[name].says or "provision.sh" in found[name].says
+    assert found["BACKEND"].says == "flow"
+
+
+def test_what_is_there_is_said(canary: Canary) -> None:
+    said = canary("doctor")
+    assert said.code == 0 and not said.err
+    lines = [line.split() for line in said.out.splitlines()]
+    there = {line[1] for line in lines if line[0] == "✓"}
+    assert {"Python", "cores", "memory", "C", "cache", "BACKEND"} <= there
+    root = next(line for line in lines if line[1:2] == ["root"])
+    assert root[0] == ("✓" if os.geteuid() == 0 else "!")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_it_fits_the_terminal(width: int) -> None:
+    long = "it is not on the PATH: " + "apt install something " * 8
+    findings = [
+        Finding("a tool", "missing", long, "[bold]runs[/bold]"),
+        Finding("b", "good", "1.0"),
+    ]
+    text = io.StringIO()
+    render_findings(findings, Console(file=text, width=width))
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert " ".join(long.split()) in " ".join(text.getvalue().replace("✗", "").split())
+    assert "without it: no [bold]runs[/bold]" in text.getvalue(), "no markup"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\0GNU C++17 12.2.0 -g -O2 -std=c++17\0", []),
+        (b"no debug information\0", []),
+        (b"\0Egress port is {}\0", ["logs every packet"]),
+        (b"\0GNU C++17 12.2.0 -g -O0\0", ["without optimization"]),
+        (b"\0GNU C++17 12.2.0 -g\0Egress port is {}\0", ["logs every packet", "optimization"]),
+    ],
+)
+def test_a_bmv2_that_was_not_built_for_speed(
+    tmp_path: Path, content: bytes, words: list[str]
+) -> None:
+    program = tmp_path / "simple_switch_grpc"
+    program.write_bytes(b"\x7fELF" + content)
+    said = bmv2_is_slow(program)
+    assert bool(said) == bool(words)
+    assert all(word in said for word in [*words, *(["--disable-logging-macros"] if words else [])])
+
+
+def test_memory_of_a_container(tmp_path: Path) -> None:
+    meminfo, group = tmp_path / "meminfo", tmp_path / "group"
+    meminfo.write_text("MemTotal: 8000 kB\nMemAvailable: 4000 kB\nSwapFree: 1000 kB\n")
+    assert available_bytes(meminfo, group) == 4000 * 1024
+    group.mkdir()
+    for name, text in {"max": "3000000", "current": "2500000"}.items():
+        (group / f"memory.{name}").write_text(text + "\n")
+    (group / "memory.stat").write_text("anon 5\ninactive_file 1000000\n")
+    assert available_bytes(meminfo, group) == 1_500_000
+    (group / "memory.max").write_text("max\n")
+    assert available_bytes(meminfo, group) == 4000 * 1024

@@ -1,0 +1,194 @@
+"""The set-up installs its lock files and nothing else, and says early what a machine lacks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from importlib.metadata import distribution, distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from scenarios.command.install import LOCKS, install_locked
+from tests.wheels import LATER, locked_versions, make_wheel
+
+ROOT = Path(__file__).parents[3]
+USERS, DEVELOPERS = (ROOT / LOCKS[kind] for kind in ("users", "developers"))
+
+BACKEND = """
+from pathlib import Path
+from wheels import make_wheel
+
+def build_editable(folder, settings=None, metadata=None):
+    return make_wheel(Path(folder), "tiny", "1", script="canary").name
+"""
+
+
+def requirements(lock: Path) -> list[Requirement]:
+    """The packages of a lock that this machine and this Python take."""
+    lines = [line for line in lock.read_text().splitlines() if not line.startswith((" ", "#"))]
+    every = [Requirement(line.rstrip("\\").strip()) for line in lines]
+    return [one for one in every if one.marker is None or one.marker.evaluate()]
+
+
+def test_what_is_installed_is_the_lock() -> None:
+    installed = {one.name: distribution(one.name).version for one in requirements(DEVELOPERS)}
+    assert installed == {
+        one.name: str(one.specifier).removeprefix("==") for one in requirements(DEVELOPERS)
+    }
+    assert LATER not in {one.version for one in distributions()}
+
+
+def test_the_developers_lock_holds_the_users() -> None:
+    users, developers = locked_versions(USERS), locked_versions(DEVELOPERS)
+    assert users.items() < developers.items()
+
+
+def test_users_get_no_tool_of_developers() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    tools = {Requirement(line).name for line in project["optional-dependencies"]["dev"]}
+    assert not tools & set(locked_versions(USERS))
+    assert tools <= set(locked_versions(DEVELOPERS))
+
+
+def lock_of(folder: Path, *wheels: Path) -> Path:
+    """Write a lock of these wheels."""
+    lock = folder / "requirements.lock"
+    lines = []
+    for wheel in wheels:
+        name, version = wheel.name.split("-")[:2]
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        lines.append(f"{name}=={version} --hash=sha256:{digest}\n")
+    lock.write_text("".join(lines))
+    return lock
+
+
+@pytest.fixture(scope="module")
+def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with nothing but pip."""
+    venv = tmp_path_factory.mktemp("venv") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    return venv / "bin" / "python"
+
+
+def installed_from(python: Path, lock: Path, index: Path) -> subprocess.CompletedProcess[str]:
+    """Install a lock when the index is a folder of wheels."""
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index), "PIP_CONFIG_FILE": os.devnull}
+    command = install_locked(str(python), lock)
+    return subprocess.run(
+        command, env=os.environ | offline, capture_output=True, text=True, check=False
+    )
+
+
+def versions(python: Path) -> str:
+    command = [python, "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.slow
+def test_a_later_release_of_a_package_changes_nothing(
+    _own_environment: Path, tmp_path: Path
+) -> None:
+    """Old versions of pip look an extra up again, and find the later release without a hash."""
+    needing = make_wheel(tmp_path, "needing", "1.0", ["needed[extra]>=1"])
+    needed = make_wheel(tmp_path, "needed", "1.0")
+    lock = lock_of(tmp_path, needing, needed)
+    for name in ("needing", "needed"):
+        make_wheel(tmp_path, name, LATER, ["unknown"])
+    done = installed_from(_own_environment, lock, tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = versions(_own_environment)
+    assert "needing==1.0" in found and "needed==1.0" in found and LATER not in found
+
+
+@pytest.mark.slow
+def test_a_changed_file_is_refused(_own_environment: Path, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "changed", "1.0")
+    lock = lock_of(tmp_path, wheel)
+    make_wheel(tmp_path, "changed", "1.0", ["other"])
+    done = installed_from(_own_environment, lock, tmp_path)
+    assert done.returncode != 0 and "changed" not in versions(_own_environment)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A project that is set up like this one, and has nothing in it."""
+    folder = tmp_path / "tiny"
+    (folder / "scenarios").mkdir(parents=True)
+    for package in ("testbed", "analysis"):
+        (folder / package).mkdir()
+    shutil.copy(ROOT / "scenarios" / "install.py", folder / "scenarios")
+    shutil.copy(ROOT / "tests" / "wheels.py", folder)
+    (folder / "backend.py").write_text(BACKEND)
+    (folder / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+        "[project]\nname = 'tiny'\nversion = '1'\n"
+    )
+    wheel = make_wheel(folder, "needed", "1.0")
+    shutil.copy(lock_of(folder, wheel), folder / LOCKS["developers"])
+    return folder
+
+
+def set_up(project: Path, **environment: str) -> subprocess.Popen[str]:
+    """Begin to set a tiny project up, its compiled code being nothing."""
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project), "PIP_CONFIG_FILE": os.devnull}
+    command = [sys.executable, "-I", project / "scenarios" / "install.py", "users"]
+    return subprocess.Popen(
+        command,
+        env={**os.environ, **offline, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def said(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, errors = process.communicate(timeout=120)
+    return process.returncode, out, errors
+
+
+@pytest.mark.slow
+def test_of_two_at_once_the_second_waits(tiny: Path) -> None:
+    first, second = set_up(tiny), set_up(tiny)
+    ended = sorted([said(first), said(second)], key=lambda one: len(one[1]))
+    assert [(code, errors) for code, _, errors in ended] == [(0, ""), (0, "")]
+    assert ended[0][1] == "another make is setting up .venv: waiting for it\n"
+    assert ended[1][1].startswith("setting up .venv, once:\n")
+    assert "needed==1.0" in versions(tiny / ".venv" / "bin" / "python")
+
+
+@pytest.mark.slow
+def test_an_interrupted_set_up_begins_again_and_a_finished_one_does_not(tiny: Path) -> None:
+    process = set_up(tiny)
+    assert process.stdout is not None
+    while "packages of" not in process.stdout.readline():
+        pass
+    process.kill()
+    process.communicate()
+    code, out, errors = said(set_up(tiny))
+    assert (code, errors) == (0, "") and "setting up" in out
+    assert said(set_up(tiny)) == (0, "", "")
+
+
+def test_what_a_machine_lacks_is_said_before_anything_is_made(tiny: Path) -> None:
+    code, out, errors = said(set_up(tiny, CC="no-such-compiler"))
+    assert (code, out) == (2, "")
+    assert errors == (
+        "canary: there is no working C compiler: apt install gcc libc6-dev, or set CC\n"
+    )
+    assert not (tiny / ".venv").exists()
+
+
+@pytest.mark.root
+def test_a_folder_that_cannot_be_written_is_said(tiny: Path) -> None:
+    with tempfile.TemporaryDirectory() as place:  # one that others can look into
+        Path(place).chmod(0o755)
+        shutil.move(tiny, place)
+        code, _, errors = said(set_up(Path(place, "tiny"), SUDO_UID="65534", SUDO_GID="65534"))
+    assert code == 2 and f"{place}/tiny cannot be written" in errors

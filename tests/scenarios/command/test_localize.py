@@ -1,0 +1,189 @@
+"""``canary export`` and ``canary localize``, and methods that other packages bring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from analysis.methods import registry
+from analysis.methods.registry import METHODS, ON_REQUEST, find_methods, make_method, method_names
+from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.command.localize import export, localize
+from testbed.record.run import RunDirectory, RunError
+from testbed.record.schema import TableError
+from tests.analysis.telemetry.conftest import Files
+from tests.conftest import quiet
+from tests.scenarios.command.test_cli import canary, refused
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def test_a_run_is_exported_and_localized(run_path: Path, tmp_path: Path) -> None:
+    written = canary("export", str(run_path), "--out", "files", "--csv", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
+    assert written.stdout.split() == ["files/fabric.csv", "files/observations.csv"]
+    assert export(run_path, tmp_path / "files", ".parquet")[0].name == "fabric.parquet"
+    with pytest.raises(RunError, match="exists already"):
+        export(run_path, tmp_path / "files", ".csv")
+    with pytest.raises(RunError, match="nowhere"):
+        export(tmp_path / "nowhere", tmp_path / "new", ".csv")
+    assert not (tmp_path / "new").exists()
+
+    names = ["--topology", "files/fabric.parquet", "--telemetry", "files/observations.csv"]
+    wanted = "canary-mle,netbouncer,vigil"
+    result = canary("localize", *names, "--method", wanted, "--out", "r.parquet", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "\x1b" not in result.stdout
+    assert "64 directed links, 20 switches (8 of tier 0)" in result.stdout
+    for line in ("canary-mle blames", "netbouncer blames", "007 blames"):
+        assert line in result.stdout
+    rows = pq.read_table(tmp_path / "r.parquet").to_pydict()
+    run = RunDirectory(run_path)
+    for method in ("canary-mle", "netbouncer", "007"):
+        own = [i for i, name in enumerate(rows["method"]) if name == method]
+        blamed = {rows["name"][i] for i in own if rows["blamed"][i]}
+        diagnosis = run.table(f"diagnoses/{method}")
+        links = np.array(diagnosis["link"])
+        assert blamed == set(links[np.asarray(diagnosis["flagged"], bool)])
+        assert [rows["rank"][i] for i in own] == list(range(1, 65))
+        assert (blamed and all(name.split(" ")[0] in result.stdout for name in blamed)) or (
+            method == "netbouncer"
+        )
+
+
+def test_a_run_in_parts_is_diagnosed_on_workers(run_path: Path, tmp_path: Path) -> None:
+    fabric, parts = export(run_path, tmp_path / "files", ".parquet", parts=True)
+    assert len(list(parts.iterdir())) == 4  # pods
+    names = ["canary", "canary-mle", "netbouncer"]
+    found = localize(fabric, parts, names, quiet)
+    assert found.silent == [
+        "netbouncer needs telemetry in one file: canary and canary-mle read parts"
+    ]
+    run = RunDirectory(run_path)
+    assert f"observations: {len(run.table('segments')['sent']):,} segment" in found.heading()
+    for method, diagnosis in found.diagnoses.items():
+        whole = run.table(f"diagnoses/{method}")
+        np.testing.assert_array_equal(diagnosis.score, whole["score"])
+        np.testing.assert_array_equal(diagnosis.success, whole["success"])
+        assert diagnosis.flagged.tolist() == np.flatnonzero(whole["flagged"]).tolist()
+    with pytest.raises(MissingTelemetry, match="needs telemetry in one file"):
+        localize(fabric, parts, ["flock"], quiet)
+    with pytest.raises(RunError, match="is for telemetry in parts"):
+        localize(fabric, fabric, ["canary"], quiet, cluster="tcp://127.0.0.1:1")
+    (parts / "part-001.parquet").write_bytes(b"damaged")
+    with pytest.raises(TableError, match=r"part-001\.parquet is not readable Parquet"):
+        localize(fabric, parts, ["canary"], quiet)
+
+
+def test_a_wrong_file_is_one_line(files: Files, tmp_path: Path) -> None:
+    names = ["--topology", "fabric.csv", "--telemetry", "observations.csv"]
+    files.observations.write_text(files.observations.read_text().replace("900,0", "900,901"))
+    refused(canary("localize", *names, cwd=tmp_path), "observations.csv: row 10 (id 11)", "901")
+
+
+def test_methods_without_their_telemetry_are_named(files: Files, tmp_path: Path) -> None:
+    files.observations.write_text("\n".join(files.observations.read_text().splitlines()[:3]) + "\n")
+    verdicts = localize(files.fabric, files.observations, list(METHODS), quiet)
+    assert "netbouncer" in verdicts.diagnoses and "007" not in verdicts.diagnoses
+    assert "007 needs the telemetry part 'connections': it is missing" in verdicts.silent
+    with pytest.raises(MissingTelemetry, match="007 needs"):
+        localize(files.fabric, files.observations, ["007"], quiet)
+    with pytest.raises(TableError, match="cannot write .*/no/rankings.parquet: No such file"):
+        verdicts.write(tmp_path / "no" / "rankings.parquet")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("vigil", ["007"]),
+        ("flock, netbouncer,007,vigil", ["flock", "netbouncer", "007"]),
+        ("max-coverage,007-binary", ["max-coverage", "007-binary"]),
+        ("all", list(METHODS)),
+    ],
+)
+def test_methods_by_name(text: str, found: list[str]) -> None:
+    assert find_methods(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "flock,", "Flock", "all,flock"])
+def test_unknown_methods_are_named(text: str) -> None:
+    with pytest.raises(ValueError, match="known are canary, netbouncer, .*, or all"):
+        find_methods(text)
+
+
+PACKAGE = """\
+class Everything:
+    name = "everything"
+
+    def localize(self, telemetry):
+        import numpy as np
+        from analysis.methods.base import Diagnosis
+        n = telemetry.topology.n_links
+        every = np.arange(n, dtype=np.int32)
+        return Diagnosis(self.name, "directed", every, np.full(n, np.nan), np.ones(n), 0.0)
+
+    def telemetry_bytes(self, telemetry):
+        return 0
+
+    def probe_packets(self, telemetry):
+        return 0
+
+
+class NoMethod:
+    pass
+"""
+
+
+def install(folder: Path, points: dict[str, str]) -> None:
+    """What an installer leaves of a package with these entry points."""
+    (folder / "someones_methods.py").write_text(PACKAGE)
+    info = folder / "someones_methods-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: someones-methods\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[canary.methods]", *lines]) + "\n")
+
+
+def test_methods_of_installed_packages(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(
+        tmp_path,
+        {
+            "everything": "someones_methods:Everything",
+            "broken": "someones_methods:Nothing",
+            "gone": "nowhere_at_all:Method",
+            "none": "someones_methods:NoMethod",
+        },
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert method_names() == [*METHODS, *ON_REQUEST, "broken", "everything", "gone", "none"]
+    assert make_method("everything").name == "everything"
+    for name, reason in (
+        ("broken", "method 'broken' of someones-methods does not load: AttributeError"),
+        ("gone", "method 'gone' of someones-methods does not load: ModuleNotFoundError"),
+        ("none", r"method 'none' of someones-methods is none: it has no localize\(\)"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            make_method(name)
+    names = ["--topology", "fabric.csv", "--telemetry", "observations.csv"]
+    verdicts = localize(files.fabric, files.observations, ["everything", "netbouncer"], quiet)
+    assert len(verdicts.diagnoses["everything"].flagged) == 8
+    refused(
+        canary("localize", *names, "--method", "gone", cwd=tmp_path, PYTHONPATH=str(tmp_path)),
+        "gone",
+        "nowhere_at_all",
+    )
+
+
+def test_a_name_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, {"flock": "someones_methods:Everything"})
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="someones_methods:Everything takes the name of flock"):
+        registry.method_names()

@@ -1,0 +1,166 @@
+"""The measurement contract: declared once, shown in the documents, and kept in what runs say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from analysis.evaluation.report import render
+from analysis.evaluation.use import measured_lines, missed_lines
+from analysis.methods.registry import METHODS, make_method
+from analysis.telemetry.observations import read_telemetry
+from scenarios import load
+from scenarios.command import budgets
+from scenarios.command.showing import make_page
+from scenarios.experiment.run import run_experiment, setup
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings, described
+from scenarios.experiment.without_packets import FLOWS
+from testbed.control.selection import FlowSelector
+from testbed.dataplane import BUCKETS, DSM, ROWS, USM
+from testbed.record.documents import Summary
+from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, budget
+from testbed.record.run import RunDirectory
+from tests.conftest import SMALL
+
+ROOT = Path(__file__).parents[3]
+PASSIVE = ("canary", "netbouncer", "007", "detector")
+STARVING = replace(SMALL, faults="50pct:0.1", traces_per_s=5.0, icmp_per_s=1000.0)
+
+
+def run(settings: Settings, path: Path, methods: tuple[str, ...] = PASSIVE) -> Summary:
+    scenario = load_scenario("faulty_links")
+    return run_experiment("faulty_links", scenario, settings, path, methods)
+
+
+@pytest.fixture(scope="module")
+def starved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("starved") / "run"
+    run(STARVING, path)
+    return path
+
+
+def test_the_document_has_the_contract_of_the_code() -> None:
+    document = (ROOT / "analysis" / "BUDGETS.md").read_text()
+    shown = document.partition("<!-- contract -->\n")[2].partition("<!-- end of contract -->")[0]
+    assert shown == budgets.render(), "python -m scenarios.command.budgets prints it"
+
+
+def test_what_is_declared_is_there() -> None:
+    options = {setting.name for setting in described()}
+    assert {each.option for each in BUDGETS if each.option} <= options
+    assert all(bool(each.option) != bool(each.fixed) for each in BUDGETS)
+    assert all(each.feeds for each in BUDGETS if each.does in ("sends", "stores"))
+    assert budget("meters").fixed == f"{ROWS} rows of {BUCKETS:,}"
+    assert budget("rules").fixed == f"{USM.capacity:,}"
+    assert budget("flow records").fixed.startswith(f"{FLOWS:,}")
+
+
+def test_every_method_says_which_measurements_it_reads(starved: Path) -> None:
+    telemetry = read_telemetry(RunDirectory(starved))
+    reads = {name: list(make_method(name).measurements(telemetry)) for name in METHODS}
+    assert reads["canary"] == ["segments"] and reads["007"] == ["connections"]
+    assert reads["detector"] == ["detector"] and reads["netbouncer"] == ["probes"]
+    assert reads["flock"] == ["probes", "connections", "flows"]
+    assert all(set(names) <= set(MEASUREMENTS) for names in reads.values())
+
+
+def test_who_got_less_than_nine_tenths_is_starved_everywhere(starved: Path) -> None:
+    record = RunDirectory(starved)
+    methods = record.summary["methods"]
+    asked, got = record.summary["measured"]["connections"]["budgets"]["traceroutes"].values()
+    flows = record.table("flows")
+    assert asked == int(((flows["lost"] > 0) & (flows["protocol"] == 6)).sum())
+    assert got == len(record.table("connections")["flow"]) < ENOUGH * asked
+    assert methods["007"]["fed"] == round(got / asked, 4) and methods["007"]["starved"]
+    for name in ("canary", "netbouncer", "detector"):
+        assert methods[name]["fed"] == 1 and not methods[name]["starved"], name
+
+    printed = StringIO()
+    render(record.summary, Console(file=printed))
+    row = next(line for line in printed.getvalue().splitlines() if line.startswith("007 "))
+    assert row.endswith(f"{got / asked:.2f}!")
+    remark = methods["007"]["remarks"][-1]
+    assert remark.startswith("starved: ") and "ICMP_PER_S" in remark
+    figures = load(starved).figures
+    assert figures["starved"].to_dict() == {name: name == "007" for name in PASSIVE}
+    assert figures["fed"]["007"] == methods["007"]["fed"]
+    assert f"007: {remark}" in make_page(starved).read_text()
+
+
+def test_what_feeds_a_starved_method_feeds_it(tmp_path: Path) -> None:
+    settings = replace(STARVING, traces_per_s=1000.0, icmp_per_s=10_000.0)
+    fed = run(settings, tmp_path / "fed", ("007",))["methods"]["007"]
+    assert fed["fed"] > ENOUGH and not fed["starved"] and "remarks" not in fed
+
+
+def test_the_limit_of_icmp_messages_starves_too(tmp_path: Path) -> None:
+    settings = replace(STARVING, traces_per_s=1000.0, icmp_per_s=20.0)
+    summary = run(settings, tmp_path / "run", ("007",))
+    use = summary["measured"]["connections"]["budgets"]
+    assert use["traceroutes"]["got"] == use["traceroutes"]["asked"]
+    share = use["ICMP messages"]["got"] / use["ICMP messages"]["asked"]
+    assert summary["methods"]["007"]["fed"] == round(share, 4) < ENOUGH
+
+
+def test_what_meters_used_is_counted(starved: Path) -> None:
+    record = RunDirectory(starved)
+    use = record.summary["measured"]["segments"]
+    selection, table = record.table("selection"), record.table("segments")
+    during = selection["installed"].sum()  # some are installed after the last epoch's end
+    assert during <= use["installed"] < 1.02 * during
+    assert use["digests"] >= use["installed"]
+    assert use["counters_read"] == len(record.table("rules")["epoch"])  # of no shared entry
+    assert use["packets"] == table["sent"].sum()
+    assert use["budgets"]["alpha"]["got"] == (table["sent"] >= SMALL.alpha).sum()
+    assert use["budgets"]["beta"]["got"] == (selection["flows"] >= SMALL.beta).sum()
+    later = selection["installed"][selection["epoch"] > 0]
+    assert use["installed_later"] == later.sum() < during
+    every = 80 * (SMALL.epochs - 1)
+    assert use["unchanged"] == {"asked": every, "got": every - (later > 0).sum()}
+    seen = np.unique(table["segment"][table["sent"] > 0])
+    assert use["segments_unobserved"] == 80 - len(seen)
+    lines = "\n".join(measured_lines(record.summary))
+    assert all(f"{name}, " in lines for name in MEASUREMENTS)
+
+
+def test_flows_that_a_full_table_turned_away_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = {DSM.rules: 20, USM.rules: 20}
+    monkeypatch.setattr(setup, "FlowSelector", partial(FlowSelector, room=room))
+    summary = run(replace(SMALL, epochs=2), tmp_path / "run", ("canary",))
+    network = RunDirectory(tmp_path / "run").network
+    rules = summary["measured"]["segments"]["budgets"]["rules"]
+    assert rules["asked"] - rules["got"] == network.get("rules_refused", 0) > 0
+    canary = summary["methods"]["canary"]
+    assert canary.get("starved")
+    assert canary.get("remarks", [""])[-1].endswith("it needs a smaller BETA or DELTA")
+
+
+def test_targets_are_no_budgets(tmp_path: Path) -> None:
+    settings = replace(SMALL, alpha=10**6, beta=0, epochs=2)
+    summary = run(settings, tmp_path / "run", ("canary",))
+    (line,) = missed_lines(summary)
+    assert line.startswith("segments: targets missed: reached are ALPHA=1000000 in 0% of segments")
+    assert line in make_page(tmp_path / "run").read_text()
+    reached = run(replace(settings, alpha=1), tmp_path / "reached", ("canary",))
+    assert missed_lines(reached) == []
+    assert summary["measured"]["segments"]["budgets"]["alpha"]["got"] == 0
+    assert summary["methods"]["canary"]["fed"] == 1
+
+
+def test_without_packets_the_same_is_said(tmp_path: Path) -> None:
+    settings = replace(STARVING, backend="flow", telemetry="A1+A2+P", traces_per_s=1.0)
+    summary = run(settings, tmp_path / "run")
+    measured = summary["measured"]
+    assert set(measured) == set(MEASUREMENTS)
+    assert summary["methods"]["007"]["starved"] and not summary["methods"]["canary"]["starved"]
+    assert measured["probes"]["budgets"]["probes"] == {"asked": 6400, "got": 6400}
+    assert measured["segments"]["installed"] > 0 and "beta" in measured["segments"]["budgets"]

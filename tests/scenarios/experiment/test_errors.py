@@ -1,0 +1,185 @@
+"""Whatever goes wrong is one line that can be read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from scenarios.experiment.errors import message_line, message_of
+from scenarios.experiment.settings import Settings
+from tests.scenarios.conftest import Canary, refused
+
+
+@pytest.mark.parametrize("number", [*errno.errorcode])
+def test_what_the_system_refuses_is_a_sentence(number: int) -> None:
+    text = message_of(OSError(number, os.strerror(number), "my runs/x"))
+    assert text.startswith(f"my runs/x: {os.strerror(number)}") and "rrno" not in text
+    library = (
+        f"[Errno {number}] Error writing bytes. Detail: [errno {number}] {os.strerror(number)}"
+    )
+    assert "rrno" not in message_of(OSError(number, library))
+
+
+def test_a_full_disk_says_what_to_do() -> None:
+    text = message_of(OSError(errno.ENOSPC, "No space left on device", "runs/x"))
+    assert text.startswith("runs/x: No space left on device: free some, or choose")
+
+
+def test_a_file_of_ones_own_error_keeps_its_words() -> None:
+    assert message_of(OSError("the capture ended")) == "the capture ended"
+    error = ValueError("wrong")
+    error.add_note("nothing was kept")
+    assert message_of(error) == "wrong; nothing was kept"
+
+
+def test_pydantic_is_not_quoted(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError) as found:
+        Settings(k=5000)
+    assert message_of(found.value) == "k: should be less than or equal to 128"
+    with pytest.raises(ValidationError) as found:
+        Settings(noise="much")
+    assert message_of(found.value).startswith("NOISE=much is no loss rate")
+    with pytest.raises(ValidationError) as found:
+        Settings(**{"colour": "red", "k": "x"})  # type: ignore[arg-type]
+    assert "pydantic" not in message_of(found.value)
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", f"FAULTS={LONG}"],
+        ["run", f"FAULTS={'6links, y ' * 10_000}"],
+        ["run", f"K={LONG}"],
+        ["run", f"TRAFFIC={LONG}"],
+        ["run", f"SCENARIO={LONG}"],
+        ["run", f"METHODS={LONG}"],
+        ["run", f"METHODS=flock:p_bad={LONG}"],
+        ["run", f"NOISE={LONG}"],
+        ["run", f"TOPOLOGY={LONG}"],
+        ["run", f"TELEMETRY={LONG}", "BACKEND=flow"],
+        ["run", f"BACKEND={LONG}"],
+        ["run", f"COLOUR={LONG}"],
+        ["run", f"CONFIG={LONG}"],
+        ["run", f"PARAMETERS={LONG}"],
+        ["compare", f"SEEDS={LONG}"],
+        ["compare", f"SWEEP={LONG}=4,8"],
+        ["compare", f"SWEEP=K={LONG}"],
+        ["show", LONG],
+        ["analyze", LONG],
+        ["page", LONG],
+        ["reproduce", f"FIG={LONG}"],
+        ["shell", LONG],
+        [LONG],
+        ["run", f"--{LONG}"],
+        ["localize", "--topology", LONG, "--telemetry", LONG],
+    ],
+    ids=lambda arguments: " ".join(arguments)[:30],
+)
+def test_a_value_of_100_kb_is_shortened(canary: Canary, arguments: list[str]) -> None:
+    said = canary(*arguments)
+    refused(said, "")
+    assert len(said.err) < (1100 if "…" in said.err else 300), said.err
+
+
+def test_what_the_environment_says_is_shortened(
+    canary: Canary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CANARY_TRAFFIC", LONG)
+    said = canary("run", f"RUN={tmp_path}/run")
+    refused(said, "TRAFFIC")
+    assert len(said.out) < 1100 and len(said.err) < 1100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "k: !!bool maybe",
+        "k: !!float ''",
+        f"k: 1{':1' * 200}.5",
+        'faults: "\\0.yaml"',
+        'traffic: "\\ud800.pcap"',
+        'monitors: "\\ud800"',
+    ],
+    ids=lambda text: text[:30],
+)
+def test_values_that_no_file_should_have(canary: Canary, tmp_path: Path, text: str) -> None:
+    theirs = tmp_path / "theirs.yaml"
+    theirs.write_text(text)
+    refused(canary("run", f"CONFIG={theirs}", f"RUN={tmp_path}/run"), str(theirs))
+    refused(canary("run", f"PARAMETERS={theirs}", f"RUN={tmp_path}/run"), str(theirs))
+    refused(canary("calibrate", f"TRAIN={theirs}", f"OUT={tmp_path}/mine.yaml"), str(theirs))
+    assert [*tmp_path.iterdir()] == [theirs]
+
+
+def test_spaces_in_names_stay() -> None:
+    assert message_line("no  such\n  file a  b\x1b") == "no  such file a  b\\x1b"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.observer import ProgressObserver
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings
+
+def progress(what, share):
+    if what.startswith(("diagnosis", "first use")):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+settings = Settings(epochs=1, load=0.05)
+scenario, observer = load_scenario("faulty_links"), ProgressObserver(progress)
+run_experiment("faulty_links", scenario, settings, Path(sys.argv[1]), observer=observer)
+"""
+
+
+def test_a_run_that_was_killed_is_offered(canary: Canary, tmp_path: Path) -> None:
+    place = tmp_path / "my run"
+    done = subprocess.run([sys.executable, "-P", "-c", KILLED, place])
+    assert done.returncode == -9
+    said = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.05", "METHODS=netbouncer")
+    analyze, remove = f"make analyze 'RUN={place}.partial'", f"rm -r '{place}.partial'"
+    refused(said, "1 finished epochs of an interrupted run", analyze, remove, "another RUN")
+    said = canary("analyze", f"{place}.partial", "METHODS=netbouncer")
+    assert said.code == 0, said.err
+    subprocess.run(["sh", "-c", remove], check=True)
+    said = canary("run", f"RUN={place}", "EPOCHS=1", "LOAD=0.05", "METHODS=netbouncer")
+    assert said.code == 0, said.err
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kilobytes",
+    [
+        pytest.param(4, marks=pytest.mark.nightly),
+        40,
+        300,
+        pytest.param(600, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_full_disk(kilobytes: int, tmp_path: Path, installed: Callable[[str], Path]) -> None:
+    """One line and the exit code 2 wherever the space ends, and nothing half-written."""
+    canary = installed("scenarios/canary")
+    mount = f"mount -t tmpfs -o size={kilobytes}k none {tmp_path} && cd {tmp_path} && "
+    run = f"{canary} run --backend flow --epochs 2 --methods netbouncer --run here"
+    for command in (run, f"{canary} compare --backend flow --seeds 1-2 --out here"):
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", f"{mount} {command}; echo $?; ls -A"],
+            capture_output=True,
+            text=True,
+        )
+        errors = [line for line in done.stderr.splitlines() if not line.startswith("... ")]
+        assert done.stdout.split() == ["2"] or "here" in done.stdout, done.stdout
+        assert "rrno" not in done.stderr + done.stdout
+        assert len(errors) <= 1, errors

@@ -1,0 +1,146 @@
+"""What a run will take, said beforehand: counts, memory, refusals and the line that says it.
+
+Seconds depend on the machine and are not tested.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scenarios.experiment.estimate import LONG_S, Estimate, announce, estimate, need_memory
+from scenarios.experiment.memory import available_bytes
+from scenarios.experiment.observer import ProgressObserver
+from scenarios.experiment.run import run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings, SettingsError, make_settings
+from scenarios.experiment.without_packets import simulate
+from scenarios.many import compare
+from testbed.fabric.topologies import make_fabric
+from testbed.faults.plan import FaultPlan
+from testbed.record.run import RunDirectory
+from tests.conftest import SMALL
+from tests.scenarios.conftest import Canary, refused
+
+
+def expected(settings: Settings, failures: int = 0) -> Estimate:
+    return estimate(settings, make_fabric(settings.topology, settings.k, settings.seed), failures)
+
+
+def test_counts_of_a_run_with_packets(finished_run: RunDirectory) -> None:
+    before, network = expected(SMALL), finished_run.network
+    assert before.packets == pytest.approx(network["conservation"]["sent"], rel=0.3)
+    assert before.packet_hops == pytest.approx(network["packet_hops"], rel=0.3)
+    fabric = finished_run.fabric
+    assert (before.links, before.pairs) == (fabric.n_links, fabric.n_tors * (fabric.n_tors - 1))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"k": 8, "load": 0.05},
+        {"k": 6, "load": 0.02, "traffic": "storage:skewed", "monitors": "tor"},
+        {"topology": "leaf-spine:16:4:3", "load": 0.1},
+        {"topology": "clos:4:6:2:4:2", "load": 0.1, "traffic": "websearch"},
+    ],
+)
+def test_counts_of_a_run_without(given: dict) -> None:
+    settings = make_settings(given | {"backend": "flow", "epochs": 3})
+    before, run = expected(settings), simulate(settings, FaultPlan(()))
+    assert before.packets == pytest.approx(run.network["conservation"]["sent"], rel=0.3)
+    assert before.packet_hops == pytest.approx(run.network["packet_hops"], rel=0.3)
+    assert before.flows == pytest.approx(len(run.seen.flows), rel=0.3)
+    assert before.links == run.fabric.n_links
+
+
+# Not getrusage's ru_maxrss: that of the process that began it, these tests', is in it.
+PEAK = """
+import json, re, sys
+from scenarios import run
+run(path="run", **json.loads(sys.argv[1]))
+print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024)
+"""
+
+
+@pytest.mark.parametrize("given", [{"epochs": 6}, {"backend": "flow", "k": 8, "epochs": 2}])
+def test_memory_is_within_a_factor_of_two(given: dict, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, json.dumps(given)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    peak = int(done.stdout)
+    assert peak / 2 < expected(make_settings(given)).memory < 2 * peak
+
+
+def test_a_run_that_does_not_fit_is_refused_at_once(
+    canary: Canary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(canary("run", "BACKEND=flow", "K=128"), "GB of memory", "GB is free", "smaller K")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    huge = make_settings({"backend": "flow", "k": 128})
+    with pytest.raises(SettingsError, match="GB of memory"):
+        compare._at_once(huge)
+
+
+def test_seeds_at_once_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = expected(SMALL).memory
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    for times, most in ((1.5, 1), (3.5, 3), (99.0, 8)):
+        monkeypatch.setattr(compare, "available_bytes", lambda times=times: int(times * needed))
+        assert compare._at_once(SMALL) == most
+    assert compare._at_once(make_settings({"backend": "softswitch"})) == 1
+
+
+def test_only_long_runs_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    short = replace(expected(SMALL), seconds=LONG_S / 2)
+    assert "GB" not in str(short)
+    announce(short)
+    assert "packet-hops" not in capsys.readouterr().err
+    long = replace(short, seconds=42.0, memory=3_210_000_000, packet_hops=1_234_000_000)
+    announce(long)
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == "about 40 s and 3.2 GB: 1.23 billion packet-hops, 64 links"
+    with pytest.raises(SettingsError, match=r"about 3\.2 GB .* 1\.0 GB is free"):
+        need_memory(long, available=1_000_000_000)
+    need_memory(short, available_bytes())
+
+
+def test_more_costs_more() -> None:
+    small = make_settings({"backend": "flow", "k": 8})
+    for given in ({"k": 16}, {"k": 8, "epochs": 30}, {"k": 8, "monitors": "tor"}):
+        assert (
+            expected(make_settings(given | {"backend": "flow"})).seconds > expected(small).seconds
+        )
+    assert expected(small, 50).seconds > expected(small, 5).seconds
+    real = make_settings({"backend": "bmv2"})
+    assert expected(real).seconds > real.duration_s
+
+
+def test_progress_tells_each_part_of_the_set_up(tmp_path: Path) -> None:
+    heard: list[str] = []
+    run_experiment(
+        "healthy",
+        load_scenario("healthy"),
+        replace(SMALL, epochs=1, load=0.02),
+        tmp_path / "run",
+        ["canary"],
+        observer=ProgressObserver(lambda what, share: heard.append(what)),
+    )
+    parts = list(dict.fromkeys(heard))
+    assert parts[:-1] == [
+        "traffic",
+        "switch program",
+        "switch IDs",
+        "forwarding rules",
+        "probes",
+        "emulation",
+    ]

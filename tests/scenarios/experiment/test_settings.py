@@ -1,0 +1,102 @@
+"""Settings: bounds, defaults by backend, and what the command line takes of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from scenarios.experiment.settings import Settings, SettingsError, described, make_settings
+from testbed.fabric.fat_tree import FatTree
+from testbed.probes.traceroute import host_rate_limit
+
+
+@pytest.mark.parametrize("setting", described(), ids=lambda setting: setting.name)
+def test_every_setting_says_what_it_is(setting) -> None:
+    assert setting.meaning and "\n" not in setting.meaning
+    assert (setting.low is None) == (setting.high is None)
+    if setting.kind is not str:
+        assert setting.low <= setting.default <= setting.high
+        for value in (setting.low, setting.high):
+            if setting.name != "tcp":
+                backend = "virtual" if setting.name in ("threads", "skew") else "flow"
+                made = make_settings({setting.name: value, "backend": backend})
+                assert getattr(made, setting.name) == value
+        for value in (setting.low - 1, setting.high + 1):
+            with pytest.raises(SettingsError, match=f"{setting.name.upper()}={value} is out of"):
+                make_settings({setting.name: value})
+
+
+def test_a_backend_has_defaults_of_its_own() -> None:
+    shown = {
+        backend: (made.epochs, made.epoch_ms, made.tcp, made.line_rate_bps, made.load)
+        for backend in ("virtual", "flow", "softswitch", "bmv2")
+        for made in [make_settings({"backend": backend})]
+    }
+    assert shown == {
+        "virtual": (10, 1000, 0.0, 1e9, 0.06),
+        "flow": (10, 1000, 0.0, 1e9, 0.06),
+        "softswitch": (8, 7000, 0.1, 10e6, 0.6),
+        "bmv2": (8, 16000, 0.1, 2e6, 0.6),
+    }
+    assert make_settings({"backend": "bmv2", "epochs": 3}).epochs == 3
+
+
+def test_a_method_has_the_same_budget_for_each_packet_on_every_backend() -> None:
+    """Probes are of a path and run, ICMP messages and traceroutes of a second."""
+    fabric = FatTree(4)
+    for backend in ("virtual", "flow", "softswitch", "bmv2"):
+        made = make_settings({"backend": backend})
+        sent = made.load * made.line_rate_bps
+        assert made.icmp_per_s / sent == pytest.approx(100 / 60e6), backend
+        assert made.traces_of_host(fabric) / sent == pytest.approx(50 / 60e6), backend
+        assert made.probes == 100
+
+
+def test_traceroutes_are_as_many_as_007s_theorem_allows_unless_they_are_given() -> None:
+    fabric = FatTree(8)
+    assert make_settings({}).traces_of_host(fabric) == host_rate_limit(fabric, 100)
+    assert make_settings({"icmp_per_s": 50}).traces_of_host(fabric) == host_rate_limit(fabric, 50)
+    assert make_settings({"traces_per_s": 3, "icmp_per_s": 50}).traces_of_host(fabric) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"k": 5}, "K=5 .* even"),
+        ({"monitors": "agg"}, r"MONITORS=agg leaves out tor0_0: .* add \+tor"),
+        ({"backend": "auto"}, "BACKEND=auto is unknown"),
+        ({"injector": "p4", "backend": "flow"}, "INJECTOR=p4 needs packets"),
+        ({"tcp": 0.5}, "TCP=0.5 needs real hosts"),
+        ({"telemetry": "A1+A1", "backend": "flow"}, r"TELEMETRY=A1\+A1 is unknown"),
+        ({"colour": "red"}, "COLOUR is no setting: choose of K, FAULTS"),
+        ({"epochs": 2.5}, "EPOCHS=2.5: .* integer"),
+        ({"load": float("nan")}, "LOAD=nan is out of range"),
+    ],
+)
+def test_a_mistake_is_one_line(given: dict, why: str) -> None:
+    with pytest.raises(SettingsError, match=why) as error:
+        make_settings(given)
+    assert "\n" not in str(error.value)
+
+
+def test_settings_are_values() -> None:
+    one = Settings(seed=2, noise="1e-5")
+    assert replace(one, seed=1) == Settings(noise="1e-5") != one
+    assert list(one.as_dict()) == [setting.name for setting in described()]
+    with pytest.raises(ValueError, match="epochs"):
+        replace(one, epochs=0)
+
+
+def test_help_imports_no_settings() -> None:
+    """Pydantic doubles what `canary --help` takes."""
+    watch = (
+        "import sys, scenarios.command.cli as c\n"
+        "sys.argv[1:] = ['--help']\n"
+        "try: c.main()\n"
+        "except SystemExit: print('pydantic' in sys.modules, 'numpy' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True)
+    assert result.stdout.splitlines()[-1] == "False False", result.stderr

@@ -1,0 +1,47 @@
+"""The same packets over another time give every method the same verdicts, or it is starved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scenarios.experiment.settings import make_settings
+from testbed.record.documents import Summary
+from tests.bench.bench_time import EPOCHS, PER_HOST, SECONDS, f1, runs, starved, table
+
+QUICK = ("canary", "netbouncer", "007", "detector")
+
+
+def packets(found: Sequence[Summary]) -> float:
+    return float(np.mean([summary["packet_hops"] for summary in found]))
+
+
+def test_the_defaults_are_that_time_base() -> None:
+    made = make_settings({"backend": "virtual"})
+    assert (made.epochs, made.epochs * made.epoch_ms / 1000 * made.load) == (EPOCHS, PER_HOST)
+
+
+@pytest.mark.slow
+def test_ten_seconds_feed_everybody_and_one_does_not(tmp_path: Path) -> None:
+    """The difference of few seeds is chance up to 0.1, 007's is not."""
+    short, usual = (runs(seconds, 3, tmp_path, QUICK) for seconds in (1, 10))
+    assert packets(short) == pytest.approx(packets(usual), rel=0.03)
+    assert not any(starved(usual, method) for method in QUICK)
+    assert starved(short, "007") and f1(short, "007") < f1(usual, "007") - 0.2
+    for method in ("canary", "netbouncer", "detector"):
+        assert not starved(short, method)
+        assert f1(short, method) == pytest.approx(f1(usual, method), abs=0.1), method
+
+
+@pytest.mark.nightly
+def test_the_same_packets_over_another_time_are_the_same_verdicts(tmp_path: Path) -> None:
+    found = {seconds: runs(seconds, 20, tmp_path) for seconds in SECONDS}
+    assert max(map(packets, found.values())) < 1.03 * min(map(packets, found.values()))
+    for method in found[10][0]["methods"]:
+        fed = [own for own in found.values() if not starved(own, method)]
+        assert found[10] in fed and found[30] in fed, method
+        means = [f1(own, method) for own in fed]
+        assert max(means) - min(means) <= 0.03, "\n".join([method, *table(found)])

@@ -1,0 +1,277 @@
+"""BACKEND=flow from settings to summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.run import analyze, run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings, SettingsError, make_settings
+from scenarios.experiment.without_packets import FlowRun, simulate
+from scenarios.many.calibrate import read_training
+from testbed.fabric.topologies import make_fabric
+from testbed.faults.plan import FaultError
+from testbed.faults.specification import parse_faults
+from testbed.record.manifest import seal
+from testbed.record.run import RunDirectory, RunError
+from testbed.traffic.generator import TrafficError
+from tests.conftest import quiet
+
+SMALL = make_settings(
+    {
+        "backend": "flow",
+        "epochs": 4,
+        "epoch_ms": 100,
+        "load": 0.6,
+        "seed": 2,
+        "noise": "0..1e-5",
+    }
+)
+
+
+def simulated(**changes) -> FlowRun:
+    settings = replace(SMALL, **changes)
+    fabric = make_fabric(settings.topology, settings.k, settings.seed)
+    return simulate(settings, parse_faults(settings.faults, fabric, settings.seed), fabric)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("flow") / "run"
+    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, path)
+    return path
+
+
+def test_an_oversubscribed_clos_may_have_the_links_of_a_fat_tree(tmp_path: Path) -> None:
+    """As that of `scenarios.library.silent_drops`; its record is read all the same."""
+    settings = Settings(backend="flow", topology="clos:4:2:2:4:3", epochs=1, load=0.01)
+    scenario = load_scenario("faulty_links")
+    summary = run_experiment("faulty_links", scenario, settings, tmp_path / "run", ["007"])
+    assert summary["topology"].startswith("a Clos of 4 pods")
+
+
+def test_a_run_says_which_devices_failed(tmp_path: Path) -> None:
+    settings = Settings(backend="flow", epochs=1, load=0.01, faults="device:agg0_1,2links:0.1")
+    scenario, path = load_scenario("device_failure"), tmp_path / "run"
+    summary = run_experiment("device_failure", scenario, settings, path, ["007"])
+    ((name, (least, most)),) = summary.get("failed_devices", {}).items()
+    run = RunDirectory(path)
+    own = run.fabric.links_of(run.fabric.switch("agg0_1"))
+    assert name == "agg0_1" and set(run.table("links")["rate"][own]) == {least} == {most}
+    truth = (path / "truth.yaml").read_text()
+    # The fourth is not UTF-8.
+    wrong = ("- [x]", "- " + "[" * 10_000, "- nobody", "- \udcff", "!!bool maybe", "5")
+    for each in wrong:
+        text = truth.replace("- agg0_1", each)
+        (path / "truth.yaml").write_text(text, errors="surrogateescape")
+        with pytest.raises(RunError, match="failed_devices are no switches"):
+            analyze(path, quiet, trust=True)
+        seal(path)
+        with pytest.raises(RunError, match="failed_devices are no switches"):
+            read_training(path, quiet)
+
+
+def test_packets_are_conserved(path: Path) -> None:
+    run = RunDirectory(path)
+    packets, links = run.network["conservation"], run.table("links")
+    tables = [run.table(name) for name in ("flows", "probe_counts")]
+    assert packets["sent"] == sum(table["sent"].sum() for table in tables)
+    assert packets["sent"] == packets["delivered"] + packets["fault_drops"]
+    assert links["fault_drops"].sum() == sum(table["lost"].sum() for table in tables)
+    assert links["packets"].sum() == run.network["packet_hops"]
+    rate = links["fault_drops"] / links["packets"]
+    deviation = np.sqrt(links["rate"] / links["packets"])
+    assert (np.abs(rate - links["rate"]) < 6 * deviation + 1e-3).all()
+
+
+def test_a_run_is_analysed_again_with_the_same_result(path: Path) -> None:
+    before = RunDirectory(path).summary
+    again = analyze(path, quiet)
+    for summary in (before, again):
+        for method in summary["methods"].values():
+            method.pop("seconds")
+    assert again == before
+    assert before["topology"] == "a K=4 fat-tree" and before["missing"] == []
+    assert before["methods"]["canary-mle"]["directed"]["f1"] > 0.8
+
+
+def test_equal_seeds_give_equal_bytes(path: Path, tmp_path: Path) -> None:
+    run_experiment("faulty_links", load_scenario("faulty_links"), SMALL, tmp_path / "run")
+    files = [p.relative_to(path) for p in [*sorted(path.rglob("*.parquet")), path / "truth.yaml"]]
+    assert len(files) > 10
+    for file in files:
+        assert (tmp_path / "run" / file).read_bytes() == (path / file).read_bytes()
+
+
+def test_the_run_directory_holds_the_telemetry(path: Path) -> None:
+    fabric = make_fabric("fat-tree", 4, 2)
+    direct = simulate(SMALL, parse_faults("10pct", fabric, 2), fabric).telemetry()
+    read = read_telemetry(RunDirectory(path))
+    for part, columns in (
+        ("segments", ("sent", "lost")),
+        ("flows", ("path_set", "sent", "lost")),
+        ("probes", ("sent", "lost")),
+        ("connections", ("src_tor", "dst_tor", "lost", "complete")),
+    ):
+        for column in columns:
+            a, b = (getattr(getattr(t, part), column) for t in (direct, read))
+            assert np.array_equal(a, b)
+    assert np.array_equal(
+        direct.need("probes", "").paths.links, read.need("probes", "").paths.links
+    )
+    assert direct.canary_bytes == read.canary_bytes > 0
+
+
+def test_a_run_that_lacks_a_table_is_refused(path: Path, tmp_path: Path) -> None:
+    for file in path.iterdir():
+        if file.is_file() and file.name != "segments.parquet":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(RunError, match=r"lacks segments\.parquet"):
+        RunDirectory(tmp_path, trust=True)
+
+
+# ---- Flock's kinds of telemetry --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run() -> FlowRun:
+    return simulated()
+
+
+def paths_of(telemetry: Telemetry) -> tuple[np.ndarray, np.ndarray]:
+    """How many paths each flow may have taken, and how many it lost."""
+    flows = telemetry.need("flows", "the test")
+    width = flows.sets.expanded().width
+    return width[flows.path_set], flows.lost
+
+
+def test_a1_is_probes_alone(run: FlowRun) -> None:
+    telemetry = run.telemetry("A1")
+    assert telemetry.flows is None
+    probes = telemetry.need("probes", "")
+    assert len(probes) == 16 * 4 and (probes.sent == 100).all()
+
+
+def test_p_is_every_flow_with_its_possible_paths(run: FlowRun) -> None:
+    telemetry = run.telemetry("P")
+    width, _ = paths_of(telemetry)
+    assert telemetry.probes is None and telemetry.connections is not None
+    assert len(width) == len(run.seen.flows) and set(width.tolist()) == {2, 4}
+
+
+def test_a2_is_traced_flows_with_loss(run: FlowRun) -> None:
+    width, lost = paths_of(run.telemetry("A2"))
+    assert (width == 1).all() and (lost > 0).all()
+    assert len(width) == run.seen.trace_complete.sum() > 0
+
+
+def test_a2_and_p_tell_each_flow_once(run: FlowRun) -> None:
+    width, lost = paths_of(run.telemetry("A1+A2+P"))
+    assert len(width) == len(run.seen.flows) and lost.sum() == run.flows.lost.sum()
+    assert (width == 1).sum() == run.seen.trace_complete.sum()
+
+
+def test_int_knows_every_path(run: FlowRun) -> None:
+    telemetry = run.telemetry("INT")
+    width, _ = paths_of(telemetry)
+    assert len(width) == len(run.seen.flows) and (width == 1).all()
+    assert telemetry.probes is not None
+    links = telemetry.need("flows", "").sets.expanded().paths.links
+    packets = np.bincount(
+        links, np.repeat(run.seen.flows.sent, run.seen.flows.paths.length), run.seen.fabric.n_links
+    )
+    assert (packets >= run.flows.packets).all() and packets.sum() > 0
+
+
+def test_methods_without_their_telemetry_are_named(tmp_path: Path) -> None:
+    settings = replace(SMALL, telemetry="A2")
+    summary = run_experiment(
+        "faulty_links", load_scenario("faulty_links"), settings, tmp_path / "run"
+    )
+    assert "netbouncer" not in summary["methods"] and "flock" in summary["methods"]
+    assert any("netbouncer needs" in line for line in summary["missing"])
+
+
+# ---- other fabrics, traffic, faults ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "topology",
+    ["leaf-spine:6:3:2", "clos:2:3:2:4:3", "fat-tree:irregular=10pct"],
+)
+def test_other_fabrics_run_whole(topology: str, tmp_path: Path) -> None:
+    settings = replace(SMALL, topology=topology, faults="2links:0.3")
+    summary = run_experiment(
+        "faulty_links", load_scenario("faulty_links"), settings, tmp_path / "run"
+    )
+    assert len(summary["faulty_links"]) == 2
+    assert summary["methods"]["canary-mle"]["directed"]["f1"] == 1
+    assert analyze(tmp_path / "run", quiet)["faulty_links"] == summary["faulty_links"]
+
+
+def test_skewed_traffic_is_half_among_few_racks() -> None:
+    run = simulated(k=8, traffic="hadoop:skewed", load=0.05)
+    pairs = np.bincount(run.seen.flows.src_tor * 32 + run.seen.flows.dst_tor, minlength=32 * 32)
+    pairs = np.sort(pairs)[::-1]
+    assert pairs[:2].sum() == pytest.approx(pairs.sum() / 2, rel=0.05)
+    metered = run.seen.metered_sent.sum(axis=0)
+    assert metered.max() > 5 * metered.mean()
+
+
+def test_flow_records_are_a_sample_of_large_traffic() -> None:
+    settings = replace(SMALL, epoch_ms=1000)
+    fabric = make_fabric("fat-tree", 4, 2)
+    plan = parse_faults("none", fabric, 2)
+    every, some = (simulate(settings, plan, fabric, flows=n) for n in (10**9, 2000))
+    assert len(every.seen.flows) > 30_000
+    assert len(some.seen.flows) == pytest.approx(2000, rel=0.1)
+    assert (every.seen.metered_sent == some.seen.metered_sent).all()
+
+
+def test_a_scheduled_fault_loses_in_its_epochs(tmp_path: Path) -> None:
+    file = tmp_path / "faults.yaml"
+    file.write_text(
+        "faults:\n- {link: tor0_0->agg0_0, rate: 0.5, schedule: [[0.1, 0.2], [0.3, 0.4]]}\n"
+    )
+    run = simulated(faults=str(file), noise="0")
+    link = run.seen.fabric.link("tor0_0->agg0_0")
+    crosses = np.isin(np.arange(len(run.seen.segments)), run.seen.segments.paths.owner[
+        run.seen.segments.paths.links == link
+    ])  # fmt: skip
+    lost = run.seen.metered_lost
+    assert lost[1, crosses].any() and lost[3, crosses].any()
+    assert not lost[[0, 2]].any() and not lost[:, ~crosses].any()
+    through = (run.seen.bounces.links == link).reshape(-1, 4).any(axis=1)
+    assert run.seen.probed_lost[through].mean() == pytest.approx(25, abs=8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"topology": "leaf-spine:4:2"}, "TOPOLOGY=leaf-spine:4:2 needs BACKEND=flow"),
+        ({"telemetry": "INT"}, "TELEMETRY=INT needs BACKEND=flow"),
+        ({"backend": "flow", "telemetry": "A3"}, "TELEMETRY=A3 is unknown"),
+        ({"backend": "flow", "telemetry": "A1+A1"}, "is unknown"),
+        ({"backend": "flow", "telemetry": ""}, "is unknown"),
+        ({"backend": "flow", "injector": "p4"}, "INJECTOR=p4 needs packets"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, str], why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        make_settings(changes)
+
+
+def test_what_needs_packets_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FaultError, match="no packet headers"):
+        run_experiment("blackhole", load_scenario("blackhole"), SMALL, tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(SettingsError, match="BACKEND=flow sends no packets"):
+        simulated(traffic="capture.pcap")
+    with pytest.raises(TrafficError, match="no two racks"):
+        simulated(topology="leaf-spine:1:2", faults="none")

@@ -1,0 +1,91 @@
+"""What the prompt's own commands say, on a network that is made up: no root is needed.
+
+`tests/testbed/network/mininet/test_prompt.py` has a session on a real one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.methods.base import Diagnosis
+from scenarios.live.prompt import Prompt
+from testbed.fabric.fat_tree import FatTree
+
+K4 = FatTree(4)
+LINK = K4.link("agg0_1->core2")
+
+
+class Live:
+    """Measures nothing; remembers which methods were asked."""
+
+    topology = K4
+    faults = ()
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def diagnose(self, methods: list[str]) -> dict[str, Diagnosis]:
+        self.asked.append(methods)
+        every = np.zeros(K4.n_links)
+        found = np.array([LINK], np.int32)
+        return {name: Diagnosis(name, "directed", found, every, every, 0.0) for name in methods}
+
+
+class Network:
+    cables_down: list[tuple[str, str]] = []  # noqa: RUF012
+
+
+@pytest.fixture
+def prompt(monkeypatch: pytest.MonkeyPatch) -> Prompt:
+    monkeypatch.setattr("mininet.cli.CLI.__init__", lambda *_: None)
+    made: Any = Prompt(None, Network(), Live())  # type: ignore[arg-type]
+    made.lastcmd = ""
+    return made
+
+
+@pytest.mark.parametrize(
+    ("line", "methods"),
+    [
+        ("diagnose", []),
+        ("diagnose canary", ["canary"]),
+        ("diagnose canary vigil", ["canary", "007"]),
+        (
+            "diagnose flock:p_bad=0.01,link_prior=-15, 007",
+            ["flock:p_bad=0.01,link_prior=-15.0", "007"],
+        ),
+    ],
+)
+def test_diagnose_takes_methods(
+    prompt: Any, capsys: pytest.CaptureFixture[str], line: str, methods: list[str]
+) -> None:
+    capsys.readouterr()
+    prompt.onecmd(line)
+    assert prompt._live.asked == [methods]
+    said = capsys.readouterr().out.splitlines()[1:]
+    assert [row.split() for row in said[:-1]] == [[name, "agg0_1->core2"] for name in methods]
+
+
+def test_a_method_that_does_not_exist_sends_no_traffic(
+    prompt: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    prompt.onecmd("diagnose canry")
+    assert capsys.readouterr().out.startswith("diagnose: no method 'canry': did you mean canary?")
+    assert prompt._live.asked == []
+
+
+def test_what_is_switched_off_is_told_beside_what_is_injected(
+    prompt: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    prompt.onecmd("fault")
+    assert capsys.readouterr().out == "injected: nothing\n"
+    prompt._network.cables_down = [("agg0_1", "core2"), ("tor0_0", "h0_0_0")]
+    prompt.onecmd("fault")
+    assert capsys.readouterr().out == (
+        "injected: nothing\nswitched off, which is no injected fault: "
+        "agg0_1--core2, tor0_0--h0_0_0 (mend: link agg0_1 core2 up)\n"
+    )
