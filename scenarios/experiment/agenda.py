@@ -27,7 +27,7 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
     for seconds in injector.times():
         if 0 < seconds * 1e9 < end:
             agenda.append((round(seconds * 1e9), lambda s=seconds: injector.apply(s)))
-    for event in settings.happening:
+    for event in settings.happening(emulation.topology):
         agenda.append((event.time_ns, lambda e=event: emulation.events.carry_out(e)))
     ticks = range(tick_ns, end + 6 * tick_ns, tick_ns)
     for at in ticks:

@@ -20,7 +20,7 @@ from testbed.dataplane import VERDICT
 from testbed.dataplane.adapted import Adapted, adapted_program
 from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.addressed import AddressedFabric
-from testbed.fabric.topologies import make_addressed
+from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.links import LinkInjector
 from testbed.faults.netem import NetemInjector
@@ -60,7 +60,8 @@ REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that 
 
 @dataclass(frozen=True)
 class Backend:
-    """A network that is up, its switches' controls in the topology's order, and its pace.
+    """A network that is up, its switches' controls in the topology's order, the segments for which
+    its tables have room, and its pace.
 
     ``drain_ns``: so long after an epoch all its packets have arrived. ``skew_ns``: so much early or
     late a switch changes its epoch, at most.
@@ -68,6 +69,7 @@ class Backend:
 
     network: Network
     controls: Sequence[SwitchControl]
+    segments: Segments
     drain_ns: int
     skew_ns: int
 
@@ -141,49 +143,63 @@ def need_backend(settings: Settings) -> None:
             need_iperf()
 
 
-def _threads(settings: Settings, topology: AddressedFabric) -> int:
+def _threads(settings: Settings, fabric: AddressedFabric) -> int:
     """As many as were asked for; else one a core, if each has work that pays for the waiting."""
     if settings.threads:
         return settings.threads
-    return max(1, min(len(os.sched_getaffinity(0)), topology.n_switches // SWITCHES_PER_THREAD))
+    return max(1, min(len(os.sched_getaffinity(0)), fabric.n_switches // SWITCHES_PER_THREAD))
 
 
 @contextmanager
-def open_backend(settings: Settings, links: LinkModel, logs: Path) -> Iterator[Backend]:
+def open_backend(
+    settings: Settings, fabric: AddressedFabric, links: LinkModel, logs: Path
+) -> Iterator[Backend]:
     """Bring up the network of ``settings.backend``, and take it down again.
+
+    Args:
+        settings: Those of the run.
+        fabric: Its fabric.
+        links: Of a network in virtual time.
+        logs: The folder for the output of a real network's processes.
 
     Raises:
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
-    topology = make_addressed(settings.topology, settings.k)
-    entries = needed_entries(topology, topology.segments(settings.monitors, settings.seed))
+    segments = fabric.segments(settings.monitors, settings.seed)
+    entries = needed_entries(fabric, segments)
     with tempfile.TemporaryDirectory() as folder:
         program = adapted_program(Path(folder), IcmpLimit.of(settings.icmp_per_s), entries)
-        yield from _open(settings, topology, links, program, logs)
+        yield from _open(settings, fabric, segments, links, program, logs)
 
 
 def _open(
-    settings: Settings, topology: AddressedFabric, links: LinkModel, source: Adapted, logs: Path
+    settings: Settings,
+    fabric: AddressedFabric,
+    segments: Segments,
+    links: LinkModel,
+    source: Adapted,
+    logs: Path,
 ) -> Iterator[Backend]:
     skew = round(settings.skew * settings.epoch_ns)
     if settings.backend == "virtual":
         program = Program.load(source.json, observe=VERDICT.field)
         switches = [
             Switch(program, seed=switch_seed(settings.seed, index))
-            for index in range(topology.n_switches)
+            for index in range(fabric.n_switches)
         ]
-        network = VirtualNetwork(topology, program, switches, links, _threads(settings, topology))
+        network = VirtualNetwork(fabric, program, switches, links, _threads(settings, fabric))
         # Every switch has changed its epoch, and every queue on a segment was full.
         drain = max(settings.epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
-        yield Backend(network, [LocalSwitch(switch) for switch in switches], drain, skew)
+        controls = [LocalSwitch(switch) for switch in switches]
+        yield Backend(network, controls, segments, drain, skew)
         return
     from testbed.network.mininet import MininetNetwork
 
     kind = cast(Literal["bmv2", "softswitch"], settings.backend)
-    with MininetNetwork(topology, kind, *source, logs, settings.seed) as network:
+    with MininetNetwork(fabric, kind, *source, logs, settings.seed) as network:
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
-        yield Backend(network, network.controls, drain, skew)
+        yield Backend(network, network.controls, segments, drain, skew)
 
 
 def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:

@@ -10,6 +10,7 @@ from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Recorder
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
+from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
 from testbed.traffic.flows import Traffic
@@ -19,6 +20,7 @@ __all__ = ["emulate"]
 
 def emulate(
     settings: Settings,
+    fabric: AddressedFabric,
     plan: FaultPlan,
     traffic: Traffic,
     links: LinkModel,
@@ -29,6 +31,7 @@ def emulate(
     """Bring a network up, run all epochs on it, record them, and take it down.
 
     Args:
+        fabric: That of the settings.
         links: Of the network in virtual time.
         logs: The folder for the output of a real network's processes.
         observer: Receives the progress, and the events of the network.
@@ -39,7 +42,7 @@ def emulate(
         ValueError: The faults or the traffic cannot be emulated (one line).
     """
     observer.progressed("switch program", 0.0)  # compiled once
-    with open_backend(settings, links, logs) as backend:
+    with open_backend(settings, fabric, links, logs) as backend:
         emulation = set_up(settings, plan, traffic, backend, progress=observer.progressed)
         observer.network_up(emulation)
         run(emulation, recorder, observer)

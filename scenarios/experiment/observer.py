@@ -8,6 +8,7 @@ from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.estimate import Estimate
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import Emulation
+from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
 
 __all__ = ["Observer", "Observers", "Progress", "ProgressObserver"]
@@ -32,7 +33,7 @@ class Observer:
     def estimated(self, expected: Estimate) -> None:
         """The time and memory that the run will take are known; nothing has begun yet."""
 
-    def planned(self, name: str, settings: Settings, plan: FaultPlan) -> None:
+    def planned(self, name: str, settings: Settings, fabric: Fabric, plan: FaultPlan) -> None:
         """The faults of a run with packets are drawn. ``name`` is that of its scenario."""
 
     def progressed(self, what: str, share: float) -> None:
@@ -72,9 +73,9 @@ class Observers(Observer):
         for each in self._observers:
             each.estimated(expected)
 
-    def planned(self, name: str, settings: Settings, plan: FaultPlan) -> None:
+    def planned(self, name: str, settings: Settings, fabric: Fabric, plan: FaultPlan) -> None:
         for each in self._observers:
-            each.planned(name, settings, plan)
+            each.planned(name, settings, fabric, plan)
 
     def progressed(self, what: str, share: float) -> None:
         for each in self._observers:

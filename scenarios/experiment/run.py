@@ -33,9 +33,10 @@ from scenarios.experiment.traffic import make_traffic
 from scenarios.experiment.without_packets import simulate, write_run
 from scenarios.process.signals import undisturbed
 from testbed.dataplane import source_digests
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.names import command
-from testbed.fabric.topologies import make_addressed, make_fabric
+from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
@@ -104,23 +105,24 @@ def run_experiment(
     writer = place if isinstance(place, RunWriter) else RunWriter(place)
     try:
         need_backend(settings)
-        topology = make_fabric(settings.topology, settings.k, settings.seed)
-        need_memory(estimate(settings, topology, failures=0))  # more take time, not memory
-        plan = scenario.faults(topology, settings)
+        fabric = make_fabric(settings.topology, settings.k, settings.seed)
+        need_memory(estimate(settings, fabric, failures=0))  # more take time, not memory
+        plan = scenario.faults(fabric, settings)
         observer.estimated(
             estimate(
                 settings,
-                topology,
+                fabric,
                 len(plan.links),
                 flock=any(name.startswith("flock") for name in methods),
             )
         )
         writer.config(run_config(name, settings))
         if settings.backend == "flow":
-            write_run(simulate(settings, plan, topology, progress=observer.progressed), writer)
+            write_run(simulate(settings, plan, fabric, progress=observer.progressed), writer)
         else:
-            observer.planned(name, settings, plan)
-            _emulate(scenario, settings, plan, writer, observer)
+            assert isinstance(fabric, AddressedFabric)  # as the settings have made sure
+            observer.planned(name, settings, fabric, plan)
+            _emulate(scenario, settings, fabric, plan, writer, observer)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, observer.progressed, methods, parameters)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
@@ -145,12 +147,12 @@ def run_experiment(
 def _emulate(
     scenario: Scenario,
     settings: Settings,
+    fabric: AddressedFabric,
     plan: FaultPlan,
     writer: RunWriter,
     observer: Observer,
 ) -> None:
     observer.progressed("traffic", 0.0)
-    fabric = make_addressed(settings.topology, settings.k)
     traffic, account = make_traffic(
         settings, fabric, lambda share: observer.progressed("traffic", share)
     )
@@ -163,7 +165,7 @@ def _emulate(
         emulate_as_root(Order(settings, plan, traffic, observer.watches), writer, observer)
         return
     links, logs = scenario.links, writer.partial / "logs"
-    emulate(settings, plan, traffic, links, writer, logs, observer)
+    emulate(settings, fabric, plan, traffic, links, writer, logs, observer)
 
 
 def analyze(

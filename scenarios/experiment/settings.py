@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from testbed.errors import UserError
+from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
@@ -234,7 +235,7 @@ class Settings:
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
-        make_addressed("fat-tree", self.k)  # raises
+        fabric: AddressedFabric = make_addressed("fat-tree", self.k)  # raises
         noise_range(self.noise)
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
@@ -245,9 +246,10 @@ class Settings:
         if self.backend == "flow" and self.events.strip().lower() != "none":
             raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
         if self.backend != "flow":
-            _ = self.happening  # raises
-            topology = make_addressed(self.topology, self.k)
-            monitor_switches(topology, self.monitors, self.seed)  # raises
+            if self.topology != "fat-tree":
+                fabric = make_addressed(self.topology, self.k)
+            self.happening(fabric)  # raises
+            monitor_switches(fabric, self.monitors, self.seed)  # raises
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
         if self.tcp and not self.real_time:
@@ -270,10 +272,9 @@ class Settings:
         """How many traceroutes a second each host may send."""
         return self.traces_per_s or host_rate_limit(fabric, self.icmp_per_s)
 
-    @property
-    def happening(self) -> tuple[Event, ...]:
-        """What EVENTS says, in order of time."""
-        return parse_events(self.events, make_addressed(self.topology, self.k), self.duration_s)
+    def happening(self, fabric: AddressedFabric) -> tuple[Event, ...]:
+        """Return what EVENTS says of this run's fabric, in order of time."""
+        return parse_events(self.events, fabric, self.duration_s)
 
     @property
     def real_time(self) -> bool:

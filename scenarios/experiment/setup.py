@@ -107,7 +107,7 @@ def set_up(
     """
     progress("switch IDs", 0.1)
     topology = backend.network.topology
-    segments = topology.segments(settings.monitors, settings.seed)
+    segments = backend.segments
     ids = switch_ids(topology, segments, settings.seed)
     decoder = SegmentDecoder(topology, segments, ids)
     progress("forwarding rules", 0.4)

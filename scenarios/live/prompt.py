@@ -29,6 +29,7 @@ from scenarios.live.network import Live
 from scenarios.process.user import create_file
 from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.topologies import make_addressed
 from testbed.network.mininet import MininetNetwork
 from testbed.network.packet_dump import PacketDump
 from testbed.network.virtual import LinkModel
@@ -56,7 +57,7 @@ def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
     """
     asked = {"k": k, "backend": backend, "epochs": 1, "epoch_ms": _EPOCH_MS, "load": _LOAD}
     settings = make_settings(asked | {"tcp": 0})
-    with open_backend(settings, LinkModel(), logs) as made:
+    with open_backend(settings, make_addressed(settings.topology, k), LinkModel(), logs) as made:
         assert isinstance(made.network, MininetNetwork)
         live = Live(settings, made)
         with watched_net(watch, made.network, live) as watched:

@@ -24,6 +24,7 @@ from scenarios.experiment.observer import Observer, Observers
 from scenarios.experiment.order import receive_order
 from scenarios.live.watched_run import WatchedRun
 from scenarios.process.signals import Stopped, tidily
+from testbed.fabric.topologies import make_addressed
 from testbed.network.virtual import LinkModel
 from testbed.record.tables import Columns
 
@@ -76,7 +77,17 @@ def serve(wire: Connection) -> None:
                 watched = WatchedRun(relay)
                 stack.callback(watched.close)
                 observer = Observers(relay, watched)
-            emulate(order.settings, order.plan, order.traffic, LinkModel(), relay, logs, observer)
+            fabric = make_addressed(order.settings.topology, order.settings.k)
+            emulate(
+                order.settings,
+                fabric,
+                order.plan,
+                order.traffic,
+                LinkModel(),
+                relay,
+                logs,
+                observer,
+            )
     except (Stopped, EOFError):
         end = ("stopped",)
     except Exception as error:

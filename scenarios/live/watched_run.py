@@ -22,8 +22,8 @@ from scenarios.experiment.observer import Observer
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.setup import Emulation
 from scenarios.live.publisher import Counters, Teller
+from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
-from testbed.fabric.topologies import make_addressed
 from testbed.faults.plan import FaultPlan
 
 __all__ = ["WATCHED_METHOD", "WatchedRun", "can_be_watched"]
@@ -58,13 +58,12 @@ class WatchedRun(Observer):
         self._sent: list[npt.NDArray[np.int64]] = []
         self._lost: list[npt.NDArray[np.int64]] = []
 
-    def planned(self, name: str, settings: Settings, plan: FaultPlan) -> None:
+    def planned(self, name: str, settings: Settings, fabric: Fabric, plan: FaultPlan) -> None:
         """Show the page of a fabric with these faults."""
-        topology = make_addressed(settings.topology, settings.k)
-        title = f"{Path(name).stem}: {topology.title} on {settings.backend}, seed {settings.seed}"
+        title = f"{Path(name).stem}: {fabric.title} on {settings.backend}, seed {settings.seed}"
         faults = [(fault.link, fault.rate) for fault in plan.faults]
-        monitor = monitor_switches(topology, settings.monitors, settings.seed)
-        page = live_page(topology, monitor, title, faults, settings.epochs, WATCHED_METHOD)
+        monitor = monitor_switches(fabric, settings.monitors, settings.seed)
+        page = live_page(fabric, monitor, title, faults, settings.epochs, WATCHED_METHOD)
         self._publisher.tell("page", page)
 
     def progressed(self, what: str, share: float) -> None:

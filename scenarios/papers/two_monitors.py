@@ -76,7 +76,7 @@ def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Seen:
     with tempfile.TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder) / "run")
         writer.config(run_config("two-switch", settings))
-        with open_backend(settings, LinkModel(), Path(folder)) as backend:
+        with open_backend(settings, TwoSwitches(), LinkModel(), Path(folder)) as backend:
             emulation = set_up(settings, FaultPlan(), traffic, backend)
             run(emulation, writer, Observer())
         table = RunDirectory(writer.partial, finished=False).table("selection")

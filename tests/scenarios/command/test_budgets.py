@@ -10,6 +10,7 @@ import pytest
 
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.loop import run
+from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import Emulation, set_up
@@ -33,9 +34,9 @@ def emulated(settings: Settings, folder: Path) -> tuple[Emulation, RunDirectory]
     plan = parse_faults(settings.faults, K4, settings.seed)
     writer = RunWriter(folder / "run")
     writer.config(run_config("budgets", settings))
-    with open_backend(settings, LinkModel(), folder) as backend:
+    with open_backend(settings, K4, LinkModel(), folder) as backend:
         emulation = set_up(settings, plan, traffic, backend)
-        run(emulation, writer, lambda share: None)
+        run(emulation, writer, Observer())
         return emulation, RunDirectory(writer.partial, finished=False)
 
 

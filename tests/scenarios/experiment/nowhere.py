@@ -1,13 +1,15 @@
-"""A recorder of runs that nobody reads."""
+"""A recorder of runs that nobody reads, and an observer of their epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.observer import Observer
 from testbed.record.tables import Columns
 
-__all__ = ["Nowhere"]
+__all__ = ["EpochObserver", "Nowhere"]
 
 
 class Nowhere:
@@ -17,3 +19,13 @@ class Nowhere:
     def table(self, name: str, columns: Columns) -> None: ...
     def text(self, name: str, content: str) -> None: ...
     def json(self, name: str, content: Mapping[str, Any]) -> None: ...
+
+
+class EpochObserver(Observer):
+    """Passes each epoch that has ended on to a callback."""
+
+    def __init__(self, ended: Callable[[Epoch], None]) -> None:
+        self._ended = ended
+
+    def epoch_ended(self, epoch: Epoch) -> None:
+        self._ended(epoch)

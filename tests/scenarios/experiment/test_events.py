@@ -18,7 +18,8 @@ from analysis.methods.registry import METHODS
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.loop import Epoch, run
+from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.loop import run
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
@@ -29,7 +30,7 @@ from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
-from tests.scenarios.experiment.nowhere import Nowhere
+from tests.scenarios.experiment.nowhere import EpochObserver, Nowhere
 
 HEALTHY = replace(SMALL, faults="none")
 
@@ -151,9 +152,9 @@ def test_no_restart_invents_a_loss(
 
     traffic, _ = make_traffic(chosen, FatTree(4))
     folder = tmp_path_factory.mktemp("restart")
-    with open_backend(chosen, LinkModel(delay_ns=100_000), folder) as backend:
+    with open_backend(chosen, FatTree(4), LinkModel(delay_ns=100_000), folder) as backend:
         emulation = set_up(chosen, FaultPlan(), traffic, backend)
-        run(emulation, Nowhere(), lambda _: None, ended)
+        run(emulation, Nowhere(), EpochObserver(ended))
         [restart] = emulation.events.restarts
         void = emulation.events.void(chosen.epochs)
     assert restart.missing and restart.dropped and len(void) in (1, 2)

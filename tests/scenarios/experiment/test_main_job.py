@@ -20,6 +20,7 @@ from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.agenda import follow, make_agenda
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.loop import run as run_epochs
+from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import analyze, run_config, run_experiment
 from scenarios.experiment.scenario import load_scenario, scenario_names
 from scenarios.experiment.settings import Settings
@@ -161,9 +162,9 @@ def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path
     links = LinkModel(rate_bps=500_000_000, queue_bytes=60_000)
     writer = RunWriter(tmp_path / "run")
     writer.config(run_config("faulty_links", settings))
-    with open_backend(settings, links, tmp_path) as backend:
+    with open_backend(settings, topology, links, tmp_path) as backend:
         emulation = set_up(settings, plan, make_traffic(settings, topology)[0], backend)
-        run_epochs(emulation, writer, lambda share: None)
+        run_epochs(emulation, writer, Observer())
     run = RunDirectory(writer.partial, finished=False)
     parts = run.network["conservation"]
     drops = run.table("drops")
@@ -334,7 +335,7 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
     settings = replace(SMALL, faults="none", epochs=2)
     topology = FatTree(4)
     plan = parse_faults("none", topology, 1)
-    with open_backend(settings, LinkModel(), tmp_path) as backend:
+    with open_backend(settings, topology, LinkModel(), tmp_path) as backend:
         emulation = set_up(settings, plan, make_traffic(settings, topology)[0], backend)
         emulation.selector.plan(*np.zeros((2, len(emulation.segments)), np.int64))
         flips = dict((switch, at) for at, switch in emulation.clock.flips(0, emulation.monitors))

@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.loop import Epoch, run
+from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.loop import run
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.setup import set_up
 from scenarios.experiment.traffic import make_traffic
@@ -21,7 +22,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
 from tests.conftest import SMALL
-from tests.scenarios.experiment.nowhere import Nowhere
+from tests.scenarios.experiment.nowhere import EpochObserver, Nowhere
 
 HEALTHY = replace(SMALL, faults="none", epochs=3, epoch_ms=40, alpha=50, beta=2)
 LINKS = LinkModel(delay_ns=100_000)  # so slow that many packets are under way at any time
@@ -38,9 +39,9 @@ def metered(chosen: Settings, skew_ns: int, drain_ns: int, folder: Path) -> npt.
         found.append((len(meter), int(meter.lost.sum()), wrong))
 
     traffic, _ = make_traffic(chosen, FatTree(4))
-    with open_backend(chosen, LINKS, folder) as backend:
+    with open_backend(chosen, FatTree(4), LINKS, folder) as backend:
         other = replace(backend, skew_ns=skew_ns, drain_ns=drain_ns)
-        run(set_up(chosen, FaultPlan(), traffic, other), Nowhere(), lambda _: None, ended)
+        run(set_up(chosen, FaultPlan(), traffic, other), Nowhere(), EpochObserver(ended))
     return np.array(found)
 
 
@@ -79,7 +80,7 @@ def test_a_skew_above_the_drain_time_invents_losses(folder: Path) -> None:
 @pytest.mark.parametrize("skew", [0, 0.01, 0.1])
 def test_the_drain_time_covers_the_skew(skew: float, tmp_path: Path) -> None:
     chosen = replace(HEALTHY, skew=skew)
-    with open_backend(chosen, LINKS, tmp_path) as backend:
+    with open_backend(chosen, FatTree(4), LINKS, tmp_path) as backend:
         assert backend.skew_ns == skew * chosen.epoch_ns
         assert backend.drain_ns >= backend.skew_ns + 4 * LINKS.transit_ns
         emulation = set_up(chosen, FaultPlan(), make_traffic(chosen, FatTree(4))[0], backend)
@@ -96,7 +97,7 @@ def test_an_epoch_too_short_for_the_skew_names_one_that_will_do(
 
     def make(epoch_ms: int) -> None:
         chosen = replace(HEALTHY, skew=skew, epoch_ms=epoch_ms)
-        with open_backend(chosen, slow, tmp_path) as backend:
+        with open_backend(chosen, FatTree(4), slow, tmp_path) as backend:
             set_up(chosen, FaultPlan(), make_traffic(chosen, FatTree(4))[0], backend)
 
     with pytest.raises(SettingsError, match="EPOCH_MS=20 is too short") as error:

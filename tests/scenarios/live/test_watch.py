@@ -138,7 +138,7 @@ def test_names_are_text_and_many_links_are_a_table(chromium: Browser) -> None:
 def test_a_network_at_the_prompt_is_watched(chromium: Browser) -> None:
     """In virtual time here; the prompt's own is under Mininet."""
     settings = make_settings({"backend": "virtual", "epochs": 1, "load": 0.005})
-    with open_backend(settings, LinkModel(), Path()) as backend:
+    with open_backend(settings, FatTree(4), LinkModel(), Path()) as backend:
         live = Live(settings, backend)
         watched = WatchedNet(backend.network, live)
         with opened(chromium, watched.address) as it:

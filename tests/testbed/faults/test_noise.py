@@ -36,7 +36,8 @@ def on_packets(settings: Settings) -> np.ndarray:
     topology = FatTree(settings.k)
     switches = [Recorder() for _ in range(topology.n_switches)]
     network = type("Network", (), {"topology": topology})()
-    make_injector(settings, Backend(network, switches, 0, 0), FaultPlan()).start()  # type: ignore[arg-type]
+    backend = Backend(network, switches, topology.segments(), 0, 0)  # type: ignore[arg-type]
+    make_injector(settings, backend, FaultPlan()).start()
     loss = np.zeros(topology.n_links)
     for link in range(topology.n_links):
         ports = dict(switches[int(topology.link_src[link])].thresholds)

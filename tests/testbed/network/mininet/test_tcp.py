@@ -16,6 +16,7 @@ import pytest
 from analysis.telemetry.observations import read_minus_meters
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.loop import run as run_epochs
+from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config, run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
@@ -185,9 +186,9 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
     )
     writer = RunWriter(path)
     writer.config(run_config("faulty_links", settings))
-    with open_backend(settings, LinkModel(), tmp_path / "logs") as up:
+    with open_backend(settings, TOPOLOGY, LinkModel(), tmp_path / "logs") as up:
         emulation = set_up(settings, FaultPlan(()), mesh(), up)
-        run_epochs(emulation, writer, lambda share: None)
+        run_epochs(emulation, writer, Observer())
     run = RunDirectory(writer.partial, finished=False)
     counted = np.zeros(len(SEGMENTS))
     for meter in read_minus_meters(run):
