@@ -12,7 +12,10 @@ from scenarios.experiment.setup import Emulation
 from testbed.control.epochs import set_parity
 from testbed.network.network import Network
 
-__all__ = ["Agenda", "follow", "make_agenda"]
+__all__ = ["TICKS", "Agenda", "follow", "make_agenda"]
+
+TICKS = 50
+"""How often in an epoch the controller and 007's agents look after their work."""
 
 Agenda = list[tuple[int, Callable[[], None]]]
 """Times in ns, ascending, and what is done then."""
@@ -21,7 +24,7 @@ Agenda = list[tuple[int, Callable[[], None]]]
 def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agenda:
     """All that is due in a run; ``end_epoch`` hears the number of each epoch that has drained."""
     settings, injector = emulation.settings, emulation.injector
-    period, tick_ns = settings.epoch_ns, settings.epoch_ns // 50
+    period, tick_ns = settings.epoch_ns, settings.epoch_ns // TICKS
     agenda: Agenda = []
     end = settings.epochs * period
     for seconds in injector.times():
@@ -45,7 +48,7 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
     """The controller brings back switches that restarted, and installs and removes rules; agents
     trace connections that lost packets."""
-    tick_ns = emulation.settings.epoch_ns // 50
+    tick_ns = emulation.settings.epoch_ns // TICKS
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does it all
     emulation.events.look()

@@ -23,6 +23,7 @@ from analysis.methods.registry import METHODS
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
+from scenarios.experiment.agenda import TICKS
 from scenarios.experiment.backends import Backend
 from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.loop import STEPS
@@ -45,7 +46,6 @@ from testbed.record.run import RunDirectory, RunWriter
 __all__ = ["Live", "Measured"]
 
 _SOON_NS = 50_000_000
-_TICKS = 50  # of an epoch, as in `scenarios.experiment.agenda`
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class Live:
         start = network.now_ns + _SOON_NS
         for number, frames in zip(emulation.sources.numbers, emulation.sources.frames, strict=True):
             network.feed(number, _later(frames, start))
-        for tick in range(1, _TICKS + 3):
-            network.run_until(start + tick * self._settings.epoch_ns // _TICKS)
+        for tick in range(1, TICKS + 3):
+            network.run_until(start + tick * self._settings.epoch_ns // TICKS)
             emulation.selector.poll(network.now_ns)
             emulation.agents.poll(network.now_ns)
         network.drain()

@@ -18,7 +18,8 @@ from analysis.telemetry.observations import read_telemetry
 from scenarios import load
 from scenarios.command import budgets
 from scenarios.command.showing import make_page
-from scenarios.experiment.run import run_experiment, setup
+from scenarios.experiment import setup
+from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, described
 from scenarios.experiment.without_packets import FLOWS
