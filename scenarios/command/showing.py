@@ -17,7 +17,7 @@ from analysis.pages.template import write_page
 from scenarios.experiment.errors import message_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.scenario import load_scenario, scenario_names
-from scenarios.experiment.settings import Settings, described
+from scenarios.experiment.settings import described, make_settings
 from scenarios.experiment.terminal import wide_console
 from scenarios.many.compared import Compared, as_json, is_comparison, read_comparison, tell
 from scenarios.many.seeds import in_ranges
@@ -143,7 +143,8 @@ def _settings(config: Mapping[str, Any]) -> Iterator[str]:
     name = config["scenario"]
     known = name in scenario_names()
     own = load_scenario(name).defaults if known else {}
-    idle = Settings(**{s.name: config[s.name] for s in described() if s.name in config}).ignored
+    had = {s.name: config[s.name] for s in described() if s.name in config}
+    idle = make_settings({}, had).ignored
     yield f"SCENARIO={name if known else name + '.py'}"
     for setting in described():
         if setting.name not in config or setting.name in idle or setting.name == "seed":
