@@ -27,7 +27,6 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments, segment_share, segments
-from testbed.fabric.topologies import make_fabric
 from testbed.faults.noise import noise_rates
 from testbed.faults.plan import FaultPlan
 from testbed.network.flow import Carried, FlowRecords, Observation, link_loss, send
@@ -144,7 +143,7 @@ class FlowRun:
 def simulate(
     settings: Settings,
     plan: FaultPlan,
-    fabric: Fabric | None = None,
+    fabric: Fabric,
     *,
     flows: int = FLOWS,
     progress: Callable[[str, float], None] = lambda what, share: None,
@@ -154,14 +153,13 @@ def simulate(
     Args:
         settings: ``backend`` is ``flow``.
         plan: Faults of the fabric.
-        fabric: Default: that of the settings.
+        fabric: That of the settings.
         flows: Most flow records on average, see `FLOWS`.
         progress: Hears what is being done and the share that is done.
 
     Raises:
         ValueError: Faults, traffic or monitors ask for what is not possible here (one line).
     """
-    fabric = make_fabric(settings.topology, settings.k, settings.seed) if fabric is None else fabric
     progress("paths", 0.0)
     ecmp = Ecmp(fabric)
     parts = segments(ecmp, monitor_switches(fabric, settings.monitors, settings.seed))

@@ -27,7 +27,8 @@ SIZES = (8, 16, 32, 48)
 def measure(k: int) -> str:
     """One line about a run at K."""
     small = make_settings({"backend": "flow", "epochs": 1, "epoch_ms": 20})
-    simulate(small, parse_faults("1links", make_fabric("fat-tree", 4, 1), 1))  # compiles
+    smallest = make_fabric("fat-tree", 4, 1)
+    simulate(small, parse_faults("1links", smallest, 1), smallest)  # compiles
     settings = make_settings({"k": k, "backend": "flow", "faults": "1pct", "load": 0.6})
     fabric = make_fabric("fat-tree", k, 1)
     plan = parse_faults(settings.faults, fabric, 1)

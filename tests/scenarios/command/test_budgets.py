@@ -82,7 +82,7 @@ def test_probes_are_as_many_as_they_should_be(tmp_path: Path) -> None:
 def without_packets(**changes) -> FlowRun:
     usual = {"backend": "flow", "telemetry": "A1+P", "load": 0.06, "epoch_ms": 500}
     settings = replace(SMALL, **{**usual, **changes})
-    return simulate(settings, parse_faults(settings.faults, K4, settings.seed))
+    return simulate(settings, parse_faults(settings.faults, K4, settings.seed), K4)
 
 
 def test_the_same_budgets_hold_without_packets() -> None:

@@ -51,7 +51,8 @@ def test_counts_of_a_run_with_packets(finished_run: RunDirectory) -> None:
 )
 def test_counts_of_a_run_without(given: dict) -> None:
     settings = make_settings(given | {"backend": "flow", "epochs": 3})
-    before, run = expected(settings), simulate(settings, FaultPlan(()))
+    fabric = make_fabric(settings.topology, settings.k, settings.seed)
+    before, run = expected(settings), simulate(settings, FaultPlan(()), fabric)
     assert before.packets == pytest.approx(run.network["conservation"]["sent"], rel=0.3)
     assert before.packet_hops == pytest.approx(run.network["packet_hops"], rel=0.3)
     assert before.flows == pytest.approx(len(run.seen.flows), rel=0.3)

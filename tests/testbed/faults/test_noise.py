@@ -47,7 +47,7 @@ def on_packets(settings: Settings) -> np.ndarray:
 
 def without_packets(settings: Settings) -> np.ndarray:
     flow = make_settings({"backend": "flow", "epochs": 1, "epoch_ms": 20, "noise": settings.noise})
-    run = simulate(replace(flow, seed=settings.seed), FaultPlan())
+    run = simulate(replace(flow, seed=settings.seed), FaultPlan(), FatTree(flow.k))
     assert run.loss.shape[0] == 1
     return run.loss[0]
 
