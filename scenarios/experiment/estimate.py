@@ -30,10 +30,10 @@ import numpy.typing as npt
 from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.experiment.memory import available_bytes, in_gigabytes
 from scenarios.experiment.settings import Settings, SettingsError
+from scenarios.experiment.traffic import workload
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.monitors import monitor_switches
-from testbed.traffic.distributions import WORKLOADS, Workload
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
 
 __all__ = ["LONG_S", "Estimate", "announce", "estimate", "need_memory"]
@@ -207,14 +207,12 @@ def _without_packets(settings: Settings, counted: _Counts) -> tuple[float, float
 
 def _process(settings: Settings, fabric: Fabric) -> FlowProcess | None:
     """How flows arrive; None of a capture."""
-    kind, _, option = settings.traffic.partition(":")
-    workload: Workload | None = next((name for name in WORKLOADS if name == kind), None)
-    if workload is None:
+    named = workload(settings.traffic)
+    if named is None:
         return None
-    rng = np.random.default_rng(0)
-    pattern = "skewed" if option == "skewed" else "uniform"
-    rate = settings.line_rate_bps
-    return flow_process(fabric, workload, min(settings.load, 0.95), rng, pattern, rate)
+    kind, pattern = named
+    rng, rate = np.random.default_rng(0), settings.line_rate_bps
+    return flow_process(fabric, kind, min(settings.load, 0.95), rng, pattern, rate)
 
 
 def _rounded(seconds: float) -> str:

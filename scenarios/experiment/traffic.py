@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 from scenarios.experiment.settings import Settings, SettingsError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.names import plain
 from testbed.traffic.capture import BEYOND
-from testbed.traffic.distributions import WORKLOADS
+from testbed.traffic.distributions import WORKLOADS, Workload
 from testbed.traffic.flows import Traffic
-from testbed.traffic.generator import generate
+from testbed.traffic.generator import Pattern, generate
 from testbed.traffic.replay import Account, replay
 
-__all__ = ["capture_file", "make_traffic"]
+__all__ = ["capture_file", "make_traffic", "workload"]
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,14 @@ def capture_file(traffic: str) -> Path | None:
     """The capture that ``traffic`` names, None if it names none."""
     name = traffic.removesuffix(":fit")
     return Path(name) if name.lower().endswith(_CAPTURES) else None
+
+
+def workload(traffic: str) -> tuple[Workload, Pattern] | None:
+    """Return the workload that ``traffic`` names and who sends to whom, None if it names none."""
+    name, _, option = traffic.partition(":")
+    if name not in WORKLOADS or option not in ("", "uniform", "skewed"):
+        return None
+    return cast(Workload, name), "skewed" if option == "skewed" else "uniform"
 
 
 def make_traffic(
@@ -54,13 +63,13 @@ def make_traffic(
         traffic, account = replay(path, topology, settings.seed, settings.duration_s, fit, progress)
         _warn_of_what_is_cut_off(settings, account)
         return traffic, account
-    kind, _, option = settings.traffic.partition(":")
-    if kind not in WORKLOADS or option not in ("", "uniform", "skewed"):
+    named = workload(settings.traffic)
+    if named is None:
         raise SettingsError(
             f"TRAFFIC={settings.traffic} is unknown: use {', '.join(WORKLOADS)} (with :skewed), "
             "or a .pcap or .pcapng file, also .gz (with :fit)"
         )
-    pattern = "skewed" if option == "skewed" else "uniform"
+    kind, pattern = named
     traffic = generate(
         topology,
         kind,

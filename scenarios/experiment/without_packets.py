@@ -18,7 +18,7 @@ import numpy.typing as npt
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.settings import Settings, SettingsError
-from scenarios.experiment.traffic import capture_file
+from scenarios.experiment.traffic import capture_file, workload
 from testbed.control.collection import Exchanged
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.icmp_limit import IcmpLimit
@@ -297,18 +297,18 @@ def _rng(settings: Settings, part: int) -> np.random.Generator:
 
 
 def _process(settings: Settings, fabric: Fabric) -> FlowProcess:
-    kind, _, option = settings.traffic.partition(":")
     if capture_file(settings.traffic) is not None:
         raise SettingsError(
             f"TRAFFIC={settings.traffic} is a capture, and BACKEND=flow sends no packets: use "
             "BACKEND=virtual"
         )
-    if kind not in WORKLOADS or option not in ("", "uniform", "skewed"):
+    named = workload(settings.traffic)
+    if named is None:
         raise SettingsError(
             f"TRAFFIC={settings.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "
             "(with :skewed)"
         )
-    pattern = "skewed" if option == "skewed" else "uniform"
+    kind, pattern = named
     return flow_process(
         fabric, kind, settings.load, _rng(settings, 0), pattern, settings.line_rate_bps
     )
