@@ -47,7 +47,9 @@ __all__ = ["SETTINGS_FILE", "Comparison", "check_rows", "code_digest", "compare"
 
 SETTINGS_FILE = "comparison.json"
 _OF_PAPERS = ("figure", "html", "overview", "page_data", "pages", "results", "tables", "verdicts")
-_PAGES = {Path("analysis/pages"), Path("scenarios/live")}
+_OF_LIVE = ("net", "publisher", "server", "watched_run")
+_PAGES = {Path("analysis/pages")}
+_PAGES |= {Path(f"scenarios/live/{name}.py") for name in _OF_LIVE}
 _PAGES |= {Path(f"scenarios/papers/{name}.py") for name in _OF_PAPERS}
 _KINDS = {list: "texts", Paths: "lists", np.ndarray: "numbers"}
 _TEXTS = ("method", "bench", "native", "parameters", "parameters_from")

@@ -120,10 +120,11 @@ def test_a_changed_file_is_refused(_own_environment: Path, tmp_path: Path) -> No
 def tiny(tmp_path: Path) -> Path:
     """A project that is set up like this one, and has nothing in it."""
     folder = tmp_path / "tiny"
-    (folder / "scenarios").mkdir(parents=True)
+    (folder / "scenarios" / "command").mkdir(parents=True)
     for package in ("testbed", "analysis"):
         (folder / package).mkdir()
-    shutil.copy(ROOT / "scenarios" / "install.py", folder / "scenarios")
+    install = Path("scenarios", "command", "install.py")
+    shutil.copy(ROOT / install, folder / install)
     shutil.copy(ROOT / "tests" / "wheels.py", folder)
     (folder / "backend.py").write_text(BACKEND)
     (folder / "pyproject.toml").write_text(
@@ -138,7 +139,7 @@ def tiny(tmp_path: Path) -> Path:
 def set_up(project: Path, **environment: str) -> subprocess.Popen[str]:
     """Begin to set a tiny project up, its compiled code being nothing."""
     offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project), "PIP_CONFIG_FILE": os.devnull}
-    command = [sys.executable, "-I", project / "scenarios" / "install.py", "users"]
+    command = [sys.executable, "-I", project / "scenarios" / "command" / "install.py", "users"]
     return subprocess.Popen(
         command,
         env={**os.environ, **offline, **environment},

@@ -128,7 +128,7 @@ def test_what_is_about_roots_networks_stays_root(sudo: Sudo) -> None:
 
 
 def test_a_program_that_the_user_cannot_read_is_told(sudo: Sudo) -> None:
-    closed = ROOT / "scenarios" / "root"
+    closed = ROOT / "scenarios" / "process"
     prelude = f"mount -t tmpfs tmpfs /mnt\ncp -r {closed} /mnt/root\nchmod 700 /mnt/root\n"
     prelude += f"mount --bind /mnt/root {closed}\n"
     code, out, errors = sudo.run("plan", "K=4", prelude=prelude)
