@@ -251,9 +251,9 @@ def constructor_of(name: str, parameters: Parameters = DEFAULTS) -> Callable[...
         raise _broken(name, error) from None
 
 
-def _broken(name: str, error: Exception) -> ValueError:
+def _broken(name: str, error: Exception) -> UserError:
     reason = f"{type(error).__name__}: {error}"
-    return ValueError(f"method {name!r} of {_package(name)} does not load: {reason}")
+    return UserError(f"method {name!r} of {_package(name)} does not load: {reason}")
 
 
 def _package(name: str) -> str:
