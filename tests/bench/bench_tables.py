@@ -252,7 +252,7 @@ def _emulated(cell: Cell) -> RunDirectory:
         scenario = load_scenario(cell.scenario)
         settings = make_settings({**scenario.defaults, **cell.settings})
         new = path.with_suffix(f".{os.getpid()}")
-        run_experiment(cell.scenario, scenario, settings, new, lambda what, share: None, [])
+        run_experiment(cell.scenario, scenario, settings, new, [])
         new.rename(path)
     return RunDirectory(path)
 

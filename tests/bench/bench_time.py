@@ -42,7 +42,6 @@ def runs(
             scenario,
             make_settings(asked | {"seed": seed}),
             folder / f"{seconds}-{seed}",
-            lambda what, share: None,
             **chosen,
         )
         for seed in range(1, seeds + 1)

@@ -225,7 +225,7 @@ def test_all_compile_in_this_way() -> None:
 def test_help_compiles_nothing() -> None:
     code = (
         "import sys\n"
-        "from scenarios import cli\n"
+        "from scenarios.command import cli\n"
         "sys.argv = ['canary', '--help']\n"
         "try: cli.main()\n"
         "except SystemExit: pass\n"
