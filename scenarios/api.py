@@ -38,8 +38,6 @@ from testbed.record.run_tables import registers
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Run", "Verdict", "load", "run"]
-
 REGISTERS = "registers"
 
 

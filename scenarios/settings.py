@@ -2,7 +2,13 @@
 
 import warnings
 
-from scenarios.experiment.settings import *  # noqa: F403
+from scenarios.experiment.settings import (  # noqa: F401
+    Setting,
+    Settings,
+    SettingsError,
+    described,
+    make_settings,
+)
 
 warnings.warn(
     "scenarios.settings has moved: write `from scenarios import Settings`",

@@ -7,8 +7,6 @@ import pwd
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["owned", "shared", "user_cache"]
-
 
 def user_cache(name: str) -> Path | None:
     """This user's cache folder of a name, not made; None if the user has no home."""

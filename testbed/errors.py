@@ -1,7 +1,5 @@
 """The base class of what is a user's mistake, which a command tells in one line."""
 
-__all__ = ["UserError"]
-
 
 class UserError(ValueError):
     """Something that the user gave cannot be used: a setting, a file, a run, a value of an option.

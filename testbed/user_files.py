@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["UserFile"]
-
 
 @dataclass(frozen=True)
 class UserFile:

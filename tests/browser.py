@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 
-__all__ = ["SCHEMES", "WIDTHS", "Opened", "browser", "cut_off", "opened"]
-
 WIDTHS = (390, 768, 1400, 1920)
 """A telephone, a tablet, a laptop and a desk."""
 SCHEMES = [(width, dark) for width in WIDTHS for dark in (False, True)]

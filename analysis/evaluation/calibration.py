@@ -25,8 +25,6 @@ from analysis.methods.base import Diagnosis, Localizer
 from analysis.telemetry.telemetry import Telemetry
 from testbed.errors import UserError
 
-__all__ = ["RULES", "Case", "Setting", "accuracy", "best", "calibrate", "choose", "search"]
-
 FIRST_PRECISION, STEP, LEAST_RECALL = 0.98, 0.05, 0.25
 
 

@@ -10,18 +10,6 @@ from typing import Any, TypeVar
 from testbed.fabric.names import plain
 from testbed.record.measurements import ENOUGH
 
-__all__ = [
-    "BENCHES",
-    "Cell",
-    "Column",
-    "cells",
-    "columns",
-    "fed_cell",
-    "in_blocks",
-    "in_bytes",
-    "in_seconds",
-]
-
 T = TypeVar("T")
 
 BENCHES: Mapping[str, str] = {

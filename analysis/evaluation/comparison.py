@@ -23,22 +23,6 @@ from testbed.record.measurements import ENOUGH
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "COLUMNS",
-    "MEANS",
-    "Interval",
-    "comparison_cells",
-    "comparison_table",
-    "defined",
-    "found_at",
-    "in_short",
-    "interval",
-    "mean_curve",
-    "no_test",
-    "origins",
-    "plot",
-]
-
 FloatArray = npt.NDArray[np.float64]
 
 COLUMNS = (

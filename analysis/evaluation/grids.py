@@ -18,8 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["GRIDS", "Grid"]
-
 Grid = Mapping[str, Sequence[Any]]
 
 GRIDS: Mapping[str, Grid] = {

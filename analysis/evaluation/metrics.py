@@ -22,8 +22,6 @@ import numpy.typing as npt
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 
-__all__ = ["Score", "device_score", "lossy_links", "score"]
-
 
 @dataclass(frozen=True)
 class Score:

@@ -25,8 +25,6 @@ from testbed.errors import UserError
 from testbed.record.places import whole
 from testbed.record.yaml_file import read_yaml
 
-__all__ = ["PAPER", "Calibrated", "Entry", "Trained", "choose_methods", "read_set", "write_set"]
-
 PAPER = Path(__file__).parent / "paper_parameters.yaml"
 _CLOSED = ConfigDict(extra="forbid")
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -16,8 +16,6 @@ from analysis.methods.base import Diagnosis
 from testbed.fabric.names import plain
 from testbed.record.fabric_file import NumberedFabric
 
-__all__ = ["ranking_columns", "render_ranking"]
-
 IntArray = npt.NDArray[np.int64]
 ROWS_SHOWN = 20
 

@@ -25,18 +25,6 @@ from testbed.fabric.names import plain
 from testbed.record.documents import Measured
 from testbed.record.measurements import ENOUGH, Measurement
 
-__all__ = [
-    "add_heading",
-    "capture_line",
-    "diagnosis_columns",
-    "figures",
-    "headline",
-    "metered_line",
-    "parameters_line",
-    "render",
-    "run_methods",
-]
-
 _FIGURES = (
     "precision",
     "recall",

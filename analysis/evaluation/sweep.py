@@ -14,8 +14,6 @@ from analysis.evaluation.comparison import comparison_cells
 from analysis.evaluation.report import add_heading
 from testbed.fabric.names import plain
 
-__all__ = ["sweep_tables"]
-
 _ABREAST = 4
 """Columns of figures with intervals that 80 characters hold beside names."""
 

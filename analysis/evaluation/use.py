@@ -16,8 +16,6 @@ from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, Measureme
 from testbed.record.run import Record
 from testbed.record.run_tables import PLANS
 
-__all__ = ["fed", "measured", "measured_lines", "missed_lines", "starving"]
-
 _TCP = 6
 
 HALF = 0.5

@@ -16,8 +16,6 @@ from analysis.telemetry.telemetry import MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.record.measurements import Measurement
 
-__all__ = ["AnyLoss"]
-
 _PROBES: tuple[Measurement, ...] = ("probes", "detector")
 
 

@@ -16,8 +16,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import timed
 from testbed.record.measurements import Measurement
 
-__all__ = ["Diagnosis", "Localizer", "Method", "both_directions", "sorted_links"]
-
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
 

@@ -17,8 +17,6 @@ from typing import Any, Literal
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
-__all__ = ["Change", "changes_of", "off_values", "on", "split", "variant"]
-
 
 @dataclass(frozen=True)
 class Change:

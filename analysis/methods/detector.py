@@ -34,8 +34,6 @@ from analysis.telemetry.telemetry import Probes
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 
-__all__ = ["Detector"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]

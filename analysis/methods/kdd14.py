@@ -26,8 +26,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
-__all__ = ["Kdd14"]
-
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
 

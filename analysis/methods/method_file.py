@@ -19,8 +19,6 @@ from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 from testbed.errors import UserError
 from testbed.user_files import UserFile
 
-__all__ = ["FACE", "constructor_in", "make_from_file", "method_files"]
-
 FACE = ("localize", "telemetry_bytes", "probe_packets")
 """What a method must be able to do, see `Localizer`."""
 

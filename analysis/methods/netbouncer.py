@@ -32,8 +32,6 @@ from analysis.telemetry.telemetry import Probes
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
 
-__all__ = ["NetBouncer", "NetBouncerStage", "bad_devices", "good_paths"]
-
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 LongArray = npt.NDArray[np.int64]

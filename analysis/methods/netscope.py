@@ -16,8 +16,6 @@ from analysis.solvers.log_least_squares import log_least_squares
 from analysis.telemetry.telemetry import Probes, SegmentCounts
 from testbed.fabric.clos import Fabric
 
-__all__ = ["NetScope"]
-
 Inputs = Literal["probes", "segments"]
 
 

@@ -37,18 +37,6 @@ from analysis.methods.changes import split
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
-__all__ = [
-    "DEFAULTS",
-    "FAULT_RATE",
-    "NamedMethod",
-    "Parameters",
-    "in_force",
-    "in_words",
-    "own_values",
-    "read_names",
-    "values",
-]
-
 FAULT_RATE = 1e-3
 """What a fault is unless the user says otherwise: the least loss rate of a faulty link."""
 

@@ -33,8 +33,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths, PathSets
 from testbed.record.schema import TableError
 
-__all__ = ["Part", "Parts", "diagnose_canary", "diagnose_mle", "load_part", "observed_segments"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]

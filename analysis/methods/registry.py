@@ -42,21 +42,6 @@ from analysis.methods.vigil.vigil import Vigil
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
-__all__ = [
-    "GROUP",
-    "METHODS",
-    "ON_REQUEST",
-    "REFERENCE",
-    "Bench",
-    "bench_of",
-    "check_parameters",
-    "constructor_of",
-    "find_methods",
-    "make_method",
-    "method_names",
-    "parameters_of",
-]
-
 GROUP = "canary.methods"
 
 METHODS: dict[str, Callable[..., Localizer]] = {

@@ -26,8 +26,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 from testbed.record.measurements import Measurement
 
-__all__ = ["Sherlock", "ferret"]
-
 BoolArray = npt.NDArray[np.bool_]
 
 

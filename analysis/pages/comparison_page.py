@@ -28,8 +28,6 @@ from analysis.pages.run_page import files, settings_in_words
 from analysis.pages.template import render_page
 from testbed.fabric.names import plain
 
-__all__ = ["comparison_page"]
-
 _SEEDS_SHOWN = 2000
 
 

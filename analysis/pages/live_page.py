@@ -15,8 +15,6 @@ from analysis.pages.template import render_page
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 
-__all__ = ["live_page"]
-
 _SCRIPTS = ("page.js", "layout.js", "fabric.js", "charts.js", "live_link.js", "live.js")
 
 

@@ -13,8 +13,6 @@ from testbed.fabric.addressed import AddressedFabric
 from testbed.record.flow_ids import FiveTuples, flow_ids
 from testbed.record.run import RunDirectory
 
-__all__ = ["example_flows"]
-
 _SHOWN = 8
 _PROTOCOLS = {6: "TCP", 17: "UDP"}
 

@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from analysis.solvers.stages import GROUPS
 
-__all__ = ["RANGES", "Share", "by_range", "in_words"]
-
 RANGES = (*zip(GROUPS[1:], GROUPS[:-1], strict=True), (0.0, GROUPS[-1]))
 """Loss rates from low to high: those of Canary's stages (section III-F), and what is below."""
 

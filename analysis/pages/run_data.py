@@ -19,8 +19,6 @@ from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import plain
 from testbed.record.run import RunDirectory
 
-__all__ = ["DRAWN_WHOLE", "fabric_data", "link_data", "numbers", "range_rows", "verdicts"]
-
 DRAWN_WHOLE = 5000
 """The most directed links that are drawn at once (a fat-tree of K=16 has 4,096)."""
 

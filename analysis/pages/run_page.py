@@ -20,8 +20,6 @@ from testbed.fabric.names import plain
 from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
 
-__all__ = ["files", "run_page", "settings_in_words"]
-
 _SCRIPTS = (
     "page.js",
     "layout.js",

@@ -29,8 +29,6 @@ from analysis.pages.run_page import files, settings_in_words
 from analysis.pages.template import render_page
 from testbed.fabric.names import plain
 
-__all__ = ["sweep_page"]
-
 _FIGURES = ("f1", "precision", "recall")
 
 

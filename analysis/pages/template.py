@@ -21,8 +21,6 @@ from markupsafe import Markup
 from testbed.fabric.names import plain
 from testbed.record.places import whole
 
-__all__ = ["embedded", "render_page", "write_page"]
-
 ASSETS = Path(__file__).parent / "assets"
 
 

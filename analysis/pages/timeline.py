@@ -17,8 +17,6 @@ from analysis.telemetry.observations import read_segment_counts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.record.run import RunDirectory
 
-__all__ = ["OFTEN", "epochs", "over_time"]
-
 OFTEN = 1024
 """Up to so many directed links times epochs methods are run on the first epochs unasked: at K=4, 64
 times 10, that takes a tenth of a second."""

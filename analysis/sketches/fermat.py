@@ -16,8 +16,6 @@ import numpy.typing as npt
 from analysis.sketches.hashing import Words, bucket
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["BUCKET_BITS", "PRIME", "FermatSketch"]
-
 BUCKET_BITS = 32 + 104
 """Count and ID (Canary, table I)."""
 

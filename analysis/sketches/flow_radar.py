@@ -13,8 +13,6 @@ import numpy.typing as npt
 from analysis.sketches.hashing import Words, bucket
 from testbed.fabric.compiled import njit
 
-__all__ = ["CELL_BITS", "FlowRadar"]
-
 CELL_BITS = 104 + 8 + 32
 """FlowXOR, FlowCount, PacketCount (Canary, table I)."""
 

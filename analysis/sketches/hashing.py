@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from testbed.fabric.compiled import kernel
 
-__all__ = ["bucket", "buckets", "flow_ids"]
-
 Words = npt.NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

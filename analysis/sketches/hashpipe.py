@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from testbed.fabric.compiled import kernel
 
-__all__ = ["ENTRY_BITS", "HashPipe"]
-
 ENTRY_BITS = 104 + 32
 """Flow ID and count (Canary, table I)."""
 

@@ -14,8 +14,6 @@ from analysis.sketches.hashing import Words, bucket
 from testbed.errors import UserError
 from testbed.fabric.compiled import njit
 
-__all__ = ["CELL_BITS", "LossRadar", "signatures"]
-
 CELL_BITS = 32 + 120
 """Count and xorSum (Canary, table I)."""
 

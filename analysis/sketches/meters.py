@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from testbed.fabric.compiled import kernel
 
-__all__ = ["DSM_BUCKET_BITS", "USM_BUCKET_BITS", "FlowMeter", "minus"]
-
 USM_BUCKET_BITS = 1 + 104 + 32
 """dirtyFlag, flowID, count (Canary, section IV-A)."""
 DSM_BUCKET_BITS = USM_BUCKET_BITS + 32

@@ -16,8 +16,6 @@ import numpy as np
 from analysis.sketches.hashing import bucket
 from testbed.fabric.compiled import njit
 
-__all__ = ["PEELING", "clean_share", "clean_width", "peels", "smallest_width"]
-
 PEELING = 1.222
 """Buckets an item from which three hashes can be peeled, in the limit of many items (Goodrich and
 Mitzenmacher, Allerton 2011, after Molloy 2005)."""

@@ -35,11 +35,6 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import kernel
 
-__all__ = [
-    "EPSILON", "Descent", "Fit", "Regulariser", "coordinate_descent", "objective", "started",
-    "value",
-]  # fmt: skip
-
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 

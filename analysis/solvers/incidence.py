@@ -10,8 +10,6 @@ import numpy.typing as npt
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
-__all__ = ["Incidence"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

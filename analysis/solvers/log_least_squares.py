@@ -25,8 +25,6 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import kernel
 
-__all__ = ["log_least_squares"]
-
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["in_parts"]
-
 PARTS = 8
 FEW = 20_000  # things to do, that take less time than to start threads
 

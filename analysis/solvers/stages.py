@@ -27,11 +27,6 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import kernel
 
-__all__ = [
-    "GROUPS", "Groups", "Mapping", "PathRates", "even_groups", "loss_group", "map_success",
-    "n_stages", "solve_stages",
-]  # fmt: skip
-
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -17,8 +17,6 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.compiled import njit
 
-__all__ = ["stochastic_descent"]
-
 FloatArray = npt.NDArray[np.float64]
 
 

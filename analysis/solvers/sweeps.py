@@ -18,8 +18,6 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.parts import in_parts
 from testbed.fabric.compiled import kernel
 
-__all__ = ["Sweeps"]
-
 IntArray = npt.NDArray[np.int32]
 
 LARGE = 1_000_000

@@ -34,9 +34,6 @@ import numpy.typing as npt
 
 from testbed.fabric.segments import Segments
 
-__all__ = ["DSM", "USM", "Decoder", "MeterDump", "MinusMeter", "Rules", "minus_meter"]
-__all__ += ["segment_counts"]
-
 USM, DSM = 0, 1
 
 IntArray = npt.NDArray[np.int32]

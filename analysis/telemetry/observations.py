@@ -44,8 +44,6 @@ from testbed.fabric.paths import Paths, PathSets
 from testbed.record.run import Record
 from testbed.record.run_tables import registers
 
-__all__ = ["read_minus_meters", "read_segment_counts", "read_telemetry"]
-
 LongArray = npt.NDArray[np.int64]
 
 

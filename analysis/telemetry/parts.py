@@ -18,8 +18,6 @@ from testbed.fabric.segments import Segments
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.schema import TableError
 
-__all__ = ["part_files", "read_part", "write_part", "write_parts"]
-
 
 def part_files(folder: Path) -> list[Path]:
     """The files of a folder of parts, by name.

@@ -23,8 +23,6 @@ from testbed.record.run_tables import PLANS
 from testbed.record.schema import COUNT_LIMIT, TableError
 from testbed.record.tables import Nested, Table, read_table
 
-__all__ = ["read_observations"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

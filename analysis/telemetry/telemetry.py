@@ -22,15 +22,6 @@ from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments
 
-__all__ = [
-    "Connections",
-    "Flows",
-    "MissingTelemetry",
-    "Probes",
-    "SegmentCounts",
-    "Telemetry",
-]
-
 IntArray = npt.NDArray[np.int32]
 CountArray = npt.NDArray[np.int64]
 

@@ -17,8 +17,6 @@ from testbed.record.exchange import KINDS, OBSERVATIONS
 from testbed.record.run_tables import PLANS
 from testbed.record.tables import Texts, write_table
 
-__all__ = ["write_observations"]
-
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 

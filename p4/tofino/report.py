@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Compiler", "Usage", "build", "find_compiler", "report", "sources_sha256", "usage"]
-
 HERE = Path(__file__).parent
 REPORT = HERE / "REPORT.md"
 STAGES = 12

@@ -7,20 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "ConfigOption",
-    "FaultRateOption",
-    "KOption",
-    "MethodsOption",
-    "OwnMethodsOption",
-    "ParametersOption",
-    "RunArgument",
-    "ScenarioOption",
-    "SudoOption",
-    "TrustOption",
-    "WatchOption",
-]
-
 
 def _scenarios() -> list[str]:
     from scenarios.experiment.scenario import scenario_names

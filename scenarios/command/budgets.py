@@ -11,8 +11,6 @@ from __future__ import annotations
 from scenarios.experiment.settings import Setting, described
 from testbed.record.measurements import BUDGETS, MEASUREMENTS, Budget
 
-__all__ = ["render"]
-
 _HEAD = ("it", "what", "for each", "how many", "option", "from", "what feeds a starved method")
 
 

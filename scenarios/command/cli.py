@@ -46,8 +46,6 @@ from scenarios.experiment.terminal import line, progress_bar, wide_console
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain
 
-__all__ = ["app", "main"]
-
 
 class Commands(TyperGroup):
     """A command that does not exist is answered by those that do."""

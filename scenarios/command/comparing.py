@@ -27,8 +27,6 @@ from scenarios.process.leaving import go_through_sudo
 from scenarios.process.signals import at_once
 from testbed.fabric.names import plain
 
-__all__ = ["compare_seeds"]
-
 
 @dataclass(frozen=True)
 class _Asked:

@@ -30,8 +30,6 @@ from testbed.network.installed import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, 
 from testbed.softswitch import SoftSwitchError
 from testbed.softswitch.compiler.build import cache_dir, compiler, load_library
 
-__all__ = ["Finding", "bmv2_is_slow", "examine", "render_findings"]
-
 _TALKS = (b"Egress port is {}", b"Processing packet received on port")
 """What BMv2 logs of every packet, where its logging macros are compiled in."""
 

@@ -31,8 +31,6 @@ from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
 from testbed.record.places import held
 from testbed.record.run import RunDirectory, RunError
 
-__all__ = ["Verdicts", "export", "localize"]
-
 
 @dataclass(frozen=True)
 class Verdicts:

@@ -24,8 +24,6 @@ from testbed.fabric.names import nearest, plain, shortened
 if TYPE_CHECKING:
     from scenarios.experiment.settings import Setting
 
-__all__ = ["Given", "SettingsCommand", "WordsCommand", "help_lines", "table_row"]
-
 PREFIX = "CANARY_"
 OF_COMMANDS = (
     "SCENARIO",

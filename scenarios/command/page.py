@@ -12,8 +12,6 @@ from scenarios.experiment.errors import errors
 from scenarios.experiment.terminal import progress_bar
 from testbed.fabric.names import plain
 
-__all__ = ["page"]
-
 
 def page(
     directory: Annotated[Path, typer.Argument(help="Directory of a finished run or comparison.")],

@@ -23,8 +23,6 @@ from testbed.probes.probe_matrix import (
 )
 from testbed.record.columns import write_columns
 
-__all__ = ["Timing", "make_plan", "render_plan", "write_plan"]
-
 _PATIENCE = 1e9  # links to look at, a minute or so; beyond that a slower way is not tried
 
 WAYS = (

@@ -15,8 +15,6 @@ from testbed.errors import UserError
 if TYPE_CHECKING:
     from scenarios.papers.experiment import Effort, Experiment
 
-__all__ = ["reproduce"]
-
 
 def _names() -> list[str]:
     from scenarios.papers.registry import EXPERIMENTS

@@ -31,8 +31,6 @@ from testbed.record.run import RunDirectory
 REPRODUCED = "setting.json"
 """Of the folder of an experiment, see `scenarios.papers.reproduce`."""
 
-__all__ = ["again", "again_all", "figures_of", "make_page", "offer_page", "show_figures"]
-
 
 def make_page(
     directory: Path,

@@ -18,8 +18,6 @@ from scenarios.process.signals import tidily
 if TYPE_CHECKING:
     from testbed.network.processes import Cleaned
 
-__all__ = ["clean_net", "doctor", "ended_in_words", "net", "shell", "warm_up"]
-
 _P4RUNTIME_SH = """
 from IPython.core.shellapp import InteractiveShellApp
 from p4runtime_sh.shell import main

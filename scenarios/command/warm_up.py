@@ -15,8 +15,6 @@ from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
 from scenarios.process.signals import SIGNALS
 
-__all__ = ["HALVES", "smallest_run", "warm_up"]
-
 HALVES = list(METHODS)[::2], list(METHODS)[1::2]
 """The methods, for two processes that compile side by side: each takes about as long."""
 

@@ -9,8 +9,6 @@ from scenarios.experiment.estimate import Estimate, announce
 from scenarios.experiment.observer import Observer, Observers, Progress, ProgressObserver
 from scenarios.experiment.settings import Settings
 
-__all__ = ["watching"]
-
 
 class _Terminal(ProgressObserver):
     """Shows progress with a bar, and says before a long run what it will take."""

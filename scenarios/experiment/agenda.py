@@ -12,8 +12,6 @@ from scenarios.experiment.setup import Emulation
 from testbed.control.epochs import set_parity
 from testbed.network.network import Network
 
-__all__ = ["TICKS", "Agenda", "follow", "make_agenda"]
-
 TICKS = 50
 """How often in an epoch the controller and 007's agents look after their work."""
 

@@ -17,8 +17,6 @@ from testbed.network.network import NetworkError
 from testbed.record.places import whole
 from testbed.record.run import RunWriter
 
-__all__ = ["emulate_as_root"]
-
 
 class _InRoot(Exception):
     """The traceback of an error in the process of root, as the cause of the same error here."""

@@ -37,18 +37,6 @@ from testbed.traffic.transfers import Transfers
 if TYPE_CHECKING:
     from testbed.traffic.iperf import Iperf
 
-__all__ = [
-    "Backend",
-    "Choice",
-    "at_this_pace",
-    "choose_backend",
-    "make_injector",
-    "make_tcp",
-    "need_backend",
-    "open_backend",
-    "pick_backend",
-]
-
 BMV2_PER_CORE = 10  # switches; more than that fall behind the default traffic
 
 SWITCHES_PER_THREAD = 20  # fewer are done before the next thread has heard of it

@@ -15,8 +15,6 @@ from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
 from testbed.traffic.flows import Traffic
 
-__all__ = ["emulate"]
-
 
 def emulate(
     settings: Settings,

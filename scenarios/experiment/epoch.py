@@ -8,8 +8,6 @@ from analysis.telemetry.minus_meters import MeterDump, MinusMeter, Rules
 from scenarios.experiment.recording import Recorder, Seen
 from scenarios.experiment.setup import Emulation
 
-__all__ = ["Epoch"]
-
 
 @dataclass
 class Epoch:

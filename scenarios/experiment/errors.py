@@ -18,16 +18,6 @@ from scenarios.process.signals import exit_code, in_one_line
 from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
 
-__all__ = [
-    "DEFECT",
-    "errors",
-    "message_line",
-    "message_of",
-    "one_line",
-    "show_tracebacks",
-    "stopped",
-]
-
 DEFECT = "canary: this is a defect of canary: please report the command and the lines above"
 
 _TO_DO = {

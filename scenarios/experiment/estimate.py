@@ -36,8 +36,6 @@ from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.monitors import monitor_switches
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
 
-__all__ = ["LONG_S", "Estimate", "announce", "estimate", "need_memory"]
-
 LONG_S = 10.0
 """A run that takes longer says so before it begins."""
 

@@ -17,8 +17,6 @@ from testbed.control.switch import SwitchControl
 from testbed.faults.events import Event
 from testbed.network.network import Network
 
-__all__ = ["Events", "Restart"]
-
 
 @dataclass
 class Restart:

@@ -22,8 +22,6 @@ from scenarios.experiment.setup import Emulation
 from testbed.control.collection import clear_hashpipe, collect
 from testbed.control.switch import batch
 
-__all__ = ["STEPS", "run"]
-
 
 def run(
     emulation: Emulation,

@@ -11,8 +11,6 @@ from scenarios.experiment.setup import Emulation
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
 
-__all__ = ["Observer", "Observers", "Progress", "ProgressObserver"]
-
 
 class Progress(Protocol):
     """Callback that receives the name of the current phase and its progress, from 0 to 1."""

@@ -22,8 +22,6 @@ from testbed.faults.plan import FaultPlan
 from testbed.network.schedules import Packets, listed
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic
 
-__all__ = ["Order", "OrderError", "receive_order", "send_order"]
-
 _FLOWS = (
     ("src_host", np.int32),
     ("dst_host", np.int32),

@@ -24,8 +24,6 @@ from testbed.record.fabric_file import fabric_columns
 from testbed.record.run_tables import PLANS, registers
 from testbed.record.tables import Columns, Texts
 
-__all__ = ["Recorder", "Seen", "record", "record_registers"]
-
 LongArray = npt.NDArray[np.int64]
 
 _PLACES_TOLD = 5

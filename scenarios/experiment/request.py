@@ -18,8 +18,6 @@ from scenarios.experiment.settings import Settings, SettingsError, described, ma
 from testbed.fabric.names import nearest
 from testbed.record.yaml_file import YamlError, read_yaml
 
-__all__ = ["Request", "make_request"]
-
 SCENARIO = "faulty_links"
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 

@@ -44,8 +44,6 @@ from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
 from testbed.record.truth import failed_devices
 
-__all__ = ["analyze", "default_directory", "new_run", "run_config", "run_experiment"]
-
 
 def default_directory(scenario: str) -> Path:
     """``runs/<time>-<scenario>``; of runs that begin in one second the second gets ``-2``."""

@@ -19,8 +19,6 @@ from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 from testbed.user_files import UserFile
 
-__all__ = ["SECONDS", "Scenario", "load_scenario", "need_library", "scenario_names"]
-
 SECONDS = 8.0
 """How long a scenario file may take to load, and then to say what breaks."""
 

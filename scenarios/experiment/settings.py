@@ -26,8 +26,6 @@ from testbed.faults.noise import noise_range
 from testbed.probes.traceroute import host_rate_limit
 from testbed.record.documents import EPOCHS, TELEMETRY
 
-__all__ = ["Setting", "Settings", "SettingsError", "described", "make_settings"]
-
 Backend = Literal["virtual", "flow", "softswitch", "bmv2"]
 Injector = Literal["auto", "p4", "netem", "nft"]
 

@@ -34,8 +34,6 @@ from testbed.traffic.transfers import Transfers, take_transfers
 if TYPE_CHECKING:
     from testbed.traffic.iperf import Iperf
 
-__all__ = ["Emulation", "Sources", "set_up"]
-
 
 @dataclass(frozen=True)
 class Sources:

@@ -14,8 +14,6 @@ from rich.text import Text
 from scenarios.process.signals import tidily
 from testbed.fabric.names import plain
 
-__all__ = ["Bar", "line", "progress_bar", "wide_console"]
-
 SOON_S, OFTEN_S = 2.0, 10.0
 """Plain lines begin when something has taken so long, and come about so often."""
 

@@ -16,8 +16,6 @@ from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import Pattern, generate
 from testbed.traffic.replay import Account, replay
 
-__all__ = ["capture_file", "make_traffic", "workload"]
-
 log = logging.getLogger(__name__)
 
 _CAPTURES = (".pcap", ".pcapng", ".cap", ".pcap.gz", ".pcapng.gz", ".cap.gz")

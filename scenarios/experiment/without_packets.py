@@ -40,8 +40,6 @@ from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
 from testbed.traffic.metering import Metered, meter, meter_upload
 
-__all__ = ["FLOWS", "FlowRun", "simulate", "write_run"]
-
 FLOWS = 4_000_000
 """Flow records kept of a run; a network that carries more is sampled."""
 

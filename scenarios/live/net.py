@@ -16,8 +16,6 @@ from scenarios.live.network import Live
 from scenarios.live.publisher import Counters, Publisher
 from testbed.network.network import Network, NetworkError
 
-__all__ = ["WatchedNet", "watched_net"]
-
 _OFTEN_S, _SHARE = 0.2, 0.03
 
 

@@ -43,8 +43,6 @@ from testbed.network.schedules import listed
 from testbed.network.sources import Source
 from testbed.record.run import RunDirectory, RunWriter
 
-__all__ = ["Live", "Measured"]
-
 _SOON_NS = 50_000_000
 
 

@@ -35,8 +35,6 @@ from testbed.network.packet_dump import PacketDump
 from testbed.network.virtual import LinkModel
 from testbed.traffic.iperf import need_iperf
 
-__all__ = ["Prompt", "open_prompt"]
-
 _EPOCH_MS, _LOAD = 4000, 0.3
 _SEGMENTS_SHOWN = 8
 _IPERF_S, _IPERF_TRIES = 5, 25

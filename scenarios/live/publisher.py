@@ -23,8 +23,6 @@ import numpy.typing as npt
 from scenarios.process.user import sudo_user
 from testbed.network.network import Network
 
-__all__ = ["Counters", "Publisher", "Teller"]
-
 LOOPBACK = "127.0.0.1"
 _WAITING = 64
 _PATIENCE_S = 3

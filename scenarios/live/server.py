@@ -23,8 +23,6 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["Told", "app_of"]
-
 HOSTS = ["127.0.0.1", "localhost"]
 """A page of elsewhere whose name is made to lead here has another ``Host``."""
 

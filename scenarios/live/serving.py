@@ -28,8 +28,6 @@ from testbed.fabric.topologies import make_addressed
 from testbed.network.virtual import LinkModel
 from testbed.record.tables import Columns
 
-__all__ = ["Relay", "serve"]
-
 
 class Relay(Observer):
     """Records and observes a run: sends everything to the user's process."""

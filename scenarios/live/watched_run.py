@@ -26,8 +26,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.faults.plan import FaultPlan
 
-__all__ = ["WATCHED_METHOD", "WatchedRun", "can_be_watched"]
-
 WATCHED_METHOD = "canary"
 """It reads nothing but the meters, which are read after every epoch, and takes milliseconds."""
 

@@ -36,8 +36,6 @@ from testbed.record.run import RunDirectory
 from testbed.record.truth import failed_devices
 from testbed.record.yaml_file import read_yaml
 
-__all__ = ["TRAINING", "calibrate", "read_training"]
-
 TRAINING = Path(__file__).parents[1] / "training.yaml"
 _PARTS = ("segments", "probes", "connections", "detector")
 _CLOSED = ConfigDict(extra="forbid")

@@ -29,8 +29,6 @@ from distributed import (  # noqa: E402
 )
 from distributed.client import FutureCancelledError  # noqa: E402
 
-__all__ = ["Cluster", "Held", "cluster_at"]
-
 Result = TypeVar("Result")
 WAIT = 10
 """Seconds for a scheduler to answer, and for a first worker."""

@@ -43,8 +43,6 @@ from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 
-__all__ = ["SETTINGS_FILE", "Comparison", "check_rows", "code_digest", "compare", "default_folder"]
-
 SETTINGS_FILE = "comparison.json"
 _OF_PAPERS = ("figure", "html", "overview", "page_data", "pages", "results", "tables", "verdicts")
 _OF_LIVE = ("net", "publisher", "server", "watched_run")

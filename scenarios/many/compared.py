@@ -32,8 +32,6 @@ from testbed.record.columns import read_columns
 from testbed.record.messages import first_problem
 from testbed.record.run import RunError
 
-__all__ = ["Compared", "as_json", "is_comparison", "read_comparison", "tell"]
-
 
 @dataclass(frozen=True)
 class Compared:

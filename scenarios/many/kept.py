@@ -12,8 +12,6 @@ from typing import Any
 from testbed.record.places import PlaceError, at_work, held, need_no_links
 from testbed.record.run import RunError
 
-__all__ = ["alone", "is_of"]
-
 
 @contextmanager
 def alone(folder: Path, mark: str, what: str) -> Iterator[Path]:

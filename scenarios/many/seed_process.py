@@ -38,8 +38,6 @@ from testbed.fabric.paths import Paths, pointers
 from testbed.record.columns import write_columns
 from testbed.record.run import RunDirectory
 
-__all__ = ["Outcome", "Work", "begin", "end_all", "run_apart", "run_seed"]
-
 _running: set[BaseProcess] = set()
 _lock = threading.Condition()
 _ended = False

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from testbed.errors import UserError
 
-__all__ = ["in_ranges", "parse_seeds"]
-
 MOST_SEEDS = 100_000
 
 

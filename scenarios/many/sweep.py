@@ -28,19 +28,6 @@ from scenarios.many.kept import alone, is_of
 from testbed.fabric.names import nearest
 from testbed.record.run import RunError
 
-__all__ = [
-    "SWEEP_FILE",
-    "Sweep",
-    "folder_of",
-    "is_sweep",
-    "parse_sweep",
-    "read_sweep",
-    "run_sweep",
-    "sweep_as_json",
-    "sweep_folder",
-    "tell_sweep",
-]
-
 SWEEP_FILE = "sweep.json"
 _NOT = ("seed", "threads")
 _MOST = 100

@@ -13,8 +13,6 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Parts", "Threads", "Workers", "own_folder", "workers_of"]
-
 Result = TypeVar("Result")
 
 

@@ -12,8 +12,6 @@ from analysis.methods.canary.multistage import Canary
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
 from scenarios.papers.segment_level import FROM_PROBES, World, even
 
-__all__ = ["FIGURE_10"]
-
 SIZES, ALPHA = (6, 8, 10, 12), 1000
 F1, MILLISECONDS, GROWTH = "F1", "milliseconds", "growth of Canary's time / of theirs"
 

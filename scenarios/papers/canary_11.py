@@ -20,8 +20,6 @@ from scenarios.papers.heavy_hitters import (
     f1,
 )
 
-__all__ = ["FIGURE_11"]
-
 SIZES = ((64, 56), (128, 96), (192, 136), (256, 176))
 """DSM buckets a row and the original HashPipe's entries a stage; section IV-F has the ends."""
 TOPS, BUDGET_TOPS = (10, 25, 50, 75, 100), (25, 50, 75)

@@ -12,8 +12,6 @@ from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, 
 from scenarios.papers.two_monitors import Pair, frames_of
 from testbed.dataplane import DSM, USM
 
-__all__ = ["FIGURE_12"]
-
 FLOWS = (0, 20, 400, 1000)
 RATE, SHARE = "packet-hops/s of one core", "monitor / plain forwarding"
 BATCH = 4096

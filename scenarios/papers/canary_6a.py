@@ -8,8 +8,6 @@ from functools import partial
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
 from scenarios.papers.two_switches import SKETCHES, Epoch, by_decoding, by_formula
 
-__all__ = ["DECODED", "FIGURE_6A", "FORMULA", "RATIO", "SETTING", "TRIES", "sizes"]
-
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 TRIES = 100
 FORMULA, DECODED = "KB, sized so that 80 % are clean", "KB, sized by decoding"

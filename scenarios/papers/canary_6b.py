@@ -9,8 +9,6 @@ from scenarios.papers.canary_6a import RATES, SETTING
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
 from scenarios.papers.two_switches import SKETCHES, Epoch, by_decoding, decode, read_meters
 
-__all__ = ["FIGURE_6B"]
-
 TRIES = 25
 SECONDS, GROWTH = "seconds", "time at 0.1 / at 0.0001"
 

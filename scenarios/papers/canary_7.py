@@ -12,8 +12,6 @@ from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, 
 from scenarios.papers.heavy_hitters import Trace
 from scenarios.papers.two_monitors import watch
 
-__all__ = ["FIGURE_7"]
-
 ETAS, ALPHA, VARIED_ETAS = (0, 8, 16, 32), 1000, (0, 32)
 GENERATED, CAPTURED = "generated", "captured"
 KINDS = (GENERATED, CAPTURED)

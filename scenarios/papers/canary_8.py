@@ -19,8 +19,6 @@ from scenarios.papers.segment_level import (
     stages,
 )
 
-__all__ = ["FEW", "FEWER", "FIGURE_8"]
-
 FEWER = 20
 FEW = f"Flock, rates as of {FEWER} packets"
 

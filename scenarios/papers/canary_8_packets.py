@@ -31,8 +31,6 @@ from scenarios.papers.segment_level import (
 from testbed.faults.plan import Fault, FaultPlan
 from testbed.record.run import RunDirectory
 
-__all__ = ["FIGURE_8_PACKETS"]
-
 ALPHA, GROUPS = 1000, (1, 2, 3, 4, 5)
 BY_GROUPS, LOSS = "F1 by groups", "F1, segments less packets"
 SETTINGS = {"backend": "virtual", "epochs": 10, "epoch_ms": 100, "load": 0.6, "noise": "0"}

@@ -14,8 +14,6 @@ from analysis.solvers.stages import GROUPS
 from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, label
 from scenarios.papers.segment_level import World, even
 
-__all__ = ["FIGURE_9"]
-
 ALPHA, LEAST = 1000, GROUPS[-1]
 GROUP_COUNTS = (1, 2, 3, 4, 5)
 F1, MILLISECONDS, SLOWER = "F1", "milliseconds", "time with 5 groups / with 1"

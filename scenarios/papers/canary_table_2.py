@@ -11,8 +11,6 @@ from scenarios.papers.canary_6a import DECODED, FIGURE_6A, FORMULA, RATIO, SETTI
 from scenarios.papers.experiment import Effort, Panel, Row, Task, label
 from scenarios.papers.two_switches import CLEAN, kilobytes
 
-__all__ = ["TABLE_II"]
-
 RATES = (1e-3, 1e-2, 1e-1)
 SWITCHES = {"FlowRadar": 80, "LossRadar": 80, "FermatSketch": 80}
 MONITORS = {"Canary (bottom)": 32, "Canary (top+bottom)": 48}

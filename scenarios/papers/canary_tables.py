@@ -16,8 +16,6 @@ from scenarios.experiment.settings import Settings
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
 from scenarios.papers.segment_level import ALPHAS, PROBES
 
-__all__ = ["TABLE_III", "TABLE_IV"]
-
 REPORT = Path(__file__).parents[2] / "p4" / "tofino" / "REPORT.md"
 PARAMETER, UNITS, SHARE = "parameter", "units", "% of the chip"
 NAMES = {

@@ -11,8 +11,6 @@ import numpy as np
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
 from testbed.fabric.pathbf import bloom_mask, theorem1
 
-__all__ = ["THEOREM_1"]
-
 FAIL = "P_fail"
 HOPS = (3, 4, 5, 6, 7)
 PAPERS_HOPS = 5

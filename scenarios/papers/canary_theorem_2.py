@@ -13,8 +13,6 @@ from analysis.sketches.sizing import clean_share
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
 from scenarios.papers.switch_meters import clean_flows
 
-__all__ = ["THEOREM_2"]
-
 CLEAN = "P_clean"
 COUNTS = (20, 50, 100, 200, 400, 800, 1600)
 WIDTH = 1024

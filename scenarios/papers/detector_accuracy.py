@@ -12,8 +12,6 @@ from analysis.telemetry.telemetry import Probes, Telemetry
 from scenarios.papers.detector_plans import planned
 from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, label
 
-__all__ = ["ACCURACY"]
-
 PACKETS = 100
 SIZES = (12, 24)
 SHARES = (0.0005, 0.005, 0.01, 0.02, 0.05)

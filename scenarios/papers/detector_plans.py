@@ -9,8 +9,6 @@ from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, la
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.probe_matrix import ProbeMatrix, probe_matrix
 
-__all__ = ["PLANS", "planned"]
-
 PLANNED = ((6, 1, 1), (12, 1, 1), (18, 1, 1), (24, 1, 1), (6, 3, 1), (12, 3, 1), (18, 3, 1))
 PATHS, CANDIDATES = "paths, of the least", "candidate paths"
 

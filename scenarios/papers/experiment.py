@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Effort", "Experiment", "Panel", "Reason", "Row", "Task", "label", "together"]
-
 
 class Row(NamedTuple):
     """One figure of ours: ``value`` of a quantity, for a series at x, in a draw."""

@@ -19,8 +19,6 @@ from scenarios.papers.experiment import Experiment, Panel
 from scenarios.papers.values import Printed
 from scenarios.papers.verdicts import Figures
 
-__all__ = ["draw"]
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 ONLY_IN_THE_PICTURE = "The paper's other points are in its picture only."
 MARKS = (

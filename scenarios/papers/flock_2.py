@@ -15,8 +15,6 @@ from scenarios.papers.flock_world import (
     silent_drops,
 )
 
-__all__ = ["FIGURE_2"]
-
 TRACES = 8
 DROPS_100K, DROPS_400K, DEVICES = (
     "silent drops, 100K flows",

@@ -9,8 +9,6 @@ from scenarios.papers.experiment import Effort, Experiment, Panel, Row, Task, la
 from scenarios.papers.flock_schemes import schemes, scored
 from scenarios.papers.flock_world import FLOWS, SETTING, network, soft_failure
 
-__all__ = ["FIGURE_3"]
-
 RATES = (0.002, 0.004, 0.006, 0.01, 0.018)
 KINDS = ("uniform", "skewed")
 

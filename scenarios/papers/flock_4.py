@@ -15,8 +15,6 @@ from scenarios.papers.flock_world import World, flock, lossy_links
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 
-__all__ = ["FIGURE_4C"]
-
 SECONDS, FASTER = "seconds of the processor", "times as fast as Sherlock"
 PLAIN = "Sherlock"
 

@@ -13,8 +13,6 @@ from scenarios.papers.flock_5c import OF_HIDDEN, lacking
 from scenarios.papers.flock_schemes import PRECISION, RECALL, F, Scheme, Way, baselines, scored
 from scenarios.papers.flock_world import FLOWS, PARAMETERS, SETTING, World, flock, silent_drops
 
-__all__ = ["FIGURE_5"]
-
 OMITTED = (0.0, 0.02, 0.05, 0.1)
 TRACES = 4
 

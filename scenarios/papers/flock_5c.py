@@ -16,8 +16,6 @@ from scenarios.papers.flock_world import FLOWS, SETTING, flock, network, soft_fa
 from testbed.fabric.clos import TopologyError
 from testbed.fabric.ecmp import Ecmp
 
-__all__ = ["FIGURE_5C", "OF_HIDDEN", "lacking"]
-
 OMITTED = (0.0, 0.01, 0.02, 0.05)
 OF_HIDDEN = (0.006, 2e-4, -25.0)
 """Flock's (p_b, p_g, log prior) on flows of hidden path alone."""

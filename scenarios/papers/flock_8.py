@@ -19,8 +19,6 @@ from scenarios.papers.flock_world import (
     silent_drops,
 )
 
-__all__ = ["FIGURE_8"]
-
 TRACES = 4
 KINDS = "A1+A2+P"
 P_GOOD = (1e-4, 2e-4, 3e-4, 5e-4, 7e-4)

@@ -20,8 +20,6 @@ from scenarios.papers.flock_world import (
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.topologies import make_fabric
 
-__all__ = ["ENVIRONMENTS"]
-
 Made = tuple[World, Case]
 
 

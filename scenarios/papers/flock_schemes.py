@@ -16,8 +16,6 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.papers.experiment import Row
 from scenarios.papers.flock_world import FLOWS, PARAMETERS, World, flock, network, silent_drops
 
-__all__ = ["PRECISION", "RECALL", "F", "Scheme", "Traces", "Way", "baselines", "schemes", "scored"]
-
 F, PRECISION, RECALL = "f-score", "precision", "recall"
 Scheme = tuple[str, str]
 """Method and kind of telemetry."""

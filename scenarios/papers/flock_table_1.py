@@ -23,8 +23,6 @@ from scenarios.papers.flock_schemes import (
 )
 from scenarios.papers.flock_world import SETTING, World, flock
 
-__all__ = ["TABLE_1"]
-
 TRACES = 8
 GRID = {
     "p_bad": (0.001, 0.002, 0.003, 0.006, 0.012),

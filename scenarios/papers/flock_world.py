@@ -16,19 +16,6 @@ from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.network.flow import send
 
-__all__ = [
-    "FLOWS",
-    "PARAMETERS",
-    "SETTING",
-    "World",
-    "device_failures",
-    "flock",
-    "lossy_links",
-    "network",
-    "silent_drops",
-    "soft_failure",
-]
-
 FLOWS = 400_000
 SETTING = (
     "At flow level, where the paper has NS3: no TCP and no queues. A three-tier Clos of 2,500 "

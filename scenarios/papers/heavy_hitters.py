@@ -15,8 +15,6 @@ from analysis.sketches.hashpipe import HashPipe
 from analysis.sketches.meters import FlowMeter
 from testbed.traffic.capture import read_capture
 
-__all__ = ["EPOCHS", "Trace", "by_canary", "by_hashpipe", "f1"]
-
 ALPHA, BETA, DELTA, ETA = 1000, 20, 20, 16
 EPOCHS, SECONDS = 300, 30
 STAGES, SMALL_STAGES, SMALL_ENTRIES, ROWS = 6, 3, 32, 3

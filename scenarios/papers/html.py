@@ -12,8 +12,6 @@ from scenarios.papers.pages import HEAD, cells, number, summary
 from scenarios.papers.verdicts import Figures, Line
 from testbed.fabric.names import command, plain
 
-__all__ = ["experiment_page", "of_out"]
-
 _STYLES = {"agrees": "agrees", "not explained": "not"}
 _USUAL_DRAWS = 20
 

@@ -19,10 +19,6 @@ from scenarios.papers.experiment import (
 )
 from scenarios.papers.netbouncer_network import QUANTITIES, Network, scores
 
-__all__ = [
-    "DEFAULT", "FIGURE_6", "FOR_NONE", "OURS", "PANELS", "PLAN", "SETTING", "SHARES", "by_share",
-]  # fmt: skip
-
 SHARES = (0.001, 0.01, 0.1)
 OURS = "NetBouncer"
 DEFAULT = NetBouncer(penalty=1.0)

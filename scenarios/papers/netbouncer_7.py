@@ -23,8 +23,6 @@ from scenarios.papers.experiment import (
 )
 from scenarios.papers.netbouncer_network import Network, draw_truth, probe
 
-__all__ = ["FIGURE_7"]
-
 ROUNDS, SECONDS = "rounds until it converges", "seconds"
 MORE, LONGER = "rounds over those of CD", "seconds over those of CD"
 RATES = (0.001, 0.005, 0.01)

@@ -9,8 +9,6 @@ from scenarios.papers.experiment import Experiment, Panel, Row, label
 from scenarios.papers.netbouncer_6 import OURS, SETTING, by_share
 from scenarios.papers.netbouncer_network import QUANTITIES, Network, scores
 
-__all__ = ["FIGURE_8"]
-
 FN, FP, _ = QUANTITIES
 LAMBDAS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TRADE = "errors at λ = 8 / at λ = 0.05"

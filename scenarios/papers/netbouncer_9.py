@@ -23,8 +23,6 @@ from scenarios.papers.netbouncer_6 import (
 )
 from scenarios.papers.netbouncer_network import QUANTITIES, Network, scores
 
-__all__ = ["FIGURE_9"]
-
 FN, FP, _ = QUANTITIES
 RIVALS: Mapping[str, Localizer] = {
     OURS: DEFAULT,

@@ -23,8 +23,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 
-__all__ = ["QUANTITIES", "Network", "Truth", "draw_truth", "probe", "scores"]
-
 PACKETS = 100
 DEVICES = 10
 ROWS = 1 << 20

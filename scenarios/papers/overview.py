@@ -13,8 +13,6 @@ from scenarios.papers.page_data import CSS, SCRIPTS, SIGNS, Of, names_of, panel_
 from scenarios.papers.pages import summary
 from testbed.fabric.names import command
 
-__all__ = ["overview_page"]
-
 
 def overview_page(there: Sequence[Of], every: Sequence[str], out: Path) -> str:
     """``index.html`` of all that was run in ``out``, of the experiments that there are."""

@@ -13,8 +13,6 @@ from scenarios.papers.experiment import Experiment, Panel
 from scenarios.papers.verdicts import Figures, Line
 from testbed.fabric.names import plain
 
-__all__ = ["CSS", "SCRIPTS", "SIGNS", "Of", "Ours", "names_of", "once", "panel_data"]
-
 Ours = Mapping[tuple[str, str, str], Figures]
 
 SIGNS = {"agrees": "✓", "explained": "≈", "not explained": "✗", "cannot be compared": "–"}

@@ -10,8 +10,6 @@ import numpy as np
 from scenarios.papers.experiment import Experiment
 from scenarios.papers.verdicts import Figures, Line
 
-__all__ = ["HEAD", "beside", "cells", "markdown", "number", "summary"]
-
 HEAD = ("quantity", "paper", "ours (mean; 95 %; range)", "difference", "verdict", "reason")
 
 

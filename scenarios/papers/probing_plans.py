@@ -19,8 +19,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
-__all__ = ["ProbingPlan", "hop_by_hop_plan", "probing_plan", "with_servers"]
-
 IntArray = npt.NDArray[np.int32]
 
 

@@ -35,8 +35,6 @@ from scenarios.papers.vigil_simulation import FIGURE_3, FIGURE_5, FIGURE_8_AND_9
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
-__all__ = ["EXPERIMENTS", "LEFT_OUT", "chosen"]
-
 EXPERIMENTS = {
     each.name: each
     for each in (

@@ -34,8 +34,6 @@ from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 
-__all__ = ["OUT", "Kept", "kept", "page_again", "reproduce", "was_run", "write_overview"]
-
 OUT = Path("runs/reproduce")
 MARK = "setting.json"
 PARTS, TOOK, COMMIT = "parts", "took.json", "commit.txt"

@@ -10,8 +10,6 @@ from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
 from scenarios.papers.reproduce import OUT, Kept, kept
 from testbed.record.places import whole
 
-__all__ = ["write_results"]
-
 HEAD = """# The papers' figures, reproduced
 
 Made by `make reproduce FIG=all` (with `DRAWS=` where fewer than 20 draws are said) and

@@ -25,19 +25,6 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from testbed.faults.specification import PAPER_RATES, draw_rates
 
-__all__ = [
-    "ALPHAS",
-    "FOUND",
-    "FROM_PROBES",
-    "PROBES",
-    "SHOWN",
-    "WRONG",
-    "World",
-    "as_rates",
-    "even",
-    "stages",
-]
-
 ALPHAS = (200, 500, 1000)
 PROBES = 100
 STAGES, LEAST = 5, GROUPS[-1]

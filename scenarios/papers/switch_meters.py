@@ -9,8 +9,6 @@ import numpy as np
 from scenarios.papers.two_monitors import Pair, frames_of
 from testbed.dataplane import BUCKETS, ROWS, USM
 
-__all__ = ["clean_flows"]
-
 
 @cache
 def _pair() -> Pair:

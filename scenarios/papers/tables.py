@@ -15,8 +15,6 @@ from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
 from scenarios.papers.reproduce import was_run
 from scenarios.papers.verdicts import Line
 
-__all__ = ["listed", "verdict_table"]
-
 STYLES = {"agrees": "green", "explained": "yellow", "not explained": "bold red"}
 
 

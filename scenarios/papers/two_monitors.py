@@ -30,8 +30,6 @@ from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import MIN_FRAME, UDP, Traffic
 from testbed.traffic.packets import ETHERNET, IPV4, put, put_ipv4, put_udp
 
-__all__ = ["Pair", "Seen", "frames_of", "traffic_of", "watch"]
-
 EPOCH_MS = 100
 LENGTH = 46
 HOST_PORT, LINK_PORT = 1, 2

@@ -22,20 +22,6 @@ from analysis.sketches.loss_radar import LossRadar, signatures
 from analysis.sketches.meters import DSM_BUCKET_BITS, USM_BUCKET_BITS, FlowMeter, minus
 from analysis.sketches.sizing import PEELING, clean_width, peels, smallest_width
 
-__all__ = [
-    "CLEAN",
-    "FLOWS",
-    "PACKETS",
-    "SKETCHES",
-    "Epoch",
-    "Sized",
-    "by_decoding",
-    "by_formula",
-    "decode",
-    "kilobytes",
-    "read_meters",
-]
-
 FLOWS, PACKETS = 10_000, 833_333
 SHAPE = 2.0
 SHARE, CLEAN = 0.99, 0.8

@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from scenarios.papers.experiment import label
 from testbed.record.yaml_file import read_yaml
 
-__all__ = ["FILE", "Kind", "Printed", "Side", "numbers", "printed_values", "read_values"]
-
 FILE = Path(__file__).parent / "values.yaml"
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(?:\s*×\s*10\^?\{?(-?\d+)\}?|(k)\b)?")

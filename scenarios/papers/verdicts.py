@@ -12,8 +12,6 @@ from analysis.evaluation.comparison import Interval, interval
 from scenarios.papers.experiment import Experiment, Reason
 from scenarios.papers.values import Printed
 
-__all__ = ["Figures", "Line", "Verdict", "figures_of", "verdicts"]
-
 Verdict = Literal["agrees", "explained", "not explained", "cannot be compared"]
 
 NOT_MEASURED = "not measured here"

@@ -14,8 +14,6 @@ from scenarios.papers.vigil_network import Epoch, Setting, Shape, simulate
 from scenarios.papers.vigil_sweeps import network
 from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 
-__all__ = ["FIGURE_13"]
-
 CLUSTER = Shape(tors=10, aggs=4, cores=1, hosts=5)
 EPOCHS = 50
 TOP, GAP = "bad link has the most votes, %", "votes, bad link less best good one"

@@ -6,8 +6,6 @@ from scenarios.papers.vigil_network import Setting
 from scenarios.papers.vigil_simulation import EVERY, NUMBER, RATE, RATES, at, experiment
 from scenarios.papers.vigil_sweeps import Sweep
 
-__all__ = ["FIGURE_10_TO_12", "SECTION_6_7"]
-
 PLACES = {"ToR up": (2, 0), "ToR down": (2, 1), "T1 up": (3, 0), "T1 down": (3, 1)}
 LINKS = (
     Sweep("fig. 10", RATE, {rate: at(rate) for rate in RATES}, EVERY[1:], log_x=True),

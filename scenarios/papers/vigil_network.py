@@ -19,8 +19,6 @@ from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 
-__all__ = ["Count", "Epoch", "Setting", "Shape", "paper_network", "simulate"]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
 

@@ -16,11 +16,6 @@ from scenarios.papers.vigil_sweeps import (
     sweep_tasks,
 )
 
-__all__ = [
-    "EVERY", "FIGURE_3", "FIGURE_5", "FIGURE_8_AND_9", "NUMBER", "RATE", "RATES", "at",
-    "experiment",
-]  # fmt: skip
-
 EVERY = ("accuracy, %", "precision, %", "recall, %")
 RATES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01)
 FAILED = (2, 6, 10, 14)

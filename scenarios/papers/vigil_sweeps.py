@@ -15,8 +15,6 @@ from scenarios.papers.experiment import Effort, Panel, Row, Task, label
 from scenarios.papers.vigil_network import Count, Setting, Shape, paper_network, simulate
 from testbed.fabric.ecmp import Ecmp
 
-__all__ = ["AS_PRINTED", "PROGRAM", "SETTING", "Sweep", "network", "panels", "sweep_tasks"]
-
 EPOCHS = 3
 AS_PRINTED, PROGRAM = "007, algorithm 1 as printed", "integer program"
 METHODS: Mapping[str, Localizer] = {

@@ -19,8 +19,6 @@ import sys
 from scenarios.process.signals import SIGNALS
 from scenarios.process.user import be_root_alone
 
-__all__ = ["ADDRESS", "connect", "root_can_be_asked", "start_keeper"]
-
 ADDRESS = "ROOT_OF_CANARY"  # CANARY_* are options of the command line
 """The variable with the name of the keeper's socket, in the environment of the user's processes."""
 

@@ -20,8 +20,6 @@ from testbed.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["go_through_sudo", "leave_root"]
-
 STAYS_ROOT = ("net", "shell", "clean-net", "doctor")
 """Commands that are about root's networks and read nothing of the user's."""
 

@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["SIGNALS", "Stopped", "at_once", "exit_code", "in_one_line", "tidily", "undisturbed"]
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

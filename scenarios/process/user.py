@@ -14,8 +14,6 @@ from typing import Any, BinaryIO
 
 from testbed.errors import UserError
 
-__all__ = ["User", "be_root_alone", "create_file", "sudo_user"]
-
 _THEIRS = ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "NUMBA_CACHE_DIR", "PYTHONPATH", "TMPDIR")
 """Variables that name folders in which a user could put code, or exchange files."""
 

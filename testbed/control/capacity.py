@@ -14,8 +14,6 @@ from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import Segments
 
-__all__ = ["needed_entries"]
-
 
 def needed_entries(topology: AddressedFabric, segments: Segments) -> dict[str, int]:
     """Return the most entries that a switch ever has in each table that may be too small.

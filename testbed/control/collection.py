@@ -13,8 +13,6 @@ from testbed.dataplane import BUCKETS, HASHPIPE, HEAVY_HITTER, ROWS
 from testbed.dataplane import DSM as DOWNSTREAM
 from testbed.dataplane import USM as UPSTREAM
 
-__all__ = ["COLUMNS", "Exchanged", "clear_hashpipe", "collect", "upload_bytes"]
-
 USM, DSM = 0, 1
 _METERS = {USM: UPSTREAM, DSM: DOWNSTREAM}
 

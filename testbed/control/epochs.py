@@ -10,8 +10,6 @@ import numpy.typing as npt
 from testbed.control.switch import Tables
 from testbed.dataplane import IDENTITY
 
-__all__ = ["EpochClock", "set_parity"]
-
 
 @dataclass(frozen=True)
 class EpochClock:

@@ -12,8 +12,6 @@ from testbed.dataplane import IDENTITY, ROUTING
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.fat_tree import FatTree
 
-__all__ = ["Uplinks", "install_forwarding"]
-
 
 @dataclass
 class Uplinks:

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from testbed.softswitch import Switch
 from testbed.softswitch.runtime.tables import Table
 
-__all__ = ["LocalProfile", "LocalSwitch", "LocalTable"]
-
 
 @dataclass(eq=False)
 class LocalSwitch:

@@ -22,8 +22,6 @@ from testbed.dataplane import DSM, FLOW_ID, HEAVY_HITTER, USM
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.segments import Segments
 
-__all__ = ["FlowKey", "FlowSelector", "Rule", "SelectionParameters"]
-
 FlowKey = int  # the 104-bit flow ID
 
 _U32_MAX = 0xFFFFFFFF

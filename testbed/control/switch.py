@@ -16,15 +16,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "ActionProfileControl",
-    "SwitchControl",
-    "TableControl",
-    "Tables",
-    "batch",
-    "for_each",
-]
-
 T = TypeVar("T")
 Control = TypeVar("Control", bound="SwitchControl")
 

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from testbed.dataplane import P4INFO, PROGRAM
 from testbed.dataplane.icmp_limit import COMPILED, IcmpLimit
 
-__all__ = ["Adapted", "adapted_program"]
-
 
 class Adapted(NamedTuple):
     """The files of a program: BMv2's JSON and the P4Info, which agree on the tables' sizes."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from testbed.dataplane import EXPIRY, PROGRAM, DataPlaneError
 
-__all__ = ["COMPILED", "IcmpLimit"]
-
 _SOURCE = "include/expiry.p4"
 _CLOCK = {"type": "field", "value": ["standard_metadata", "ingress_global_timestamp"]}
 _LEAST = 8  # messages of a window; with fewer the rates that can be had are far apart

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Bits", "CompiledProgram", "DataPlaneError", "Digest"]
-
 
 class DataPlaneError(ImportError):
     """The program does not have what Python names of it. One line."""

@@ -13,8 +13,6 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.segments import Segments, segments
 
-__all__ = ["AddressedFabric"]
-
 IntArray = npt.NDArray[np.int32]
 
 

@@ -15,8 +15,6 @@ import numpy.typing as npt
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths, PathSets, pointers
 
-__all__ = ["Climbs"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

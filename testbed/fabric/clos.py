@@ -17,8 +17,6 @@ from testbed.errors import UserError
 from testbed.fabric.climbs import Climbs
 from testbed.fabric.paths import PathSets
 
-__all__ = ["Fabric", "TopologyError", "clos", "leaf_spine"]
-
 IntArray = npt.NDArray[np.int32]
 
 

@@ -50,8 +50,6 @@ with _elsewhere(".numba_config.yaml"):
     from numba.core.caching import IndexDataCacheFile
 config._config_fname = os.devnull  # it looks again whenever it compiles
 
-__all__ = ["kernel", "njit", "nothing_kept", "timed"]
-
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]

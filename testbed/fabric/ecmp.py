@@ -17,8 +17,6 @@ from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths, pointers
 
-__all__ = ["Ecmp"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

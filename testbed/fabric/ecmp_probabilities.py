@@ -19,8 +19,6 @@ from testbed.fabric.compiled import njit
 from testbed.fabric.ecmp_walks import FAR, forward, shares
 from testbed.fabric.paths import Paths, pointers
 
-__all__ = ["Continuations", "EcmpProbabilities", "Shares"]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]

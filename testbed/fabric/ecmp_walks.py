@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["FAR", "forward", "shares"]
-
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
 

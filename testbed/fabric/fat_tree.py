@@ -22,8 +22,6 @@ import numpy.typing as npt
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import TopologyError
 
-__all__ = ["FatTree"]
-
 IntArray = npt.NDArray[np.int32]
 
 

@@ -20,8 +20,6 @@ import numpy.typing as npt
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.names import nearest
 
-__all__ = ["PLACEMENT", "TIERS", "monitor_switches"]
-
 BoolArray = npt.NDArray[np.bool_]
 
 TIERS = ("tor", "agg", "core")

@@ -7,8 +7,6 @@ import re
 import shlex
 from collections.abc import Iterable
 
-__all__ = ["command", "nearest", "plain", "shortened"]
-
 _LONG_WORD = 250
 """Characters; paths are rarely as long."""
 

@@ -11,8 +11,6 @@ from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import PathSets
 
-__all__ = ["PairSets"]
-
 
 @dataclass(frozen=True)
 class PairSets:

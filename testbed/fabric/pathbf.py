@@ -16,16 +16,6 @@ from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.segments import Segments
 
-__all__ = [
-    "BITS",
-    "HASHES",
-    "PathBfError",
-    "SegmentDecoder",
-    "bloom_mask",
-    "switch_ids",
-    "theorem1",
-]
-
 BITS = 32
 HASHES = 3
 

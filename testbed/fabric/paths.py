@@ -9,8 +9,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PathSets", "Paths", "pointers"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

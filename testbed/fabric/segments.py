@@ -14,8 +14,6 @@ from testbed.fabric.clos import TopologyError
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths, pointers
 
-__all__ = ["Segments", "segment_share", "segments"]
-
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]

@@ -20,8 +20,6 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.two_switches import TwoSwitches
 
-__all__ = ["make_addressed", "make_fabric"]
-
 _FORMS = (
     "fat-tree, two-switch, leaf-spine:LEAVES:SPINES[:OVERSUB] or "
     "clos:PODS:TORS:AGGS:CORES[:OVERSUB], each also with :irregular=5pct"

@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from testbed.fabric.addressed import AddressedFabric
 
-__all__ = ["TwoSwitches"]
-
 IntArray = npt.NDArray[np.int32]
 
 _LINK = 2  # a switch's port, the host's is 1

@@ -22,8 +22,6 @@ from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import named_link, named_switch
 
-__all__ = ["Event", "EventError", "parse_events"]
-
 Kind = Literal["drain", "undrain", "reboot"]
 
 _EXAMPLE = "none, or 0.45 drain tor0_0->agg0_1; 0.7 undrain tor0_0->agg0_1; 0.5 reboot core0"

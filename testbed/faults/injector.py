@@ -13,8 +13,6 @@ from testbed.dataplane import FAULT
 from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
-__all__ = ["FaultInjector"]
-
 _ANY = (0, 0)
 _SPECIFIC, _WHOLE_LINK, _NOISE = 3, 2, 1  # priorities, the highest wins
 

@@ -20,8 +20,6 @@ from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.faults.plan import Fault, FaultPlan
 
-__all__ = ["InjectorError", "LinkInjector", "ask_in", "in_new_namespace", "run_in"]
-
 Egress = Callable[[int], tuple[int, str]]
 """Of a directed link: a process in the namespace where it begins, and its interface there."""
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from testbed.faults.links import InjectorError, LinkInjector, ask_in, in_new_namespace, run_in
 from testbed.faults.plan import Fault
 
-__all__ = ["NetemInjector"]
-
 
 @dataclass
 class NetemInjector(LinkInjector):

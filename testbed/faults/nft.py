@@ -18,8 +18,6 @@ from testbed.dataplane import SHIM_BITS
 from testbed.faults.links import InjectorError, LinkInjector, ask_in, in_new_namespace, run_in
 from testbed.faults.plan import Fault, FlowMatch, Ternary
 
-__all__ = ["NftInjector"]
-
 _TABLE = "canary"
 _LOSE = 'fwd to "lo"'
 _STEPS = 10**9  # a rate's resolution; numgen's 32 bits have room for it

@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from testbed.faults.plan import FaultError
 
-__all__ = ["noise_range", "noise_rates"]
-
 
 def noise_range(text: str) -> tuple[float, float]:
     """The lowest and the highest loss rate that NOISE means; equal for one exact rate.

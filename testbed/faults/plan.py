@@ -16,19 +16,6 @@ import yaml
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 
-__all__ = [
-    "MATCH_BITS",
-    "Fault",
-    "FaultError",
-    "FaultPlan",
-    "FlowMatch",
-    "Kind",
-    "Ternary",
-    "checked_rate",
-    "checked_schedule",
-    "outside",
-]
-
 Kind = Literal["drop", "blackhole", "corrupt"]
 _KINDS = get_args(Kind)
 

@@ -32,8 +32,6 @@ from testbed.faults.plan import (
 )
 from testbed.record.yaml_file import YamlError, read_yaml
 
-__all__ = ["Document", "Entry", "read_file", "read_text"]
-
 # ---- the file's schema -----------------------------------------------------------------------
 
 

@@ -46,9 +46,6 @@ from testbed.fabric.clos import Fabric, TopologyError
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch
 from testbed.faults.request import Document, Entry, read_file, read_text
 
-__all__ = ["LOW_RATES", "PAPER_RATES", "RateRange", "draw_rates", "fault_file", "named_link"]
-__all__ += ["named_switch", "parse_faults"]
-
 
 @dataclass(frozen=True)
 class RateRange:

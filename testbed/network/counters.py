@@ -15,8 +15,6 @@ from testbed.network.nodes import Nodes
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
 
-__all__ = ["fault_drops", "link_packets", "sent_by"]
-
 
 def sent_by(nodes: Nodes, names: Sequence[str]) -> int:
     """Packets that some nodes have sent, on all their cables."""

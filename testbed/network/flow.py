@@ -18,8 +18,6 @@ from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultError, FaultPlan
 
-__all__ = ["Carried", "FlowRecords", "Observation", "link_loss", "send"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

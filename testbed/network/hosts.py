@@ -25,8 +25,6 @@ from testbed.network.schedules import listed
 from testbed.network.sources import REPLY, FedSource, Source
 from testbed.softswitch.compiler.build import load_library, read_c
 
-__all__ = ["HostAgents"]
-
 _STATISTICS = (
     "sent",
     "delivered",

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from testbed.network.switches import SOFT_SWITCH, Backend
 
-__all__ = ["BMV2", "IP", "IPERF", "MNEXEC", "P4C", "PING", "Tool", "missing", "not_installed"]
-
 
 @dataclass(frozen=True)
 class Tool:

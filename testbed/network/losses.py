@@ -27,8 +27,6 @@ from testbed.network.packet_sockets import PacketSockets
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
 
-__all__ = ["Arrivals", "Losses"]
-
 LongArray = npt.NDArray[np.int64]
 
 _ANY = (0, 0)

@@ -40,8 +40,6 @@ from testbed.network.switches import Backend, Switches
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
 
-__all__ = ["MininetNetwork"]
-
 
 class MininetNetwork:
     """A running fat-tree. Its construction brings it up; `start` begins the run's time.

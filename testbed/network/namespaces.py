@@ -16,18 +16,6 @@ from pyroute2.ethtool.ioctl import EthtoolError, IoctlEthtool
 
 from testbed.network.network import NetworkError
 
-__all__ = [
-    "NamespaceError",
-    "entered",
-    "inside",
-    "interface_counters",
-    "interfaces_down",
-    "ip_batch",
-    "no_ipv6",
-    "no_offloads",
-    "no_tail_loss_probes",
-]
-
 _OFFLOADS = (
     "rx-checksumming",
     "tx-checksumming",

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from testbed.fabric.addressed import AddressedFabric
 from testbed.network.sources import Source
 
-__all__ = ["DROP", "EmulatorDrops", "Network", "NetworkError", "Statistics", "switch_seed"]
-
 DROP = np.dtype(
     [
         ("time_ns", "<u8"),

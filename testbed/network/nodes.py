@@ -27,8 +27,6 @@ from testbed.network.namespaces import (
 )
 from testbed.network.processes import TOKEN, ProcessError
 
-__all__ = ["Nodes"]
-
 HOST_MTU = 1500
 FABRIC_MTU = 1600  # with room for the shim besides what hosts may send
 PROMPT = b"\x7f"  # of a shell that Mininet has started

@@ -12,8 +12,6 @@ from scapy.utils import RawPcapWriter
 
 from testbed.network.namespaces import inside
 
-__all__ = ["PacketDump"]
-
 _ETH_P_ALL, _PACKET_OUTGOING = 3, 4
 _ETHERNET = 1
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from testbed.network.namespaces import inside
 
-__all__ = ["PacketSockets"]
-
 _PIDFD_GETFD = 438  # the same on every architecture
 _SO_MEMINFO, _MEMINFO = 55, struct.Struct("9I")  # the last number is that of dropped packets
 _SOL_PACKET, _PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 263, 6, 23

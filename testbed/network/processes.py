@@ -27,17 +27,6 @@ from typing import Any
 
 from testbed.record.places import hold
 
-__all__ = [
-    "TOKEN",
-    "Cleaned",
-    "ProcessError",
-    "RunState",
-    "Watched",
-    "clean",
-    "sockets_of_networks",
-    "state_folder",
-]
-
 TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
 
 FORKING_S = 0.2

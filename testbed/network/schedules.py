@@ -14,8 +14,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FOREVER", "Packets", "Rounds", "Schedule", "block_ends", "listed"]
-
 FOREVER = 2**64 - 1
 
 _BLOCK = 100_000

@@ -14,8 +14,6 @@ import numpy.typing as npt
 
 from testbed.network.schedules import Packets, Schedule
 
-__all__ = ["FRAME_MAX", "JUMBO_MAX", "REPLY", "FedSource", "Feed", "Source"]
-
 FRAME_MAX = 1600
 """Bytes of the longest frame on real links."""
 

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-__all__ = ["patience", "slowness"]
-
 _CORES = 2  # of the machine that the defaults are made for
 _RESERVE = 2.0  # times slower than that one: so much the defaults bear
 _TURNS = 9

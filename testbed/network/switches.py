@@ -30,8 +30,6 @@ from testbed.network.speed import patience
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
 
-__all__ = ["SOFT_SWITCH", "Backend", "Switches", "running_switch"]
-
 Backend = Literal["bmv2", "softswitch"]
 
 SOFT_SWITCH = "testbed.softswitch.server.process"

@@ -27,8 +27,6 @@ from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Feed, Source
 from testbed.softswitch import Program, Switch
 from testbed.softswitch.compiler.build import load_library, read_c
 
-__all__ = ["DROP_CAUSES", "LinkModel", "VirtualNetwork"]
-
 _NOWHERE = 0xFFFFFFFF
 
 _QUEUE = 100  # no cause of the program's: the packet did not come that far

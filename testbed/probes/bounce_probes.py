@@ -18,8 +18,6 @@ from testbed.network.schedules import Rounds
 from testbed.traffic.flows import UDP
 from testbed.traffic.packets import ETHERNET, IPV4, put_ethernet, put_ipv4, put_udp
 
-__all__ = ["PROBE_TTL", "ProbePlan", "probe_plan"]
-
 # Switches never count packets with a TTL below 16, so probes cannot look like loss.
 PROBE_TTL = 15
 

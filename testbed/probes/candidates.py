@@ -16,8 +16,6 @@ from testbed.fabric.compiled import kernel
 from testbed.fabric.paths import Paths
 from testbed.probes.identifiability import PlanError
 
-__all__ = ["MeetingClimbs", "candidates", "is_candidate"]
-
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]

@@ -14,8 +14,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
 from testbed.probes.candidates import MeetingClimbs, is_candidate
 
-__all__ = ["Part", "decompose", "shapes"]
-
 IntArray = npt.NDArray[np.int32]
 
 

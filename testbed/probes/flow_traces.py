@@ -19,8 +19,6 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
 from testbed.probes.traceroute import MAX_HOPS
 
-__all__ = ["Traces", "trace"]
-
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
 

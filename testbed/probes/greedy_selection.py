@@ -14,8 +14,6 @@ import numpy.typing as npt
 from testbed.fabric.compiled import kernel
 from testbed.probes.identifiability import combinations
 
-__all__ = ["Choice", "select"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

@@ -10,8 +10,6 @@ from scipy.sparse.csgraph import connected_components
 from testbed.errors import UserError
 from testbed.fabric.paths import Paths
 
-__all__ = ["PlanError", "combinations", "identifies"]
-
 _MAX_COUNTED = 5_000_000
 
 

@@ -30,8 +30,6 @@ from testbed.traffic.packets import (
     put_udp,
 )
 
-__all__ = ["PAIRS", "MatrixProbes", "matrix_probes"]
-
 PAIRS = 4
 """Pairs of hosts and ports that probe a path."""
 

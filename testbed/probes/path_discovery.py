@@ -21,8 +21,6 @@ from testbed.network.sources import Source
 from testbed.probes.traceroute import MAX_HOPS, traceroute_frames
 from testbed.traffic.flows import TCP, Traffic
 
-__all__ = ["PathDiscovery"]
-
 
 @dataclass
 class PathDiscovery:

@@ -30,14 +30,6 @@ from testbed.probes.decomposition import Part, decompose, shapes
 from testbed.probes.greedy_selection import Choice, select
 from testbed.probes.identifiability import PlanError, combinations, identifies
 
-__all__ = [
-    "MAX_BETA",
-    "ProbeMatrix",
-    "Speedups",
-    "probe_matrix",
-    "standard_matrix",
-]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

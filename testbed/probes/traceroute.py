@@ -22,15 +22,6 @@ from testbed.traffic.packets import (
     put,
 )
 
-__all__ = [
-    "MAX_HOPS",
-    "HopReplies",
-    "assemble_paths",
-    "host_rate_limit",
-    "parse_time_exceeded",
-    "traceroute_frames",
-]
-
 # ToR, aggregation, core, aggregation, ToR
 MAX_HOPS = 5
 

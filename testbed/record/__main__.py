@@ -12,8 +12,6 @@ from testbed.record.exchange import OBSERVATIONS
 from testbed.record.run_tables import TABLES
 from testbed.record.schema import FORMAT, VERSION, Column, Schema
 
-__all__ = ["render"]
-
 _ONE_OF = {"tors": "a ToR", "switches": "a switch"}  # the others lose their s
 
 

@@ -14,8 +14,6 @@ from testbed.record.messages import shown
 from testbed.record.schema import Column, Numbered, Schema, TableError
 from testbed.record.tables import Table
 
-__all__ = ["check_values"]
-
 BoolArray = npt.NDArray[np.bool_]
 
 

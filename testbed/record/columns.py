@@ -16,8 +16,6 @@ from testbed.record.messages import why
 from testbed.record.places import whole
 from testbed.record.schema import TableError
 
-__all__ = ["read_columns", "to_arrow", "write_columns"]
-
 
 def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths]) -> None:
     """Write equally long columns; `Paths` become lists of link ids. The file appears when it is

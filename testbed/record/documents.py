@@ -15,20 +15,6 @@ from typing_extensions import TypedDict  # pydantic needs this one before Python
 from testbed.fabric.monitors import PLACEMENT
 from testbed.record.schema import COUNT_LIMIT
 
-__all__ = [
-    "DOCUMENTS",
-    "EPOCHS",
-    "TELEMETRY",
-    "Capture",
-    "Comparison",
-    "Config",
-    "Conservation",
-    "Method",
-    "Network",
-    "Score",
-    "Summary",
-]
-
 TELEMETRY = ("A1", "A2", "P", "INT")
 """What methods may know of probes and flows, in the words of Flock's section 6.2, joined by ``+``:
 probes of known paths; traced flows that lost packets; all flows with their possible paths; all

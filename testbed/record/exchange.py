@@ -5,8 +5,6 @@ from __future__ import annotations
 from testbed.record.run_tables import PLANS
 from testbed.record.schema import COUNT_LIMIT, Column, Schema
 
-__all__ = ["KINDS", "OBSERVATIONS"]
-
 KINDS = ("active", "passive", "segment", "connection")
 
 OBSERVATIONS = Schema(

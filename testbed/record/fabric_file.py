@@ -18,8 +18,6 @@ from testbed.record.run_tables import FABRIC
 from testbed.record.schema import TableError
 from testbed.record.tables import Columns, Table, Texts, read_table, write_table
 
-__all__ = ["NumberedFabric", "fabric_columns", "read_fabric", "write_fabric"]
-
 LongArray = npt.NDArray[np.int64]
 
 

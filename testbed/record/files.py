@@ -22,8 +22,6 @@ from testbed.record.messages import first_line, shown, why
 from testbed.record.places import whole
 from testbed.record.schema import FORMAT, VERSION, Schema, TableError
 
-__all__ = ["count_rows", "free_buffers", "is_csv", "is_list", "read_file", "write_file"]
-
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 
 _LINE = 2**16  # the most of the first two lines that is looked at

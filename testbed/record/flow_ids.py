@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FiveTuples", "five_tuples", "flow_ids"]
-
 Words = npt.NDArray[np.uint64]
 
 # From the most significant bit: source 32, destination 8 | destination 24, ports 16 + 16, protocol

@@ -15,8 +15,6 @@ from testbed.record.documents import DOCUMENTS
 from testbed.record.messages import shown
 from testbed.record.places import whole
 
-__all__ = ["DocumentError", "document_text", "read_document", "write_document"]
-
 
 class DocumentError(UserError):
     """A JSON file is not as declared: one line with the file, the field and the reason."""

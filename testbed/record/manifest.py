@@ -19,8 +19,6 @@ from testbed.record.json_files import DocumentError, read_document, write_docume
 from testbed.record.run_tables import of
 from testbed.record.schema import VERSION
 
-__all__ = ["MANIFEST", "PAGE", "ManifestError", "check", "replace", "seal"]
-
 MANIFEST = "manifest.json"
 PAGE = "index.html"
 """What people look at: made of the run at any time, and no part of it."""

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["BUDGETS", "ENOUGH", "MEASUREMENTS", "Budget", "Measurement", "budget"]
-
 Measurement = Literal["segments", "probes", "detector", "connections", "flows"]
 
 ENOUGH = 0.9

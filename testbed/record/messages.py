@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-__all__ = ["first_line", "first_problem", "shown", "why"]
-
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = _short.maxlong = 60
 _short.maxlevel = 2

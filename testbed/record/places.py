@@ -20,19 +20,6 @@ from pathlib import Path
 
 from testbed.errors import UserError
 
-__all__ = [
-    "MARK",
-    "Lock",
-    "Place",
-    "PlaceError",
-    "at_work",
-    "held",
-    "hold",
-    "need_no_links",
-    "need_place",
-    "whole",
-]
-
 MARK = ".canary-run"
 """A ``.partial`` directory that holds this file is this project's."""
 

@@ -52,8 +52,6 @@ from testbed.record.run_tables import TABLES, of, registers
 from testbed.record.schema import VERSION, Numbered, Schema, TableError
 from testbed.record.tables import Columns, read_table, write_table
 
-__all__ = ["Record", "RunDirectory", "RunError", "RunWriter", "segment_columns"]
-
 Counts = npt.NDArray[np.integer]
 
 REQUIRED = (

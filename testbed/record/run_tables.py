@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from testbed.record.schema import COUNT_LIMIT, Column, Schema
 
-__all__ = ["FABRIC", "PLANS", "TABLES", "of", "registers"]
-
 PLANS = ("netbouncer", "detector")
 """Whose probes there are."""
 

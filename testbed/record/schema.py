@@ -14,8 +14,6 @@ from typing import Literal
 
 from testbed.errors import UserError
 
-__all__ = ["COUNT_LIMIT", "FORMAT", "VERSION", "Column", "Numbered", "Schema", "TableError"]
-
 FORMAT, VERSION = "localization-telemetry", 1
 """What every file says it is. The version changes with any column that a reader needs."""
 

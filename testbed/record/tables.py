@@ -21,8 +21,6 @@ from testbed.record.files import is_csv, is_list, read_file, write_file
 from testbed.record.messages import first_line, shown
 from testbed.record.schema import Column, Schema, TableError
 
-__all__ = ["Columns", "Nested", "Table", "Texts", "read_table", "write_table"]
-
 LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 

@@ -7,8 +7,6 @@ import yaml
 from testbed.fabric.clos import TopologyError
 from testbed.record.run import RunDirectory, RunError
 
-__all__ = ["failed_devices"]
-
 
 def failed_devices(run: RunDirectory) -> dict[str, int]:
     """Return the switches that failed, by name.

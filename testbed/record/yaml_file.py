@@ -14,8 +14,6 @@ from pydantic import BaseModel, ValidationError
 from testbed.errors import UserError
 from testbed.record.messages import first_problem, shown
 
-__all__ = ["YamlError", "YamlFile", "read_yaml"]
-
 Model = TypeVar("Model", bound=BaseModel)
 _BOOL = "tag:yaml.org,2002:bool"
 _UNSPEAKABLE = re.compile("[\\0\ud800-\udfff]")

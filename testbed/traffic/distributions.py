@@ -9,8 +9,6 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["WORKLOADS", "FlowSizes", "Pareto", "Table", "Workload", "flow_sizes"]
-
 FloatArray = npt.NDArray[np.float64]
 Workload = Literal["hadoop", "websearch", "storage", "pareto"]
 WORKLOADS: tuple[Workload, ...] = ("hadoop", "websearch", "storage", "pareto")

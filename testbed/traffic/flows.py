@@ -11,8 +11,6 @@ import numpy.typing as npt
 from testbed.errors import UserError
 from testbed.network.schedules import Packets, Schedule, listed
 
-__all__ = ["MAX_FRAME", "MIN_FRAME", "TCP", "UDP", "Traffic", "make_distinct"]
-
 TCP = 6
 UDP = 17
 

@@ -22,8 +22,6 @@ import numpy.typing as npt
 
 from testbed.errors import UserError
 
-__all__ = ["SNAP", "UNDEFINED", "CaptureError", "Frames", "read_frames"]
-
 SNAP = 96
 """Bytes kept of a frame: the longest link header, two VLAN tags, the longest IPv4 header, ports."""
 

@@ -25,16 +25,6 @@ from testbed.traffic.distributions import WORKLOADS, FlowSizes, Workload, flow_s
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_distinct
 from testbed.traffic.trains import Trains, expand, frames_before, serialise
 
-__all__ = [
-    "PAYLOAD",
-    "FlowArrivals",
-    "FlowProcess",
-    "Pattern",
-    "TrafficError",
-    "flow_process",
-    "generate",
-]
-
 Pattern = Literal["uniform", "skewed"]
 
 PAYLOAD = 1460  # bytes of a full frame

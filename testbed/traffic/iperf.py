@@ -28,8 +28,6 @@ from testbed.traffic.retransmissions import FlowKey, watch_retransmissions
 from testbed.traffic.sockets import Connection, TcpSockets
 from testbed.traffic.transfers import Transfers
 
-__all__ = ["Iperf", "need_iperf"]
-
 # What fits into 1500 bytes with timestamps; the fabric's links have room for the shim besides.
 SEGMENT = 1448
 BUFFER = 32 << 10  # iperf3 is done when the last byte is in it, and what is in it then is lost

@@ -29,8 +29,6 @@ from testbed.fabric.compiled import njit
 from testbed.fabric.segments import Segments
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
-__all__ = ["Metered", "meter", "meter_upload"]
-
 FloatArray = npt.NDArray[np.float64]
 
 _POOL = 1 << 16  # flows drawn beforehand, of which the segments draw theirs

@@ -8,21 +8,6 @@ import numpy.typing as npt
 from testbed.fabric.addressed import AddressedFabric
 from testbed.traffic.flows import TCP, Traffic
 
-__all__ = [
-    "ETHERNET",
-    "HEADER_BYTES",
-    "IPV4",
-    "TCP_FRAME",
-    "UDP_FRAME",
-    "headers",
-    "internet_checksum",
-    "put",
-    "put_ethernet",
-    "put_ipv4",
-    "put_tcp",
-    "put_udp",
-]
-
 Bytes = npt.NDArray[np.uint8]
 Field = npt.NDArray[np.integer] | int
 

@@ -16,8 +16,6 @@ from testbed.network.schedules import Packets
 from testbed.traffic.capture import Capture, mix, read_capture
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, Traffic, make_distinct
 
-__all__ = ["Account", "onto_hosts", "replay"]
-
 
 @dataclass(frozen=True)
 class Account:

@@ -21,14 +21,6 @@ from typing import Protocol
 
 from testbed.traffic.sockets import TcpSockets
 
-__all__ = [
-    "PolledRetransmissions",
-    "Retransmissions",
-    "TracedRetransmissions",
-    "TracepointError",
-    "watch_retransmissions",
-]
-
 FlowKey = tuple[int, int, int, int]
 """Source and destination address, source and destination port."""
 

@@ -38,8 +38,6 @@ from pyroute2.netlink.diag import (
 
 from testbed.network.namespaces import inside
 
-__all__ = ["Connection", "SocketError", "TcpSockets"]
-
 _LISTENING = 1 << SS_LISTEN
 _STATES = SS_ALL & ~(_LISTENING | 1 << SS_TIME_WAIT | 1 << SS_SYN_RECV)  # those have no figures
 

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from testbed.network.schedules import Packets, block_ends
 from testbed.traffic.flows import MAX_FRAME
 
-__all__ = ["Trains", "expand", "frames_before", "serialise"]
-
 LongArray = npt.NDArray[np.int64]
 
 

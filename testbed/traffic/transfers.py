@@ -12,8 +12,6 @@ from testbed.network.schedules import Packets
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.packets import TCP_FRAME
 
-__all__ = ["Transfers", "take_transfers"]
-
 MIN_PAYLOAD = 10 * 1460
 """iperf3's control connection takes some 20 packets: smaller flows would be mostly that."""
 

@@ -17,8 +17,6 @@ from analysis.methods.mle.mle import CanaryMle
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
 
-__all__ = ["bench_canary"]
-
 LOWEST = np.array([0.2, 0.1, 0.05, 0.01, 0.001])
 HIGHEST = np.array([1.0, 0.2, 0.1, 0.05, 0.01])
 PROPORTIONS = np.array([11, 13, 9, 9, 10]) / 52

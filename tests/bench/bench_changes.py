@@ -22,8 +22,6 @@ from scenarios.experiment.request import make_request
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
 
-__all__ = ["FILE", "HEAD", "bench_changes", "changes", "observed", "words"]
-
 FILE = Path(analysis.__file__).parent / "CHANGES.md"
 HEAD = "| variant | whose | where | what is printed | what we do | why |"
 SEEDS: Mapping[int, Sequence[int]] = {4: range(21, 26), 8: range(21, 24), 16: range(21, 22)}

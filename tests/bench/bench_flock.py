@@ -16,8 +16,6 @@ from scenarios.papers.flock_world import World, flock, lossy_links
 from testbed.fabric.clos import clos
 from testbed.fabric.ecmp import Ecmp
 
-__all__ = ["bench_flock"]
-
 
 def bench_flock(console: Console) -> None:
     """Figure 4: 88K links and 9.5M flows, 10 failed, with the parameters of the authors' code."""

@@ -19,8 +19,6 @@ from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.specification import parse_faults
 
-__all__ = ["bench_flow"]
-
 SIZES = (8, 16, 32, 48)
 
 

@@ -17,8 +17,6 @@ from analysis.methods.changes import split
 from analysis.methods.registry import METHODS, make_method
 from tests.bench.bench_changes import TELEMETRY, changes, observed
 
-__all__ = ["FABRICS", "bench_healthy"]
-
 FILE = Path(analysis.__file__).parent / "HEALTHY.md"
 FABRICS: Mapping[str, tuple[dict[str, Any], int]] = {
     "K=4": ({"k": 4}, 100),

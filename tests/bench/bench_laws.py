@@ -20,8 +20,6 @@ from analysis.methods.registry import make_method
 from testbed.fabric.fat_tree import FatTree
 from tests.analysis.conftest import make_world, paper_rates
 
-__all__ = ["LAWS", "Law", "bench_laws"]
-
 Law = Callable[[int, np.random.Generator], npt.NDArray[np.float64]]
 
 LAWS: dict[str, Law] = {

@@ -25,8 +25,6 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 from tests.bench.bench_laws import LAWS, Law
 
-__all__ = ["ALIKE", "METHODS", "MOST", "Limit", "bench_limit", "limit"]
-
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
 

@@ -19,8 +19,6 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.papers.netbouncer_network import Network, draw_truth, probe, tally
 from scenarios.papers.probing_plans import probing_plan
 
-__all__ = ["bench_netbouncer"]
-
 SHARES = (0.001, 0.01, 0.1)
 ALL_PATHS_PENALTY = 8.0
 

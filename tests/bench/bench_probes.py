@@ -24,8 +24,6 @@ from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.topologies import make_fabric
 
-__all__ = ["bench_probes"]
-
 FOLDER = Path(__file__).parents[2] / "analysis"
 PLANS = {"A1": "probes", "detector": "detector"}
 FAULTS = "10pct:0.95..1"

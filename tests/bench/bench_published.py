@@ -20,8 +20,6 @@ from tests.analysis.methods.flock import test_published as flock
 from tests.analysis.methods.vigil import test_published as vigil
 from tests.analysis.solvers import test_coordinate_descent as descent
 
-__all__ = ["bench_published"]
-
 Compared = Callable[..., Iterator[tuple[Any, Any]]]
 
 REFERENCES: Mapping[str, tuple[Compared, Sequence[tuple[Any, ...]]]] = {

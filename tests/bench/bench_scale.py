@@ -24,8 +24,6 @@ from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 
-__all__ = ["bench_scale"]
-
 RUNS = (*(("virtual", k) for k in (4, 8, 12, 16)), *(("flow", k) for k in (16, 32, 48, 64)))
 OWN = {
     "virtual": {"epochs": 2, "epoch_ms": 50, "load": 0.6},

@@ -37,8 +37,6 @@ from testbed.fabric.topologies import make_fabric
 from testbed.record.places import whole
 from testbed.record.run import RunDirectory
 
-__all__ = ["bench_comparison"]
-
 ROOT = Path(__file__).parents[2]
 PLACE = Path("runs/bench-tables")
 FLOCK = ("flock", "flock+refine+conditional+severe")

@@ -18,8 +18,6 @@ from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from testbed.record.documents import Summary
 
-__all__ = ["EPOCHS", "PER_HOST", "SECONDS", "bench_time", "f1", "runs", "starved", "table"]
-
 EPOCHS, PER_HOST = 10, 0.06 * 10  # line rate times seconds
 SECONDS = (1, 3, 10, 30)
 SEEDS = 20

@@ -33,8 +33,6 @@ from scenarios.papers.flock_world import (
     trace,
 )
 
-__all__ = ["bench_traces"]
-
 OUT = Path(__file__).parents[2] / "analysis" / "TRACES.md"
 TRACES = 20
 HEALTHY_TRACES = 100

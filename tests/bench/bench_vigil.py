@@ -13,8 +13,6 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.flow import send
 
-__all__ = ["bench_vigil"]
-
 PACKETS = 100
 NOISE = 1e-6
 

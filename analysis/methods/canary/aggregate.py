@@ -7,8 +7,6 @@ import numpy as np
 from analysis.solvers.stages import PathRates
 from analysis.telemetry.telemetry import SegmentCounts
 
-__all__ = ["aggregate"]
-
 
 def aggregate(counts: SegmentCounts, *, lossy_share: float) -> PathRates:
     """Pool the epochs of each segment and tell loss from noise.

@@ -26,8 +26,6 @@ from analysis.solvers.stages import GROUPS, Groups, Mapping, n_stages, solve_sta
 from analysis.telemetry.telemetry import SegmentCounts
 from testbed.fabric.clos import Fabric
 
-__all__ = ["Canary"]
-
 
 class Canary(Method):
     """Localize faulty links from segment counts as the Canary paper does.

@@ -13,8 +13,6 @@ import numpy.typing as npt
 from analysis.solvers.incidence import Incidence
 from testbed.fabric.segments import Segments
 
-__all__ = ["solve_subproblems", "subproblem_segments"]
-
 BoolArray = npt.NDArray[np.bool_]
 LongArray = npt.NDArray[np.int64]
 

@@ -16,8 +16,6 @@ from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.pairs import Pairs, ones, step_pairs, word_of
 from testbed.fabric.compiled import kernel
 
-__all__ = ["Room", "turn"]
-
 TURNS = 2
 LEAST = 1e-6  # nats: less is rounding
 

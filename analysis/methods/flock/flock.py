@@ -44,9 +44,6 @@ from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Teleme
 from testbed.fabric.clos import Fabric
 from testbed.record.measurements import Measurement
 
-__all__ = ["Flock", "slow_flows", "verdict"]
-
-
 FLOW_RECORD_BYTES = 52
 """One IPFIX flow record (section 5.1); a probed path is a flow too."""
 

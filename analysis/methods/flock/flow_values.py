@@ -12,8 +12,6 @@ from analysis.solvers.parts import in_parts
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import pointers
 
-__all__ = ["Counts", "FlowValues", "Loss", "flow_values", "value"]
-
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]

@@ -14,8 +14,6 @@ import numpy.typing as npt
 from analysis.methods.flock.likelihood import State
 from testbed.fabric.compiled import kernel
 
-__all__ = ["BETTER", "Gains", "first_best", "hope", "most_gained", "touched"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 

@@ -35,8 +35,6 @@ from analysis.methods.flock.pairs import (
 from analysis.solvers.parts import in_parts
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["State", "accumulate", "flip", "likelihood", "place"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from analysis.methods.flock.flow_values import FlowValues, value
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["Listed", "accumulate_listed", "flip_listed", "gain_of", "step"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

@@ -34,8 +34,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets
 
-__all__ = ["FlockModel", "build_model"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

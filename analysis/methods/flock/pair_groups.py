@@ -15,8 +15,6 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import pointers
 
-__all__ = ["no_pairs", "pair_groups"]
-
 LongArray = npt.NDArray[np.int64]
 
 

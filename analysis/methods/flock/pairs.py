@@ -10,9 +10,6 @@ import numpy.typing as npt
 from analysis.methods.flock.flow_values import FlowValues, value
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["Pairs", "accumulate_pairs", "flip_pairs", "ones", "place_pairs", "shared_tops"]
-__all__ += ["step_pairs", "word_of"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -15,8 +15,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import Paths, PathSets, pointers
 
-__all__ = ["Components", "listed_groups", "make_listed", "occurrences"]
-
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]

@@ -14,8 +14,6 @@ from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["Search", "plain_greedy", "search_model"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 

@@ -22,8 +22,6 @@ from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import explain, resume
 from testbed.fabric.compiled import kernel
 
-__all__ = ["expected_arrivals", "explain_loss_free"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 

@@ -14,8 +14,6 @@ import numpy as np
 from analysis.methods.mle.likelihood import FAULT, MEAN, PENALTY, healthy
 from testbed.fabric.compiled import kernel
 
-__all__ = ["WIDEST", "evidence", "mean_rate", "settled", "width"]
-
 WIDEST = 0.5
 """The mean rate of healthy links is at most this share of a fault's least."""
 

@@ -22,8 +22,6 @@ from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Rows
 from testbed.fabric.paths import Paths
 
-__all__ = ["Components"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

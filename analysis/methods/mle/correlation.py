@@ -27,8 +27,6 @@ from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Observed, Units, over_units
 from testbed.fabric.compiled import njit
 
-__all__ = ["Correlated", "correlated", "weigh_until_settled"]
-
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 

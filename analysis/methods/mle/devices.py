@@ -52,8 +52,6 @@ from analysis.methods.mle.search import RATE, penalty_of
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
 
-__all__ = ["Failed", "choice", "failed_devices", "rates"]
-
 IntArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]

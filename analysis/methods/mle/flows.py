@@ -16,8 +16,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets
 
-__all__ = ["FlowParts", "chosen_flows", "hidden_flows"]
-
 BoolArray = npt.NDArray[np.bool_]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

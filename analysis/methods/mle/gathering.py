@@ -17,8 +17,6 @@ from analysis.methods.mle.likelihood import MEAN, Problem, move, touch
 from analysis.methods.mle.search import STATE
 from testbed.fabric.compiled import kernel
 
-__all__ = ["one_more", "other_explanations"]
-
 IntArray = npt.NDArray[np.int32]
 FloatArray = npt.NDArray[np.float64]
 

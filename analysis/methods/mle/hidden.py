@@ -20,8 +20,6 @@ import numpy.typing as npt
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import pointers
 
-__all__ = ["GIVEN", "HiddenFlows", "sum_up"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -13,8 +13,6 @@ from analysis.methods.mle.trials import as_trials, connections_as_trials, die_wh
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.errors import UserError
 
-__all__ = ["KINDS", "Parts", "chosen_kinds", "chosen_parts"]
-
 KINDS = ("segments", "A1", "A2", "P", "INT", "detector")
 """Canary's segments, deTector's probes, and Flock's kinds (its section 6.2): A1, probes; A2, flows
 that lost packets, with the path traced; P, all flows with their possible paths; INT, all flows with

@@ -18,20 +18,6 @@ import numpy.typing as npt
 
 from testbed.fabric.compiled import kernel
 
-__all__ = [
-    "DEAD",
-    "Problem",
-    "best",
-    "cost",
-    "gain",
-    "healthy",
-    "held",
-    "law",
-    "move",
-    "settle",
-    "touch",
-]
-
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]

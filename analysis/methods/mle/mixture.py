@@ -26,8 +26,6 @@ from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.problem import Rows
 from testbed.fabric.compiled import kernel, njit
 
-__all__ = ["Mixture", "change", "gains_at", "make_mixture", "set_mean"]
-
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]

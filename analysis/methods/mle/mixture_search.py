@@ -25,8 +25,6 @@ from analysis.methods.mle.search import NARROWEST
 from analysis.methods.mle.start import Start, nothing
 from testbed.fabric.compiled import kernel
 
-__all__ = ["Found", "explain_hidden"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 PairArray = np.ndarray[tuple[int, int], np.dtype[np.float64]]

@@ -45,8 +45,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
 from testbed.record.measurements import MEASUREMENTS, Measurement
 
-__all__ = ["CanaryMle", "Mle", "verdict_of"]
-
 FloatArray = npt.NDArray[np.float64]
 
 BoolArray = npt.NDArray[np.bool_]

@@ -22,21 +22,6 @@ from analysis.methods.mle.likelihood import (
 )
 from testbed.fabric.compiled import kernel
 
-__all__ = [
-    "COARSE",
-    "LENIENT",
-    "begin",
-    "blame",
-    "finish",
-    "keep",
-    "promise",
-    "release",
-    "restore",
-    "search",
-    "settle_all",
-    "settle_around",
-]
-
 LENIENT = 2.0
 """Nats by which a rate below the least of a fault may be more likely: a fault may be just above."""
 

@@ -21,8 +21,6 @@ from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import pointers
 
-__all__ = ["PairFlows"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]

@@ -17,8 +17,6 @@ import numpy.typing as npt
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import Paths, PathSets
 
-__all__ = ["Observed", "Rows", "Units", "marks", "observe", "over_units"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -21,8 +21,6 @@ from analysis.methods.mle.moves import COARSE, LENIENT, begin, finish, search, s
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.second_look import doubt, look_again
 
-__all__ = ["NARROWEST", "RATE", "STATE", "explain", "penalty_of", "resume", "suspects"]
-
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 

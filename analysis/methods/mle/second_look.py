@@ -45,8 +45,6 @@ from analysis.methods.mle.likelihood import (
 from analysis.methods.mle.moves import COARSE, blame, keep, promise, restore, settle_around
 from testbed.fabric.compiled import kernel
 
-__all__ = ["doubt", "look_again"]
-
 DOUBTLESS = 20.0
 """Nats that a blamed unit explains which no price of a rate and of a choice reaches."""
 

@@ -19,8 +19,6 @@ from analysis.methods.mle.problem import Observed, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
 from testbed.fabric.paths import PathSets, pointers
 
-__all__ = ["Start", "nothing", "start_from"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -44,8 +44,6 @@ from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST, explain, penalty_of, resume
 from analysis.methods.mle.unreported import PathRates, Traces, unreported, whole
 
-__all__ = ["explain_traced"]
-
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 

@@ -20,8 +20,6 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets, pointers
 
-__all__ = ["as_trials", "connections_as_trials", "die_whole", "possible_paths"]
-
 LongArray = npt.NDArray[np.int64]
 
 LARGE = 8

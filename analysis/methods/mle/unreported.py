@@ -19,8 +19,6 @@ from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.problem import Rows
 from testbed.fabric.compiled import kernel
 
-__all__ = ["PathRates", "Traces", "unreported", "whole"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

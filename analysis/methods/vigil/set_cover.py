@@ -35,17 +35,6 @@ from analysis.telemetry.telemetry import Connections
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 
-__all__ = [
-    "BinaryProgram",
-    "Cover",
-    "IntegerProgram",
-    "MaxCoverage",
-    "Routing",
-    "binary_program",
-    "integer_program",
-    "max_coverage",
-]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 

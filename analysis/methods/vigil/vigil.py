@@ -46,8 +46,6 @@ from testbed.fabric.compiled import kernel
 from testbed.fabric.ecmp_probabilities import Continuations, EcmpProbabilities, Shares
 from testbed.fabric.paths import pointers
 
-__all__ = ["Ballot", "Vigil", "ballot", "connection_causes"]
-
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -18,8 +18,6 @@ from testbed.control.remote.connection import Connection, RemoteError, p4runtime
 from testbed.control.remote.tables import RemoteProfile, RemoteTable, known, p4info_pb2
 from testbed.control.remote.thrift import CARRIED_BITS, RegisterClient, ThriftError
 
-__all__ = ["RemoteSwitch"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from p4.config.v1 import p4info_pb2 as _p4info_pb2
 
 from testbed.control.remote.connection import Connection, RemoteError, p4runtime_pb2
 
-__all__ = ["RemoteProfile", "RemoteTable", "known"]
-
 p4info_pb2: Any = _p4info_pb2  # its classes are made at run time
 
 

@@ -21,8 +21,6 @@ from thrift.Thrift import TApplicationException, TException, TMessageType, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-__all__ = ["CARRIED_BITS", "RegisterClient", "ThriftError"]
-
 _CONTEXT = 0
 _AT_ONCE = 64  # requests under way; they and their answers must fit into the sockets' buffers
 _BUFFER = 1 << 16

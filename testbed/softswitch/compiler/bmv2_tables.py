@@ -19,8 +19,6 @@ from testbed.softswitch.compiler.references import Place, Wrong
 from testbed.softswitch.compiler.schema_values import source_of
 from testbed.softswitch.errors import UnsupportedProgram
 
-__all__ = ["pipeline"]
-
 MATCHES: Mapping[str, tuple[type, ...]] = {
     "exact": (schema_tables.ExactMatch,),
     "lpm": (schema_tables.LpmMatch,),

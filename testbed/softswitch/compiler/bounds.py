@@ -15,8 +15,6 @@ from testbed.softswitch.compiler.bmv2_program import Bmv2Program, HeaderType
 from testbed.softswitch.compiler.codegen_registers import element_bytes, places
 from testbed.softswitch.compiler.references import Wrong, walk
 
-__all__ = ["check"]
-
 MAX_STATE = 1 << 30
 """Bytes of all registers, counters and meters."""
 MAX_HEADERS = 1 << 18

@@ -20,8 +20,6 @@ from testbed.softswitch.compiler.codegen_control import ControlWriter
 from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import Layout
 
-__all__ = ["AheadWriter"]
-
 Field = tuple[str, str]
 GROUPS = 4
 """Prefix lengths of a table that are guessed."""

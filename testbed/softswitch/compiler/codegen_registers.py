@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Register
 
-__all__ = ["RegisterPlace", "element_bytes", "places", "record_bytes", "register_tables"]
-
 LINE = 64
 
 

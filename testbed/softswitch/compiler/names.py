@@ -7,8 +7,6 @@ import re
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program
 from testbed.softswitch.errors import SoftSwitchError, unknown_name
 
-__all__ = ["plain_name", "resolve_field"]
-
 
 def plain_name(name: str) -> str:
     """Return the P4 name of a flattened metadata field: no ``meta._a_b7`` decoration."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from testbed.softswitch.compiler.layout import FieldRef
 
-__all__ = ["Node", "ctype", "literal", "power_bits"]
-
 
 @dataclass
 class Node:

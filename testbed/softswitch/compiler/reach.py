@@ -10,8 +10,6 @@ from testbed.softswitch.compiler import schema_values as values
 from testbed.softswitch.compiler.bmv2_json import Parsed
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program
 
-__all__ = ["head_bytes"]
-
 
 def head_bytes(parsed: Parsed) -> int | None:
     """Return the most bytes of a packet that the program reads; None where there is no bound.

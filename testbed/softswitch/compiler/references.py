@@ -15,8 +15,6 @@ from testbed.softswitch.compiler import schema, schema_tables
 from testbed.softswitch.compiler import schema_values as values
 from testbed.softswitch.compiler.bmv2_program import VALID
 
-__all__ = ["Place", "Wrong", "check", "walk"]
-
 Place = tuple[str | int, ...]
 """The keys and indices that lead to a place in the JSON, those of wrappers left out."""
 NAMED = (  # what is found by its name

@@ -8,19 +8,6 @@ from testbed.softswitch.compiler.bmv2_program import Bmv2Program, TableDef
 from testbed.softswitch.compiler.codegen_registers import RegisterPlace, record_bytes
 from testbed.softswitch.errors import UnsupportedProgram
 
-__all__ = [
-    "KINDS",
-    "Generated",
-    "KeyPlace",
-    "TableLayout",
-    "action_words",
-    "all_action_ids",
-    "field_words",
-    "pack_params",
-    "profile_words",
-    "table_layout",
-]
-
 KINDS = {"keyless": 0, "exact": 1, "lpm": 2, "ternary": 3}
 
 

@@ -9,21 +9,6 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_schema
 
-__all__ = [
-    "MAX_BITS",
-    "Between",
-    "Empty",
-    "Flag",
-    "Hex",
-    "Id",
-    "Kinds",
-    "Many",
-    "Name",
-    "Row",
-    "Text",
-    "unwrapped",
-]
-
 MAX_BITS = 1 << 16
 """Bits of a field, a constant or anything else that has a width."""
 

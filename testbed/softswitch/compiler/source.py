@@ -15,8 +15,6 @@ from testbed.softswitch.compiler.names import resolve_field
 from testbed.softswitch.compiler.rows import Generated
 from testbed.softswitch.errors import InvalidProgram, SoftSwitchError
 
-__all__ = ["Source", "read_file", "translate"]
-
 MAX_FILE = 8 << 20
 """Bytes of a file."""
 

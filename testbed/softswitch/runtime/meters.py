@@ -8,8 +8,6 @@ from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
 
-__all__ = ["MeterRates", "get_meter", "set_meter"]
-
 
 @dataclass(frozen=True)
 class MeterRates:

@@ -16,8 +16,6 @@ from testbed.softswitch.server import limits
 from testbed.softswitch.server.messages import any_pb2, code_pb2, p4runtime_pb2, status_pb2
 from testbed.softswitch.server.values import OK, UNKNOWN, P4Error
 
-__all__ = ["BatchError", "summary"]
-
 MESSAGE_BYTES = 1000
 OTHER_BYTES = 400  # of names and of what gRPC itself adds to the metadata
 

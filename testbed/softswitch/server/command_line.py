@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-__all__ = ["NAME", "parse"]
-
 NAME = "canary-switch"
 GRPC_ADDRESS = "127.0.0.1:9559"
 THRIFT_PORT = 9090

@@ -38,8 +38,6 @@ from testbed.softswitch.server.values import (
     P4Error,
 )
 
-__all__ = ["Server", "Tls"]
-
 T = TypeVar("T")
 Context = Any  # grpc.aio's: its type knows messages, not bytes
 

@@ -12,8 +12,6 @@ from typing import Any
 from testbed.softswitch.server import limits
 from testbed.softswitch.server.values import RESOURCE_EXHAUSTED, P4Error
 
-__all__ = ["Outbox"]
-
 OVERHEAD = 100  # bytes that a message takes beside its own
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from testbed.softswitch.server.profiles import Member
 
-__all__ = ["Key", "Reference", "Stored"]
-
 Key = tuple[tuple[Any, ...], int]
 
 

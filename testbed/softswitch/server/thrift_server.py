@@ -18,8 +18,6 @@ from testbed.softswitch.server import limits
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.thrift_service import Services, read_message, write_answer
 
-__all__ = ["ThriftServer"]
-
 BUFFER = 1 << 16
 #: Seconds until accept is tried again: once a connection was ended, and if none could be.
 SOON, PAUSE = 0.001, 0.1

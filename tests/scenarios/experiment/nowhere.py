@@ -9,8 +9,6 @@ from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.observer import Observer
 from testbed.record.tables import Columns
 
-__all__ = ["EpochObserver", "Nowhere"]
-
 
 class Nowhere:
     """A writer of run files (`testbed.record`) that drops what it is given: these tests look at the

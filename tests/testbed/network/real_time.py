@@ -18,8 +18,6 @@ import numpy as np
 
 from testbed.network.mininet import MininetNetwork
 
-__all__ = ["TURNS", "Lateness", "in_turns"]
-
 TURNS = 3
 FRAME_CLASS = 4  # of HostAgents.late: 8 ms and more
 SLEEP_MS = 20

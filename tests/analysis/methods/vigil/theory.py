@@ -12,20 +12,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = [
-    "Clos",
-    "VoteProbabilities",
-    "detectable_links",
-    "divergence",
-    "icmp_rate",
-    "misranking_bound",
-    "noise_factor",
-    "noise_limit",
-    "pods_needed",
-    "traceroute_limit",
-    "vote_probabilities",
-]
-
 
 @dataclass(frozen=True)
 class Clos:

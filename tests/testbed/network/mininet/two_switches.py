@@ -22,8 +22,6 @@ from testbed.traffic.flows import Traffic
 from testbed.traffic.packets import headers
 from tests.testbed.network.mininet.conftest import RATE
 
-__all__ = ["DOWNWARD", "TWO", "UPWARD", "bring_up_two", "one_flow", "send"]
-
 UPWARD, DOWNWARD = 0, 1  # the directed links
 SOON_NS = 50_000_000
 FRAME = 1400  # bytes
