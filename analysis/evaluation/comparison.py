@@ -17,13 +17,13 @@ from rich.text import Text
 
 from analysis.evaluation.columns import BENCHES, Cell, Column, in_blocks, in_seconds
 from analysis.evaluation.report import add_heading, parameters_line
+from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.names import plain
 from testbed.record.measurements import ENOUGH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FloatArray = npt.NDArray[np.float64]
 
 COLUMNS = (
     "seed",
@@ -98,7 +98,7 @@ def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
     return Interval(float(sample.mean()), float(bounds.low), float(bounds.high))
 
 
-def found_at(score: FloatArray, faulty: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+def found_at(score: FloatArray, faulty: BoolArray) -> IntArray:
     """How many links one must accuse, by descending score, to have found each faulty one.
 
     Links of equal score are accused together. Ascending, int32[faulty links].

@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import BoolArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 
@@ -58,7 +59,7 @@ def score(
 
 
 def lossy_links(
-    faulty: npt.NDArray[np.bool_],
+    faulty: BoolArray,
     fault_drops: npt.NDArray[np.integer],
     dropping: npt.NDArray[np.integer],
 ) -> npt.NDArray[np.integer]:

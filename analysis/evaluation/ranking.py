@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from analysis.methods.base import Diagnosis
+from testbed.arrays import LongArray
 from testbed.fabric.names import plain
 from testbed.record.fabric_file import NumberedFabric
 
-IntArray = npt.NDArray[np.int64]
 ROWS_SHOWN = 20
 
 
@@ -133,7 +132,7 @@ def _likes(diagnosis: Diagnosis, link: int, undirected: bool) -> str:
     return f"or one of {others} that look the same" if others else ""
 
 
-def _order(diagnosis: Diagnosis) -> IntArray:
+def _order(diagnosis: Diagnosis) -> LongArray:
     """All links, blamed ones first, by descending score."""
     links = np.arange(len(diagnosis.score))
     blamed = np.isin(links, diagnosis.flagged)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.base import Localizer
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
+from testbed.arrays import BoolArray
 from testbed.fabric.paths import Paths
 from testbed.record.documents import Measured, Use
 from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, Measurement, budget
@@ -147,7 +147,7 @@ def _flows(record: Record) -> Measured:
     }
 
 
-def _unobserved(record: Record, paths: Paths, used: npt.NDArray[np.bool_]) -> int:
+def _unobserved(record: Record, paths: Paths, used: BoolArray) -> int:
     """Directed links that none of the used paths crosses."""
     seen = np.zeros(record.fabric.n_links, np.bool_)
     seen[paths.take(np.flatnonzero(used)).links] = True

@@ -12,12 +12,10 @@ import numpy.typing as npt
 
 from analysis.methods.changes import Change, on
 from analysis.telemetry.telemetry import Telemetry
+from testbed.arrays import FloatArray, IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import timed
 from testbed.record.measurements import Measurement
-
-IntArray = npt.NDArray[np.int32]
-FloatArray = npt.NDArray[np.float64]
 
 Part = Literal["segments", "probes", "detector", "connections"]
 

@@ -25,18 +25,14 @@ of a link are told apart, which the paper's echoed probes cannot do.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import bdtrc
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
+from testbed.arrays import BoolArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-LongArray = npt.NDArray[np.int64]
 
 
 class Detector(Method):
@@ -111,7 +107,7 @@ class Detector(Method):
         return (probes.lost > 0) & (chance <= self.significance)
 
 
-def _classes(incidence: Incidence, probed: BoolArray, n_links: int) -> npt.NDArray[np.int32]:
+def _classes(incidence: Incidence, probed: BoolArray, n_links: int) -> IntArray:
     """Links on the same probed paths are of one class, as are those on none: int32[n_links].
 
     Sets of paths are compared by the sum of a random 64-bit number a path.

@@ -16,18 +16,15 @@ analysis/DECISIONS.md has what other readings do.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import bdtrc
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
+from testbed.arrays import LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
-
-FloatArray = npt.NDArray[np.float64]
-LongArray = npt.NDArray[np.int64]
 
 
 class Kdd14(Method):

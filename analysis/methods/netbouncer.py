@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.changes import Change
@@ -29,12 +28,9 @@ from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
 from analysis.telemetry.telemetry import Probes
+from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-LongArray = npt.NDArray[np.int64]
 
 LOG_FLOOR = 1e-8
 """What the convex representation takes a dead path's success probability for (section 6.4)."""
@@ -193,8 +189,8 @@ class NetBouncer(Method):
         )
 
     def _rounds(
-        self, incidence: Incidence, y: FloatArray, sent: npt.NDArray[np.int64]
-    ) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        self, incidence: Incidence, y: FloatArray, sent: LongArray
+    ) -> tuple[FloatArray, LongArray]:
         """Success of each local link and the round it was blamed in (``rounds`` = never)."""
         present = sent > 0
         success = np.ones(incidence.n_links)
@@ -211,7 +207,7 @@ class NetBouncer(Method):
         self,
         incidence: Incidence,
         y: FloatArray,
-        sent: npt.NDArray[np.int64],
+        sent: LongArray,
         present: BoolArray,
     ) -> FloatArray:
         if self.model == "convex":

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis
 from analysis.methods.canary.multistage import Canary
@@ -29,13 +28,11 @@ from analysis.methods.mle.search import explain, suspects
 from analysis.solvers.stages import n_stages
 from analysis.telemetry.parts import read_part
 from analysis.telemetry.telemetry import SegmentCounts
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths, PathSets
 from testbed.record.schema import TableError
 
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-LongArray = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 
 
@@ -76,7 +73,7 @@ def observed_segments(part: Part) -> int:
 def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
     """Canary's verdict, each part solved where it is."""
     success = np.full(fabric.n_links, np.nan)
-    stages: list[list[npt.NDArray[np.int32]]] = [[] for _ in range(n_stages(method.groups))]
+    stages: list[list[IntArray]] = [[] for _ in range(n_stages(method.groups))]
     for links, through, blamed in parts.each(_solve, method, fabric):
         success[links] = through
         for stage, found in zip(stages, blamed, strict=True):
@@ -87,7 +84,7 @@ def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
 
 def _solve(
     part: Part, method: Canary, fabric: Fabric
-) -> tuple[LongArray, FloatArray, tuple[npt.NDArray[np.int32], ...]]:
+) -> tuple[LongArray, FloatArray, tuple[IntArray, ...]]:
     found = method.infer(part.counts, fabric)
     links = np.flatnonzero(~np.isnan(found.success))
     return links, found.success[links], found.stages

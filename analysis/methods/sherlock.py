@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.flock.flock import Flock, verdict
@@ -22,11 +21,10 @@ from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import Search
 from analysis.telemetry.telemetry import Telemetry
+from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 from testbed.record.measurements import Measurement
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Sherlock(Method):

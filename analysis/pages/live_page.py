@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from analysis.evaluation.columns import BENCHES
 from analysis.methods.registry import bench_of
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import DRAWN_WHOLE, fabric_data
 from analysis.pages.template import render_page
+from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 
@@ -20,7 +18,7 @@ _SCRIPTS = ("page.js", "layout.js", "fabric.js", "charts.js", "live_link.js", "l
 
 def live_page(
     fabric: Fabric,
-    monitor: npt.NDArray[np.bool_],
+    monitor: BoolArray,
     title: str,
     faults: Sequence[tuple[int, float]],
     epochs: int,

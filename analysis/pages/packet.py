@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.telemetry.minus_meters import MinusMeter
+from testbed.arrays import LongArray
 from testbed.fabric.addressed import AddressedFabric
 from testbed.record.flow_ids import FiveTuples, flow_ids
 from testbed.record.run import RunDirectory
@@ -64,7 +65,7 @@ def _flow_numbers(
     flows: Mapping[str, Any],
     wanted: npt.NDArray[np.integer],
     meters: list[MinusMeter],
-) -> list[npt.NDArray[np.int64]]:
+) -> list[LongArray]:
     """For each row of each minus meter the row of ``flows``; -1 if it is none that is wanted."""
     flows = {name: column[wanted] for name, column in flows.items()}
     src, dst = (fabric.host_ip[flows[end]] for end in ("src_host", "dst_host"))
@@ -108,7 +109,7 @@ def _path(
 def _meters(
     run: RunDirectory,
     meters: list[MinusMeter],
-    monitored: list[npt.NDArray[np.int64]],
+    monitored: list[LongArray],
     flow: int,
     path: list[int],
 ) -> list[dict[str, int]]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from analysis.evaluation.columns import BENCHES, in_blocks
 from analysis.pages.ranges import RANGES, Share, by_range
+from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import plain
@@ -82,7 +83,7 @@ def link_data(
     return data, links
 
 
-def fabric_data(fabric: Fabric, monitor: npt.NDArray[np.bool_]) -> dict[str, Any]:
+def fabric_data(fabric: Fabric, monitor: BoolArray) -> dict[str, Any]:
     """Return the switches, which of them host meters, and the ends of links, for the drawing."""
     return {
         "monitors": np.flatnonzero(monitor).tolist(),

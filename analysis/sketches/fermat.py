@@ -13,7 +13,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import Words, bucket
+from analysis.sketches.hashing import bucket
+from testbed.arrays import LongArray, WordArray
 from testbed.fabric.compiled import kernel, njit
 
 BUCKET_BITS = 32 + 104
@@ -37,7 +38,7 @@ class FermatSketch:
     def bytes(self) -> float:
         return self.count.size * BUCKET_BITS / 8
 
-    def add(self, hi: Words, lo: Words, packets: npt.NDArray[np.integer]) -> None:
+    def add(self, hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]) -> None:
         """Count ``packets`` of each flow; what is negative is taken away."""
         _add(hi, lo, np.ascontiguousarray(packets, np.int64), self.count, self.id_sum, self.seed)
 
@@ -50,7 +51,7 @@ class FermatSketch:
         left.id_sum = (self.id_sum + (_P - downstream.id_sum)) % _P
         return left
 
-    def decode(self) -> tuple[Words, Words, npt.NDArray[np.int64], bool]:
+    def decode(self) -> tuple[WordArray, LongArray, bool]:
         """The flows that come out, ascending, with their packets, and whether nothing is left.
 
         A bucket of several flows may by chance (1 / width) look like one of another flow; that one

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import Words, bucket
+from analysis.sketches.hashing import bucket
+from testbed.arrays import LongArray, WordArray
 from testbed.fabric.compiled import njit
 
 CELL_BITS = 104 + 8 + 32
@@ -47,7 +48,7 @@ class FlowRadar:
         """Table and filter."""
         return (self.flow_count.size * CELL_BITS + len(self.filter)) / 8
 
-    def add(self, hi: Words, lo: Words, packets: npt.NDArray[np.integer]) -> None:
+    def add(self, hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]) -> None:
         """Count ``packets`` of each flow, flows in the order of their first packet.
 
         The order of all other packets makes no difference: add([f, g], [2, 1]) is f, g, f.
@@ -56,7 +57,7 @@ class FlowRadar:
         state = (self.flow_xor, self.flow_count, self.packet_count, self.filter)
         _add(hi, lo, counted, *state, self.filter_hashes, self.seed)
 
-    def decode(self) -> tuple[Words, Words, npt.NDArray[np.int64], bool]:
+    def decode(self) -> tuple[WordArray, LongArray, bool]:
         """All flows that come out, with their packets, and whether the table is empty then.
 
         It is not where flows hide each other. A flow that the filter took for an earlier one is in

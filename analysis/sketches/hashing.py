@@ -6,11 +6,9 @@ An ID is two words: ``hi`` and ``lo``, uint64, as in `analysis.telemetry.minus_m
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import IntArray, WordArray
 from testbed.fabric.compiled import kernel
-
-Words = npt.NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -40,14 +38,14 @@ def _buckets(hi, lo, width, seed, out):
             out[n, row] = bucket(hi[n], lo[n], row, width, seed)
 
 
-def buckets(hi: Words, lo: Words, rows: int, width: int, seed: int = 0) -> npt.NDArray[np.int32]:
+def buckets(hi: WordArray, lo: WordArray, rows: int, width: int, seed: int = 0) -> IntArray:
     """The bucket of each ID in each row: int32[n, rows]."""
     out = np.empty((len(hi), rows), np.int32)
     _buckets(hi, lo, width, seed, out)
     return out
 
 
-def flow_ids(n: int, rng: np.random.Generator) -> tuple[Words, Words]:
+def flow_ids(n: int, rng: np.random.Generator) -> tuple[WordArray, WordArray]:
     """``n`` different flow IDs of 104 bits, drawn at random: 40 bits above 64."""
     hi = rng.integers(0, 1 << 40, n, dtype=np.uint64)
     lo = rng.permutation(n).astype(np.uint64) | rng.integers(0, 1 << 40, n, dtype=np.uint64) << _30

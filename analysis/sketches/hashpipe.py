@@ -12,12 +12,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray, LongArray
 from testbed.fabric.compiled import kernel
 
 ENTRY_BITS = 104 + 32
 """Flow ID and count (Canary, table I)."""
-
-LongArray = npt.NDArray[np.int64]
 
 
 class HashPipe:
@@ -32,7 +31,7 @@ class HashPipe:
         count: Its packets there, int64[stages, entries].
     """
 
-    def __init__(self, places: npt.NDArray[np.int32], entries: int) -> None:
+    def __init__(self, places: IntArray, entries: int) -> None:
         stages = places.shape[1]
         self.places = np.ascontiguousarray(places, np.int32)
         self.flow = np.full((stages, entries), -1, np.int64)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import Words, bucket
+from analysis.sketches.hashing import bucket
+from testbed.arrays import LongArray, WordArray
 from testbed.errors import UserError
 from testbed.fabric.compiled import njit
 
@@ -19,8 +20,8 @@ CELL_BITS = 32 + 120
 
 
 def signatures(
-    hi: Words, lo: Words, packets: npt.NDArray[np.integer]
-) -> tuple[Words, Words, npt.NDArray[np.int64]]:
+    hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]
+) -> tuple[WordArray, LongArray]:
     """The signatures of all packets of flows of 104 bits, flow after flow, and each one's flow.
 
     The IP ID counts a flow's packets.
@@ -49,7 +50,7 @@ class LossRadar:
     def bytes(self) -> float:
         return self.count.size * CELL_BITS / 8
 
-    def add(self, hi: Words, lo: Words) -> None:
+    def add(self, hi: WordArray, lo: WordArray) -> None:
         """Count packets of these signatures."""
         _add(hi, lo, self.count, self.xor_sum, self.seed)
 
@@ -62,7 +63,7 @@ class LossRadar:
         left.xor_sum = self.xor_sum ^ downstream.xor_sum
         return left
 
-    def decode(self) -> tuple[Words, Words, bool]:
+    def decode(self) -> tuple[WordArray, bool]:
         """The signatures that come out, and whether nothing is left."""
         count, xor_sum = self.count.copy(), self.xor_sum.copy()
         hi, lo = _decode(count, xor_sum, self.seed)

@@ -11,15 +11,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import BoolArray, IntArray, LongArray
 from testbed.fabric.compiled import kernel
 
 USM_BUCKET_BITS = 1 + 104 + 32
 """dirtyFlag, flowID, count (Canary, section IV-A)."""
 DSM_BUCKET_BITS = USM_BUCKET_BITS + 32
 """The same and pathBF."""
-
-LongArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class FlowMeter:
@@ -35,7 +33,7 @@ class FlowMeter:
         count, dirty: Its packets, int64[rows, width], and whether they are of several flows.
     """
 
-    def __init__(self, places: npt.NDArray[np.int32], width: int) -> None:
+    def __init__(self, places: IntArray, width: int) -> None:
         rows = places.shape[1]
         self.places = np.ascontiguousarray(places, np.int32)
         self.owner = np.full((rows, width), -1, np.int64)

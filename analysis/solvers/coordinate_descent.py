@@ -33,10 +33,8 @@ import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
+from testbed.arrays import BoolArray, FloatArray
 from testbed.fabric.compiled import kernel
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 EPSILON = 1e-4
 """The paper's epsilon for coordinate descent (figure 7; the text at hand has lost the dot)."""

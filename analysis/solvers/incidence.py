@@ -7,12 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import BoolArray, IntArray, LongArray
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 class Incidence(NamedTuple):

@@ -19,14 +19,11 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
+from testbed.arrays import BoolArray, FloatArray
 from testbed.fabric.compiled import kernel
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def log_least_squares(

@@ -25,11 +25,8 @@ import numpy.typing as npt
 from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
+from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.fabric.compiled import kernel
-
-FloatArray = npt.NDArray[np.float64]
-LongArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 Mapping = Literal["logarithmic", "linear"]
 """How a group's success probabilities are spread over [0, 0.8]: by equation 4, or evenly, as the

@@ -10,14 +10,12 @@ one step multiplies x_i - 1/2 by 1 + 2 r lambda / P, so m steps are one power.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.solvers.coordinate_descent import Descent, started, value
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.sweeps import Sweeps
+from testbed.arrays import FloatArray
 from testbed.fabric.compiled import njit
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def stochastic_descent(

@@ -12,13 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.parts import in_parts
+from testbed.arrays import IntArray
 from testbed.fabric.compiled import kernel
-
-IntArray = npt.NDArray[np.int32]
 
 LARGE = 1_000_000
 """Links of all paths, as often as these are observed, from which on threads pay."""

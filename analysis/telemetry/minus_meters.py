@@ -32,13 +32,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import BoolArray, IntArray, LongArray, WordArray
 from testbed.fabric.segments import Segments
 
 USM, DSM = 0, 1
 
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-WordArray = npt.NDArray[np.uint64]
 
 Decoder = Callable[[IntArray, npt.NDArray[np.uint32]], IntArray]
 """``decode(downstream int32[N], path_bf uint32[N]) -> int32[N]``: segment ids, or -1."""
@@ -57,7 +55,7 @@ class MeterDump:
     meter: npt.NDArray[np.int8]
     row: npt.NDArray[np.int8]
     bucket: npt.NDArray[np.int16]
-    dirty: npt.NDArray[np.bool_]
+    dirty: BoolArray
     flow_hi: WordArray
     flow_lo: WordArray
     path_bf: npt.NDArray[np.uint32]
@@ -238,7 +236,7 @@ def _perhaps_elsewhere(
     flow: LongArray,
     at_switch: LongArray,
     n_flows: int,
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Whether each flow, counted by its segment's upstream, may have arrived at another downstream
     of it: bool[N].
 
@@ -290,7 +288,7 @@ def _expand(keys: LongArray, wanted: LongArray) -> tuple[LongArray, LongArray]:
 
 
 def _merge(
-    dump: MeterDump, key: LongArray, chosen: npt.NDArray[np.bool_]
+    dump: MeterDump, key: LongArray, chosen: BoolArray
 ) -> tuple[LongArray, LongArray, LongArray]:
     """One clean row for each flow of each meter; flows whose clean rows disagree are set aside.
 
@@ -307,7 +305,7 @@ def _merge(
     return unique[~broken], kept[~broken], unique[broken]
 
 
-def _find(keys: LongArray, wanted: LongArray) -> tuple[npt.NDArray[np.bool_], LongArray]:
+def _find(keys: LongArray, wanted: LongArray) -> tuple[BoolArray, LongArray]:
     """Whether, and where, each wanted key is in the ascending ``keys``."""
     if not len(keys):
         return np.zeros(len(wanted), np.bool_), np.zeros(len(wanted), np.int64)

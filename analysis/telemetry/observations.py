@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.telemetry.minus_meters import (
     MeterDump,
@@ -37,14 +36,13 @@ from analysis.telemetry.telemetry import (
     SegmentCounts,
     Telemetry,
 )
+from testbed.arrays import LongArray
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.paths import Paths, PathSets
 from testbed.record.run import Record
 from testbed.record.run_tables import registers
-
-LongArray = npt.NDArray[np.int64]
 
 
 def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:

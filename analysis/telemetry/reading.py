@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
+from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets, pointers
@@ -22,9 +22,6 @@ from testbed.record.messages import shown
 from testbed.record.run_tables import PLANS
 from testbed.record.schema import COUNT_LIMIT, TableError
 from testbed.record.tables import Nested, Table, read_table
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 _CELLS = 10**9  # of the table of epochs and segments
 _HOPS = 255  # the most that IPv4's time to live allows
@@ -294,7 +291,7 @@ def _flows(seen: _Seen) -> Flows | None:
     return flows
 
 
-def _round_trips(table: Table, passive: LongArray) -> npt.NDArray[np.float64] | None:
+def _round_trips(table: Table, passive: LongArray) -> FloatArray | None:
     """The round-trip times of passive rows, of all or of none."""
     times, given = table.numbers("rtt_ms"), table.given("rtt_ms")
     table.refuse(times < 0, "rtt_ms is negative")

@@ -15,15 +15,13 @@ from typing import Literal, overload
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments
-
-IntArray = npt.NDArray[np.int32]
-CountArray = npt.NDArray[np.int64]
 
 
 class MissingTelemetry(UserError):
@@ -38,8 +36,8 @@ class SegmentCounts:
     """
 
     segments: Segments
-    sent: CountArray
-    lost: CountArray
+    sent: LongArray
+    lost: LongArray
 
     def __post_init__(self) -> None:
         _check_counts("segments", self.sent, self.lost, ndim=2)
@@ -63,9 +61,9 @@ class Flows:
 
     sets: PathSets | PairSets
     path_set: IntArray
-    sent: CountArray
-    lost: CountArray
-    rtt_ms: npt.NDArray[np.float64] | None = None
+    sent: LongArray
+    lost: LongArray
+    rtt_ms: FloatArray | None = None
 
     def __post_init__(self) -> None:
         _check_counts("flows", self.sent, self.lost)
@@ -89,11 +87,11 @@ class Flows:
         fabric: Fabric,
         src_tor: npt.NDArray[np.integer],
         dst_tor: npt.NDArray[np.integer],
-        own: npt.NDArray[np.bool_],
+        own: BoolArray,
         sets: PathSets,
-        sent: CountArray,
-        lost: CountArray,
-        rtt_ms: npt.NDArray[np.float64] | None = None,
+        sent: LongArray,
+        lost: LongArray,
+        rtt_ms: FloatArray | None = None,
     ) -> Flows:
         """Flows of which some (``own``, bool[F]) have a set of their own, in order those of
         ``sets``; the others may have taken any equal-cost path of their ToRs (int[F])."""
@@ -128,8 +126,8 @@ class Probes:
     """
 
     paths: Paths
-    sent: CountArray
-    lost: CountArray
+    sent: LongArray
+    lost: LongArray
 
     def __post_init__(self) -> None:
         _check_counts("probes", self.sent, self.lost)
@@ -144,7 +142,7 @@ class Probes:
         return bool(_both_ways(self.distinct.ptr, self.distinct.links))
 
     @cached_property
-    def row_ptr(self) -> CountArray:
+    def row_ptr(self) -> LongArray:
         """Where the rows of one path after another begin, and where the last's end: int64[]."""
         differs = np.empty(len(self), np.bool_)
         _differs(self.paths.ptr, self.paths.links, differs)
@@ -169,9 +167,9 @@ class Connections:
 
     src_tor: IntArray
     dst_tor: IntArray
-    lost: CountArray
+    lost: LongArray
     paths: Paths
-    complete: npt.NDArray[np.bool_]
+    complete: BoolArray
     traceroute_packets: int
 
     def __post_init__(self) -> None:
@@ -277,7 +275,7 @@ def _differs(ptr, links, differs):
                     break
 
 
-def _refuse(name: str, bad: npt.NDArray[np.bool_], what: str) -> None:
+def _refuse(name: str, bad: BoolArray, what: str) -> None:
     if bad.any():
         row = np.argwhere(bad)[0].tolist()
         at = row[0] if len(row) == 1 else tuple(row)
@@ -289,7 +287,7 @@ def _check_column(name: str, column: str, values: npt.NDArray[np.integer], n: in
         raise UserError(f"{name}: {column} must be an integer array of {n} rows")
 
 
-def _check_counts(name: str, sent: CountArray, lost: CountArray, ndim: int = 1) -> None:
+def _check_counts(name: str, sent: LongArray, lost: LongArray, ndim: int = 1) -> None:
     if sent.shape != lost.shape or sent.ndim != ndim:
         raise UserError(
             f"{name}: sent has shape {sent.shape} and lost {lost.shape}: "
@@ -307,7 +305,7 @@ def _check_paths(name: str, paths: Paths, n: int) -> None:
     _check_pointers(name, paths.ptr, len(paths.links))
 
 
-def _check_pointers(name: str, ptr: CountArray, n: int) -> None:
+def _check_pointers(name: str, ptr: LongArray, n: int) -> None:
     if ptr[0] != 0 or ptr[-1] != n:
         raise UserError(f"{name}: the path pointers do not match the links")
     _refuse(name, np.diff(ptr) < 0, "the path pointers fall")

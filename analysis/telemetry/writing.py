@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.telemetry.telemetry import Flows, SegmentCounts, Telemetry
+from testbed.arrays import BoolArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.record.exchange import KINDS, OBSERVATIONS
 from testbed.record.run_tables import PLANS
 from testbed.record.tables import Texts, write_table
-
-LongArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 def write_observations(path: Path, telemetry: Telemetry) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.canary.aggregate import aggregate
@@ -24,6 +23,7 @@ from analysis.solvers.coordinate_descent import EPSILON
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.stages import GROUPS, Groups, Mapping, n_stages, solve_stages
 from analysis.telemetry.telemetry import SegmentCounts
+from testbed.arrays import LongArray
 from testbed.fabric.clos import Fabric
 
 
@@ -112,7 +112,7 @@ class Canary(Method):
         success = np.full(fabric.n_links, np.nan)
         stage = np.full(fabric.n_links, stages, np.int64)
 
-        def solve(segment: npt.NDArray[np.int64], incidence: Incidence) -> None:
+        def solve(segment: LongArray, incidence: Incidence) -> None:
             x, when = solve_stages(
                 incidence,
                 rates.take(segment),

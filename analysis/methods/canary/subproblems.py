@@ -8,13 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence
+from testbed.arrays import BoolArray, IntArray, LongArray
 from testbed.fabric.segments import Segments
-
-BoolArray = npt.NDArray[np.bool_]
-LongArray = npt.NDArray[np.int64]
 
 FEW = 4_000  # segments of a sub-problem, which are solved before threads have started
 
@@ -44,7 +41,7 @@ def solve_subproblems(
         list(pool.map(one, parts))
 
 
-def subproblem_segments(subproblem: npt.NDArray[np.int32], observed: BoolArray) -> list[LongArray]:
+def subproblem_segments(subproblem: IntArray, observed: BoolArray) -> list[LongArray]:
     """The observed segments of each sub-problem, sub-problems that have none left out."""
     segment = np.flatnonzero(observed)
     order = np.argsort(subproblem[segment], kind="stable")

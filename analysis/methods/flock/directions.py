@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.flow_values import value
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.pairs import Pairs, ones, step_pairs, word_of
+from testbed.arrays import FloatMatrix, LongArray, WordArray
 from testbed.fabric.compiled import kernel
 
 TURNS = 2
@@ -29,9 +29,9 @@ class Room(NamedTuple):
     group's other numbers are far apart in memory.
     """
 
-    at: npt.NDArray[np.int64]
-    tops: npt.NDArray[np.uint64]
-    near: np.ndarray[tuple[int, int], np.dtype[np.float64]]
+    at: LongArray
+    tops: WordArray
+    near: FloatMatrix
 
     @classmethod
     def of(cls, pairs: Pairs) -> Room:

@@ -9,13 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.parts import in_parts
+from testbed.arrays import BoolArray, FloatArray, FloatMatrix, LongArray
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import pointers
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 MEMO_SLOTS = 1 << 25
 """Values remembered of all groups with more than one path, at least 16 of each: up to 540 MB."""
@@ -45,7 +41,7 @@ class FlowValues(NamedTuple):
     times: FloatArray
     width: LongArray
     memo_ptr: LongArray
-    memo: np.ndarray[tuple[int, int], np.dtype[np.float64]]
+    memo: FloatMatrix
     seed: int
     bits: int
 

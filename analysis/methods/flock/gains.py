@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.likelihood import State
+from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.fabric.compiled import kernel
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 BETTER = 1e-6
 """Nats by which a hypothesis must be better: less is rounding."""
@@ -36,7 +33,7 @@ class Gains(NamedTuple):
     stale: BoolArray
     allowed: BoolArray
     remove: bool
-    but: npt.NDArray[np.int64]
+    but: LongArray
 
     @classmethod
     def of(cls, allowed: BoolArray, *, remove: bool) -> Gains:

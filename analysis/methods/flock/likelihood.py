@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.flow_values import value
 from analysis.methods.flock.listed import Listed, accumulate_listed, flip_listed, step
@@ -33,11 +32,8 @@ from analysis.methods.flock.pairs import (
     step_pairs,
 )
 from analysis.solvers.parts import in_parts
+from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.compiled import kernel, njit
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int32]
 
 
 class State(NamedTuple):

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.flow_values import FlowValues, value
+from testbed.arrays import IntArray, LongArray
 from testbed.fabric.compiled import kernel, njit
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 
 class Listed(NamedTuple):

@@ -21,7 +21,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.flow_values import Counts, Loss, flow_values
 from analysis.methods.flock.likelihood import accumulate
@@ -30,13 +29,10 @@ from analysis.methods.flock.pair_groups import no_pairs, pair_groups
 from analysis.methods.flock.pairs import Pairs
 from analysis.methods.flock.path_groups import Components, listed_groups, make_listed
 from analysis.telemetry.telemetry import Flows, Probes
+from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.flow_values import Counts, FlowValues, Loss, flow_values
 from analysis.methods.flock.pairs import Pairs
@@ -14,8 +13,6 @@ from analysis.telemetry.telemetry import Flows
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import pointers
-
-LongArray = npt.NDArray[np.int64]
 
 
 def pair_groups(

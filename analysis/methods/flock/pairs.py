@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.flow_values import FlowValues, value
+from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
 from testbed.fabric.compiled import kernel, njit
 
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BitArray = npt.NDArray[np.uint64]
 WayArray = np.ndarray[tuple[int, int], np.dtype[np.int32]]
 
 
@@ -52,8 +48,8 @@ class Pairs(NamedTuple):
     others: IntArray
     values: FlowValues
     failures: IntArray
-    good: BitArray
-    single: BitArray
+    good: WordArray
+    single: WordArray
     ways: WayArray
     bad: IntArray
 

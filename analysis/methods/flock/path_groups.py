@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.flow_values import Counts, FlowValues, Loss, flow_values
 from analysis.methods.flock.listed import Listed
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Flows, Probes
+from testbed.arrays import IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import Paths, PathSets, pointers
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 
 class Components(NamedTuple):

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.flock.directions import Room, turn
 from analysis.methods.flock.gains import BETTER, Gains, first_best, hope, most_gained, touched
 from analysis.methods.flock.likelihood import State, accumulate, flip, likelihood, place
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
+from testbed.arrays import BoolArray, FloatArray
 from testbed.fabric.compiled import kernel, njit
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 MANY_PAIRS = 100_000
 """Pairs of ToRs, as of K=26, from which on a flip is too slow to be tried in vain for each link."""

@@ -14,16 +14,13 @@ without loss mostly missed it: its rate begins too low by up to a half, and none
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import explain, resume
+from testbed.arrays import BoolArray, FloatArray
 from testbed.fabric.compiled import kernel
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 TURNS = 30
 

@@ -14,16 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Rows
+from testbed.arrays import IntArray, LongArray
 from testbed.fabric.paths import Paths
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 OF_UNITS = ("arrived", "size", "x", "blamed", "gains", "may", "fresh")
 OF_UNITS += ("queue", "queued", "kept", "share")

@@ -21,14 +21,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Observed, Units, over_units
+from testbed.arrays import BoolArray, FloatArray
 from testbed.fabric.compiled import njit
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 ROUNDS = 4
 """Explanations at most, each with the weights that the last one gave the observations."""

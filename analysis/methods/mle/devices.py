@@ -24,7 +24,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.background import settled, width
 from analysis.methods.mle.likelihood import (
@@ -49,12 +48,9 @@ from analysis.methods.mle.moves import (
 )
 from analysis.methods.mle.problem import Units
 from analysis.methods.mle.search import RATE, penalty_of
+from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
-
-IntArray = npt.NDArray[np.int32]
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 CHANGED = ("x", "total", "blamed", "gains", "fresh")
 """Of `Problem`, what a search changes."""

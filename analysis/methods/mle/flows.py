@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows, sum_up
 from analysis.methods.mle.pairs import PairFlows
 from analysis.methods.mle.problem import Observed, Units, observe, over_units
 from analysis.methods.mle.unreported import Traces
 from analysis.telemetry.telemetry import Flows, MissingTelemetry
+from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets
-
-BoolArray = npt.NDArray[np.bool_]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

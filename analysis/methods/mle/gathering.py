@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.likelihood import MEAN, Problem, move, touch
 from analysis.methods.mle.search import STATE
+from testbed.arrays import IntArray
 from testbed.fabric.compiled import kernel
-
-IntArray = npt.NDArray[np.int32]
-FloatArray = npt.NDArray[np.float64]
 
 SHARED = 0.5
 """Of a unit's losses, what must be on rows of another for that to stand in its place."""

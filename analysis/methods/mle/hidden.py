@@ -17,12 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import pointers
 
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 SingleArray = npt.NDArray[np.float32]
 
 GIVEN = -1.0

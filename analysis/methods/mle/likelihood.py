@@ -14,14 +14,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.fabric.compiled import kernel
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 DEAD = 60.0
 """The rate that stands for total loss."""

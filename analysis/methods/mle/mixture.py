@@ -20,17 +20,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.problem import Rows
+from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray
 from testbed.fabric.compiled import kernel, njit
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-ClassArray = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 NOTHING = 30.0
 """Nats by which a term is less than a sum that it does not change."""
@@ -72,8 +66,8 @@ class Mixture(NamedTuple):
     mean: FloatArray
     size_of: IntArray
     on: BoolArray
-    room: ClassArray
-    alike: ClassArray
+    room: FloatMatrix
+    alike: FloatMatrix
 
 
 def make_mixture(rows: Rows, size: FloatArray, hidden: HiddenFlows) -> Mixture:

@@ -14,7 +14,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import DEAD
@@ -23,11 +22,8 @@ from analysis.methods.mle.moves import LENIENT
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST
 from analysis.methods.mle.start import Start, nothing
+from testbed.arrays import BoolArray, FloatArray, FloatMatrix
 from testbed.fabric.compiled import kernel
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-PairArray = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 
 BETTER = 0.1
 """Nats that a set must be better by: less is rounding."""
@@ -65,7 +61,7 @@ class _Search(NamedTuple):
     rates: FloatArray
     gain: FloatArray
     kept: FloatArray
-    before: PairArray
+    before: FloatMatrix
     known: BoolArray
 
 

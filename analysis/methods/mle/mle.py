@@ -25,7 +25,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.mle.arrivals import explain_loss_free
@@ -41,13 +40,10 @@ from analysis.methods.mle.search import explain, penalty_of, suspects
 from analysis.methods.mle.start import start_from
 from analysis.methods.mle.traced import explain_traced
 from analysis.telemetry.telemetry import Telemetry
+from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import PathSets
 from testbed.record.measurements import MEASUREMENTS, Measurement
-
-FloatArray = npt.NDArray[np.float64]
-
-BoolArray = npt.NDArray[np.bool_]
 
 SOME_LIVE = 2.0
 """The rate at which whole flows die below which others over the same link clearly do not."""

@@ -12,20 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.hidden import HiddenFlows, sum_up
 from analysis.methods.mle.problem import Units
 from analysis.telemetry.telemetry import MissingTelemetry
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import pointers
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-MarkArray = npt.NDArray[np.uint64]
 
 MOST_BYTES = 8_000_000_000
 """Of the paths of all pairs; where many climbs share a core and many links may be faulty."""
@@ -59,7 +53,7 @@ class PairFlows:
         width = self.ecmp.width[self.src, self.dst].astype(np.int64)
         return self.src * np.int64(each) + tier, self.dst * np.int64(each) + tier, width
 
-    def mark(self, same: MarkArray, alike: MarkArray) -> None:
+    def mark(self, same: WordArray, alike: WordArray) -> None:
         """Add what tells links apart, see `analysis.methods.mle.problem.marks`."""
         used = np.bincount(self.of, minlength=len(self.src)) > 0
         for way, lists in enumerate(self._lists()[:2]):

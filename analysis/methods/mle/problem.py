@@ -12,15 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
 from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import Paths, PathSets
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-MarkArray = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,7 @@ class Units(NamedTuple):
     size: FloatArray
 
     @classmethod
-    def of(cls, mark: MarkArray) -> Units:
+    def of(cls, mark: WordArray) -> Units:
         """Links of equal mark (uint64[n_links]) are alike, those of mark 0 not observed."""
         seen = np.flatnonzero(mark)
         _, first, number = np.unique(mark[seen], return_index=True, return_inverse=True)
@@ -156,7 +151,7 @@ def over_units(paths: Paths, units: Units) -> tuple[LongArray, IntArray]:
     return _over_units(paths.ptr, paths.links, units.of_link, last)[:2]
 
 
-def marks(sets: Sequence[PathSets], n_links: int) -> tuple[MarkArray, MarkArray]:
+def marks(sets: Sequence[PathSets], n_links: int) -> tuple[WordArray, WordArray]:
     """Two numbers of each link, 0 for links on no path: one that only links share that are on the
     same paths, and one that only links share that are on equally many paths of each set."""
     same, alike = np.zeros(n_links, np.uint64), np.zeros(n_links, np.uint64)

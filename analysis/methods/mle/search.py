@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.background import evidence, mean_rate
 from analysis.methods.mle.components import Components
@@ -20,9 +19,7 @@ from analysis.methods.mle.likelihood import MEAN, PENALTY, Problem
 from analysis.methods.mle.moves import COARSE, LENIENT, begin, finish, search, settle_all
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.second_look import doubt, look_again
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from testbed.arrays import BoolArray, FloatArray
 
 RATE = 1.2
 """Nats that a free rate costs: the logarithm of its range, ln(1 / 0.001), over the width of the

@@ -13,15 +13,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.problem import Observed, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
+from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.paths import PathSets, pointers
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 class Start(NamedTuple):

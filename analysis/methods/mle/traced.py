@@ -33,7 +33,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.devices import choice, rates
 from analysis.methods.mle.gathering import one_more, other_explanations
@@ -43,9 +42,7 @@ from analysis.methods.mle.moves import COARSE, settle_all
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST, explain, penalty_of, resume
 from analysis.methods.mle.unreported import PathRates, Traces, unreported, whole
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
+from testbed.arrays import BoolArray, FloatArray, LongArray
 
 TURNS = 40
 AS_GOOD = 1.0  # nats by which another explanation must be likelier: less may be rounding
@@ -93,7 +90,7 @@ class _Reports(NamedTuple):
     float64[R] the links of each row, and the bounds of the mean rate of healthy links."""
 
     rows: Rows
-    of_row: npt.NDArray[np.int64]
+    of_row: LongArray
     hops: FloatArray
     size: FloatArray
     hidden: HiddenFlows

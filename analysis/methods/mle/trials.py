@@ -13,14 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.telemetry.telemetry import Connections, Flows
+from testbed.arrays import LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets, pointers
-
-LongArray = npt.NDArray[np.int64]
 
 LARGE = 8
 """Packets of a flow that are hardly all lost by chance."""

@@ -13,15 +13,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.problem import Rows
+from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.compiled import kernel
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 class Traces(NamedTuple):

@@ -26,17 +26,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.vigil.vigil import Ballot, ballot, connection_causes
 from analysis.telemetry.telemetry import Connections
+from testbed.arrays import IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp_probabilities import EcmpProbabilities
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

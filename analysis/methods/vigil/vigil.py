@@ -34,21 +34,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammainc
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.changes import Change
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Connections
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
 from testbed.fabric.ecmp_probabilities import Continuations, EcmpProbabilities, Shares
 from testbed.fabric.paths import pointers
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -179,7 +175,7 @@ class Vigil(Method):
         taken, blamed = np.zeros_like(tally), np.empty(n_links, np.int64)
         left = np.empty_like(tally)
 
-        def explained(some: LongArray) -> npt.NDArray[np.bool_]:
+        def explained(some: LongArray) -> BoolArray:
             """Whether what some links got is what others' connections or noise gave them."""
             if not tests:
                 return np.zeros(len(some), np.bool_)
@@ -208,9 +204,7 @@ ROUNDING = 1e-9
 _ONE_BY_ONE = 4
 
 
-def _most(
-    left: FloatArray, least: float, explained: Callable[[LongArray], npt.NDArray[np.bool_]]
-) -> int:
+def _most(left: FloatArray, least: float, explained: Callable[[LongArray], BoolArray]) -> int:
     """The link with most votes left that are not explained, -1 if none has ``least``; of equals the
     first.
 
