@@ -51,7 +51,7 @@ class FermatSketch:
         left.id_sum = (self.id_sum + (_P - downstream.id_sum)) % _P
         return left
 
-    def decode(self) -> tuple[WordArray, LongArray, bool]:
+    def decode(self) -> tuple[WordArray, WordArray, LongArray, bool]:
         """The flows that come out, ascending, with their packets, and whether nothing is left.
 
         A bucket of several flows may by chance (1 / width) look like one of another flow; that one

@@ -57,7 +57,7 @@ class FlowRadar:
         state = (self.flow_xor, self.flow_count, self.packet_count, self.filter)
         _add(hi, lo, counted, *state, self.filter_hashes, self.seed)
 
-    def decode(self) -> tuple[WordArray, LongArray, bool]:
+    def decode(self) -> tuple[WordArray, WordArray, LongArray, bool]:
         """All flows that come out, with their packets, and whether the table is empty then.
 
         It is not where flows hide each other. A flow that the filter took for an earlier one is in

@@ -21,7 +21,7 @@ CELL_BITS = 32 + 120
 
 def signatures(
     hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]
-) -> tuple[WordArray, LongArray]:
+) -> tuple[WordArray, WordArray, LongArray]:
     """The signatures of all packets of flows of 104 bits, flow after flow, and each one's flow.
 
     The IP ID counts a flow's packets.
@@ -63,7 +63,7 @@ class LossRadar:
         left.xor_sum = self.xor_sum ^ downstream.xor_sum
         return left
 
-    def decode(self) -> tuple[WordArray, bool]:
+    def decode(self) -> tuple[WordArray, WordArray, bool]:
         """The signatures that come out, and whether nothing is left."""
         count, xor_sum = self.count.copy(), self.xor_sum.copy()
         hi, lo = _decode(count, xor_sum, self.seed)
