@@ -22,9 +22,7 @@ from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
-from testbed.faults.links import LinkInjector
-from testbed.faults.netem import NetemInjector
-from testbed.faults.nft import NftInjector
+from testbed.faults.kernel_injectors import KernelInjector, NetemInjector, NftInjector
 from testbed.faults.noise import noise_rates
 from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network, NetworkError, switch_seed
@@ -211,14 +209,14 @@ def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:
     return replace(settings, **changes)
 
 
-Injector = FaultInjector | LinkInjector
+Injector = FaultInjector | KernelInjector
 
 
 def make_injector(settings: Settings, backend: Backend, plan: FaultPlan) -> Injector:
     """The injector of ``settings.injector``: P4 fault tables, netem or nftables.
 
     Raises:
-        testbed.faults.links.InjectorError: The kernel cannot do what is asked (one line).
+        InjectorError: The kernel cannot do what is asked. One line.
     """
     topology = backend.network.topology
     noise = noise_rates(settings.noise, topology.n_links, settings.seed)

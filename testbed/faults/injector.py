@@ -74,9 +74,9 @@ class FaultInjector:
     def _add(
         self, link: int, match: FlowMatch | None, action: str, params: list[int], priority: int
     ) -> int:
-        match = match or FlowMatch()
-        fields = (match.src_ip, match.dst_ip, match.protocol, match.src_port, match.dst_port)
-        key = [int(self.topology.link_src_port[link]), *(_ternary(f) for f in fields)]
+        fields = ("src_ip", "dst_ip", "protocol", "src_port", "dst_port")
+        key: list[int | tuple[int, int]] = [int(self.topology.link_src_port[link])]
+        key += [_ternary(getattr(match, field, None)) for field in fields]
         return self._table(link).add(key, action, params, priority=priority)
 
 

@@ -52,7 +52,7 @@ class FlowMatch:
     """The flows that a fault hits; a field that is None matches everything.
 
     Raises:
-        FaultError: A field is no `Ternary`, or does not fit the header's bits.
+        FaultError: No field is given, one is no `Ternary`, or does not fit the header's bits.
     """
 
     src_ip: Ternary | None = None
@@ -62,6 +62,8 @@ class FlowMatch:
     protocol: Ternary | None = None
 
     def __post_init__(self) -> None:
+        if all(getattr(self, field) is None for field in MATCH_BITS):
+            raise FaultError(f"match is empty: give one of {', '.join(MATCH_BITS)}")
         for field, bits in MATCH_BITS.items():
             ternary = getattr(self, field)
             if ternary is None:
@@ -97,22 +99,14 @@ class Fault:
     def __post_init__(self) -> None:
         object.__setattr__(self, "link", _whole("a fault's link", self.link))
         object.__setattr__(self, "rate", checked_rate(self.rate))
-        if self.kind not in _KINDS:
-            raise FaultError(f"kind {self.kind!r} is unknown: use {', '.join(_KINDS)}")
-        if self.kind == "blackhole" and self.rate != 1:
-            raise FaultError(
-                f"a blackhole drops everything, not {self.rate:g} of it: use rate 1, or kind drop"
-            )
-        if self.match is not None:
-            if not isinstance(self.match, FlowMatch):
-                raise FaultError(f"match {self.match!r}: give a FlowMatch, or None for all flows")
-            if self.match == FlowMatch():
-                raise FaultError("match is empty: give it a field, or None for all flows")
+        check_kind(self.kind, self.rate)
+        if self.match is not None and not isinstance(self.match, FlowMatch):
+            raise FaultError(f"match {self.match!r}: give a FlowMatch, or None for all flows")
         if not isinstance(self.schedule, tuple) or self.schedule:
             object.__setattr__(self, "schedule", checked_schedule(self.schedule))
 
-    def meets(self, other: Fault) -> bool:
-        """Whether both hit the same flows of the same link at some time."""
+    def overlaps(self, other: Fault) -> bool:
+        """Return True if both hit the same flows of the same link at some time."""
         if self.link != other.link or self.match != other.match:
             return False
         if not self.schedule or not other.schedule:
@@ -125,7 +119,8 @@ class FaultPlan:
     """The truth: all faults, ascending by link, and the switches that failed as a whole.
 
     Raises:
-        FaultError: Two faults hit the same flows of a link at the same time, or something is none.
+        FaultError: Two faults hit the same flows of a link at the same time, or a value is of
+            another type.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -144,7 +139,7 @@ class FaultPlan:
             if not isinstance(fault, Fault):
                 raise FaultError(f"a FaultPlan is of Faults, {type(fault).__name__} is none")
             same = by_link.setdefault(fault.link, [])
-            if any(fault.meets(other) for other in same):
+            if any(fault.overlaps(other) for other in same):
                 raise FaultError(
                     f"two faults hit the same flows of link {fault.link} at the same time: make "
                     "one of them, or give each a match or a schedule of its own"
@@ -152,7 +147,7 @@ class FaultPlan:
             same.append(fault)
 
     def check(self, topology: Fabric, duration_s: float) -> None:
-        """See that the plan can happen in a run.
+        """Check that the plan can happen in a run.
 
         Raises:
             FaultError: A link or switch is not of the fabric, or a fault is scheduled for after
@@ -171,7 +166,7 @@ class FaultPlan:
             if fault.schedule and fault.schedule[-1][0] >= duration_s:
                 raise FaultError(
                     f"the fault of {topology.link_names[fault.link]} "
-                    f"{outside(fault.schedule[-1], duration_s)}"
+                    f"{schedule_problem(fault.schedule[-1], duration_s)}"
                 )
 
     @property
@@ -205,8 +200,8 @@ class FaultPlan:
         return yaml.safe_dump({"faults": entries, "failed_devices": devices}, sort_keys=False)
 
 
-def outside(span: tuple[float, float], duration_s: float) -> str:
-    """What is wrong with a span of a schedule that begins after the run's end."""
+def schedule_problem(span: tuple[float, float], duration_s: float) -> str:
+    """Return what is wrong with a span of a schedule that begins after the run's end."""
     return (
         f"is scheduled for {span[0]:g} to {span[1]:g} s, but the run ends at {duration_s:g} s: "
         "schedule it earlier, or use more EPOCHS"
@@ -224,7 +219,7 @@ def _whole(what: str, value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    """A number as a float, nan if it is none."""
+    """Return a number as a float, nan for anything else."""
     if isinstance(value, bool | str | bytes):
         return math.nan
     try:
@@ -234,7 +229,7 @@ def _number(value: Any) -> float:
 
 
 def checked_rate(value: Any) -> float:
-    """A loss rate as a float. Raises FaultError."""
+    """Return a loss rate as a float. Raises FaultError if it is outside (0, 1]."""
     rate = _number(value)
     if not 0 < rate <= 1:
         said = repr(value) if math.isnan(rate) else f"{rate:g}"
@@ -242,8 +237,22 @@ def checked_rate(value: Any) -> float:
     return rate
 
 
+def check_kind(kind: str, rate: float | None) -> None:
+    """Check a kind, and that it goes with a loss rate, which is None if it is to be drawn.
+
+    Raises:
+        FaultError: The kind is unknown, or a black hole has a rate below 1.
+    """
+    if kind not in _KINDS:
+        raise FaultError(f"kind {kind!r} is unknown: use {', '.join(_KINDS)}")
+    if kind == "blackhole" and rate not in (None, 1.0):
+        raise FaultError(
+            f"a blackhole drops everything, not {rate:g} of it: use rate 1, or kind drop"
+        )
+
+
 def checked_schedule(schedule: Any) -> tuple[tuple[float, float], ...]:
-    """A schedule as floats. Raises FaultError."""
+    """Return a schedule as floats. Raises FaultError if it is not ascending and disjoint."""
     try:
         spans = tuple((_number(start), _number(end)) for start, end in schedule)
     except (TypeError, ValueError):

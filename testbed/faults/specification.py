@@ -43,8 +43,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric, TopologyError
+from testbed.faults.grammar import Document, Entry, read_file, read_text
 from testbed.faults.plan import Fault, FaultError, FaultPlan, FlowMatch
-from testbed.faults.request import Document, Entry, read_file, read_text
 
 
 @dataclass(frozen=True)

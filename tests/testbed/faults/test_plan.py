@@ -28,7 +28,6 @@ WEB = FlowMatch(dst_port=Ternary(80, 0xFFFF))
         ({"kind": "zap"}, "kind 'zap' is unknown: use drop, blackhole, corrupt"),
         ({"kind": "blackhole"}, "a blackhole drops everything, not 0.5"),
         ({"match": 80}, "give a FlowMatch"),
-        ({"match": FlowMatch()}, "match is empty"),
         ({"schedule": ((0.3, 0.1),)}, "ascending and disjoint"),
         ({"schedule": ((-1, 0.1),)}, "from 0 on"),
         ({"schedule": ((0.1, float("inf")),)}, "in seconds"),
@@ -59,6 +58,7 @@ def test_numbers_of_numpy_are_plain_in_a_fault():
         (lambda: Ternary(0, 1.5), "mask is 1.5"),
         (lambda: FlowMatch(dst_port=Ternary(1, 0x1FFFF)), "dst_port: 0x1ffff does not fit 16"),
         (lambda: FlowMatch(dst_port=80), "dst_port=80: give a Ternary"),
+        (lambda: FlowMatch(), "match is empty: give one of src_ip"),
     ],
 )
 def test_a_match_that_nothing_can_meet_is_refused(make, message):

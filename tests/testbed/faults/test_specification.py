@@ -321,7 +321,7 @@ def test_records_are_plain(tmp_path):
         ("faults: [{links: 1, device: core0}]", "one of .*; it has links and device"),
         ("faults: [{rate: 0.1}]", "it has none"),
         ("faults: [{links: many}]", r"faults\[0\].links: must be a valid integer"),
-        ("faults: [{links: 1, kind: blackhole, rate: 0.5}]", "leave the rate out"),
+        ("faults: [{links: 1, kind: blackhole, rate: 0.5}]", "not 0.5 of it: use rate 1"),
         ("faults: [{links: 1, schedule: [[2, 1]]}]", "ascending and disjoint"),
         ("faults: [{links: 1, schedule: [[1, 2], [1.5, 3]]}]", "ascending and disjoint"),
         ("faults: [{links: 1, match: {}}]", "match is empty"),

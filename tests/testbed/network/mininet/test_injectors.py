@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from testbed.fabric.fat_tree import FatTree
-from testbed.faults.links import InjectorError, LinkInjector
-from testbed.faults.netem import NetemInjector, netem_options
-from testbed.faults.nft import NftInjector, ruleset
+from testbed.faults.kernel_injectors import (
+    InjectorError,
+    KernelInjector,
+    NetemInjector,
+    NftInjector,
+    netem_options,
+    ruleset,
+)
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 TOPOLOGY = FatTree(4)
@@ -20,7 +25,7 @@ SOME = FlowMatch(src_ip=Ternary(0x0A000002, 0xFFFFFFFF), dst_port=Ternary(1, 1))
 
 
 @dataclass
-class Recorder(LinkInjector):
+class Recorder(KernelInjector):
     calls: list[tuple[int, list[float], float]] = field(default_factory=list)
 
     @staticmethod

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 import pytest
 from scipy.stats import binom
 
-from testbed.faults.links import LinkInjector
-from testbed.faults.netem import NetemInjector
-from testbed.faults.nft import NftInjector
+from testbed.faults.kernel_injectors import KernelInjector, NetemInjector, NftInjector
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 from testbed.network.mininet import MininetNetwork
 from testbed.network.speed import slowness
@@ -44,7 +42,7 @@ def flows(net: MininetNetwork) -> list[int]:
     return [net.add_source(one_flow(net, src)) for src in (0, 1)]
 
 
-def injector(kind: type[LinkInjector], net: MininetNetwork, *faults: Fault) -> LinkInjector:
+def injector(kind: type[KernelInjector], net: MininetNetwork, *faults: Fault) -> KernelInjector:
     if reason := kind.available():
         pytest.skip(reason)
     made = kind(TWO, net.egress, FaultPlan(faults))
@@ -56,7 +54,7 @@ def injector(kind: type[LinkInjector], net: MininetNetwork, *faults: Fault) -> L
 @pytest.mark.parametrize("rate", [0.02, 0.1])
 @pytest.mark.parametrize("kind", [NetemInjector, NftInjector])
 def test_the_injected_rate_is_within_the_binomial_interval_and_in_one_direction(
-    net: MininetNetwork, flows: list[int], kind: type[LinkInjector], rate: float
+    net: MininetNetwork, flows: list[int], kind: type[KernelInjector], rate: float
 ) -> None:
     link = injector(kind, net, Fault(UPWARD, rate))
     counted = link.dropped()

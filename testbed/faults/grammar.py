@@ -1,4 +1,7 @@
-"""What FAULTS asks for, read from its text or from a YAML file, before links are drawn."""
+"""The grammar of FAULTS: its text or its YAML file, read as entries before links are drawn.
+
+What a fault may be (its rate, kind, match and schedule) is checked in `testbed.faults.plan`.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,10 @@ from testbed.faults.plan import (
     FlowMatch,
     Kind,
     Ternary,
+    check_kind,
     checked_rate,
     checked_schedule,
-    outside,
+    schedule_problem,
 )
 from testbed.record.yaml_file import YamlError, read_yaml
 
@@ -47,9 +51,7 @@ class _Match(_Strict):
     protocol: str | int | None = None
 
     @model_validator(mode="after")
-    def _parses(self) -> _Match:
-        if not any(getattr(self, field) is not None for field in MATCH_BITS):
-            raise ValueError(f"match is empty: give one of {', '.join(MATCH_BITS)}")
+    def _makes_sense(self) -> _Match:
         self.build()
         return self
 
@@ -59,7 +61,7 @@ class _Match(_Strict):
 
 
 class Entry(_Strict):
-    """One selector of links or devices, and what befalls them."""
+    """One selector of links or devices, and the fault that they get."""
 
     percent: float | None = None
     links: int | None = Field(None, strict=True)
@@ -92,7 +94,7 @@ class Entry(_Strict):
         return entry
 
     def settled(self, rng: np.random.Generator) -> Entry:
-        """With what is asked for by range drawn uniformly, but for the rates: each link has one."""
+        """Return the entry with ranges drawn uniformly, except rates: each link has its own."""
         drawn: dict[str, float] = {}
         for name in ("percent", "links", "devices", "share"):
             if name in self._ranges:
@@ -105,7 +107,7 @@ class Entry(_Strict):
 
     @property
     def rates(self) -> tuple[float, float] | None:
-        """The bounds of the rates, if there are."""
+        """The bounds between which rates are drawn, None if no range of rates is given."""
         return self._ranges.get("rate")
 
     def at(self, rate: float) -> Entry:
@@ -143,13 +145,12 @@ class Entry(_Strict):
                 raise ValueError(f"share must be a percentage up to 100, not {self.share:g}")
         if self.rate_of == "link" and self.devices is None and self.device is None:
             raise ValueError("rate_of is of a device's links: leave it out")
-        if self.kind == "blackhole" and self.rate not in (None, 1.0):
-            raise ValueError("a blackhole drops everything: leave the rate out, or use kind drop")
+        check_kind(self.kind, self.rate)
         return self
 
 
 class Document(_Strict):
-    """All that FAULTS says."""
+    """The whole of FAULTS."""
 
     faults: tuple[Entry, ...]
     failed_devices: tuple[str, ...] = ()
@@ -168,7 +169,7 @@ _PROTOCOLS = {"tcp": 6, "udp": 17}
 
 
 def _ternary(field: str, text: str | int) -> Ternary:
-    """``10.0.0.0/8``, ``0.0.0.1/0.0.0.1``, ``443``, ``0x1/0x1``, ``tcp``."""
+    """Read ``10.0.0.0/8``, ``0.0.0.1/0.0.0.1``, ``443``, ``0x1/0x1`` or ``tcp``."""
     bits = MATCH_BITS[field]
     full = (1 << bits) - 1
     value_text, slash, mask_text = str(text).partition("/")
@@ -177,16 +178,12 @@ def _ternary(field: str, text: str | int) -> Ternary:
             value = int(ipaddress.IPv4Address(value_text))
             mask = _ip_mask(mask_text) if slash else full
         else:
-            value = _PROTOCOLS.get(value_text.lower(), -1)
-            value = int(value_text, 0) if value < 0 else value
-            mask = int(mask_text, 0) if slash else full
+            value = _PROTOCOLS.get(value_text.lower())
+            value = int(value_text, 0) if value is None else value
+            mask = int(mask_text, 0) if slash else max(full, value)  # refused where it is too wide
     except ValueError:
         example = "10.2.0.0/16 or 0.0.0.1/0.0.0.1" if bits == 32 else "80 or 0x1/0x1"
         raise ValueError(f"{field} {text!r} is no match: write {example}") from None
-    if not (0 <= value <= full and 0 <= mask <= full):
-        raise ValueError(f"{field} {text!r} does not fit {bits} bits")
-    if value & ~mask:
-        raise ValueError(f"{field} {text!r} can never match: the value has bits outside its mask")
     return Ternary(value, mask)
 
 
@@ -249,7 +246,7 @@ def _read_item(item: str, text: str) -> Entry:
 
 
 def _short(text: str) -> str:
-    """In quotes, and not the whole of a file that somebody took for a list."""
+    """Return the text in quotes, cut at 80 characters: it may be a whole file."""
     return repr(text if len(text) <= 80 else f"{text[:80]}...")
 
 
@@ -277,13 +274,13 @@ def read_file(path: Path, duration_s: float | None = None) -> Document:
         late = [span for span in entry.schedule if duration_s is not None and span[0] >= duration_s]
         if late:
             line = file.line(("faults", number, "schedule"))
-            said = outside(late[0], cast(float, duration_s))
+            said = schedule_problem(late[0], cast(float, duration_s))
             raise FaultError(f"{path} line {line}: faults[{number}] {said}")
     return document
 
 
 def _first(error: ValidationError) -> ErrorDetails:
-    """The error to tell: an unknown key explains that another is missing."""
+    """Return the error to report: an unknown key explains that another is missing."""
     errors = error.errors()
     return next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
 
@@ -303,18 +300,18 @@ def _one_line(error: ValidationError) -> str:
     name = next((part for part in reversed(first["loc"]) if isinstance(part, str)), "")
     if first["type"] == "model_type" and name == "faults":
         name = "entry"
-    message = _MEANT.get(name, "") if first["type"] in _OF_SHAPE else ""
+    message = _EXPECTED.get(name, "") if first["type"] in _SHAPE_ERRORS else ""
     if not message:
         message = first["msg"].removeprefix("Value error, ").replace("Input should", "must")
     return f"{where}: {message}" if where else message
 
 
-_OF_SHAPE = ("tuple_type", "too_short", "too_long", "missing", "model_type")
-_MEANT = {
+_SHAPE_ERRORS = ("tuple_type", "too_short", "too_long", "missing", "model_type")
+_EXPECTED = {
     "faults": "must be a list of entries, as - {link: tor0_0->agg0_0, rate: 0.05}",
     "entry": "must be an entry, as {link: tor0_0->agg0_0, rate: 0.05}",
     "match": "must say which flows, as {dst_port: 80}",
     "schedule": "must be a list of [start, end] in seconds, as [[0.1, 0.3]]",
     "failed_devices": "must be a list of switches, as [agg0_1]",
 }
-"""What is meant where something of another shape stands."""
+"""The message for a value of another shape, by the name of its field."""

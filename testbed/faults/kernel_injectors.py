@@ -1,0 +1,339 @@
+"""Faults in the kernel: netem or nftables at the interface where a directed link begins.
+
+They act after the switch has sent a packet, hence after its upstream meter counted it, and only on
+that direction of the link.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.dataplane import SHIM_BITS
+from testbed.errors import UserError
+from testbed.fabric.addressed import AddressedFabric
+from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
+
+Egress = Callable[[int], tuple[int, str]]
+"""Of a directed link: a process in the namespace where it begins, and its interface there."""
+
+
+class InjectorError(UserError):
+    """This kernel, or this injector, cannot do what a fault asks. One line."""
+
+
+@dataclass
+class KernelInjector(ABC):
+    """Keeps each link's state in the kernel, on the plan's schedule.
+
+    The face of `testbed.faults.injector.FaultInjector`: of the faults that match a packet the one
+    with a flow match wins, then the whole link's, then the link's ``noise``.
+
+    Args:
+        topology: The fabric.
+        egress: Where links begin (`testbed.network.mininet.MininetNetwork.egress`).
+        plan: The faults.
+        noise: The loss rate of each link while no fault of it is active, float64[n_links].
+    """
+
+    topology: AddressedFabric
+    egress: Egress
+    plan: FaultPlan
+    noise: npt.NDArray[np.float64] | None = None
+    _active: dict[int, Fault] = field(default_factory=dict)
+    _touched: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for fault in self.plan.faults:
+            self.check(fault)
+
+    @staticmethod
+    @abstractmethod
+    def available() -> str:
+        """Why this kernel or machine cannot do it, "" if it can."""
+
+    @abstractmethod
+    def check(self, fault: Fault) -> None:
+        """Raise InjectorError for a fault that this injector has no means for."""
+
+    @abstractmethod
+    def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
+        """Bring a link to this state: faults by falling priority, then noise."""
+
+    @abstractmethod
+    def count(self, link: int) -> int:
+        """Packets that the kernel has taken at a link that was set once."""
+
+    def start(self) -> None:
+        """Install noise, and the faults that are active at time 0.
+
+        Raises:
+            InjectorError: The kernel lacks what it takes.
+        """
+        reason = self.available()
+        if reason:
+            raise InjectorError(reason)
+        self._active = self._due(0.0)
+        lossy = {fault.link for fault in self._active.values()}
+        if self.noise is not None:
+            lossy |= set(np.flatnonzero(self.noise).tolist())
+        for link in sorted(lossy):
+            self._update(link)
+
+    def times(self) -> list[float]:
+        """The seconds at which a fault begins or ends, ascending."""
+        return sorted({t for fault in self.plan.faults for span in fault.schedule for t in span})
+
+    def apply(self, now: float) -> None:
+        """Bring the links to the state of a time in seconds."""
+        before, self._active = self._active, self._due(now)
+        changed = before.keys() ^ self._active.keys()
+        for link in sorted({self.plan.faults[index].link for index in changed}):
+            self._update(link)
+
+    def dropped(self) -> npt.NDArray[np.uint64]:
+        """Packets that were lost here at each directed link: uint64[n_links]."""
+        drops = np.zeros(self.topology.n_links, np.uint64)
+        for link in self._touched:
+            drops[link] = self.count(link)
+        return drops
+
+    def _due(self, now: float) -> dict[int, Fault]:
+        return {
+            index: fault
+            for index, fault in enumerate(self.plan.faults)
+            if not fault.schedule or any(a <= now < b for a, b in fault.schedule)
+        }
+
+    def _update(self, link: int) -> None:
+        faults = [fault for fault in self._active.values() if fault.link == link]
+        noise = 0.0 if self.noise is None else float(self.noise[link])
+        self._touched.add(link)
+        self.set_link(link, sorted(faults, key=lambda fault: fault.match is None), noise)
+
+
+# ---- netem ------------------------------------------------------------------------------------
+
+
+@dataclass
+class NetemInjector(KernelInjector):
+    """Drops, black holes and corruption of whole links, by the queueing discipline netem.
+
+    netem corrupts by flipping one bit anywhere in a frame; the next switch discards what then fails
+    the IPv4 checksum, so fewer packets are lost than corrupted.
+
+    ``burst`` is the mean number of packets lost in a row: 1 is independent loss, more is the
+    Gilbert model, a link that is now good and now loses everything, with the same overall rate.
+    """
+
+    burst: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.burst < 1:
+            raise InjectorError(f"netem: a burst of {self.burst:g} packets; it is at least 1")
+        super().__post_init__()
+
+    @staticmethod
+    def available() -> str:
+        """Why this kernel or machine cannot do it, "" if it can."""
+        if shutil.which("tc") is None:
+            return "INJECTOR=netem needs tc (apt install iproute2); use INJECTOR=p4 or nft"
+        if complaint := in_new_namespace(_replace("lo", ["loss", "random", "1%"])):
+            return (
+                f"INJECTOR=netem needs the kernel's sch_netem ({complaint}): apt install "
+                "linux-modules-extra-$(uname -r) (Ubuntu), or use INJECTOR=p4 or nft"
+            )
+        return ""
+
+    def check(self, fault: Fault) -> None:
+        if fault.match is not None:
+            raise InjectorError(
+                "INJECTOR=netem cannot match flows, only whole links; use INJECTOR=p4 or nft"
+            )
+
+    def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
+        pid, interface = self.egress(link)
+        options = netem_options(faults, noise, self.burst)
+        if complaint := run_in(pid, _replace(interface, options)):
+            raise InjectorError(f"tc on {interface}: {complaint}; use INJECTOR=p4 or nft")
+
+    def count(self, link: int) -> int:
+        pid, interface = self.egress(link)
+        found = ask_in(pid, ["tc", "-s", "-j", "qdisc", "show", "dev", interface])
+        return sum(int(qdisc.get("drops", 0)) for qdisc in found if qdisc.get("kind") == "netem")
+
+
+def netem_options(faults: Sequence[Fault], noise: float, burst: float) -> list[str]:
+    """Options of ``tc qdisc ... netem`` for a link; the first fault of a kind counts."""
+    options: list[str] = []
+    lost = next((fault for fault in faults if fault.kind != "corrupt"), None)
+    rate = noise if lost is None else (1.0 if lost.kind == "blackhole" else lost.rate)
+    if rate >= 1 or (rate and burst == 1):
+        options += ["loss", "random", _percent(min(rate, 1.0))]
+    elif rate:
+        leave_bad = 1 / burst
+        enter_bad = min(1.0, rate * leave_bad / (1 - rate))
+        options += ["loss", "gemodel", _percent(enter_bad), _percent(leave_bad)]
+    corrupted = next((fault for fault in faults if fault.kind == "corrupt"), None)
+    if corrupted is not None:
+        options += ["corrupt", _percent(corrupted.rate)]
+    return options
+
+
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.7f}".rstrip("0").rstrip(".") + "%"
+
+
+def _replace(interface: str, options: list[str]) -> list[str]:
+    # netem's default queue of 1000 packets would drop bursts of its own accord
+    return [
+        *("tc", "qdisc", "replace", "dev", interface, "root", "netem", "limit", "100000"),
+        *options,
+    ]
+
+
+# ---- nftables ---------------------------------------------------------------------------------
+
+_NFT_TABLE = "canary"
+_LOSE = 'fwd to "lo"'
+_STEPS = 10**9  # a rate's resolution; numgen's 32 bits have room for it
+# name: bit offset in the IPv4 header (without options, ports behind it), bits
+_FIELDS = {
+    "protocol": (72, 8),
+    "src_ip": (96, 32),
+    "dst_ip": (128, 32),
+    "src_port": (160, 16),
+    "dst_port": (176, 16),
+}
+
+
+@dataclass
+class NftInjector(KernelInjector):
+    """Drops and black holes, of all packets or of matching flows, by nftables' netdev egress hook.
+
+    Rates are ``numgen random``; no queueing discipline is needed. Needs Linux 5.16 and nft 1.0.1.
+    Behind the Ethernet header come the shim and then IPv4, so flow matches are raw offsets.
+
+    A verdict of ``drop`` would come back to the switch as an error of its send, and a switch may
+    try again; a link that loses a frame tells nobody. So lost frames are forwarded to ``lo``, where
+    nothing takes them: the shim's EtherType has no receiver.
+    """
+
+    @staticmethod
+    def available() -> str:
+        """Why this kernel or machine cannot do it, "" if it can."""
+        if shutil.which("nft") is None:
+            return "INJECTOR=nft needs nft (apt install nftables); use INJECTOR=p4 or netem"
+        if complaint := in_new_namespace(["nft", "-f", "-"], ruleset("lo", [], 0.5)):
+            return (
+                "INJECTOR=nft needs the netdev egress hook, numgen and fwd of Linux 5.16 "
+                f"({complaint}); use INJECTOR=p4 or netem"
+            )
+        return ""
+
+    def check(self, fault: Fault) -> None:
+        if fault.kind == "corrupt":
+            raise InjectorError("INJECTOR=nft cannot corrupt packets; use INJECTOR=p4 or netem")
+
+    def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
+        pid, interface = self.egress(link)
+        if complaint := run_in(pid, ["nft", "-f", "-"], ruleset(interface, faults, noise)):
+            raise InjectorError(f"nft on {interface}: {complaint}; use INJECTOR=p4 or netem")
+
+    def count(self, link: int) -> int:
+        pid, interface = self.egress(link)
+        found = ask_in(pid, ["nft", "-j", "list", "counters", "table", "netdev", _NFT_TABLE])
+        counters = [entry["counter"] for entry in found["nftables"] if "counter" in entry]
+        return sum(int(c["packets"]) for c in counters if c["name"] == _identifier(interface))
+
+
+def ruleset(interface: str, faults: Sequence[Fault], noise: float) -> str:
+    """Commands that replace a link's chain in one transaction."""
+    chain = _identifier(interface)
+    lose = f'counter name "{chain}" {_LOSE}'  # the counter outlives the chain's rules
+    lines = []
+    for fault in faults:
+        match = "" if fault.match is None else _match(fault.match)
+        lines.append(match + _chance(1.0 if fault.kind == "blackhole" else fault.rate) + lose)
+        lines.append(match + "accept")
+    if noise:
+        lines.append(_chance(noise) + lose)
+    return "\n".join(
+        [
+            f"add table netdev {_NFT_TABLE}",
+            f"add counter netdev {_NFT_TABLE} {chain}",
+            f"add chain netdev {_NFT_TABLE} {chain} "
+            f'{{ type filter hook egress device "{interface}" priority 0; }}',
+            f"flush chain netdev {_NFT_TABLE} {chain}",
+            *(f"add rule netdev {_NFT_TABLE} {chain} {line}" for line in lines),
+            "",
+        ]
+    )
+
+
+def _identifier(interface: str) -> str:
+    """nft's names cannot hold every character of an interface's."""
+    return "".join(c if c.isalnum() else "_" for c in interface)
+
+
+def _chance(rate: float) -> str:
+    return "" if rate >= 1 else f"numgen random mod {_STEPS} < {round(rate * _STEPS)} "
+
+
+def _match(match: FlowMatch) -> str:
+    terms = [f"@nh,{SHIM_BITS - 16},16 0x0800 "]  # the shim's last field: IPv4 follows
+    for name, (offset, bits) in _FIELDS.items():
+        ternary: Ternary | None = getattr(match, name)
+        if ternary is not None and ternary.mask:
+            whole = ternary.mask == (1 << bits) - 1
+            mask = "" if whole else f"& {ternary.mask:#x} "
+            terms.append(f"@nh,{SHIM_BITS + offset},{bits} {mask}== {ternary.value:#x} ")
+    return "".join(terms)
+
+
+# ---- commands in a network namespace ------------------------------------------------------------
+
+
+def run_in(pid: int, command: Sequence[str], text: str = "") -> str:
+    """Run a command in the network namespace of a process; returns "" or its complaint."""
+    return _complaint([*_inside(pid), *command], text)
+
+
+def ask_in(pid: int, command: Sequence[str]) -> Any:
+    """Run a command in the network namespace of a process; returns the JSON that it prints.
+
+    Raises:
+        InjectorError: It fails, or prints something else.
+    """
+    result = subprocess.run([*_inside(pid), *command], capture_output=True, text=True, check=False)
+    try:
+        return json.loads(result.stdout)
+    except ValueError:
+        said = " ".join(result.stderr.split()) or "no JSON"
+        raise InjectorError(f"{' '.join(command)}: {said}") from None
+
+
+def _inside(pid: int) -> list[str]:
+    return ["nsenter", "--net", f"--target={pid}"]
+
+
+def in_new_namespace(command: Sequence[str], text: str = "") -> str:
+    """Run a command in a network namespace that ends with it; returns "" or its complaint."""
+    return _complaint(["unshare", "--net", *command], text)
+
+
+def _complaint(command: list[str], text: str) -> str:
+    try:
+        result = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    except OSError as e:
+        return f"{e.filename}: {e.strerror}"
+    lines = [line for line in result.stderr.splitlines() if line.strip()]
+    return "" if not result.returncode else (lines[0] if lines else f"status {result.returncode}")
