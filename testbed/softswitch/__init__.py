@@ -50,7 +50,7 @@ from testbed.softswitch.errors import (
     UnsupportedProgram,
 )
 from testbed.softswitch.runtime.action_profiles import ActionProfile
-from testbed.softswitch.runtime.meters import MeterRates
+from testbed.softswitch.runtime.instance import MeterRates
 from testbed.softswitch.runtime.program import (
     ActionInfo,
     CounterInfo,

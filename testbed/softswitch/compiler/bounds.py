@@ -12,8 +12,8 @@ from typing import Any
 from testbed.softswitch.compiler import schema
 from testbed.softswitch.compiler import schema_values as values
 from testbed.softswitch.compiler.bmv2_program import Bmv2Program, HeaderType
-from testbed.softswitch.compiler.codegen_registers import element_bytes, places
 from testbed.softswitch.compiler.references import Wrong, walk
+from testbed.softswitch.compiler.rows import element_bytes, places
 
 MAX_STATE = 1 << 30
 """Bytes of all registers, counters and meters."""

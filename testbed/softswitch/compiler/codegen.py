@@ -15,9 +15,8 @@ from testbed.softswitch.compiler.codegen_calculation import calculations, checks
 from testbed.softswitch.compiler.codegen_control import ControlWriter
 from testbed.softswitch.compiler.codegen_headers import deparser, field_lists, intrinsics
 from testbed.softswitch.compiler.codegen_parser import ParserWriter
-from testbed.softswitch.compiler.codegen_registers import places, register_tables
 from testbed.softswitch.compiler.layout import FieldRef, Layout
-from testbed.softswitch.compiler.rows import Generated
+from testbed.softswitch.compiler.rows import Generated, places, register_tables
 from testbed.softswitch.errors import InvalidProgram
 
 ITEM = """

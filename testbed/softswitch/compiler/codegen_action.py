@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from testbed.softswitch.compiler.bmv2_program import Action, HeaderType, Stack, UnionStack
 from testbed.softswitch.compiler.codegen_log import log_msg
-from testbed.softswitch.compiler.codegen_registers import places
 from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import FieldRef, Layout, storage
 from testbed.softswitch.compiler.nodes import Node
-from testbed.softswitch.compiler.rows import field_words
+from testbed.softswitch.compiler.rows import field_words, places
 from testbed.softswitch.compiler.schema_values import (
     CalculationName,
     CounterName,

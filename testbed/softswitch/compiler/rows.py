@@ -1,12 +1,74 @@
-"""What generated C and Python share: the 64-bit words of rows of tables and members of profiles."""
+"""Where state lies: the 64-bit words of rows of tables and members of profiles, and registers.
+
+Generated C and Python share this. Registers that are used together lie together: those of one
+control block that have equally many elements form a block, and element i of each is in record i. A
+packet that reads a meter's bucket then waits for one cache line and not for five. A block is
+allocated when a packet or the controller first uses it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.softswitch.compiler.bmv2_program import Bmv2Program, TableDef
-from testbed.softswitch.compiler.codegen_registers import RegisterPlace, record_bytes
+from testbed.softswitch.compiler.bmv2_program import Bmv2Program, Register, TableDef
 from testbed.softswitch.errors import UnsupportedProgram
+
+LINE = 64
+
+
+@dataclass(frozen=True)
+class RegisterPlace:
+    """Element i of a register is ``i * stride + offset`` bytes into its block."""
+
+    block: int
+    offset: int
+    stride: int
+
+
+def element_bytes(width: int) -> int:
+    """Bytes that an element of ``width`` bits (at most 128) takes."""
+    return next(size for size in (1, 2, 4, 8, 16) if width <= 8 * size)
+
+
+def _blocks(program: Bmv2Program) -> list[list[Register]]:
+    found: dict[tuple[str, int], list[Register]] = {}
+    for register in program.registers.values():
+        found.setdefault((register.name.rpartition(".")[0], register.size), []).append(register)
+    return list(found.values())
+
+
+def record_bytes(used: int) -> int:
+    """Bytes of a record: no record lies on two cache lines that fits into one."""
+    if used <= LINE:
+        return 1 << (used - 1).bit_length() if used > 1 else 1
+    return -(-used // LINE) * LINE
+
+
+def places(program: Bmv2Program) -> dict[str, RegisterPlace]:
+    """The place of every register, by name."""
+    out = {}
+    for number, block in enumerate(_blocks(program)):
+        widest_first = sorted(block, key=lambda r: -element_bytes(r.width))
+        stride = record_bytes(sum(element_bytes(r.width) for r in block))
+        offset = 0
+        for register in widest_first:
+            out[register.name] = RegisterPlace(number, offset, stride)
+            offset += element_bytes(register.width)
+    return out
+
+
+def register_tables(program: Bmv2Program) -> str:
+    """C arrays: (elements, stride) of each block, (block, offset) of each register."""
+    where = places(program)
+    blocks = [f"{{{block[0].size}, {where[block[0].name].stride}}}" for block in _blocks(program)]
+    registers = [f"{{{where[name].block}, {where[name].offset}}}" for name in program.registers]
+    return (
+        f"#define SS_BLOCKS {len(blocks)}\n"
+        f"static const size_t ss_blocks[][2] = {{{', '.join([*blocks, '{0, 0}'])}}};\n"
+        "static SS_UNUSED const uint32_t ss_register_places[][2] = "
+        f"{{{', '.join([*registers, '{0, 0}'])}}};\n"
+    )
+
 
 KINDS = {"keyless": 0, "exact": 1, "lpm": 2, "ternary": 3}
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Bmv2Program
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Bmv2Program, resolve_field
 from testbed.softswitch.compiler.build import C_SOURCES, keep, kept
-from testbed.softswitch.compiler.names import resolve_field
 from testbed.softswitch.compiler.rows import Generated
 from testbed.softswitch.errors import InvalidProgram, SoftSwitchError
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from testbed.softswitch.compiler.bmv2_program import Profile
 from testbed.softswitch.compiler.rows import profile_words
-from testbed.softswitch.errors import SoftSwitchError, unknown_name
+from testbed.softswitch.errors import SoftSwitchError, TableError, unknown_name
+from testbed.softswitch.errors import TableErrorCode as Code
 from testbed.softswitch.runtime.encoding import checked_params, packed_params
 from testbed.softswitch.runtime.instance import USED, Instance
 
@@ -52,18 +53,24 @@ class ActionProfile:
     def check_member(self, member: int) -> None:
         """Error unless the member exists."""
         if member not in self._members:
-            raise SoftSwitchError(f"action profile {self.name!r} has no member {member!r}")
+            raise TableError(
+                Code.INVALID_MBR_HANDLE, f"action profile {self.name!r} has no member {member!r}"
+            )
 
     def check_group(self, group: int) -> int:
         """Number of members of a group; error unless it exists."""
         if group not in self._groups:
-            raise SoftSwitchError(f"action profile {self.name!r} has no group {group!r}")
+            raise TableError(
+                Code.INVALID_GRP_HANDLE, f"action profile {self.name!r} has no group {group!r}"
+            )
         return len(self._groups[group])
 
     def _write(self, member: int, action: str, params: Sequence[Any]) -> None:
         names = [n for n in self._actions if n == action or n.split(".")[-1] == action]
         if len(names) != 1 and action not in self._actions:
-            raise unknown_name(f"action of profile {self.name!r}", action, self._actions)
+            raise unknown_name(
+                f"action of profile {self.name!r}", action, self._actions, Code.INVALID_ACTION_NAME
+            )
         a = self._actions[action if action in self._actions else names[0]]
         values = checked_params(a, params)
         program = self._instance.program.definition
@@ -93,7 +100,7 @@ class ActionProfile:
         """Remove a member that no entry and no group uses."""
         self.check_member(member)
         if any(member in m for m in self._groups.values()) or self._used("member", member):
-            raise SoftSwitchError(f"member {member} of {self.name!r} is still used")
+            raise TableError(Code.MBR_STILL_USED, f"member {member} of {self.name!r} is still used")
         del self._members[member]
 
     def _used(self, what: str, n: int) -> bool:
@@ -101,12 +108,17 @@ class ActionProfile:
 
     def _set_group(self, group: int, members: Sequence[int]) -> None:
         if self.definition.selector is None:
-            raise SoftSwitchError(f"action profile {self.name!r} has no selector, so no groups")
+            raise TableError(
+                Code.NO_ACTION_PROFILE_SELECTION,
+                f"action profile {self.name!r} has no selector, so no groups",
+            )
         for m in members:
             self.check_member(m)
         chosen = sorted(members)
         if len(set(chosen)) != len(chosen):
-            raise SoftSwitchError(f"a member is twice in group {group} of {self.name!r}")
+            raise TableError(
+                Code.MBR_ALREADY_IN_GRP, f"a member is twice in group {group} of {self.name!r}"
+            )
         array = (ctypes.c_uint32 * max(len(chosen), 1))(*chosen)
         if self._instance.lib.ss_set_group(
             self._instance.handle, self.definition.index, group, array, len(chosen)
@@ -129,6 +141,6 @@ class ActionProfile:
         """Remove a group that no entry uses."""
         self.check_group(group)
         if self._used("group", group):
-            raise SoftSwitchError(f"group {group} of {self.name!r} is still used")
+            raise TableError(Code.GRP_STILL_USED, f"group {group} of {self.name!r} is still used")
         self._set_group(group, ())
         del self._groups[group]

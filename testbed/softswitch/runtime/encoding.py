@@ -8,13 +8,15 @@ from typing import Any
 
 from testbed.softswitch.compiler.bmv2_program import Action, Bmv2Program, KeyField
 from testbed.softswitch.compiler.rows import TableLayout, field_words, pack_params
-from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.errors import TableError
+from testbed.softswitch.errors import TableErrorCode as Code
 
 Match = Sequence[Any]
 
 
-def number(value: Any, width: int, what: str) -> int:
-    """``value`` (int or big-endian bytes) checked to fit in ``width`` bits."""
+def number(value: Any, width: int, what: str, code: Code = Code.ERROR) -> int:
+    """``value`` (int or big-endian bytes) checked to fit in ``width`` bits; ``code``: the error's
+    where it does not."""
     if type(value) is int and 0 <= value < 1 << width:  # the usual case
         return value
     if isinstance(value, (bytes, bytearray)):
@@ -22,9 +24,9 @@ def number(value: Any, width: int, what: str) -> int:
     elif hasattr(value, "__index__"):
         value = value.__index__()
     else:
-        raise SoftSwitchError(f"{what}: {value!r} is not an int or bytes")
+        raise TableError(code, f"{what}: {value!r} is not an int or bytes")
     if not 0 <= value < 1 << width:
-        raise SoftSwitchError(f"{what}: {value} does not fit in {width} bits")
+        raise TableError(code, f"{what}: {value} does not fit in {width} bits")
     return value
 
 
@@ -43,15 +45,16 @@ def is_sequence(value: Any) -> bool:
 def checked_params(action: Action, params: Sequence[Any]) -> tuple[int, ...]:
     """Checked values of an action's parameters."""
     if not is_sequence(params):
-        raise SoftSwitchError(f"action {action.name!r}: params must be a sequence")
+        raise TableError(Code.BAD_ACTION_DATA, f"action {action.name!r}: params must be a sequence")
     if len(params) != len(action.params):
         names = ", ".join(f"{n}: {w} bits" for n, w in action.params) or "none"
-        raise SoftSwitchError(
+        raise TableError(
+            Code.BAD_ACTION_DATA,
             f"action {action.name!r} takes {len(action.params)} parameters "
-            f"({names}), not {len(params)}"
+            f"({names}), not {len(params)}",
         )
     return tuple(
-        number(v, w, f"action {action.name!r} parameter {n!r}")
+        number(v, w, f"action {action.name!r} parameter {n!r}", Code.BAD_ACTION_DATA)
         for v, (n, w) in zip(params, action.params, strict=True)
     )
 
@@ -88,43 +91,51 @@ class KeyEncoding:
             return m, full, 0
         what = f"table {self.table!r} key {k.name!r}"
         if k.match == "exact":
-            return number(m, k.width, what), full, 0
+            return number(m, k.width, what, Code.BAD_MATCH_KEY), full, 0
         single = m is None or isinstance(m, (int, bytes, bytearray)) or hasattr(m, "__index__")
         if k.match in ("optional", "ternary") and single:  # p4c writes optional as ternary
-            return (0, 0, 0) if m is None else (number(m, k.width, what), full, 0)
+            return (
+                (0, 0, 0) if m is None else (number(m, k.width, what, Code.BAD_MATCH_KEY), full, 0)
+            )
         if k.match == "optional":
-            raise SoftSwitchError(f"{what}: expected an int, bytes or None, not {m!r}")
+            raise TableError(
+                Code.BAD_MATCH_KEY, f"{what}: expected an int, bytes or None, not {m!r}"
+            )
         shapes = {"lpm": "(value, prefix_len)", "ternary": "(value, mask)", "range": "(lo, hi)"}
         if not isinstance(m, (tuple, list)) or len(m) != 2:
-            raise SoftSwitchError(f"{what}: expected {shapes[k.match]}, not {m!r}")
-        value = number(m[0], k.width, what)
+            raise TableError(Code.BAD_MATCH_KEY, f"{what}: expected {shapes[k.match]}, not {m!r}")
+        value = number(m[0], k.width, what, Code.BAD_MATCH_KEY)
         if k.match == "range":
-            hi = number(m[1], k.width, what)
+            hi = number(m[1], k.width, what, Code.BAD_MATCH_KEY)
             if hi < value:
-                raise SoftSwitchError(f"{what}: range {value}..{hi} is empty")
+                raise TableError(Code.BAD_MATCH_KEY, f"{what}: range {value}..{hi} is empty")
             return value, hi, 0
         if k.match == "lpm":
-            plen = number(m[1], 32, what)
+            plen = number(m[1], 32, what, Code.BAD_MATCH_KEY)
             if plen > k.width:
-                raise SoftSwitchError(f"{what}: prefix length {plen} exceeds {k.width} bits")
+                raise TableError(
+                    Code.BAD_MATCH_KEY, f"{what}: prefix length {plen} exceeds {k.width} bits"
+                )
             mask = full ^ (full >> plen)
             return value & mask, mask, plen
-        mask = number(m[1], k.width, what)
+        mask = number(m[1], k.width, what, Code.BAD_MATCH_KEY)
         return value & mask, mask, 0
 
     def encode(self, match: Match) -> tuple[bytes, bytes, int]:
         """Words of the value and of the mask, and the prefix length of the lpm field if any."""
         key = self.key
         if not is_sequence(match):
-            raise SoftSwitchError(f"table {self.table!r}: match must be a sequence")
+            raise TableError(Code.BAD_MATCH_KEY, f"table {self.table!r}: match must be a sequence")
         if len(match) != len(key):
             names = ", ".join(f"{k.name} ({k.match}, {k.width} bits)" for k in key) or "none"
-            raise SoftSwitchError(
-                f"table {self.table!r} has {len(key)} keys ({names}), not {len(match)}"
+            raise TableError(
+                Code.BAD_MATCH_KEY,
+                f"table {self.table!r} has {len(key)} keys ({names}), not {len(match)}",
             )
         if not key:
-            raise SoftSwitchError(
-                f"table {self.table!r} has no key: only its default action can be set"
+            raise TableError(
+                Code.NO_TABLE_KEY,
+                f"table {self.table!r} has no key: only its default action can be set",
             )
         value = mask = prefix = 0
         for k, m, shift in zip(key, match, self._shifts, strict=True):

@@ -1,8 +1,13 @@
-"""The state of one switch in C, which the switch, its tables and its action profiles share."""
+"""The state of one switch in C, which the switch, its tables and its action profiles share, and the
+rates of its meters, indirect and direct ones alike.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import weakref
+from dataclasses import dataclass
+from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.program import Program
@@ -21,3 +26,46 @@ class Instance:
             raise SoftSwitchError("out of memory")
         self.handle: int = handle
         weakref.finalize(self, self.lib.ss_destroy, handle)
+
+
+@dataclass(frozen=True)
+class MeterRates:
+    """Rates of a meter in bytes or packets a microsecond, bursts in bytes or packets.
+
+    A packet is red above the peak rate, yellow above the committed one, else green: 2, 1, 0.
+    """
+
+    committed_rate: float
+    committed_burst: int
+    peak_rate: float
+    peak_burst: int
+
+    def __post_init__(self) -> None:
+        bursts = self.committed_burst, self.peak_burst
+        if not 0 <= self.committed_rate <= self.peak_rate < float("inf"):
+            raise SoftSwitchError(
+                f"meter rates {self.committed_rate:g} and {self.peak_rate:g}: the committed one is "
+                "at least 0 and at most the peak one"
+            )
+        if not all(0 <= b < 1 << 63 for b in bursts):
+            raise SoftSwitchError(f"meter bursts {bursts[0]} and {bursts[1]} are not 0 or more")
+
+
+def get_meter(lib: Any, meter: int) -> MeterRates | None:
+    """Rates of the ``ss_meter`` at an address."""
+    rates, bursts = (ctypes.c_double * 2)(), (ctypes.c_uint64 * 2)()
+    if not lib.ss_meter_get(meter, rates, bursts):
+        return None
+    return MeterRates(rates[0], bursts[0], rates[1], bursts[1])
+
+
+def set_meter(lib: Any, meter: int, rates: MeterRates | None) -> None:
+    """Set the rates of the ``ss_meter`` at an address; its buckets are full then."""
+    if rates is None:
+        lib.ss_meter_clear(meter)
+        return
+    lib.ss_meter_set(
+        meter,
+        (ctypes.c_double * 2)(rates.committed_rate, rates.peak_rate),
+        (ctypes.c_uint64 * 2)(rates.committed_burst, rates.peak_burst),
+    )

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from testbed.softswitch.compiler.bmv2_program import DROP_PORT, KeyField
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT, KeyField, plain_name
 from testbed.softswitch.compiler.build import load_library
-from testbed.softswitch.compiler.names import plain_name
 from testbed.softswitch.compiler.source import Source, read_file, translate
 
 MAX_OUT = 64

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from testbed.softswitch.errors import SoftSwitchError, SwitchFault, unknown_name
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import number
-from testbed.softswitch.runtime.instance import Instance
+from testbed.softswitch.runtime.instance import Instance, MeterRates, get_meter, set_meter
 from testbed.softswitch.runtime.later import np
-from testbed.softswitch.runtime.meters import MeterRates, get_meter, set_meter
 from testbed.softswitch.runtime.program import BatchOut, DigestInfo, Program, Result
 from testbed.softswitch.runtime.tables import Table
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.softswitch.compiler.bmv2_program import Action, TableDef
 from testbed.softswitch.compiler.rows import TableLayout
-from testbed.softswitch.errors import SoftSwitchError, unknown_name
+from testbed.softswitch.errors import TableError, unknown_name
+from testbed.softswitch.errors import TableErrorCode as Code
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import (
     KeyEncoding,
@@ -20,9 +21,8 @@ from testbed.softswitch.runtime.encoding import (
     read_params,
     words,
 )
-from testbed.softswitch.runtime.instance import USED, Instance
+from testbed.softswitch.runtime.instance import USED, Instance, MeterRates, get_meter, set_meter
 from testbed.softswitch.runtime.later import np
-from testbed.softswitch.runtime.meters import MeterRates, get_meter, set_meter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 GROUP = 1 << 33  # SS_GROUP: an entry's reference is a group
 MAX_PRIORITY = (1 << 31) - 1
 ERRORS = {
-    -1: "there is an entry with the same match already",
-    -2: "the table is full",
-    -3: "out of memory",
-    -4: "no entry has this handle",
+    -1: (Code.DUPLICATE_ENTRY, "there is an entry with the same match already"),
+    -2: (Code.TABLE_FULL, "the table is full"),
+    -3: (Code.ERROR, "out of memory"),
+    -4: (Code.INVALID_HANDLE, "no entry has this handle"),
 }
 
 
@@ -92,14 +92,16 @@ class Table:
     def _priority(self, priority: int | None) -> int:
         if self.layout.kind != "ternary":
             if priority not in (None, 0):
-                raise SoftSwitchError(
-                    f"table {self.name!r} has only exact or lpm keys: its entries take no priority"
+                raise TableError(
+                    Code.BAD_MATCH_KEY,
+                    f"table {self.name!r} has only exact or lpm keys: its entries take no priority",
                 )
             return 0
         if not isinstance(priority, int) or not 1 <= priority <= MAX_PRIORITY:
-            raise SoftSwitchError(
+            raise TableError(
+                Code.ERROR,
                 f"table {self.name!r} needs a priority of 1 or more "
-                f"(the larger wins), not {priority!r}"
+                f"(the larger wins), not {priority!r}",
             )
         return MAX_PRIORITY - priority
 
@@ -111,15 +113,18 @@ class Table:
         short = [a for n, a in self._actions.items() if n.split(".")[-1] == name]
         if len(short) == 1:
             return short[0]
-        raise unknown_name(f"action of table {self.name!r}", name, self._actions)
+        raise unknown_name(
+            f"action of table {self.name!r}", name, self._actions, Code.INVALID_ACTION_NAME
+        )
 
     def _reference(self, action: str, params: Sequence[Any]) -> tuple[int, Any]:
         if params == () and action in self._plain:
             return self._plain[action]
         if self.definition.kind != "simple":
-            raise SoftSwitchError(
+            raise TableError(
+                Code.WRONG_TABLE_TYPE,
                 f"table {self.name!r} uses action profile "
-                f"{self.definition.profile!r}: use add_member_entry"
+                f"{self.definition.profile!r}: use add_member_entry",
             )
         a = self._action(action)
         values = checked_params(a, params)
@@ -130,7 +135,9 @@ class Table:
 
     def _mutable(self) -> None:
         if self._const:
-            raise SoftSwitchError(f"the entries of table {self.name!r} are const")
+            raise TableError(
+                Code.IMMUTABLE_TABLE_ENTRIES, f"the entries of table {self.name!r} are const"
+            )
 
     def _insert(self, match: Match, meta: int, params: Any, priority: int | None) -> int:
         self._mutable()
@@ -143,8 +150,9 @@ class Table:
     def _raw_insert(self, value: bytes, mask: bytes, prio: int, meta: int, params: Any) -> int:
         h = self._lib.ss_table_add(self._sw, self._i, value, mask, prio, meta, params)
         if h < 0:
+            code, why = ERRORS[h]
             full = f" ({self.definition.max_size} entries)" if h == -2 else ""
-            raise SoftSwitchError(f"table {self.name!r}: {ERRORS[h]}{full}")
+            raise TableError(code, f"table {self.name!r}: {why}{full}")
         return h
 
     def add(
@@ -178,8 +186,9 @@ class Table:
         if d and (d.entry_const or d.action_const):
             name = self._program.actions[d.action_id].name
             if d.entry_const or self._action(action).id != d.action_id:
-                raise SoftSwitchError(
-                    f"the default action {name!r} of table {self.name!r} is const"
+                raise TableError(
+                    Code.DEFAULT_ACTION_IS_CONST,
+                    f"the default action {name!r} of table {self.name!r} is const",
                 )
         meta, packed = self._reference(action, params)
         self._lib.ss_table_default(self._sw, self._i, meta | USED, packed)
@@ -208,14 +217,14 @@ class Table:
     def counter(self, handle: int) -> tuple[int, int]:
         """(packets, bytes) that hit an entry; needs a direct counter in the program."""
         if not self.definition.counters:
-            raise SoftSwitchError(f"table {self.name!r} has no direct counter")
+            raise TableError(Code.COUNTERS_DISABLED, f"table {self.name!r} has no direct counter")
         row = self._live_row(handle)
         return row[2], row[3]
 
     def counters(self, handles: Sequence[int]) -> NDArray[np.uint64]:
         """(packets, bytes) of many entries, uint64[n, 2], as `counter`."""
         if not self.definition.counters:
-            raise SoftSwitchError(f"table {self.name!r} has no direct counter")
+            raise TableError(Code.COUNTERS_DISABLED, f"table {self.name!r} has no direct counter")
         asked = np.fromiter(map(self._handle, handles), np.uint64, len(handles))
         out = np.empty((len(asked), 2), np.uint64)
         found = self._lib.ss_table_counters(
@@ -228,7 +237,7 @@ class Table:
     def set_counter(self, handle: int, packets: int, size: int) -> None:
         """Set the packets and bytes that ``counter`` reads."""
         if not self.definition.counters:
-            raise SoftSwitchError(f"table {self.name!r} has no direct counter")
+            raise TableError(Code.COUNTERS_DISABLED, f"table {self.name!r} has no direct counter")
         row = self._live_row(handle)
         row[2], row[3] = number(packets, 64, "packets"), number(size, 64, "bytes")
 
@@ -242,7 +251,7 @@ class Table:
 
     def _meter(self, handle: int) -> int:
         if not self.definition.meter:
-            raise SoftSwitchError(f"table {self.name!r} has no direct meter")
+            raise TableError(Code.METERS_DISABLED, f"table {self.name!r} has no direct meter")
         address = self._lib.ss_table_meter(self._sw, self._i, self._handle(handle))
         if not address:
             self._check(-4, handle)
@@ -251,7 +260,9 @@ class Table:
     def last_hit(self, handle: int) -> int:
         """Time of an entry's last hit in microseconds, 0 before the first."""
         if not self.definition.aged:
-            raise SoftSwitchError(f"the entries of table {self.name!r} have no idle timeout")
+            raise TableError(
+                Code.AGEING_DISABLED, f"the entries of table {self.name!r} have no idle timeout"
+            )
         self._live_row(handle)
         return self._lib.ss_table_seen(self._sw, self._i, handle)
 
@@ -260,7 +271,8 @@ class Table:
 
     def _check(self, rc: int, handle: int) -> None:
         if rc < 0:
-            raise SoftSwitchError(f"table {self.name!r}: {ERRORS[rc]} ({handle})")
+            code, why = ERRORS[rc]
+            raise TableError(code, f"table {self.name!r}: {why} ({handle})")
 
     def _row(self, handle: int) -> Any:
         """The 64-bit words of an entry's row in C, or None."""
@@ -305,7 +317,9 @@ class Table:
 
     def _members(self) -> ActionProfile:
         if self._profile is None:
-            raise SoftSwitchError(f"table {self.name!r} has no action profile: use add")
+            raise TableError(
+                Code.WRONG_TABLE_TYPE, f"table {self.name!r} has no action profile: use add"
+            )
         return self._profile
 
     def add_member_entry(self, match: Match, member: int, priority: int | None = None) -> int:
@@ -316,7 +330,9 @@ class Table:
     def add_group_entry(self, match: Match, group: int, priority: int | None = None) -> int:
         """Add an entry that runs the member of a group the selector's hash picks."""
         if not self._members().check_group(group):
-            raise SoftSwitchError(f"group {group} of {self.definition.profile!r} is empty")
+            raise TableError(
+                Code.EMPTY_GRP, f"group {group} of {self.definition.profile!r} is empty"
+            )
         return self._insert(match, group | GROUP, words([]), priority)
 
     def modify_member_entry(self, handle: int, member: int) -> None:

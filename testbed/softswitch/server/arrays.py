@@ -1,15 +1,20 @@
-"""Counter and register arrays as P4Runtime sees them."""
+"""Counters, registers and meters as P4Runtime sees them.
+
+Rates of meters are a second there, and a microsecond in the switch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.runtime.instance import MeterRates
 from testbed.softswitch.runtime.later import np
+from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import ArrayConfig
-from testbed.softswitch.server.messages import p4runtime_pb2
-from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.values import (
+from testbed.softswitch.server.messages import (
+    INT64_MAX,
     INVALID_ARGUMENT,
     OUT_OF_RANGE,
     UNIMPLEMENTED,
@@ -18,7 +23,9 @@ from testbed.softswitch.server.values import (
     decode,
     encode,
     fill_counter,
+    p4runtime_pb2,
 )
+from testbed.softswitch.server.ports import Ports
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,4 +120,54 @@ def read_register(
         e = p4runtime_pb2.Entity()
         e.register_entry.register_id, e.register_entry.index.index = config.id, i
         e.register_entry.data.bitstring = encode(value)
+        yield e
+
+
+SECOND = 1e6  # microseconds
+
+
+def read_config(config: Any, what: str) -> MeterRates:
+    """The rates of a MeterConfig."""
+    if config.eburst:
+        raise P4Error(INVALID_ARGUMENT, f"{what}: v1model's meters have two rates, not an eburst")
+    try:
+        return MeterRates(config.cir / SECOND, config.cburst, config.pir / SECOND, config.pburst)
+    except SoftSwitchError as e:
+        raise P4Error(INVALID_ARGUMENT, f"{what}: {e}") from None
+
+
+def fill_config(rates: MeterRates | None, message: Any, name: str) -> None:
+    """Set the MeterConfig of a message; a meter without rates has none."""
+    if rates is None:
+        return
+    config = getattr(message, name)
+    config.cir, config.cburst = _a_second(rates.committed_rate), rates.committed_burst
+    config.pir, config.pburst = _a_second(rates.peak_rate), rates.peak_burst
+
+
+def _a_second(rate: float) -> int:
+    return min(round(rate * SECOND), INT64_MAX)
+
+
+def write_meter(config: ArrayConfig, switch: Switch, ports: Ports, kind: str, entry: Any) -> None:
+    """Set one meter of an array, or all; without a config they colour all packets green."""
+    only_modify(kind, "meter entry")
+    rates = None
+    if entry.HasField("config"):
+        rates = read_config(entry.config, f"meter {config.name!r}")
+    at = places(config, entry)
+    with ports.lock():
+        for i in at:
+            switch.set_meter(config.name, i, rates)
+
+
+def read_meter(config: ArrayConfig, switch: Switch, ports: Ports, entry: Any) -> Iterator[Any]:
+    """One meter of an array, or all."""
+    at = places(config, entry)
+    with ports.lock():
+        found = [switch.meter(config.name, i) for i in at]
+    for i, rates in zip(at, found, strict=True):
+        e = p4runtime_pb2.Entity()
+        e.meter_entry.meter_id, e.meter_entry.index.index = config.id, i
+        fill_config(rates, e.meter_entry, "config")
         yield e

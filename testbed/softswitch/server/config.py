@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from google.protobuf import text_format
+from google.protobuf.text_format import ParseError
+
 from testbed.softswitch.compiler.bmv2_program import DROP_PORT, TableDef
-from testbed.softswitch.compiler.source import translate
-from testbed.softswitch.errors import SoftSwitchError, UnsupportedProgram
+from testbed.softswitch.compiler.source import read_file, translate
+from testbed.softswitch.errors import InvalidProgram, SoftSwitchError, UnsupportedProgram
 from testbed.softswitch.runtime.program import Program
-from testbed.softswitch.server.messages import p4info_pb2
-from testbed.softswitch.server.values import INVALID_ARGUMENT, UNIMPLEMENTED, P4Error
+from testbed.softswitch.server.messages import INVALID_ARGUMENT, UNIMPLEMENTED, P4Error, p4info_pb2
 
 MATCH = p4info_pb2.MatchField.MatchType
 
@@ -293,3 +297,37 @@ class PipelineConfig:
         if widths != tuple(w for _, w in ours.fields):
             raise P4Error(INVALID_ARGUMENT, f"the members of digest {name!r} are not the program's")
         return DigestConfig(d.preamble.id, name, widths, shape)
+
+
+SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4info.pb.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
+
+
+def read_config(path: str, drop_port: int) -> Callable[[], PipelineConfig]:
+    """Read a BMv2 JSON file, with the P4Info file beside it if there is one; return what compiles
+    it.
+
+    Without P4Info the program runs with the entries it declares, Thrift serves it, and P4Runtime
+    knows no entity of it.
+
+    Raises:
+        InvalidProgram: A file cannot be read, or has no program that is valid.
+        UnsupportedProgram: The switch cannot run the program.
+    """
+    code = read_file(path)
+    p4info = _p4info_beside(Path(path))
+    source = translate(code, path, drop_port=drop_port)  # what is wrong is said at once
+    return lambda: PipelineConfig(p4info, code, program=Program(source, None))
+
+
+def _p4info_beside(json: Path) -> Any:
+    p4info = p4info_pb2.P4Info()
+    beside = [json.with_name(json.name.removesuffix(".json") + s) for s in SUFFIXES]
+    for file in beside:
+        if file.is_file():
+            try:
+                text_format.Parse(file.read_text(encoding="utf-8"), p4info)
+            except (OSError, UnicodeDecodeError, ParseError) as e:
+                reason = str(e).splitlines()[0]
+                raise InvalidProgram(f"cannot read {file}: {reason}") from None
+            break
+    return p4info

@@ -10,12 +10,11 @@ from typing import Any
 
 from testbed.softswitch.compiler.bmv2_program import DROP_PORT
 from testbed.softswitch.errors import SoftSwitchError
-from testbed.softswitch.server.arbitration import Arbitration
 from testbed.softswitch.server.config import PipelineConfig
-from testbed.softswitch.server.messages import p4runtime_pb2
+from testbed.softswitch.server.controllers import Arbitration
+from testbed.softswitch.server.messages import FAILED_PRECONDITION, INTERNAL, P4Error, p4runtime_pb2
 from testbed.softswitch.server.pipeline import Pipeline
 from testbed.softswitch.server.ports import PACKET, Ports
-from testbed.softswitch.server.values import FAILED_PRECONDITION, INTERNAL, P4Error
 
 PAUSE = 0.001  # between two looks at the digests
 

@@ -25,18 +25,17 @@ import grpc.aio
 
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.server import limits
-from testbed.softswitch.server.arbitration import Controller
-from testbed.softswitch.server.batch_errors import BatchError
+from testbed.softswitch.server.controllers import Controller, Outbox
 from testbed.softswitch.server.device import Device, defect
-from testbed.softswitch.server.messages import p4runtime_pb2
-from testbed.softswitch.server.outbox import Outbox
-from testbed.softswitch.server.p4runtime import P4Runtime
-from testbed.softswitch.server.values import (
+from testbed.softswitch.server.messages import (
     DEADLINE_EXCEEDED,
     INVALID_ARGUMENT,
     RESOURCE_EXHAUSTED,
+    BatchError,
     P4Error,
+    p4runtime_pb2,
 )
+from testbed.softswitch.server.p4runtime import P4Runtime
 
 T = TypeVar("T")
 Context = Any  # grpc.aio's: its type knows messages, not bytes

@@ -1,7 +1,17 @@
-"""The generated modules of P4Runtime: their classes are made at import, so they have no types."""
+"""P4Runtime's messages: the generated modules, byte strings, errors, packets of a controller.
+
+The classes of the generated modules are made at import, so they have no types.
+
+P4Runtime wants the status of a Write to hold an error for each update. It travels as metadata, and
+gRPC's clients refuse metadata of more than 8 KiB unless they are told otherwise: then they would
+learn nothing. So the list of a long batch stops where the metadata is full, and the message of the
+status names the failed updates of the whole batch in a few words.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import google.protobuf.any_pb2 as _any
@@ -11,9 +21,174 @@ import p4.config.v1.p4info_pb2 as _p4info
 import p4.v1.p4data_pb2 as _p4data
 import p4.v1.p4runtime_pb2 as _p4runtime
 
+from testbed.softswitch.server import limits
+
 any_pb2: Any = _any
 code_pb2: Any = _code
 status_pb2: Any = _status
 p4info_pb2: Any = _p4info
 p4data_pb2: Any = _p4data
 p4runtime_pb2: Any = _p4runtime
+
+
+OK = code_pb2.OK
+ALREADY_EXISTS = code_pb2.ALREADY_EXISTS
+DEADLINE_EXCEEDED = code_pb2.DEADLINE_EXCEEDED
+FAILED_PRECONDITION = code_pb2.FAILED_PRECONDITION
+INTERNAL = code_pb2.INTERNAL
+INVALID_ARGUMENT = code_pb2.INVALID_ARGUMENT
+NOT_FOUND = code_pb2.NOT_FOUND
+OUT_OF_RANGE = code_pb2.OUT_OF_RANGE
+PERMISSION_DENIED = code_pb2.PERMISSION_DENIED
+RESOURCE_EXHAUSTED = code_pb2.RESOURCE_EXHAUSTED
+UNIMPLEMENTED = code_pb2.UNIMPLEMENTED
+UNKNOWN = code_pb2.UNKNOWN
+
+
+LONGEST = 400  # characters of a message: a client's own bytes may be in it
+
+
+class P4Error(Exception):
+    """A refused request: canonical code and a message of one line."""
+
+    def __init__(self, code: int, message: str) -> None:
+        if len(message) > LONGEST:
+            message = f"{message[:LONGEST]}..."
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def encode(value: int) -> bytes:
+    """The shortest byte string of a value, as P4Runtime wants it."""
+    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
+
+
+def decode(data: bytes, width: int, what: str) -> int:
+    """Value of a byte string, canonical or not, that must fit in ``width`` bits."""
+    if not data:
+        raise P4Error(INVALID_ARGUMENT, f"{what}: the byte string is empty")
+    value = int.from_bytes(data, "big")
+    if value >> width:
+        raise P4Error(OUT_OF_RANGE, f"{what}: {value:#x} does not fit in {width} bits")
+    return value
+
+
+def one_of(what: str, known: Iterable[int], id_: int) -> None:
+    """Error unless an id is known."""
+    if id_ not in known:
+        raise P4Error(NOT_FOUND, f"no {what} has the id {id_}")
+
+
+INT64_MAX = (1 << 63) - 1  # the largest count that P4Runtime and Thrift can say
+
+
+def counted(data: Any, what: str) -> tuple[int, int]:
+    """Return packets and bytes of CounterData; ``P4Error`` for negative ones."""
+    if data.packet_count < 0 or data.byte_count < 0:
+        raise P4Error(INVALID_ARGUMENT, f"{what}: a count is negative")
+    return data.packet_count, data.byte_count
+
+
+def fill_counter(unit: int, packets: int, size: int, data: Any) -> None:
+    """Fill in CounterData; only what the unit counts."""
+    data.SetInParent()
+    if unit != p4info_pb2.CounterSpec.BYTES:
+        data.packet_count = min(packets, INT64_MAX)
+    if unit != p4info_pb2.CounterSpec.PACKETS:
+        data.byte_count = min(size, INT64_MAX)
+
+
+class ControllerHeader:
+    """A controller header: its fields in wire order."""
+
+    def __init__(self, message: Any | None) -> None:
+        self.fields = [(m.id, m.name, m.bitwidth) for m in message.metadata] if message else []
+        self.bits = sum(width for _, _, width in self.fields)
+
+    def pack(self, metadata: Any) -> bytes:
+        """Bytes of a header from PacketMetadata; every field must be there."""
+        given = {m.metadata_id: m.value for m in metadata}
+        if len(metadata) != len(given) or set(given) != {f[0] for f in self.fields}:
+            names = ", ".join(f[1] for f in self.fields) or "none"
+            raise P4Error(INVALID_ARGUMENT, f"packet-out metadata must be, once each: {names}")
+        value = 0
+        for i, name, width in self.fields:
+            value = value << width | decode(given[i], width, f"packet-out metadata {name!r}")
+        padding = -self.bits % 8
+        return (value << padding).to_bytes((self.bits + padding) // 8, "big")
+
+    def unpack(self, data: bytes) -> Any:
+        """PacketIn of a packet that starts with the header."""
+        n = (self.bits + 7) // 8
+        value, left = int.from_bytes(data[:n], "big") >> -self.bits % 8, self.bits
+        message = p4runtime_pb2.PacketIn(payload=data[n:])
+        for i, _, width in self.fields:
+            left -= width
+            message.metadata.add(metadata_id=i, value=encode(value >> left & (1 << width) - 1))
+        return message
+
+
+MESSAGE_BYTES = 1000
+OTHER_BYTES = 400  # of names and of what gRPC itself adds to the metadata
+
+
+class BatchError(P4Error):
+    """A Write of which some updates failed; ``errors`` has an item for each update.
+
+    ``status`` is the google.rpc.Status of the call, serialized.
+    """
+
+    def __init__(self, errors: Sequence[P4Error | None]) -> None:
+        super().__init__(UNKNOWN, "")
+        self.message = summary(errors)
+        status = status_pb2.Status(code=UNKNOWN, message=self.message)
+        left = limits.STATUS_BYTES - OTHER_BYTES - len(self.message)  # it is there by itself, too
+        left = left * 3 // 4 - len(self.message)  # the status travels as base64
+        for e in errors:
+            detail = _detail(e)
+            left -= detail.ByteSize() + 4
+            if left < 0:
+                break
+            status.details.append(detail)
+        self.status: bytes = status.SerializeToString()
+
+
+def _detail(e: P4Error | None) -> Any:
+    error = p4runtime_pb2.Error(canonical_code=OK)
+    if e is not None:
+        error = p4runtime_pb2.Error(canonical_code=e.code, message=e.message)
+    packed = any_pb2.Any()
+    packed.Pack(error)
+    return packed
+
+
+def summary(errors: Sequence[P4Error | None]) -> str:
+    """Return a line that says why updates failed and which ones, counted from 0, as far as it fits.
+
+    Updates that failed for the same reason are named together.
+    """
+    indices: dict[tuple[int, str], list[int]] = {}
+    for i, e in enumerate(errors):
+        if e is not None:
+            indices.setdefault((e.code, e.message), []).append(i)
+    left = sum(map(len, indices.values()))
+    line = f"{left} of {len(errors)} updates failed"
+    separator = ". "
+    for (code, message), failed in indices.items():
+        line += f"{separator}{code_pb2.Code.Name(code)}, {message}: "
+        line = line.encode("ascii", "backslashreplace").decode()  # metadata has no other text
+        for n, (first, last) in enumerate(_runs(failed)):
+            line += f"{', ' if n else ''}{first}" + (f" to {last}" if last > first else "")
+            left -= last - first + 1
+            if len(line) > MESSAGE_BYTES and left:
+                return f"{line} and {left} more"
+        separator = "; "
+    return line
+
+
+def _runs(indices: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield first and last of numbers that follow each other."""
+    for _, run in groupby(enumerate(indices), lambda pair: pair[1] - pair[0]):
+        numbers = [i for _, i in run]
+        yield numbers[0], numbers[-1]

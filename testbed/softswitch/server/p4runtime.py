@@ -7,21 +7,21 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from testbed.softswitch.server.arbitration import Controller
-from testbed.softswitch.server.batch_errors import BatchError
 from testbed.softswitch.server.config import PipelineConfig
+from testbed.softswitch.server.controllers import Controller
 from testbed.softswitch.server.device import Device, defect
-from testbed.softswitch.server.messages import p4runtime_pb2
-from testbed.softswitch.server.pipeline import Pipeline
-from testbed.softswitch.server.ports import LONGEST
-from testbed.softswitch.server.values import (
+from testbed.softswitch.server.messages import (
     FAILED_PRECONDITION,
     INVALID_ARGUMENT,
     NOT_FOUND,
     PERMISSION_DENIED,
     UNIMPLEMENTED,
+    BatchError,
     P4Error,
+    p4runtime_pb2,
 )
+from testbed.softswitch.server.pipeline import Pipeline
+from testbed.softswitch.server.ports import LONGEST
 
 API_VERSION = "1.4.1"
 CHUNK = 250  # entities in one ReadResponse

@@ -7,25 +7,24 @@ from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.switch import Switch
-from testbed.softswitch.server import arrays, meters
-from testbed.softswitch.server.ageing import Ageing
+from testbed.softswitch.server import arrays
 from testbed.softswitch.server.arrays import only_modify
 from testbed.softswitch.server.config import ArrayConfig, PipelineConfig
-from testbed.softswitch.server.digests import Digests
-from testbed.softswitch.server.messages import p4runtime_pb2
-from testbed.softswitch.server.packets import ControllerHeader
-from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.profiles import ProfileState
-from testbed.softswitch.server.replication import Replication
-from testbed.softswitch.server.table_entries import TableState
-from testbed.softswitch.server.values import (
+from testbed.softswitch.server.messages import (
     INTERNAL,
     INVALID_ARGUMENT,
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
+    ControllerHeader,
     P4Error,
     one_of,
+    p4runtime_pb2,
 )
+from testbed.softswitch.server.notifications import Ageing, Digests
+from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.profiles import ProfileState
+from testbed.softswitch.server.replication import Replication
+from testbed.softswitch.server.table_entries import TableState
 
 KINDS = {
     p4runtime_pb2.Update.INSERT: "INSERT",
@@ -118,7 +117,7 @@ class Pipeline:
     def _write_meter(self, kind: str, entry: Any) -> None:
         one_of("meter", self.config.meters, entry.meter_id)
         config = self.config.meters[entry.meter_id]
-        meters.write_meter(config, self.switch, self.ports, kind, entry)
+        arrays.write_meter(config, self.switch, self.ports, kind, entry)
 
     def _direct(self, entry: Any, what: str) -> TableState:
         """The table of a direct resource's entry, which must have one."""
@@ -133,7 +132,7 @@ class Pipeline:
         table = self._direct(entry, "meter")
         rates = None
         if entry.HasField("config"):
-            rates = meters.read_config(entry.config, f"table {table.config.name!r}")
+            rates = arrays.read_config(entry.config, f"table {table.config.name!r}")
         table.set_meter(table.find(entry.table_entry), rates)
 
     def _write_direct_counter(self, kind: str, entry: Any) -> None:
@@ -176,7 +175,7 @@ class Pipeline:
         elif which == "meter_entry":
             m = entity.meter_entry
             for config in self._chosen("meter", self.config.meters, m.meter_id):
-                yield from meters.read_meter(config, self.switch, self.ports, m)
+                yield from arrays.read_meter(config, self.switch, self.ports, m)
         elif which == "direct_counter_entry":
             self._read_direct("counter", entity.direct_counter_entry, out)
         elif which == "direct_meter_entry":
@@ -217,7 +216,7 @@ class Pipeline:
                 if what == "counter":
                     table.read_counter(stored, found.data)
                 else:
-                    meters.fill_config(table.meter(stored), found, "config")
+                    arrays.fill_config(table.meter(stored), found, "config")
                 out.append(e)
 
     def entities(self) -> list[Any]:
@@ -237,7 +236,7 @@ class Pipeline:
                 t.read(p4runtime_pb2.TableEntry(is_default_action=True), out)
         for config in self.config.meters.values():
             entry = p4runtime_pb2.MeterEntry(meter_id=config.id)
-            found = meters.read_meter(config, self.switch, self.ports, entry)
+            found = arrays.read_meter(config, self.switch, self.ports, entry)
             out += [e for e in found if e.meter_entry.HasField("config")]
         self.replication.read(p4runtime_pb2.PacketReplicationEngineEntry(), out)
         self.digests.read(0, out)

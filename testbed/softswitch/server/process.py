@@ -87,10 +87,10 @@ def _ports(options: argparse.Namespace) -> Ports:
 
 def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.socket) -> int:
     from testbed.softswitch.errors import SoftSwitchError
+    from testbed.softswitch.server.config import read_config
     from testbed.softswitch.server.device import Device
     from testbed.softswitch.server.grpc_server import Server, Tls
-    from testbed.softswitch.server.replay import Replay
-    from testbed.softswitch.server.startup import start_program
+    from testbed.softswitch.server.ports import Replay
     from testbed.softswitch.server.thrift_server import ThriftServer
 
     replay = None
@@ -112,7 +112,10 @@ def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.so
         written.send(b"\0")
 
     if options.json:
-        start_program(device, options.json, failed)
+        device.start(
+            read_config(options.json, device.drop_port),
+            lambda why: failed(f"{options.json}: {why}"),
+        )
     tls = None
     if options.grpc_server_ssl:
         tls = Tls.read(

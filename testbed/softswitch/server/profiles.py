@@ -12,9 +12,7 @@ from typing import Any
 
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import ActionConfig, PipelineConfig, ProfileConfig
-from testbed.softswitch.server.messages import p4runtime_pb2
-from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.values import (
+from testbed.softswitch.server.messages import (
     ALREADY_EXISTS,
     FAILED_PRECONDITION,
     INVALID_ARGUMENT,
@@ -24,7 +22,9 @@ from testbed.softswitch.server.values import (
     P4Error,
     decode,
     encode,
+    p4runtime_pb2,
 )
+from testbed.softswitch.server.ports import Ports
 
 
 def read_action(config: ActionConfig, action: Any) -> tuple[int, ...]:

@@ -6,16 +6,16 @@ from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.switch import Switch
-from testbed.softswitch.server.messages import p4runtime_pb2
-from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.values import (
+from testbed.softswitch.server.messages import (
     ALREADY_EXISTS,
     INVALID_ARGUMENT,
     NOT_FOUND,
     RESOURCE_EXHAUSTED,
     UNIMPLEMENTED,
     P4Error,
+    p4runtime_pb2,
 )
+from testbed.softswitch.server.ports import Ports
 
 SESSIONS = 1 << 15  # the groups from here on belong to the clone sessions
 COPIES = 64

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from testbed.softswitch.runtime.meters import MeterRates
+from testbed.softswitch.runtime.instance import MeterRates
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.runtime.tables import Entry
+from testbed.softswitch.server.arrays import fill_config, read_config
 from testbed.softswitch.server.config import MATCH, PipelineConfig, TableConfig
-from testbed.softswitch.server.match_fields import dont_care, read_match, write_match
-from testbed.softswitch.server.messages import p4info_pb2, p4runtime_pb2
-from testbed.softswitch.server.meters import fill_config, read_config
-from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.profiles import (
-    ProfileState,
-    program_order,
-    read_action,
-    write_action,
+from testbed.softswitch.server.entries import (
+    Key,
+    Reference,
+    Stored,
+    dont_care,
+    read_match,
+    write_match,
 )
-from testbed.softswitch.server.stored_entries import Key, Reference, Stored
-from testbed.softswitch.server.values import (
+from testbed.softswitch.server.messages import (
     ALREADY_EXISTS,
     INVALID_ARGUMENT,
     NOT_FOUND,
@@ -30,6 +28,15 @@ from testbed.softswitch.server.values import (
     P4Error,
     counted,
     fill_counter,
+    p4info_pb2,
+    p4runtime_pb2,
+)
+from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.profiles import (
+    ProfileState,
+    program_order,
+    read_action,
+    write_action,
 )
 
 SCOPE = p4info_pb2.ActionRef.Scope

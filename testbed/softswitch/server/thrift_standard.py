@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
-from testbed.softswitch.runtime.meters import MeterRates
+from testbed.softswitch.runtime.instance import MeterRates
 from testbed.softswitch.server.arrays import integers, store
 from testbed.softswitch.server.device import Device
+from testbed.softswitch.server.messages import INT64_MAX
 from testbed.softswitch.server.pipeline import Pipeline
 from testbed.softswitch.server.ports import Port
 from testbed.softswitch.server.thrift_values import (
@@ -23,30 +25,31 @@ from testbed.softswitch.server.thrift_values import (
     Arguments,
     BmError,
     Call,
+    CounterErrorCode,
+    DeviceErrorCode,
+    IdErrorCode,
+    MeterErrorCode,
+    RegisterErrorCode,
     Result,
+    SwapErrorCode,
+    ValueSetErrorCode,
     listed,
     struct,
     text,
 )
-from testbed.softswitch.server.values import INT64_MAX
-
-INVALID_NAME, INVALID_INDEX, ERROR = 1, 2, 3
-BAD_RATES_LIST, INVALID_RATE, INVALID_BURST, METER_ERROR = 3, 4, 5, 6
-NO_SWAP = 1
-WRONG_TYPE, WRONG_NAME = 0, 1
 
 
 def meter_rates(rates: list[Arguments]) -> MeterRates:
     """Two rates as Thrift's clients send them: the committed one first."""
     if len(rates) != 2:
-        raise BmError(BAD_RATES_LIST)
+        raise BmError(MeterErrorCode.BAD_RATES_LIST)
     (low, low_burst), (high, high_burst) = ((r.get(1, 0.0), r.get(2, 0)) for r in rates)
     if low_burst < 0 or high_burst < 0:
-        raise BmError(INVALID_BURST)
+        raise BmError(MeterErrorCode.INVALID_BURST_SIZE_VALUE)
     try:
         return MeterRates(low, low_burst, high, high_burst)
     except SoftSwitchError:
-        raise BmError(INVALID_RATE) from None
+        raise BmError(MeterErrorCode.INVALID_INFO_RATE_VALUE) from None
 
 
 def rates_result(rates: MeterRates | None) -> Result:
@@ -102,19 +105,20 @@ class Standard:
         pipeline = self.device.pipeline
         return pipeline.config.code if pipeline else b"{}"
 
-    def _pipeline(self, a: Arguments) -> Pipeline:
+    def _pipeline(self, a: Arguments, without: IntEnum) -> Pipeline:
+        """The pipeline in service; ``without``: the error's code if there is none."""
         if a.get(1, 0) or self.device.pipeline is None:
-            raise BmError(INVALID_NAME)
+            raise BmError(without)
         return self.device.pipeline
 
     # ---- registers ----
 
     def _register(self, a: Arguments) -> tuple[Any, int]:
         """The array an argument list names, and its width; the device is locked."""
-        pipeline, name = self._pipeline(a), text(a, 2)
+        pipeline, name = self._pipeline(a, RegisterErrorCode.INVALID_REGISTER_NAME), text(a, 2)
         registers = pipeline.config.program.registers
         if name not in registers:
-            raise BmError(INVALID_NAME)
+            raise BmError(RegisterErrorCode.INVALID_REGISTER_NAME)
         return pipeline.switch.register(name), registers[name].width
 
     def _read(self, a: Arguments) -> Result:
@@ -122,7 +126,7 @@ class Standard:
             array, _ = self._register(a)
             i = a.get(3, 0)
             if not 0 <= i < len(array):
-                raise BmError(INVALID_INDEX)
+                raise BmError(RegisterErrorCode.INVALID_INDEX)
             with self.device.ports.lock():
                 value = array[i : i + 1].copy()
         return I64, min(integers(value)[0], INT64_MAX)
@@ -139,7 +143,7 @@ class Standard:
         with self.device.lock:
             array, width = self._register(a)
             if not 0 <= first <= end <= len(array):
-                raise BmError(INVALID_INDEX)
+                raise BmError(RegisterErrorCode.INVALID_INDEX)
             with self.device.ports.lock():
                 store(array, slice(first, end), value & (1 << width) - 1)
         return NOTHING
@@ -157,16 +161,16 @@ class Standard:
     # ---- counters and meters ----
 
     def _counter(self, a: Arguments) -> Any:
-        pipeline, name = self._pipeline(a), text(a, 2)
+        pipeline, name = self._pipeline(a, CounterErrorCode.INVALID_COUNTER_NAME), text(a, 2)
         if name not in pipeline.config.program.counters:
-            raise BmError(INVALID_NAME)
+            raise BmError(CounterErrorCode.INVALID_COUNTER_NAME)
         return pipeline.switch.counter(name)
 
     def _counter_read(self, a: Arguments) -> Result:
         with self.device.lock:
             array, i = self._counter(a), a.get(3, 0)
             if not 0 <= i < len(array):
-                raise BmError(INVALID_INDEX)
+                raise BmError(CounterErrorCode.INVALID_INDEX)
             with self.device.ports.lock():
                 packets, size = array[i].item()
         return counter_result(packets, size)
@@ -175,7 +179,7 @@ class Standard:
         with self.device.lock:
             array, i, value = self._counter(a), a.get(3, 0), a.get(4, {})
             if not 0 <= i < len(array):
-                raise BmError(INVALID_INDEX)
+                raise BmError(CounterErrorCode.INVALID_INDEX)
             with self.device.ports.lock():
                 array[i] = value.get(2, 0), value.get(1, 0)
         return NOTHING
@@ -189,9 +193,9 @@ class Standard:
 
     def _meter(self, a: Arguments) -> tuple[Pipeline, str, int]:
         """The pipeline, and a meter array's name and size."""
-        pipeline, name = self._pipeline(a), text(a, 2)
+        pipeline, name = self._pipeline(a, MeterErrorCode.INVALID_METER_NAME), text(a, 2)
         if name not in pipeline.config.program.meters:
-            raise BmError(INVALID_NAME)
+            raise BmError(MeterErrorCode.INVALID_METER_NAME)
         return pipeline, name, pipeline.config.program.meters[name].size
 
     def _meter_array(self, a: Arguments) -> Result:
@@ -207,7 +211,7 @@ class Standard:
         with self.device.lock:
             pipeline, name, size = self._meter(a)
             if not 0 <= a.get(3, 0) < size:
-                raise BmError(INVALID_INDEX)
+                raise BmError(MeterErrorCode.INVALID_INDEX)
             rates = meter_rates(a.get(4, []))
             with self.device.ports.lock():
                 pipeline.switch.set_meter(name, a.get(3, 0), rates)
@@ -217,7 +221,7 @@ class Standard:
         with self.device.lock:
             pipeline, name, size = self._meter(a)
             if not 0 <= a.get(3, 0) < size:
-                raise BmError(INVALID_INDEX)
+                raise BmError(MeterErrorCode.INVALID_INDEX)
             with self.device.ports.lock():
                 return rates_result(pipeline.switch.meter(name, a.get(3, 0)))
 
@@ -225,9 +229,9 @@ class Standard:
 
     def _vset(self, a: Arguments) -> tuple[Pipeline, str, int]:
         """The pipeline, and a value set's name and width in bits."""
-        pipeline, name = self._pipeline(a), text(a, 2)
+        pipeline, name = self._pipeline(a, ValueSetErrorCode.INVALID_PARSE_VSET_NAME), text(a, 2)
         if name not in pipeline.config.program.value_sets:
-            raise BmError(INVALID_NAME)
+            raise BmError(ValueSetErrorCode.INVALID_PARSE_VSET_NAME)
         return pipeline, name, pipeline.config.program.value_sets[name].width
 
     def _vset_get(self, a: Arguments) -> Result:
@@ -241,7 +245,7 @@ class Standard:
             pipeline, name, width = self._vset(a)
             value = int.from_bytes(a.get(3, b""), "big")
             if value >> width:
-                raise BmError(INVALID_INDEX)
+                raise BmError(ValueSetErrorCode.ERROR)
             values = [v for v in pipeline.switch.value_set(name) if v != value]
             with self.device.ports.lock():
                 pipeline.switch.set_value_set(name, [*values, value] if add else values)
@@ -281,21 +285,23 @@ class Standard:
         try:
             self.device.ports.add(Port(a.get(2, 0), text(a, 1)))
         except SoftSwitchError:
-            raise BmError(1) from None
+            raise BmError(DeviceErrorCode.ERROR) from None
         return NOTHING
 
     def _remove_port(self, a: Arguments) -> Result:
         try:
             self.device.ports.remove(a.get(1, 0))
         except SoftSwitchError:
-            raise BmError(1) from None
+            raise BmError(DeviceErrorCode.ERROR) from None
         return NOTHING
 
     def _no_swap(self, a: Arguments) -> Result:
-        raise BmError(NO_SWAP)  # programs come by P4Runtime or the command line
+        raise BmError(
+            SwapErrorCode.CONFIG_SWAP_DISABLED
+        )  # programs come by P4Runtime or the command line
 
     def _id_of(self, a: Arguments) -> Result:
-        pipeline, name = self._pipeline(a), text(a, 3)
+        pipeline, name = self._pipeline(a, IdErrorCode.INVALID_RESOURCE_NAME), text(a, 3)
         d = pipeline.config.program.definition
         kinds = [
             {t.name: t.index for t in d.tables},
@@ -307,7 +313,7 @@ class Standard:
         ]
         kind = a.get(2, 0)
         if not 0 <= kind < len(kinds):
-            raise BmError(WRONG_TYPE)
+            raise BmError(IdErrorCode.INVALID_RESOURCE_TYPE)
         if name not in kinds[kind]:
-            raise BmError(WRONG_NAME)
+            raise BmError(IdErrorCode.INVALID_RESOURCE_NAME)
         return I32, kinds[kind][name]

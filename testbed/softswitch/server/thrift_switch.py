@@ -17,13 +17,13 @@ from testbed.softswitch.server.thrift_values import (
     Arguments,
     BmError,
     Call,
+    MirrorErrorCode,
+    MulticastErrorCode,
     Result,
     struct,
     text,
 )
 
-SESSION_NOT_FOUND = 1
-INVALID_MGID, INVALID_MGRP_HANDLE, INVALID_L1_HANDLE, MC_ERROR = 2, 3, 4, 5
 MOST_MIRRORS = 1 << 15
 
 
@@ -74,7 +74,7 @@ class SimpleSwitch:
         """The pipeline in service, which has our sessions."""
         pipeline = self.device.pipeline
         if pipeline is None:
-            raise BmError(SESSION_NOT_FOUND)
+            raise BmError(MirrorErrorCode.SESSION_NOT_FOUND)
         if pipeline is not self._pipeline:
             self._pipeline, self._mirrors = pipeline, {}
         return pipeline
@@ -84,12 +84,12 @@ class SimpleSwitch:
             pipeline = self._running()
             port, group = config.get(1), config.get(2, 0)
             if not 0 <= session < MOST_MIRRORS:
-                raise BmError(SESSION_NOT_FOUND)
+                raise BmError(MirrorErrorCode.SESSION_NOT_FOUND)
             try:
                 with self.device.ports.lock():
                     pipeline.switch.set_mirror(session, port, 0, group)
             except SoftSwitchError:
-                raise BmError(SESSION_NOT_FOUND) from None
+                raise BmError(MirrorErrorCode.SESSION_NOT_FOUND) from None
             self._mirrors[session] = port, group
         return NOTHING
 
@@ -97,7 +97,7 @@ class SimpleSwitch:
         with self.device.lock:
             pipeline = self._running()
             if self._mirrors.pop(session, None) is None:
-                raise BmError(SESSION_NOT_FOUND)
+                raise BmError(MirrorErrorCode.SESSION_NOT_FOUND)
             with self.device.ports.lock():
                 pipeline.switch.delete_mirror(session)
         return NOTHING
@@ -106,7 +106,7 @@ class SimpleSwitch:
         with self.device.lock:
             self._running()
             if session not in self._mirrors:
-                raise BmError(SESSION_NOT_FOUND)
+                raise BmError(MirrorErrorCode.SESSION_NOT_FOUND)
             port, group = self._mirrors[session]
         return struct((1, I32, port), (2, I32, group or None))
 
@@ -153,7 +153,7 @@ class _Books:
 def _bits(text_: str) -> list[int]:
     """Positions of the ones, counted from the right."""
     if set(text_) - set("01"):
-        raise BmError(MC_ERROR)
+        raise BmError(MulticastErrorCode.ERROR)
     return [i for i, c in enumerate(reversed(text_)) if c == "1"]
 
 
@@ -183,7 +183,7 @@ class Multicast:
         def locked(a: Arguments) -> Result:
             with self.device.lock:
                 if self.device.pipeline is None:
-                    raise BmError(MC_ERROR)
+                    raise BmError(MulticastErrorCode.ERROR)
                 if self.device.pipeline is not self._pipeline:
                     self._pipeline, self._books = self.device.pipeline, _Books()
                 return call(a)
@@ -204,18 +204,18 @@ class Multicast:
             with self.device.ports.lock():
                 self._pipeline.switch.set_multicast_group(group, copies)
         except SoftSwitchError:
-            raise BmError(MC_ERROR) from None
+            raise BmError(MulticastErrorCode.ERROR) from None
 
     def _create(self, a: Arguments) -> Result:
         group = a.get(2, 0)
         if not isinstance(group, int) or not 0 < group < 1 << 16:
-            raise BmError(INVALID_MGID)
+            raise BmError(MulticastErrorCode.INVALID_MGID)
         self._books.groups.setdefault(group, [])
         return I32, group
 
     def _group(self, a: Arguments) -> int:
         if a.get(2, 0) not in self._books.groups:
-            raise BmError(INVALID_MGRP_HANDLE)
+            raise BmError(MulticastErrorCode.INVALID_MGRP_HANDLE)
         return a[2]
 
     def _destroy(self, a: Arguments) -> Result:
@@ -228,7 +228,7 @@ class Multicast:
     def _node_create(self, a: Arguments) -> Result:
         rid, ports = a.get(2, 0), _bits(text(a, 3))
         if not isinstance(rid, int) or not 0 <= rid < 1 << 16 or max(ports, default=0) > 511:
-            raise BmError(MC_ERROR)
+            raise BmError(MulticastErrorCode.ERROR)
         node = _Node(rid, ports, _bits(text(a, 4)))
         handle = self._books.next
         self._books.next += 1
@@ -237,13 +237,13 @@ class Multicast:
 
     def _node(self, handle: int) -> _Node:
         if handle not in self._books.nodes:
-            raise BmError(INVALID_L1_HANDLE)
+            raise BmError(MulticastErrorCode.INVALID_L1_HANDLE)
         return self._books.nodes[handle]
 
     def _associate(self, a: Arguments) -> Result:
         group, node = self._group(a), self._node(a.get(3, 0))
         if node.group is not None:
-            raise BmError(MC_ERROR)
+            raise BmError(MulticastErrorCode.ERROR)
         node.group = group
         self._books.groups[group].append(a.get(3, 0))
         self._install(group)
@@ -252,7 +252,7 @@ class Multicast:
     def _dissociate(self, a: Arguments) -> Result:
         group, node = self._group(a), self._node(a.get(3, 0))
         if node.group != group:
-            raise BmError(MC_ERROR)
+            raise BmError(MulticastErrorCode.ERROR)
         node.group = None
         self._books.groups[group].remove(a.get(3, 0))
         self._install(group)

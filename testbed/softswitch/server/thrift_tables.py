@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.errors import SoftSwitchError, TableError
+from testbed.softswitch.errors import TableErrorCode as Code
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.tables import MAX_PRIORITY, Entry, Table
 from testbed.softswitch.server.device import Device
+from testbed.softswitch.server.messages import encode
 from testbed.softswitch.server.pipeline import Pipeline
 from testbed.softswitch.server.thrift_standard import counter_result, meter_rates, rates_result
 from testbed.softswitch.server.thrift_values import (
@@ -27,37 +29,8 @@ from testbed.softswitch.server.thrift_values import (
     struct,
     text,
 )
-from testbed.softswitch.server.values import encode
 
-(TABLE_FULL, INVALID_HANDLE, EXPIRED_HANDLE, COUNTERS_DISABLED, METERS_DISABLED) = range(1, 6)
-(AGEING_DISABLED, INVALID_TABLE_NAME, INVALID_ACTION_NAME, WRONG_TABLE_TYPE) = range(6, 10)
-(INVALID_MEMBER, MEMBER_USED, MEMBER_IN_GROUP, MEMBER_NOT_IN_GROUP, INVALID_GROUP) = range(10, 15)
-(GROUP_USED, EMPTY_GROUP, DUPLICATE_ENTRY, BAD_MATCH_KEY, INVALID_METER) = range(15, 20)
-(CONST_ACTION, CONST_ENTRY, NO_DEFAULT, INVALID_PROFILE, NO_SELECTION) = range(20, 25)
-(IMMUTABLE, BAD_ACTION_DATA, NO_KEY) = range(25, 28)
-ERROR = 100
 PARAMS = ("exact", "lpm", "ternary", "valid", "range")
-#: What the switch's own refusals are called, by words in them.
-CODES = (
-    ("same match", DUPLICATE_ENTRY),
-    ("is full", TABLE_FULL),
-    ("this handle", INVALID_HANDLE),
-    ("has no key", NO_KEY),
-    ("action data", BAD_ACTION_DATA),
-    ("parameter", BAD_ACTION_DATA),
-    ("no action of", INVALID_ACTION_NAME),
-    ("are const", IMMUTABLE),
-    ("is const", CONST_ACTION),
-    ("no direct counter", COUNTERS_DISABLED),
-    ("no direct meter", METERS_DISABLED),
-    ("has no member", INVALID_MEMBER),
-    ("has no group", INVALID_GROUP),
-    ("is empty", EMPTY_GROUP),
-    ("still used", MEMBER_USED),
-    ("no selector", NO_SELECTION),
-    ("key", BAD_MATCH_KEY),
-)
-
 
 #: Calls that change what is in a table.
 WRITES = re.compile("_mt_(?!act_prof|get).*(entry|entries|default_(action|member|group))$")
@@ -65,7 +38,7 @@ WRITES = re.compile("_mt_(?!act_prof|get).*(entry|entries|default_(action|member
 
 def _integer(data: Any) -> int:
     if not isinstance(data, bytes):
-        raise BmError(BAD_MATCH_KEY)
+        raise BmError(Code.BAD_MATCH_KEY)
     return int.from_bytes(data, "big")
 
 
@@ -120,13 +93,14 @@ class Tables:
             with self.device.lock:
                 pipeline = self.device.pipeline
                 if pipeline is None or a.get(1, 0):
-                    raise BmError(INVALID_TABLE_NAME)
+                    raise BmError(Code.INVALID_TABLE_NAME)
                 try:
                     with self.device.ports.lock():
                         result = call(pipeline, a)
-                except SoftSwitchError as e:
-                    found = [code for words, code in CODES if words in str(e)]
-                    raise BmError(found[0] if found else ERROR) from None
+                except TableError as e:
+                    raise BmError(e.code) from None
+                except SoftSwitchError:
+                    raise BmError(Code.ERROR) from None
                 if WRITES.search(name):
                     for state in pipeline.tables.values():
                         state.stale |= state.config.name == text(a, 2)
@@ -141,36 +115,36 @@ class Tables:
         try:
             return pipeline.switch.table(text(a, 2))
         except SoftSwitchError:
-            raise BmError(INVALID_TABLE_NAME) from None
+            raise BmError(Code.INVALID_TABLE_NAME) from None
 
     def _direct(self, pipeline: Pipeline, a: Arguments) -> Table:
         table = self._table(pipeline, a)
         if table.definition.kind != "simple":
-            raise BmError(WRONG_TABLE_TYPE)
+            raise BmError(Code.WRONG_TABLE_TYPE)
         return table
 
     def _indirect(self, pipeline: Pipeline, a: Arguments, groups: bool = False) -> Table:
         table = self._table(pipeline, a)
         if table.definition.kind == "simple":
-            raise BmError(WRONG_TABLE_TYPE)
+            raise BmError(Code.WRONG_TABLE_TYPE)
         if (
             groups
             and pipeline.switch.action_profile(table.definition.profile).definition.selector is None
         ):
-            raise BmError(NO_SELECTION)
+            raise BmError(Code.NO_ACTION_PROFILE_SELECTION)
         return table
 
     @staticmethod
     def _match(table: Table, params: Sequence[Arguments]) -> list[Any]:
         key = table.definition.key
         if len(params) != len(key):
-            raise BmError(BAD_MATCH_KEY)
+            raise BmError(Code.BAD_MATCH_KEY)
         out: list[Any] = []
         for k, param in zip(key, params, strict=True):
             kind = param.get(1, 0)
             value = param.get(kind + 2)
             if not isinstance(value, dict):
-                raise BmError(BAD_MATCH_KEY)
+                raise BmError(Code.BAD_MATCH_KEY)
             if kind == 3:  # validity of a header
                 out.append(int(value.get(1, False)))
             elif kind == 0:
@@ -199,7 +173,7 @@ class Tables:
     @staticmethod
     def _handle(a: Arguments) -> int:
         if a.get(3, 0) < 0:
-            raise BmError(INVALID_HANDLE)
+            raise BmError(Code.INVALID_HANDLE)
         return a.get(3, 0)
 
     # ---- writing ----
@@ -269,7 +243,7 @@ class Tables:
     def _reset_counters(self, p: Pipeline, a: Arguments) -> Result:
         table = self._table(p, a)
         if not table.definition.counters:
-            raise BmError(COUNTERS_DISABLED)
+            raise BmError(Code.COUNTERS_DISABLED)
         for e in table.entries():
             table.set_counter(e.handle, 0, 0)
         return NOTHING
@@ -336,7 +310,7 @@ class Tables:
         for e in table.entries():
             if e.handle == handle:
                 return self._entry_struct(table, e)
-        raise BmError(INVALID_HANDLE)
+        raise BmError(Code.INVALID_HANDLE)
 
     def _entry_from_key(self, p: Pipeline, a: Arguments) -> Result:
         table = self._table(p, a)
@@ -345,7 +319,7 @@ class Tables:
         for e in table.entries():
             if table.canonical(e.match) == wanted and e.priority == priority:
                 return self._entry_struct(table, e)
-        raise BmError(BAD_MATCH_KEY)
+        raise BmError(Code.BAD_MATCH_KEY)
 
     def _default_entry(self, p: Pipeline, a: Arguments) -> Result:
         found = self._table(p, a).default()
@@ -363,12 +337,12 @@ class Tables:
         try:
             return p.switch.action_profile(text(a, 2))
         except SoftSwitchError:
-            raise BmError(INVALID_PROFILE) from None
+            raise BmError(Code.INVALID_ACTION_PROFILE_NAME) from None
 
     def _selector(self, p: Pipeline, a: Arguments) -> ActionProfile:
         profile = self._profile(p, a)
         if profile.definition.selector is None:
-            raise BmError(NO_SELECTION)
+            raise BmError(Code.NO_ACTION_PROFILE_SELECTION)
         return profile
 
     def _add_member(self, p: Pipeline, a: Arguments) -> Result:
@@ -384,11 +358,7 @@ class Tables:
 
     def _delete_group(self, p: Pipeline, a: Arguments) -> Result:
         profile = self._selector(p, a)
-        try:
-            profile.check_group(a.get(3, 0))
-            profile.delete_group(a.get(3, 0))
-        except SoftSwitchError as e:
-            raise BmError(GROUP_USED if "still used" in str(e) else INVALID_GROUP) from None
+        profile.delete_group(a.get(3, 0))
         return NOTHING
 
     def _regroup(self, p: Pipeline, a: Arguments) -> tuple[ActionProfile, list[int]]:
@@ -401,14 +371,14 @@ class Tables:
     def _join(self, p: Pipeline, a: Arguments) -> Result:
         profile, members = self._regroup(p, a)
         if a.get(3, 0) in members:
-            raise BmError(MEMBER_IN_GROUP)
+            raise BmError(Code.MBR_ALREADY_IN_GRP)
         profile.modify_group(a.get(4, 0), [*members, a.get(3, 0)])
         return NOTHING
 
     def _part(self, p: Pipeline, a: Arguments) -> Result:
         profile, members = self._regroup(p, a)
         if a.get(3, 0) not in members:
-            raise BmError(MEMBER_NOT_IN_GROUP)
+            raise BmError(Code.MBR_NOT_IN_GRP)
         profile.modify_group(a.get(4, 0), [m for m in members if m != a.get(3, 0)])
         return NOTHING
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import Any
 
 from thrift.Thrift import TType
@@ -19,9 +20,80 @@ DOUBLE, STRING, STRUCT = TType.DOUBLE, TType.STRING, TType.STRUCT
 class BmError(Exception):
     """One of BMv2's exceptions: a struct with an error code, its first declared one."""
 
-    def __init__(self, code: int) -> None:
-        super().__init__(f"code {code}")
+    def __init__(self, code: IntEnum) -> None:
+        super().__init__(code.name)
         self.code = code
+
+
+class CounterErrorCode(IntEnum):
+    """BMv2's ``CounterOperationErrorCode``."""
+
+    INVALID_COUNTER_NAME = 1
+    INVALID_INDEX = 2
+    ERROR = 3
+
+
+class RegisterErrorCode(IntEnum):
+    """BMv2's ``RegisterOperationErrorCode``."""
+
+    INVALID_REGISTER_NAME = 1
+    INVALID_INDEX = 2
+    ERROR = 3
+
+
+class MeterErrorCode(IntEnum):
+    """BMv2's ``MeterOperationErrorCode``."""
+
+    INVALID_METER_NAME = 1
+    INVALID_INDEX = 2
+    BAD_RATES_LIST = 3
+    INVALID_INFO_RATE_VALUE = 4
+    INVALID_BURST_SIZE_VALUE = 5
+    ERROR = 6
+
+
+class ValueSetErrorCode(IntEnum):
+    """BMv2's ``ParseVSetOperationErrorCode``."""
+
+    INVALID_PARSE_VSET_NAME = 1
+    ERROR = 2
+
+
+class SwapErrorCode(IntEnum):
+    """BMv2's ``SwapOperationErrorCode``."""
+
+    CONFIG_SWAP_DISABLED = 1
+    ONGOING_SWAP = 2
+    NO_ONGOING_SWAP = 3
+
+
+class DeviceErrorCode(IntEnum):
+    """BMv2's ``DevMgrErrorCode``."""
+
+    ERROR = 1
+
+
+class IdErrorCode(IntEnum):
+    """BMv2's ``IdLookupErrorCode``."""
+
+    INVALID_RESOURCE_TYPE = 0
+    INVALID_RESOURCE_NAME = 1
+
+
+class MirrorErrorCode(IntEnum):
+    """BMv2's ``MirroringOperationErrorCode``."""
+
+    SESSION_NOT_FOUND = 1
+
+
+class MulticastErrorCode(IntEnum):
+    """BMv2's ``McOperationErrorCode``."""
+
+    TABLE_FULL = 1
+    INVALID_MGID = 2
+    INVALID_MGRP_HANDLE = 3
+    INVALID_L1_HANDLE = 4
+    ERROR = 5
 
 
 def read_value(p: Any, kind: int) -> Any:

@@ -7,9 +7,16 @@ import base64
 import pytest
 
 from testbed.softswitch.server import limits
-from testbed.softswitch.server.batch_errors import BatchError, summary
-from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2, status_pb2
-from testbed.softswitch.server.values import ALREADY_EXISTS, RESOURCE_EXHAUSTED, P4Error
+from testbed.softswitch.server.messages import (
+    ALREADY_EXISTS,
+    RESOURCE_EXHAUSTED,
+    BatchError,
+    P4Error,
+    code_pb2,
+    p4runtime_pb2,
+    status_pb2,
+    summary,
+)
 from tests.testbed.softswitch.server.client import Client, Refused
 
 FULL = P4Error(RESOURCE_EXHAUSTED, "table 't': it is full (3 entries)")

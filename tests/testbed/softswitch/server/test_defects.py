@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from testbed.softswitch.server.arbitration import Arbitration
+from testbed.softswitch.server.controllers import Arbitration
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.grpc_server import Server
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 import pytest
 
 from testbed.softswitch.server import limits
-from testbed.softswitch.server.messages import p4runtime_pb2
-from testbed.softswitch.server.outbox import Outbox
-from testbed.softswitch.server.values import RESOURCE_EXHAUSTED, P4Error
+from testbed.softswitch.server.controllers import Outbox
+from testbed.softswitch.server.messages import RESOURCE_EXHAUSTED, P4Error, p4runtime_pb2
 
 T = TypeVar("T")
 

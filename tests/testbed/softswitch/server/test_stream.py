@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
-from testbed.softswitch.server.messages import code_pb2, p4info_pb2, p4runtime_pb2
-from testbed.softswitch.server.packets import ControllerHeader
-from testbed.softswitch.server.values import P4Error
+from testbed.softswitch.server.messages import (
+    ControllerHeader,
+    P4Error,
+    code_pb2,
+    p4info_pb2,
+    p4runtime_pb2,
+)
 from tests.testbed.softswitch.server.client import Client, Process, Refused
 from tests.testbed.softswitch.server.frames import udp
 

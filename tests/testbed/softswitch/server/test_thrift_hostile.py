@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from testbed.softswitch.server.thrift_service import Services
+from testbed.softswitch.server.thrift_server import Services
 from tests.testbed.softswitch.server.client import PROGRAMS, Process
 from tests.testbed.softswitch.server.thrift_client import RegisterClient
 

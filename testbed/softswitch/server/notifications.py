@@ -1,27 +1,29 @@
-"""Digests as P4Runtime sees them: lists that are sent, acknowledged or expire.
+"""What the switch tells its controller unasked: digests, and entries that were idle too long.
 
-The switch keeps a sample until it is acknowledged, and keeps no second one equal to it: that
-is P4Runtime's cache. A digest nobody configured is thrown away.
+The switch keeps a sample of a digest until it is acknowledged, and keeps no second one equal to it:
+that is P4Runtime's cache. A digest nobody configured is thrown away.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import DigestConfig
-from testbed.softswitch.server.messages import p4data_pb2, p4runtime_pb2
-from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.values import (
+from testbed.softswitch.server.messages import (
     ALREADY_EXISTS,
     INVALID_ARGUMENT,
     NOT_FOUND,
     P4Error,
     encode,
+    p4data_pb2,
+    p4runtime_pb2,
 )
+from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.table_entries import TableState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -176,3 +178,32 @@ def _data(config: DigestConfig, values: list[int]) -> Any:
     for v in values:
         members.add(bitstring=encode(v))
     return data
+
+
+class Ageing:
+    """The entries with a timeout of a running switch."""
+
+    def __init__(self, tables: Iterable[TableState]) -> None:
+        self._tables = [t for t in tables if t.config.definition.aged]
+
+    def poll(self, send: Send) -> float | None:
+        """Tell of the entries that are idle; gives the seconds until the next may be, or None."""
+        due = None
+        message = p4runtime_pb2.IdleTimeoutNotification(timestamp=time.time_ns())
+        for table in self._tables:
+            for stored in table.entries.values():
+                if not stored.timeout_ns:
+                    continue
+                idle = table.idle_ns(stored)
+                left = stored.timeout_ns - idle
+                if left > 0:
+                    stored.told = False
+                    due = left if due is None else min(due, left)
+                elif not stored.told:
+                    stored.told = True
+                    table.fill(stored, message.table_entry.add())
+                if left <= 0:  # it may be hit again and then be idle anew
+                    due = stored.timeout_ns if due is None else min(due, stored.timeout_ns)
+        if message.table_entry:
+            send(message)
+        return None if due is None else due / 1e9

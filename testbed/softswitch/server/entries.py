@@ -1,11 +1,15 @@
-"""Match fields of table entries, between P4Runtime and the switch."""
+"""What a table entry consists of: its match fields in P4Runtime and in the switch, and what is
+kept of it beside what the switch has.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from testbed.softswitch.server.config import MATCH, FieldConfig
-from testbed.softswitch.server.values import INVALID_ARGUMENT, P4Error, decode, encode
+from testbed.softswitch.server.messages import INVALID_ARGUMENT, P4Error, decode, encode
+from testbed.softswitch.server.profiles import Member
 
 NAMES = {
     MATCH.EXACT: "exact",
@@ -75,3 +79,32 @@ def write_match(f: FieldConfig, v: Any, entry: Any) -> None:
     else:
         m = entry.match.add(field_id=f.id).range
         m.low, m.high = encode(v[0]), encode(v[1])
+
+
+Key = tuple[tuple[Any, ...], int]
+
+
+@dataclass
+class Reference:
+    """What an entry runs: an action, a member, a group or a one-shot action set."""
+
+    kind: str  # action, member, group, set
+    id: int
+    values: tuple[int, ...] = ()
+    members: tuple[Member, ...] = ()
+    message: Any = None
+
+
+@dataclass
+class Stored:
+    """An entry, of the controller as a rule; ``match`` is in the program's order."""
+
+    handle: int
+    match: tuple[Any, ...]
+    priority: int
+    reference: Reference
+    metadata: bytes = b""
+    controller_metadata: int = 0
+    timeout_ns: int = 0  # 0: none
+    since_us: int = 0  # when it was written
+    told: bool = False  # of its being idle
