@@ -226,13 +226,23 @@ def capture_line(capture: Mapping[str, Any]) -> str:
     changed = {
         "IPv6 sent as IPv4": capture["as_ipv4"],
         "sent shortened to a frame": capture["shortened"],
+        "without a time, sent with their neighbours": capture.get("timeless", 0),
     }
+    pauses, factor = capture.get("pauses", 0), capture.get("factor", 1)
+    pause = f"{pauses:,} pauses of together" if pauses > 1 else "a pause of"
+    cut = "cut out" if capture["fit"] else "kept: TRAFFIC=...:fit cuts out pauses"
+    timing = [
+        *([f"{pause} {capture['pauses_s']:,.1f} s {cut}"] if pauses else []),
+        *([f"stretched {factor:,.3g} times"] if factor > 1 else []),
+        *([f"squeezed {1 / factor:,.3g} times"] if factor < 1 else []),
+    ]
     share = "" if capture["share"] == 1 else f" ({100 * capture['share']:.2g} % of the file)"
     parts = [
         f"capture {plain(capture['file'])} sha256 {capture['sha256'][:12]}: "
         f"{capture['frames']:,} frames read{share}, {capture['replayed']:,} replayed",
         *(f"{n:,} {plain(reason)}" for reason, n in refused),
         *(f"{n:,} {how}" for how, n in changed.items() if n),
+        *timing,
     ]
     return ", ".join(parts)
 

@@ -180,6 +180,14 @@ class Capture(TypedDict):
     shortened: Annotated[int, _number("replayed, but longer than a frame here may be", "frames")]
     share: Annotated[float, _share("of the file that was read")]
     seconds: Annotated[float, _number("from the first packet to the last that was read", "s")]
+    timeless: NotRequired[
+        Annotated[int, _number("read, but without a time: they took their neighbour's", "frames")]
+    ]
+    pauses: NotRequired[Annotated[int, _number("long silences: with fit, they are left out")]]
+    pauses_s: NotRequired[Annotated[float, _number("how long those last together", "s")]]
+    factor: NotRequired[
+        Annotated[float, _number("by which the time between packets was stretched")]
+    ]
 
 
 @with_config(_CLOSED)

@@ -14,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from testbed.traffic.capture_times import STRAY, judge_times
 from testbed.traffic.flows import TCP, UDP
-from testbed.traffic.frames import SNAP, UNDEFINED, CaptureError, Frames, read_frames
-
-__all__ = ["BEYOND", "Capture", "CaptureError", "listed", "mix", "read_capture"]
+from testbed.traffic.frames import SNAP, TIMELESS, UNDEFINED, CaptureError, Frames, read_frames
 
 BEYOND = "beyond the run's end"
+
+_NEVER = (1 << 63) - 1  # in nanoseconds: no packet of the file has a time
 
 MOST_PACKETS = 50_000_000
 """More are not read: they take 60 bytes of memory each, and as much again while they are sorted."""
@@ -50,6 +51,9 @@ class Capture:
         src_port, dst_port: uint16.
         protocol: 6 or 17, uint8.
         length: Bytes of the IP packet behind an untagged Ethernet header, int64.
+        timeless: How many frames had no time of their own, and took that of their neighbour.
+        pauses_ns: The pauses of the capture (`testbed.traffic.capture_times`), int64 [N]. They take
+            no time in ``time_ns`` if the reader asked for that.
         frames: How many frames were read.
         refused: Those of them that are not among the P, by reason.
         share: The share of the file that was read, less than 1 if it goes on long after
@@ -64,6 +68,8 @@ class Capture:
     dst_port: npt.NDArray[np.uint16]
     protocol: npt.NDArray[np.uint8]
     length: npt.NDArray[np.int64]
+    timeless: int
+    pauses_ns: npt.NDArray[np.int64]
     frames: int
     refused: Mapping[str, int]
     share: float
@@ -77,9 +83,11 @@ def read_capture(
 ) -> Capture:
     """Read the TCP and UDP packets of a file.
 
+    Packets that are far from all others in time are refused (`testbed.traffic.capture_times`).
+
     Args:
         path: The file.
-        duration_s: Read those of its first so many seconds. None: all.
+        duration_s: Read those of its first so many seconds. None: all, and pauses take no time.
         progress: Receives the share of the file that was read, from 0 to 1.
 
     Raises:
@@ -90,10 +98,13 @@ def read_capture(
     refused: Counter[str] = Counter()
     limit_ns = None if duration_s is None else int(duration_s * 1e9)
     chunks: list[_Packets] = []
-    frames, share, first = 0, 1.0, None
+    frames, timeless, share, first = 0, 0, 1.0, None
     for chunk in read_frames(path, refused):
-        first = int(chunk.time_ns[0]) if first is None else first
+        if first is None:
+            timed = chunk.time_ns[chunk.time_ns != TIMELESS]
+            first = int(timed[~judge_times(timed).stray].min(initial=_NEVER))
         chunks.append(_parse(chunk, refused))
+        timeless += chunk.timeless
         frames, share = frames + len(chunk.time_ns), chunk.share
         progress(share)
         if frames > MOST_PACKETS:
@@ -101,8 +112,8 @@ def read_capture(
                 f"{path} holds more than {MOST_PACKETS:,} packets: keep its first ones with "
                 f"editcap -r {path.name} part.pcap 1-{MOST_PACKETS}"
             )
-        # a second of grace, as captures are not strictly in order
-        if limit_ns is not None and int(chunk.time_ns[-1]) > first + limit_ns + 10**9:
+        # a second of grace, as captures are not strictly in order; single times may be wrong
+        if limit_ns is not None and int(np.median(chunk.time_ns)) - first > limit_ns + 10**9:
             break
     frames += refused[UNDEFINED]
     if not frames:
@@ -113,21 +124,30 @@ def read_capture(
             "use a capture of IP traffic"
         )
     time_ns, *fields = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
-    time_ns -= time_ns.min()
-    seconds = float(time_ns.max()) / 1e9
+    time_ns[time_ns == TIMELESS] = time_ns[time_ns != TIMELESS].min(initial=_NEVER)
+    times = judge_times(time_ns)
+    refused[STRAY] = int(np.count_nonzero(times.stray))
+    begin, end = time_ns[~times.stray].min(), time_ns[~times.stray].max()
+    if limit_ns is None:
+        time_ns = times.without_pauses(time_ns)
+    time_ns = time_ns - begin
     order = np.argsort(time_ns, kind="stable")
+    order = order[~times.stray[order]]
     if limit_ns is not None:
+        sound = len(order)
         order = order[time_ns[order] < max(limit_ns, 1)]
-        refused[BEYOND] = len(time_ns) - len(order)
+        refused[BEYOND] = sound - len(order)
     time_ns, *fields = (field[order] for field in (time_ns, *fields))
     found = {reason: n for reason, n in refused.items() if n}
     return Capture(
         time_ns.astype(np.uint64),
         *fields,
+        timeless=timeless,
+        pauses_ns=times.pauses_ns,
         frames=frames,
         refused=found,
         share=share,
-        seconds=seconds,
+        seconds=float(end - begin) / 1e9,
     )
 
 

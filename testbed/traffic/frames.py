@@ -27,6 +27,9 @@ SNAP = 96
 
 UNDEFINED = "of an undefined interface"
 
+TIMELESS = -1
+"""Stands for the time of a frame that has none: those of pcapng's simple packet blocks."""
+
 _CHUNK = 1 << 17
 _GZIP_MAGIC = b"\x1f\x8b"
 _NG_MAGIC = b"\x0a\x0d\x0d\x0a"
@@ -34,6 +37,8 @@ _FEW_BYTES = 1 << 28
 _MOST_TIMES = 100
 """A gzipped file may unpack to some bytes, or to so many times its own: traffic packs to a
 twentieth at best, and a file that was made to fill a machine to a thousandth."""
+_LAST_NS = (1 << 63) - 1
+_IF_TSOFFSET = 14  # the number of the option: seconds that an interface's times lack
 _LONGEST = 1 << 18  # bytes of a frame, as libpcap has it: a longer one is a damaged length
 
 
@@ -45,7 +50,9 @@ class CaptureError(UserError):
 class Frames:
     """Captured frames: link type, time, original and captured length, first bytes; all [N].
 
-    ``share`` of the file had been read when the last of them was.
+    A frame without a time has that of the frame before it, and `TIMELESS` if there is none.
+    ``timeless`` is the number of frames without a time; ``share`` of the file had been read when
+    the last of them was.
     """
 
     link_type: npt.NDArray[np.int64]
@@ -53,6 +60,7 @@ class Frames:
     length: npt.NDArray[np.int64]
     captured: npt.NDArray[np.int64]
     data: npt.NDArray[np.uint8]
+    timeless: int
     share: float
 
 
@@ -64,13 +72,19 @@ def read_frames(path: Path, left_out: Counter[str]) -> Iterator[Frames]:
     """
     rows: list[tuple[int, int, int, int]] = []
     data: list[bytes] = []
+    last_ns = TIMELESS
 
     def flush(share: float) -> Frames:
+        nonlocal last_ns
         link_type, time_ns, length, captured = np.array(rows, np.int64).T
         snaps = np.frombuffer(b"".join(data), np.uint8).reshape(-1, SNAP)
         rows.clear()
         data.clear()
-        return Frames(link_type, time_ns, np.maximum(length, captured), captured, snaps, share)
+        timeless = int(np.count_nonzero(time_ns == TIMELESS))
+        time_ns = _like_the_one_before(time_ns, last_ns)
+        last_ns = int(time_ns[-1])
+        length = np.maximum(length, captured)
+        return Frames(link_type, time_ns, length, captured, snaps, timeless, share)
 
     with _open(path) as (file, share), _quiet_scapy():
         for link_type, time_ns, length, frame in _records(path, file, left_out):
@@ -82,10 +96,19 @@ def read_frames(path: Path, left_out: Counter[str]) -> Iterator[Frames]:
             yield flush(1.0)
 
 
+def _like_the_one_before(time_ns: npt.NDArray[np.int64], last_ns: int) -> npt.NDArray[np.int64]:
+    """Return the times, with that of the frame before where there is none.
+
+    ``last_ns`` is the time before the first of them.
+    """
+    at = np.maximum.accumulate(np.where(time_ns == TIMELESS, -1, np.arange(len(time_ns))))
+    return np.where(at < 0, last_ns, time_ns[at])
+
+
 def _records(
     path: Path, file: Any, left_out: Counter[str]
 ) -> Iterator[tuple[int, int, int, bytes]]:
-    """Link type, time in ns, original length and captured bytes of each frame.
+    """Link type, time in ns or `TIMELESS`, original length and captured bytes of each frame.
 
     Scapy ends silently where a file is cut off, so the end is looked for before each record.
     """
@@ -96,7 +119,6 @@ def _records(
     count = 0
     try:
         reader, ng = _reader(path, file)
-        time_ns = 0
         while file.peek(1):
             record = reader._read_block(MTU) if ng else reader._read_packet(MTU)
             if record is None:
@@ -106,16 +128,17 @@ def _records(
             about: Any = record[1]
             if ng:
                 link_type = about.linktype
-                if about.tshigh is not None:  # a simple packet block has no time of its own
+                time_ns = TIMELESS
+                if about.tshigh is not None:
                     ticks = (about.tshigh << 32) + about.tslow
-                    time_ns = ticks * 10**9 // about.tsresol
+                    time_ns = ticks * 10**9 // about.tsresol + reader.offset_s() * 10**9
             else:
                 link_type = reader.linktype & 0xFFFF
                 time_ns = about.sec * 10**9 + about.usec * (1 if reader.nano else 1000)
                 if about.caplen > _LONGEST or len(frame) < min(about.caplen, MTU):
                     raise EOFError
-            if time_ns >= 1 << 63:
-                raise EOFError
+            if time_ns != TIMELESS:  # what no clock says is far from all others
+                time_ns = min(max(time_ns, 0), _LAST_NS)
             yield link_type, time_ns, about.wirelen, frame
             count += 1
     except (EOFError, OSError, zlib.error, struct.error, MemoryError, Scapy_Exception) as error:
@@ -154,8 +177,14 @@ def _ng_reader() -> Any:
 
     class Reader(RawPcapNgReader):
         undefined = 0  # frames of an interface that the file does not describe
+        interface = 0  # of the last packet
+
+        def offset_s(self) -> int:
+            """Seconds to be added to the last packet's time."""
+            return self.interfaces[self.interface][2].get("tsoffset", 0)
 
         def _check_interface_id(self, intid: int) -> bool:
+            self.interface = intid
             known = intid < len(self.interfaces)
             self.undefined += not known
             return known
@@ -167,6 +196,9 @@ def _ng_reader() -> Any:
         def _read_block_idb(self, block: bytes, _: int) -> None:
             super()._read_block_idb(block, _)
             link_type, snap, options = self.interfaces[-1]
+            offset = self._read_options(block[8:]).get(_IF_TSOFFSET, b"")
+            if len(offset) == 8:
+                (options["tsoffset"],) = struct.unpack(self.endian + "q", offset)
             self.interfaces[-1] = link_type, snap or _LONGEST, options  # 0 is no limit
 
     return Reader

@@ -32,6 +32,10 @@ class Account:
         shortened: Of the replayed, how many were longer than a frame here may be.
         share: The share of the file that was read.
         seconds: From its first packet to the last that was read, before any squeezing.
+        timeless: Of the frames, how many had no time and took that of their neighbour.
+        pauses: How many pauses the capture has (`testbed.traffic.capture_times`).
+        pauses_s: How long they last together. With ``fit`` they are left out.
+        factor: By how much the time between packets was stretched, or squeezed if less than 1.
     """
 
     file: str
@@ -44,6 +48,10 @@ class Account:
     shortened: int
     share: float
     seconds: float
+    timeless: int
+    pauses: int
+    pauses_s: float
+    factor: float
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,6 +82,7 @@ def replay(
     """
     path = Path(path)
     capture = read_capture(path, None if fit else duration_s, progress)
+    time_ns, factor = _fitted(capture.time_ns, duration_s) if fit else (capture.time_ns, 1.0)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     account = Account(
@@ -87,18 +96,25 @@ def replay(
         shortened=int(np.count_nonzero(capture.length > MAX_FRAME)),
         share=round(capture.share, 4),
         seconds=round(capture.seconds, 6),
+        timeless=capture.timeless,
+        pauses=len(capture.pauses_ns),
+        pauses_s=round(float(capture.pauses_ns.sum(dtype=np.float64)) / 1e9, 6),
+        factor=factor,
     )
-    time_ns = _fitted(capture.time_ns, duration_s) if fit else capture.time_ns
     return onto_hosts(capture, time_ns, topology, seed), account
 
 
-def _fitted(time_ns: npt.NDArray[np.uint64], duration_s: float) -> npt.NDArray[np.uint64]:
-    """Times spread over the run: the last packet leaves in its last nanosecond."""
+def _fitted(
+    time_ns: npt.NDArray[np.uint64], duration_s: float
+) -> tuple[npt.NDArray[np.uint64], float]:
+    """Return times spread over the run, and their factor. The last packet leaves in the run's last
+    nanosecond."""
     length = float(time_ns[-1]) / 1e9
     if not length:
-        return time_ns
-    scaled = (time_ns * (duration_s / length)).astype(np.uint64)
-    return np.minimum(scaled, np.uint64(int(duration_s * 1e9) - 1))
+        return time_ns, 1.0
+    factor = duration_s / length
+    scaled = (time_ns * factor).astype(np.uint64)
+    return np.minimum(scaled, np.uint64(int(duration_s * 1e9) - 1)), factor
 
 
 def onto_hosts(
