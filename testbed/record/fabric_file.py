@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.two_switches import TwoSwitches
+from testbed.record.messages import shown
 from testbed.record.run_tables import FABRIC
 from testbed.record.schema import TableError
 from testbed.record.tables import Columns, Table, Texts, read_table, write_table
@@ -71,6 +73,7 @@ def read_fabric(path: Path) -> NumberedFabric:
     (src, dst), names = _ends(table)
     table.refuse((src < 0) | (dst < 0), "src or dst is missing")
     table.refuse(src == dst, "the link leads back to its own switch")
+    _refuse_look_alikes(table, src, dst, names)
     tier = _tiers(table, src, dst, names)
 
     # Switches by tier, then by name, numbers in names by their value.
@@ -91,6 +94,36 @@ def _ends(table: Table) -> tuple[tuple[LongArray, LongArray], list[str]]:
         known.setdefault(name, len(known))
     to_common = [np.array([known[n] for n in names] + [-1]) for names in (src_names, dst_names)]
     return (to_common[0][src], to_common[1][dst]), list(known)
+
+
+def _refuse_look_alikes(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> None:
+    """Raise TableError where two names differ in nothing that a reader sees for certain.
+
+    Blanks, capital letters and the forms of Unicode get lost on the way through other programs, and
+    one switch would then be two.
+    """
+    seen: dict[str, str] = {}
+    for number, name in enumerate(names):
+        other = seen.setdefault(_letters(name), name)
+        if other != name:
+            row = int(np.argmax((src == number) | (dst == number)))
+            # Two forms of a letter look alike: their numbers do not.
+            look_alike = unicodedata.normalize("NFKC", name) == unicodedata.normalize("NFKC", other)
+            both = (shown(ascii(each)[1:-1] if look_alike else each) for each in (name, other))
+            raise table.fail(
+                row,
+                f"switches {' and '.join(both)} differ only in blanks, capital letters or the form "
+                "of a letter: give one switch one name, and two switches different ones",
+            )
+
+
+def _letters(name: str) -> str:
+    """What is left of a name without blanks, invisible characters, case and Unicode form."""
+    visible = (
+        c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c)[0] not in "ZC"
+    )
+    # Case may take a letter apart, which must be put together again.
+    return unicodedata.normalize("NFKC", "".join(visible).casefold())
 
 
 def _natural(name: str) -> list[object]:

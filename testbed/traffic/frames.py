@@ -196,7 +196,7 @@ def _ng_reader() -> Any:
         def _read_block_idb(self, block: bytes, _: int) -> None:
             super()._read_block_idb(block, _)
             link_type, snap, options = self.interfaces[-1]
-            offset = self._read_options(block[8:]).get(_IF_TSOFFSET, b"")
+            offset: Any = self._read_options(block[8:]).get(_IF_TSOFFSET, b"")
             if len(offset) == 8:
                 (options["tsoffset"],) = struct.unpack(self.endian + "q", offset)
             self.interfaces[-1] = link_type, snap or _LONGEST, options  # 0 is no limit
