@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import Words, buckets, flow_ids
+from analysis.sketches.hashing import buckets, flow_ids
 from analysis.sketches.hashpipe import HashPipe
 from analysis.sketches.meters import FlowMeter
+from testbed.arrays import WordArray
 from testbed.traffic.capture import read_capture
 
 ALPHA, BETA, DELTA, ETA = 1000, 20, 20, 16
@@ -31,8 +32,8 @@ class Trace:
     flow: LongArray
     when: npt.NDArray[np.float64]
     size: LongArray
-    hi: Words
-    lo: Words
+    hi: WordArray
+    lo: WordArray
 
     @classmethod
     def draw(

@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from analysis.sketches.fermat import FermatSketch
 from analysis.sketches.flow_radar import FlowRadar
-from analysis.sketches.hashing import Words, buckets, flow_ids
+from analysis.sketches.hashing import buckets, flow_ids
 from analysis.sketches.hashpipe import ENTRY_BITS
 from analysis.sketches.loss_radar import LossRadar, signatures
 from analysis.sketches.meters import DSM_BUCKET_BITS, USM_BUCKET_BITS, FlowMeter, minus
 from analysis.sketches.sizing import PEELING, clean_width, peels, smallest_width
+from testbed.arrays import WordArray
 
 FLOWS, PACKETS = 10_000, 833_333
 SHAPE = 2.0
@@ -38,8 +39,8 @@ class Epoch:
     """``sent`` and ``lost`` packets of each flow, int64[flows], and its ID; ``order`` is a random
     one of the flows."""
 
-    hi: Words
-    lo: Words
+    hi: WordArray
+    lo: WordArray
     sent: LongArray
     lost: LongArray
     loss: float
