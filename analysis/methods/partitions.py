@@ -19,7 +19,7 @@ import numpy as np
 
 from analysis.methods.base import Diagnosis
 from analysis.methods.canary.multistage import Canary
-from analysis.methods.mle.correlation import correlated, weigh_until_settled
+from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import failed_devices
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.mle import CanaryMle, verdict_of

@@ -10,7 +10,7 @@ m): where a tenth of all links are faulty, three of a switch's sixteen are no ne
 Each link of a failed device has a rate of its own. A rate costs what its evidence is smaller than
 its likelihood: for a faulty one, log-uniform from the least of a fault to 1, the logarithm of that
 range over the width of the likelihood's peak in ln x; for a healthy one the same under its law
-(`analysis.methods.mle.background.evidence`).
+(`analysis.methods.mle.likelihood.evidence`).
 
 Each path through a device has one link in and one out. What all links in lose more and all out lose
 less no such path can tell, and a search that adds links one by one ends where some of them lose
@@ -25,16 +25,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.methods.mle.background import settled, width
 from analysis.methods.mle.likelihood import (
     FAULT,
     PENALTY,
+    STATE,
     Problem,
     gain,
     healthy,
     held,
     move,
+    settled,
     touch,
+    width,
 )
 from analysis.methods.mle.moves import (
     COARSE,
@@ -51,9 +53,6 @@ from analysis.methods.mle.search import RATE, penalty_of
 from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel
-
-CHANGED = ("x", "total", "blamed", "gains", "fresh")
-"""Of `Problem`, what a search changes."""
 
 FEWEST = 2
 """Links of a device that must look faulty before it is considered."""
@@ -130,7 +129,7 @@ def _candidates(s: Problem, members: list[IntArray], free: BoolArray) -> list[in
 
 def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
     """Whether all is likelier if a device of the units ``own`` failed; if not, nothing changes."""
-    before = [getattr(s, name).copy() for name in CHANGED]
+    before = [getattr(s, name).copy() for name in STATE]
     total, faulty, mine = int(free.sum()), int(s.blamed[free].sum()), int(s.blamed[own].sum())
     paid = rates(own, s)
     gained = _fail(own, _sides(own, s), s)
@@ -139,7 +138,7 @@ def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
     cost += choice(total - len(own), faulty - mine) - choice(total, faulty)
     if now >= FEWEST and gained - (rates(own, s) - paid) > cost:
         return True
-    for name, array in zip(CHANGED, before, strict=True):
+    for name, array in zip(STATE, before, strict=True):
         getattr(s, name)[:] = array
     return False
 

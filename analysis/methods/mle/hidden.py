@@ -7,18 +7,42 @@ A flow that was only reported because it lost packets is scored given that some 
 made it lose some: it has a known path and is divided by (1/w) sum_p (1 - exp(-n X_p)).
 
 Alike flows of a set add up: it has some tens of kinds of them, however many flows there are.
+
+**Pairs of ToRs.** Their paths are not listed. A path of a pair is a climb of its source and,
+backwards, one of its destination to the same top switch (`testbed.fabric.ecmp`). Only links that
+may be blamed matter one by one: climbs without any to one top are alike, and what arrived over the
+other links is, to first order, an equal share of each pair's packets. So for each top that such
+links lead to a pair has a path for each two climbs over them, and for each such climb one for all
+alike others that it may meet; and one for the rest.
+
+**Loss-free flows.** Where their packets arrived is worked out from the rates, and the rates from
+that, in turns (an EM). Such a flow has the likelihood (1/w) sum_p exp(-a X_p). If q_p = exp(-a X_p)
+/ sum_p' exp(-a X_p') is its share of path p at the present rates, then sum_p q_p (-a X_p) is, but
+for what does not depend on the rates, a lower bound of the logarithm that touches it there
+(Jensen). So with a q_p packets that arrived on each path the problem is that of known paths, and
+whatever gains there gains at least as much in truth: rates, shares and rates again, in turns, climb
+to a peak.
+
+The turns begin from equal shares. These have too many packets arrive over a lossy link, as flows
+without loss mostly missed it: its rate begins too low by up to a half, and none is blamed for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from testbed.arrays import FloatArray, IntArray, LongArray
+from analysis.methods.mle.likelihood import Problem
+from analysis.methods.mle.problem import Rows, Units
+from analysis.methods.mle.search import explain, resume
+from analysis.telemetry.telemetry import MissingTelemetry
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
 from testbed.fabric.compiled import kernel, njit
+from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import pointers
 
 SingleArray = npt.NDArray[np.float32]
@@ -119,3 +143,296 @@ def _sum_up(n_sets, of, arrived, lost, times):
             at += 1
         flow_ptr[g + 1] = at
     return flow_ptr, out[0, :at].copy(), out[1, :at].copy(), out[2, :at].copy()
+
+
+MOST_BYTES = 8_000_000_000
+"""Of the paths of all pairs; where many climbs share a core and many links may be faulty."""
+
+
+@dataclass(frozen=True)
+class PairFlows:
+    """Flows between two ToRs: the pair of each, what arrived and what was lost.
+
+    Attributes:
+        ecmp: The climbs of the fabric.
+        src, dst: The two ToRs of each pair, int32[N], never the same.
+        of: The pair of each flow, int64[F].
+        arrived, lost: float64[F].
+        weight: Of each flow.
+    """
+
+    ecmp: Ecmp
+    src: IntArray
+    dst: IntArray
+    of: LongArray
+    arrived: FloatArray
+    lost: FloatArray
+    weight: float
+
+    def _lists(self) -> tuple[LongArray, LongArray, LongArray]:
+        """Of each pair the climbs of its source and of its destination, ``tor * (top + 1) + tier``,
+        and how many paths it has."""
+        tier = self.ecmp.turn[self.src, self.dst].astype(np.int64)
+        each = self.ecmp.top + 1
+        width = self.ecmp.width[self.src, self.dst].astype(np.int64)
+        return self.src * np.int64(each) + tier, self.dst * np.int64(each) + tier, width
+
+    def mark(self, same: WordArray, alike: WordArray) -> None:
+        """Add what tells links apart, see `analysis.methods.mle.problem.marks`."""
+        used = np.bincount(self.of, minlength=len(self.src)) > 0
+        for way, lists in enumerate(self._lists()[:2]):
+            on = np.zeros(self.ecmp.fabric.n_tors * (self.ecmp.top + 1), np.bool_)
+            on[lists[used]] = True
+            _mark(way, self.ecmp.ptr, self.ecmp.climbs.ptr, self.ecmp.climbs.links, on, same, alike)
+
+    def arrivals(self) -> FloatArray:
+        """Packets that arrived over each link if every climb was taken alike: float64[n_links]."""
+        up, down, _ = self._lists()
+        packets = self.weight * np.bincount(self.of, self.arrived, len(self.src))
+        arrived = np.zeros(self.ecmp.fabric.n_links)
+        climbs, n_climbs = self.ecmp.climbs, np.diff(self.ecmp.ptr).reshape(-1)
+        for way, lists in ((0, up), (1, down)):
+            total = np.bincount(lists, packets, len(n_climbs)) / np.maximum(n_climbs, 1)
+            _arrive(way, self.ecmp.ptr, climbs.ptr, climbs.links, total, arrived)
+        return arrived
+
+    def over(self, units: Units, may: BoolArray) -> HiddenFlows:
+        """The flows of pairs that a unit which may be blamed (bool[U]) is on the paths of.
+
+        Raises:
+            MissingTelemetry: The paths would take more than `MOST_BYTES`.
+        """
+        e = self.ecmp
+        up, down, width = self._lists()
+        sides = [
+            _lossy_climbs(way, e.ptr, e.end, e.climbs.ptr, e.climbs.links, units.of_link, may)
+            for way in (0, 1)
+        ]
+        count, entries, covered = np.zeros((3, len(up)), np.int64)
+        _count(up, down, e.count, *sides, count, entries, covered)
+        pair = np.flatnonzero((count > 0) & (np.bincount(self.of, minlength=len(up)) > 0))
+        rest = width[pair] - covered[pair]
+        takes = 4 * int(entries[pair].sum()) + 8 * int(count[pair].sum())
+        if takes > MOST_BYTES:
+            raise MissingTelemetry(
+                f"mle would take {takes / 1e9:.0f} GB for the {count[pair].sum():,} paths that "
+                "flows may have taken: name kinds of known path (A1, A2, INT, segments)"
+            )
+        set_ptr = pointers(count[pair] + (rest > 0))
+        path_ptr = np.zeros(set_ptr[-1] + 1, np.int32)
+        over = np.empty(int(entries[pair].sum()) + 1, np.int32)
+        many = np.ones(set_ptr[-1], np.float32)
+        _fill(up[pair], down[pair], e.count, rest, *sides, set_ptr, path_ptr, over, many)
+        number = np.full(len(up), -1, np.int64)
+        number[pair] = np.arange(len(pair))
+        mine = np.flatnonzero(number[self.of] >= 0)
+        flow_ptr, arrived, lost, times = sum_up(
+            len(pair),
+            number[self.of[mine]],
+            self.arrived[mine],
+            self.lost[mine],
+            np.full(len(mine), self.weight),
+        )
+        tiers = self.ecmp.turn[self.src[pair], self.dst[pair]]
+        hops = 2.0 * tiers.astype(np.float64)
+        return HiddenFlows(set_ptr, path_ptr, over, many, flow_ptr, arrived, lost, times, hops)
+
+
+@njit(inline="always")
+def _scramble(x):
+    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def _mark(way, tier_ptr, ptr, links, on, same, alike):
+    tiers = tier_ptr.shape[1] - 1
+    for tor in range(len(tier_ptr)):
+        for tier in range(1, tiers):
+            if not on[tor * tiers + tier]:
+                continue
+            of_list = _scramble(_scramble(np.uint64(2 * (tor * tiers + tier) + way)))
+            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
+                of_climb = _scramble(of_list + np.uint64(climb))
+                for e in range(ptr[climb], ptr[climb + 1]):
+                    same[links[e] ^ way] += of_climb
+                    alike[links[e] ^ way] += of_list
+
+
+@kernel
+def _arrive(way, tier_ptr, ptr, links, total, arrived):
+    tiers = tier_ptr.shape[1] - 1
+    for tor in range(len(tier_ptr)):
+        for tier in range(1, tiers):
+            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
+                for e in range(ptr[climb], ptr[climb + 1]):
+                    arrived[links[e] ^ way] += total[tor * tiers + tier]
+
+
+@njit
+def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, may):
+    """The climbs over units that may be blamed: where those of each list begin, their last switch,
+    and where the units of each begin."""
+    tiers = tier_ptr.shape[1] - 1
+    lists = np.zeros(len(tier_ptr) * tiers + 1, np.int64)
+    tops = np.empty(len(end), np.int32)
+    unit_ptr = np.zeros(len(end) + 1, np.int64)
+    units = np.empty(len(links), np.int32)
+    n = at = 0
+    for tor in range(len(tier_ptr)):
+        for tier in range(tiers):
+            for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
+                begin = at
+                for e in range(ptr[climb], ptr[climb + 1]):
+                    i = unit[links[e] ^ way]
+                    if i >= 0 and may[i]:
+                        units[at] = i
+                        at += 1
+                if at > begin:
+                    tops[n] = end[climb]
+                    n += 1
+                    unit_ptr[n] = at
+            lists[tor * tiers + tier + 1] = n
+    return lists, tops[:n].copy(), unit_ptr[: n + 1].copy(), units[:at].copy()
+
+
+@njit(inline="always")
+def _run(tops, i, last, top):
+    """The end of the run of climbs from ``i`` that lead to a top."""
+    while i < last and tops[i] == top:
+        i += 1
+    return i
+
+
+@kernel
+def _count(up, down, reach, a, b, count, entries, covered):
+    """Of each pair its paths over units, alike ones counted once, the units on these, and how many
+    paths they stand for."""
+    tiers = (len(a[0]) - 1) // len(reach)
+    for p in range(len(up)):
+        src, dst = up[p] // tiers, down[p] // tiers
+        i, last_i = a[0][up[p]], a[0][up[p] + 1]
+        j, last_j = b[0][down[p]], b[0][down[p] + 1]
+        while i < last_i or j < last_j:
+            top = 1 << 30
+            if i < last_i:
+                top = a[1][i]
+            if j < last_j:
+                top = min(top, b[1][j])
+            end_i, end_j = _run(a[1], i, last_i, top), _run(b[1], j, last_j, top)
+            n, m = end_i - i, end_j - j
+            ups, downs = np.int64(reach[src, top]), np.int64(reach[dst, top])
+            if ups > 0 and downs > 0:
+                more_n, more_m = np.int64(ups > n), np.int64(downs > m)
+                count[p] += n * m + n * more_m + m * more_n
+                entries[p] += (a[2][end_i] - a[2][i]) * (m + more_m)
+                entries[p] += (b[2][end_j] - b[2][j]) * (n + more_n)
+                covered[p] += ups * downs - (ups - n) * (downs - m)
+            i, j = end_i, end_j
+
+
+@njit(inline="always")
+def _write(side, climb, over, at):
+    """The units of a climb: where the next ones go."""
+    for e in range(side[2][climb], side[2][climb + 1]):
+        over[at] = side[3][e]
+        at += 1
+    return at
+
+
+@kernel
+def _fill(up, down, reach, rest, a, b, set_ptr, path_ptr, over, many):
+    """Write the paths of each pair over units, and last the one that stands for all others."""
+    at = path = 0
+    tiers = (len(a[0]) - 1) // len(reach)
+    for p in range(len(up)):
+        src, dst = up[p] // tiers, down[p] // tiers
+        i, last_i = a[0][up[p]], a[0][up[p] + 1]
+        j, last_j = b[0][down[p]], b[0][down[p] + 1]
+        while i < last_i or j < last_j:
+            top = 1 << 30
+            if i < last_i:
+                top = a[1][i]
+            if j < last_j:
+                top = min(top, b[1][j])
+            end_i, end_j = _run(a[1], i, last_i, top), _run(b[1], j, last_j, top)
+            ups = np.int64(reach[src, top]) - (end_i - i)
+            downs = np.int64(reach[dst, top]) - (end_j - j)
+            if ups + end_i > i and downs + end_j > j:
+                for climb in range(i, end_i):
+                    for other in range(j, end_j):
+                        at = _write(b, other, over, _write(a, climb, over, at))
+                        path += 1
+                        path_ptr[path] = at
+                    if downs > 0:
+                        at = _write(a, climb, over, at)
+                        many[path] = downs
+                        path += 1
+                        path_ptr[path] = at
+                if ups > 0:
+                    for other in range(j, end_j):
+                        at = _write(b, other, over, at)
+                        many[path] = ups
+                        path += 1
+                        path_ptr[path] = at
+            i, j = end_i, end_j
+        if rest[p] > 0:
+            many[path] = rest[p]
+            path += 1
+            path_ptr[path] = at
+
+
+TURNS = 30
+
+
+def explain_loss_free(
+    rows: Rows,
+    size: FloatArray,
+    may: BoolArray,
+    hidden: HiddenFlows,
+    *,
+    fault_rate: float,
+    penalty: float | None,
+) -> Problem:
+    """As `analysis.methods.mle.search.explain`, where no flow of a hidden path lost packets."""
+    first = rows.arrived + expected_arrivals(hidden, np.zeros(len(size)))
+    known = rows._replace(arrived=first)
+    found = explain(known, size, may, fault_rate=fault_rate, penalty=penalty)
+    for _ in range(TURNS):
+        if not resume(found, rows.arrived + expected_arrivals(hidden, found.x), penalty=penalty):
+            break
+    return found
+
+
+def expected_arrivals(hidden: HiddenFlows, x: FloatArray) -> FloatArray:
+    """Packets of loss-free flows that arrived over each unit, given the rates: float64[U] both."""
+    arrived = np.zeros(len(x))
+    widest = int(np.diff(hidden.set_ptr).max(initial=0))
+    _share_out(hidden, x, np.zeros(widest), np.zeros(widest), arrived)
+    return arrived
+
+
+@kernel
+def _share_out(h, x, rate, over, arrived):
+    """``rate`` and ``over`` are room for the rates of a set's paths and what arrived over each."""
+    for g in range(len(h.set_ptr) - 1):
+        first = h.set_ptr[g]
+        n = h.set_ptr[g + 1] - first
+        least = 1e300
+        for p in range(n):
+            rate[p] = over[p] = 0.0
+            for e in range(h.path_ptr[first + p], h.path_ptr[first + p + 1]):
+                rate[p] += x[h.units[e]]
+            least = min(least, rate[p])
+        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
+            whole = 0.0
+            for p in range(n):
+                whole += h.many[first + p] * np.exp(-h.arrived[f] * (rate[p] - least))
+            each = h.times[f] * h.arrived[f] / whole
+            for p in range(n):
+                over[p] += each * np.exp(-h.arrived[f] * (rate[p] - least))
+        for p in range(n):
+            total = h.many[first + p] * over[p]
+            for e in range(h.path_ptr[first + p], h.path_ptr[first + p + 1]):
+                arrived[h.units[e]] += total

@@ -1,4 +1,4 @@
-"""The log-likelihood along one unit's rate, and moves that keep the rows' sums.
+"""The log-likelihood along one unit's rate, moves that keep the rows' sums, and the law of rates.
 
 Unit i loses packets at the rate x_i = -ln(success) >= 0. Row r, which lost k of its packets, adds
 k ln(1 - exp(-X_r)), X_r the sum of its units' x, and what arrived over unit i adds -arrived_i x_i.
@@ -7,10 +7,16 @@ healthy links is exponential, that of a unit of them Gamma distributed. It is ta
 that the likeliest rate of a link that lost nothing is not 0 but what to expect of it, and a stray
 loss is no surprise to the many links that it may have fallen on. To a healthy unit it is as if
 ``size`` packets more had been lost, and 1 / mean more had arrived.
+
+**The law's mean** is fitted to the losses that no fault explains (empirical Bayes). If s_i of the
+losses fell to a healthy link over which A_i packets arrived, its rate is Gamma distributed with
+mean (s_i + 1) / (A_i + 1 / mean); the losses of a row fall to its links in proportion to their
+rates; the mean of the law is that of the links' means.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +62,10 @@ class Problem(NamedTuple):
     kept: FloatArray
     share: FloatArray
     law: FloatArray
+
+
+STATE = ("x", "total", "blamed", "gains", "fresh", "law")
+"""Of `Problem`, what a search changes."""
 
 
 @kernel
@@ -207,3 +217,91 @@ def settle(begin, count, tolerance, s):
                     s.queue[(begin + count) % n] = j
                     count += 1
     return gained
+
+
+WIDEST = 0.5
+"""The mean rate of healthy links is at most this share of a fault's least."""
+
+
+@kernel
+def mean_rate(s, floor):
+    """The mean rate of a healthy link, from ``floor`` to half the least of a fault.
+
+    A rate is at most what would be a fault, so the law is cut off there: cut at half its range or
+    more it is nearly flat. Uses ``s.kept`` and ``s.share``.
+    """
+    fault = s.law[FAULT]
+    mean = min(s.law[MEAN], WIDEST * fault)
+    rate, fallen = s.kept, s.share
+    links = 0.0
+    for i in range(len(rate)):
+        rate[i] = s.x[i] if s.blamed[i] else max(s.x[i], mean * s.size[i])
+        if not s.blamed[i]:
+            links += s.size[i]
+    if links == 0.0:
+        return floor
+    for _ in range(300):
+        fallen[:] = 0.0
+        for r in range(len(s.lost)):
+            total = 0.0
+            for e in range(s.ptr[r], s.ptr[r + 1]):
+                total += rate[s.units[e]]
+            each = s.lost[r] / total
+            for e in range(s.ptr[r], s.ptr[r + 1]):
+                i = s.units[e]
+                fallen[i] += each * rate[i]
+        before, total = mean, 0.0
+        for i in range(len(rate)):
+            if not s.blamed[i]:
+                after = (fallen[i] + s.size[i]) / (s.arrived[i] + 1.0 / mean)
+                rate[i] = min(after, fault * s.size[i])
+                total += rate[i]
+        mean = max(floor, min(total / links, WIDEST * fault))
+        if abs(mean - before) < 1e-3 * before:
+            break
+    fallen[:] = 0.0
+    return mean
+
+
+@kernel
+def settled(lost, size):
+    """Nats by which the evidence of a healthy unit of ``size`` links, with its rate integrated over
+    their law, is below its likelihood and law at the best rate (Laplace, in ln x)."""
+    return size - size * np.log(size) + math.lgamma(size) - 0.5 * np.log(2 * np.pi / (lost + size))
+
+
+@kernel
+def width(lost, least):
+    """The integral of x^lost e^(-arrived x) over ln x from a fault's least on, relative to its
+    peak, to second order around that; ``least`` are the losses expected at a fault's least."""
+    if lost > least:
+        return np.sqrt(2 * np.pi / lost) * (
+            1.0 - 0.5 * math.erfc(np.log(lost / max(least, 1e-9)) * np.sqrt(lost / 2))
+        )
+    off = (least - lost) / np.sqrt(2 * least) if least > 0.0 else 0.0
+    if off > 5.0:
+        return 1.0 / (least - lost)
+    return np.sqrt(0.5 * np.pi / max(least, 1e-9)) * np.exp(off * off) * math.erfc(off)
+
+
+@kernel
+def evidence(s):
+    """The log-likelihood of the rows with healthy units' rates integrated over their law (Laplace),
+    less the penalties: what laws are compared by."""
+    mean, fault = s.law[MEAN], s.law[FAULT]
+    fallen = s.share
+    fallen[:] = 0.0
+    total = 0.0
+    for r in range(len(s.lost)):
+        total += s.lost[r] * np.log(-np.expm1(-s.total[r]))
+        for e in range(s.ptr[r], s.ptr[r + 1]):
+            fallen[s.units[e]] += s.lost[r] * min(s.x[s.units[e]] / s.total[r], 1.0)
+    for i in range(len(s.x)):
+        total -= s.arrived[i] * s.x[i]
+        if s.blamed[i]:
+            total -= s.law[PENALTY]
+            continue
+        total -= healthy(i, s.x[i], s) + settled(fallen[i], s.size[i])
+        total -= np.log(-np.expm1(-fault / mean))
+    fallen[:] = 0.0
+    return total

@@ -1,6 +1,6 @@
 """The search for the links to blame where flows that lost packets may have taken several paths.
 
-It begins with what known paths alone blame (`analysis.methods.mle.start`); of links that they do
+It begins with what known paths alone blame (`analysis.methods.mle.mixture`); of links that they do
 not tell apart, hidden flows choose one. Then it is greedy, with a link and its rate as the
 hypothesis: that which gains most is blamed, then rates are fitted one by one. At the
 end each blamed unit is taken back for a try: if the others, fitted again, or another in its place
@@ -17,11 +17,19 @@ import numpy as np
 
 from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.likelihood import DEAD
-from analysis.methods.mle.mixture import RATES, Mixture, change, gains_at, make_mixture, set_mean
+from analysis.methods.mle.mixture import (
+    RATES,
+    Mixture,
+    Start,
+    change,
+    gains_at,
+    make_mixture,
+    nothing,
+    set_mean,
+)
 from analysis.methods.mle.moves import LENIENT
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST
-from analysis.methods.mle.start import Start, nothing
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix
 from testbed.fabric.compiled import kernel
 

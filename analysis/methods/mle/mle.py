@@ -3,14 +3,14 @@
 Link i loses packets at a rate x_i = -ln(success). An observation over a known path is binomial in
 its packets, with success exp(-sum of x); so the log-likelihood is concave in x, and the rates of
 given links are found exactly. A healthy link's rate follows a law whose mean is estimated
-(`analysis.methods.mle.background`), cut off at what the user calls a fault; a blamed one is free
+(`analysis.methods.mle.likelihood`), cut off at what the user calls a fault; a blamed one is free
 and pays a penalty: that it was picked among so many, the less the more are faulty, and 1.2 nats for
 its rate. So a link is blamed when its rate stands out of the law and exceeds a fault.
 
 Where the losses of a blamed link prove correlated, as in a black hole, its observations weigh less
-(`analysis.methods.mle.correlation`) and all is explained again; flows of hidden paths that die
-whole are one trial each (`analysis.methods.mle.trials`). Links of a switch may be blamed by one
-statement about it (`analysis.methods.mle.devices`).
+(`analysis.methods.mle.black_holes`) and all is explained again; flows of hidden paths that die
+whole are one trial each (`analysis.methods.mle.black_holes`). Links of a switch may be blamed by
+one statement about it (`analysis.methods.mle.devices`).
 
 Nothing is filtered and no loss range is named. Links that no observation tells apart are explained
 as one and blamed as one: `Diagnosis.equivalent` numbers them. Where all blamed classes are the two
@@ -27,17 +27,15 @@ from typing import Any
 import numpy as np
 
 from analysis.methods.base import Diagnosis, Method
-from analysis.methods.mle.arrivals import explain_loss_free
-from analysis.methods.mle.correlation import correlated, weigh_until_settled
+from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import Failed, failed_devices
-from analysis.methods.mle.flows import FlowParts, hidden_flows
-from analysis.methods.mle.hidden import HiddenFlows
-from analysis.methods.mle.kinds import Parts, chosen_kinds, chosen_parts
+from analysis.methods.mle.hidden import HiddenFlows, explain_loss_free
+from analysis.methods.mle.inputs import FlowParts, Parts, chosen_kinds, chosen_parts, hidden_flows
 from analysis.methods.mle.likelihood import Problem
+from analysis.methods.mle.mixture import start_from
 from analysis.methods.mle.mixture_search import Found, explain_hidden
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, penalty_of, suspects
-from analysis.methods.mle.start import start_from
 from analysis.methods.mle.traced import explain_traced
 from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
@@ -57,7 +55,7 @@ class Mle(Method):
 
     Args:
         kinds: Of the telemetry, such as ``segments+A1`` or ``A1+A2+P``, see
-            `analysis.methods.mle.kinds`; default: all that was measured over known
+            `analysis.methods.mle.inputs`; default: all that was measured over known
             paths.
         fault_rate: What the user calls a fault: least loss rate a link is blamed for.
         penalty: Nats a blamed link must gain; default

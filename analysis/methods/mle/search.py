@@ -3,6 +3,29 @@
 The law of healthy links begins at its widest, where only what clearly loses more than a fault is
 blamed, and narrows as blamed links take their losses with them. So a background that is there is
 never explained by faults first. Each round begins from the rates of the one before.
+
+**The second look** is at what was not blamed, once there are faults. The search blames by peaks of
+the likelihood, at a price that is safe while nothing is known of the faults of a fabric. Once some
+are found, two things are known of them, and few losses may do.
+
+How many there are: each of n links is faulty with one probability, of which nothing is known
+(Jeffreys' prior, Beta(1/2, 1/2)): if m are expected to be, it is (m + 1/2) / (n + 1). These are
+those that are blamed and, by their own probabilities, those of which too little was seen.
+
+What they lose: rates are log-uniform from the least of a fault to an upper end of which nothing is
+known, but that it is at most 1. With L the logarithm of the range, any L up to R = ln(1 / least)
+is as likely as any other before; k rates of which the highest is M above the least make it L^-k
+from M to R. So the density of one more at M' >= M, or at any below M with M' = M, is
+
+    int_M'^R L^(-k-1) dL / int_M^R L^-k dL.
+
+What is compared is the evidence, each rate integrated over its law by Laplace's approximation
+(`analysis.methods.mle.likelihood`), the unit's own and those that share its rows. The law of
+healthy links is not cut off here: where they lose nearly what a fault does, a link must stand out
+of them. That makes the probability p of a fault. The set of the highest expected F1, which is
+2 sum_blamed p / (blamed + sum_all p), has what is likelier than half of that F1 (Lipton, Elkan and
+Naryanaswamy, ECML PKDD 2014): where some faults are sure to be missed, one that is nearly as likely
+as not is worth naming.
 """
 
 from __future__ import annotations
@@ -13,13 +36,42 @@ from typing import Any
 
 import numpy as np
 
-from analysis.methods.mle.background import evidence, mean_rate
-from analysis.methods.mle.components import Components
-from analysis.methods.mle.likelihood import MEAN, PENALTY, Problem
-from analysis.methods.mle.moves import COARSE, LENIENT, begin, finish, search, settle_all
-from analysis.methods.mle.problem import Rows
-from analysis.methods.mle.second_look import doubt, look_again
+from analysis.methods.mle.likelihood import (
+    DEAD,
+    FAULT,
+    LEAST,
+    MEAN,
+    PENALTY,
+    STATE,
+    WIDEST,
+    Problem,
+    best,
+    evidence,
+    gain,
+    healthy,
+    held,
+    mean_rate,
+    move,
+    settled,
+    touch,
+    width,
+)
+from analysis.methods.mle.moves import (
+    COARSE,
+    LENIENT,
+    begin,
+    blame,
+    finish,
+    keep,
+    promise,
+    restore,
+    search,
+    settle_all,
+    settle_around,
+)
+from analysis.methods.mle.problem import Components, Rows
 from testbed.arrays import BoolArray, FloatArray
+from testbed.fabric.compiled import kernel
 
 RATE = 1.2
 """Nats that a free rate costs: the logarithm of its range, ln(1 / 0.001), over the width of the
@@ -39,7 +91,7 @@ FEW = 20_000  # units on rows, that take less time than to tell their components
 def penalty_of(links: float, blamed: int = 0) -> float:
     """Nats that one more blamed link must gain than those that are ``blamed``: to have been picked
     among so many, any number of faulty links being as likely as any other, and for its `RATE`.
-    What gains less may be blamed in a `analysis.methods.mle.second_look`."""
+    What gains less may be blamed in a `analysis.methods.mle.search`."""
     return max(math.log(max(links - blamed, 1) / (blamed + 1)), 0.0) + RATE
 
 
@@ -118,7 +170,7 @@ def resume(
 ) -> bool:
     """Search on, under the law as it is, if ``arrived`` float64[U] packets did over each unit. Says
     whether what is blamed has changed, or a rate of it by more than 1 %. ``penalty`` is as
-    `explain`'s; what is ``doubtful`` is acquitted, see `analysis.methods.mle.second_look.doubt`."""
+    `explain`'s; what is ``doubtful`` is acquitted, see `analysis.methods.mle.search.doubt`."""
     x, blamed = s.x.copy(), s.blamed.copy()
     s.arrived[:] = arrived
     settle_all(COARSE, s)
@@ -167,5 +219,184 @@ def _learn_penalty(s: Problem, parts: Components | None) -> None:
         _run(parts, search, s)
 
 
-STATE = ("x", "total", "blamed", "gains", "fresh", "law")
-"""Of `Problem`, what a search changes."""
+DOUBTLESS = 20.0
+"""Nats that a blamed unit explains which no price of a rate and of a choice reaches."""
+
+HOPEFUL = 0.5
+"""The share of the search's price that a unit gains by its peak that may be likely enough."""
+
+
+@kernel
+def _power(low, high, k):
+    """The integral of L^-k from ``low`` to ``high``, times low^(k - 1): that itself may be huge."""
+    if k == 1:
+        return np.log(high / low)
+    return (1.0 - (low / high) ** (k - 1)) / (k - 1)
+
+
+@kernel
+def _density(at, highest, k, widest):
+    """Of one more rate ``at`` above the least of a fault, all per ln x; see the module's text."""
+    low = max(highest, 0.1)
+    end = max(low, at)
+    if end >= widest:
+        return 1.0 / widest
+    whole = _power(low, widest, k)
+    return _power(end, widest, k + 1) / whole * (low / end) ** (k - 1) / end
+
+
+@kernel
+def _fallen(i, s):
+    total = 0.0
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        r = s.rows[e]
+        total += s.lost[r] * min(s.x[i] / s.total[r], 1.0)
+    return total
+
+
+@kernel
+def _beyond(i, s):
+    """Nats that a healthy unit's rate gains if its law is not cut off at a fault's least."""
+    mean, size = s.law[MEAN], s.size[i]
+    x = best(i, size, 1.0 / mean, LEAST * mean * size, DEAD, s)
+    if x <= s.law[FAULT] * size:
+        return 0.0
+    return gain(i, x, s) + healthy(i, s.x[i], s) - healthy(i, x, s)
+
+
+@kernel
+def _around(i, s):
+    """What the healthy units that share a row with unit i, or are it, lose in evidence."""
+    total = 0.0 if s.blamed[i] else settled(_fallen(i, s), s.size[i])
+    s.share[i] = 1.0
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        for f in range(s.ptr[s.rows[e]], s.ptr[s.rows[e] + 1]):
+            j = s.units[f]
+            if s.share[j] == 0.0 and not s.blamed[j]:
+                s.share[j] = 1.0
+                total += settled(_fallen(j, s), s.size[j])
+    s.share[i] = 0.0
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        for f in range(s.ptr[s.rows[e]], s.ptr[s.rows[e] + 1]):
+            s.share[s.units[f]] = 0.0
+    return total
+
+
+def look_again(s: Problem) -> None:
+    """Blame what is likely enough given the faults that are already blamed; nothing if none is, or
+    if healthy links lose as much as may be: links at a fault's least may then be of either law."""
+    if s.blamed.any() and s.law[MEAN] < WIDEST * s.law[FAULT]:
+        _look_again(s, np.zeros(len(s.x)), np.ones(len(s.x), np.bool_))
+
+
+@kernel
+def _density_at(x, k, top, s):
+    fault = s.law[FAULT]
+    return _density(np.log(x / fault), np.log(top / fault), k, -np.log(fault))
+
+
+@kernel
+def _factor(i, k, top, s):
+    """Blame unit i as well as the k that are, of which the highest rate is ``top``; returns by what
+    factor the evidence is more (the Bayes factor)."""
+    before = _around(i, s) - _beyond(i, s)
+    gained = blame(i, s) + before - _around(i, s)
+    over = width(_fallen(i, s), s.arrived[i] * s.law[FAULT])
+    return np.exp(min(gained, 50.0)) * _density_at(s.x[i], k, top, s) * over
+
+
+@kernel
+def _unseen(i, k, top, s):
+    """The same for a unit that hardly stands out, its neighbours held: its losses are few."""
+    if s.may[i]:
+        x = best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
+        lost = 0.0
+        for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+            r = s.rows[e]
+            lost += s.lost[r] * min(x / (s.total[r] - s.x[i] + x), 1.0)
+        over = width(lost, s.arrived[i] * s.law[FAULT])
+        own = settled(_fallen(i, s), s.size[i]) - _beyond(i, s)
+        return np.exp(s.gains[i] + own) * _density_at(x, k, top, s) * over
+    if s.unit_ptr[i] < s.unit_ptr[i + 1]:
+        return 0.0  # it clearly loses less than a fault does
+    least = s.arrived[i] * s.law[FAULT]
+    return min(np.exp(-least) * width(0.0, least) * _density_at(s.law[FAULT], k, top, s), 1.0)
+
+
+@kernel
+def _look_again(s, factor, open):
+    """``factor`` float64[U] is room for the units' Bayes factors, ``open`` bool[U] says which are
+    yet to be asked."""
+    n, k, top = len(s.x), 0, s.law[FAULT]
+    for i in range(n):
+        if s.blamed[i]:
+            k += 1
+            top = max(top, s.x[i])
+            open[i] = False
+    for i in range(n):
+        if not open[i]:
+            continue
+        if s.may[i] and not s.fresh[i]:
+            s.gains[i] = promise(i, s)
+        open[i] = s.may[i] and s.gains[i] > HOPEFUL * s.law[PENALTY]
+        if open[i]:
+            keep(s)
+            factor[i] = _factor(i, k, top, s)
+            s.blamed[i] = False
+            restore(s)
+        else:
+            factor[i] = _unseen(i, k, top, s)
+    share, missed = (k + 0.5) / (n + 1.0), 0.0
+    for _ in range(100):
+        missed = 0.0
+        for i in range(n):
+            missed += share * factor[i] / (1.0 - share + share * factor[i])
+        now = (k + missed + 0.5) / (n + 1.0)
+        if now - share < 1e-3 * share:
+            break
+        share = now
+    sure = float(k)
+    while True:
+        pick = -1
+        for i in range(n):
+            if open[i] and (pick < 0 or factor[i] > factor[pick]):
+                pick = i
+        if pick < 0:
+            return
+        open[pick] = False
+        expected = share * factor[pick] / (1.0 - share + share * factor[pick])
+        keep(s)
+        now = _factor(pick, k, top, s)
+        p = share * now / (1.0 - share + share * now)
+        if p > sure / (k + sure + missed):
+            k += 1
+            sure += p
+            missed -= expected
+            top = max(top, s.x[pick])
+        else:
+            s.blamed[pick] = False
+            restore(s)
+
+
+@kernel
+def doubt(s):
+    """Acquit blamed units that are likelier healthy than not, given that the others are faulty: the
+    search takes a rate to cost what it does at few losses, and of many it is known better."""
+    n = len(s.x)
+    for i in range(n):
+        if not s.blamed[i] or s.gains[i] > DOUBTLESS:
+            continue
+        k, top = 0, s.law[FAULT]
+        for j in range(n):
+            if s.blamed[j] and j != i:
+                k += 1
+                top = max(top, s.x[j])
+        s.blamed[i] = False
+        move(i, held(i, s), s)
+        touch(i, s)
+        settle_around(i, COARSE, s)
+        keep(s)
+        share = (k + 0.5) / (n + 1.0)
+        if _factor(i, k, top, s) * share < 1.0 - share:
+            s.blamed[i] = False
+            restore(s)

@@ -6,7 +6,7 @@ import pytest
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows
 from analysis.methods.mle.mle import Mle
 from analysis.methods.mle.problem import Observed, Units, observe
-from analysis.methods.mle.unreported import PathRates, Traces, unreported, whole
+from analysis.methods.mle.traced import PathRates, Traces, unreported, whole
 from analysis.telemetry.telemetry import Flows, Telemetry
 from testbed.fabric.paths import Paths, PathSets
 from tests.analysis.methods.mle.drawn import K4, drawn_flows

@@ -1,20 +1,132 @@
-"""What flow records tell: those of a known path, and those that took one of several."""
+"""What the explanation reads of the telemetry: kinds, and flows of known and hidden paths."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.methods.mle.hidden import GIVEN, HiddenFlows, sum_up
-from analysis.methods.mle.pairs import PairFlows
+from analysis.methods.mle.black_holes import as_trials, connections_as_trials, die_whole
+from analysis.methods.mle.hidden import GIVEN, HiddenFlows, PairFlows, sum_up
 from analysis.methods.mle.problem import Observed, Units, observe, over_units
-from analysis.methods.mle.unreported import Traces
-from analysis.telemetry.telemetry import Flows, MissingTelemetry
+from analysis.methods.mle.traced import Traces
+from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.arrays import BoolArray, FloatArray, LongArray
+from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets
+
+KINDS = ("segments", "A1", "A2", "P", "INT", "detector")
+"""Canary's segments, deTector's probes, and Flock's kinds (its section 6.2): A1, probes; A2, flows
+that lost packets, with the path traced; P, all flows with their possible paths; INT, all flows with
+the path each took."""
+
+
+def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
+    """The kinds of a list such as ``A1+A2+P``; None are what `chosen_parts` reads
+    unasked.
+
+    Raises:
+        ValueError: One is unknown.
+    """
+    if kinds is None:
+        return None
+    found = kinds.split("+")
+    for kind in found:
+        if kind not in KINDS:
+            raise UserError(f"no kind {kind!r}: known are {', '.join(KINDS)}, joined by +")
+    return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is read of a run's telemetry.
+
+    Attributes:
+        used: Kinds, of `KINDS`.
+        known: Observations whose path is known.
+        flows: What flow records tell, if they are read.
+        parts: The parts that were read, by name, but for segments.
+    """
+
+    used: frozenset[str]
+    known: list[Observed]
+    flows: FlowParts | None
+    parts: Mapping[str, Probes | Flows]
+
+
+def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> Parts:
+    """The observations of some kinds; unasked all that were measured over known paths: segments,
+    probes, and flow records where each has its path. Hidden paths take long, and are read by name.
+
+    Segments and flow records count the same packets, so where both are read each has half its
+    weight: no packet counts twice.
+
+    Raises:
+        MissingTelemetry: A kind was not measured, or nothing was.
+    """
+
+    def wanted(kind: str, name: str) -> bool:
+        there = getattr(telemetry, name) is not None
+        if kinds is None:
+            return there
+        if kind in kinds and not there:
+            raise MissingTelemetry(f"{method} needs the telemetry part {name!r}: it is missing")
+        return kind in kinds
+
+    used, known, parts = set(), [], {}
+    reads_flows = any(wanted(kind, "flows") for kind in ("A2", "P", "INT"))
+    records, trials = _records(telemetry, kinds, method) if reads_flows else (None, False)
+    for kind, name in (("A1", "probes"), ("detector", "detector")):
+        if wanted(kind, name):
+            parts[name] = part = getattr(telemetry, name)
+            used.add(kind)
+            known.append(_observed(part, trials))
+    metered, flows = wanted("segments", "segments"), None
+    if records is not None:
+        weight = 0.5 if metered and len(records) else 1.0
+        found = chosen_flows(telemetry.topology, records, kinds, weight, trials=trials)
+        if found.kinds:
+            flows, parts["flows"] = found, records
+            used |= flows.kinds
+            known.append(flows.known)
+    if metered:
+        used.add("segments")
+        counts = telemetry.need("segments", method)
+        weight = 1.0 if flows is None or not len(parts["flows"]) else 0.5
+        sums = [weight * count.sum(axis=0) for count in (counts.sent, counts.lost)]
+        known.append(Observed(counts.segments.paths, *sums))
+    if not used:
+        raise MissingTelemetry(
+            f"{method} needs one of the telemetry parts 'segments', 'flows' with paths, 'probes' "
+            "and 'detector': all are missing"
+        )
+    return Parts(frozenset(used), known, flows, parts)
+
+
+def _records(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> tuple[Flows, bool]:
+    """The flow records, and whether they are given as trials, as they die whole."""
+    records = telemetry.need("flows", method)
+    chosen = (kinds or frozenset()) & {"A2", "P", "INT"}
+    traced = telemetry.connections if "A2" in chosen else None
+    if not chosen or "INT" in chosen or not die_whole(records, traced):
+        return records, False
+    if "P" in chosen:
+        return as_trials(records, traced), True
+    if traced is None:
+        return records, False
+    return connections_as_trials(telemetry.topology, traced), True
+
+
+def _observed(probes: Probes, trials: bool) -> Observed:
+    """Probes of a path packet by packet, or as one trial, which fails if most of them are lost."""
+    sent, lost = probes.sent, probes.lost
+    if trials:
+        sent, lost = np.minimum(sent, 1), 2 * lost > sent
+    counts = sent.astype(np.float64), lost.astype(np.float64)
+    return Observed(probes.paths, *counts, row_ptr=probes.row_ptr)
 
 
 @dataclass(frozen=True)
@@ -22,14 +134,14 @@ class FlowParts:
     """Flow records as they are explained.
 
     Attributes:
-        kinds: Of `analysis.methods.mle.kinds.KINDS`.
+        kinds: Of `analysis.methods.mle.inputs.KINDS`.
         known: The flows of a known path.
         pairs: Flows between pairs of ToRs, None if their paths are listed in ``sets``.
         sets: The sets of possible paths of the other flows.
         of: The set of each of these, int64[F].
         arrived, lost: Their packets, float64[F], see `HiddenFlows`.
         weight: Of each flow.
-        trials: Whether each flow is read as one packet (`analysis.methods.mle.trials`).
+        trials: Whether each flow is read as one packet (`analysis.methods.mle.black_holes`).
     """
 
     kinds: frozenset[str]
@@ -93,8 +205,8 @@ def chosen_flows(
     much less as lossy ones are fewer for that, so that rates stay what they are. If only flows that
     lost packets are reported, each is scored given that it did.
 
-    Of ``trials`` (see `analysis.methods.mle.trials`) none is left out: where flows die whole so do
-    their traces.
+    Of ``trials`` (see `analysis.methods.mle.black_holes`) none is left out: where flows die whole
+    so do their traces.
 
     Raises:
         MissingTelemetry: The records are not of these kinds.
