@@ -15,8 +15,7 @@ import numpy as np
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.flock.flock import Flock, verdict
-from analysis.methods.flock.gains import BETTER
-from analysis.methods.flock.likelihood import flip
+from analysis.methods.flock.likelihood import BETTER, flip
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import Search

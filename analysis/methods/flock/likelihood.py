@@ -14,6 +14,14 @@ climb without failed component reaches; a pair's good paths are the bits its two
 many good paths of a pair cross a component of the source's climbs is then the same for all its
 destinations, but for those that miss a top; so a list's contribution is summed once over all its
 pairs, with a correction for each missing top. It takes no time that grows with the paths.
+
+**Gains** are kept in blocks: after a flip only blocks that it touched are looked at.
+Greedy search asks for the flip that gains most after each flip, of a hundred thousand components of
+which a flip changes some hundred.
+
+**Directions.** Which direction of a link failed, or both, is asked of all groups, one link after
+the other. Probes that bounce say nothing of it. Flips would bring the delta of all components up to
+date each time; the groups over the link alone give the answer as well.
 """
 
 from __future__ import annotations
@@ -23,16 +31,18 @@ from typing import NamedTuple
 import numpy as np
 
 from analysis.methods.flock.flow_values import value
-from analysis.methods.flock.listed import Listed, accumulate_listed, flip_listed, step
+from analysis.methods.flock.listed import Listed, accumulate_listed, flip_listed, gain_of, step
 from analysis.methods.flock.pairs import (
     Pairs,
     accumulate_pairs,
     flip_pairs,
+    ones,
     place_pairs,
     step_pairs,
+    word_of,
 )
 from analysis.solvers.parts import in_parts
-from testbed.arrays import BoolArray, FloatArray, IntArray
+from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray, WordArray
 from testbed.fabric.compiled import kernel, njit
 
 
@@ -93,3 +103,241 @@ def likelihood(s):
     for g in range(len(s.pairs.bad)):
         total += value(s.pairs.values, g, s.pairs.bad[g])
     return total
+
+
+BETTER = 1e-6
+"""Nats by which a hypothesis must be better: less is rounding."""
+
+_BLOCK = 256
+
+
+class Gains(NamedTuple):
+    """What each allowed flip adds to the log posterior, and the most of each block of them.
+
+    ``gain`` float64[n_components], -inf where a flip is not ``allowed`` (bool[n_components]), or
+    takes back a failure without ``remove``, or is of component ``but[0]`` (-1: none); ``most``
+    float64[blocks]; both are out of date in ``stale`` blocks, bool[blocks].
+    """
+
+    gain: FloatArray
+    most: FloatArray
+    stale: BoolArray
+    allowed: BoolArray
+    remove: bool
+    but: LongArray
+
+    @classmethod
+    def of(cls, allowed: BoolArray, *, remove: bool) -> Gains:
+        """Nothing known yet."""
+        blocks = -(-len(allowed) // _BLOCK)
+        return cls(
+            gain=np.empty(len(allowed)),
+            most=np.empty(blocks),
+            stale=np.ones(blocks, np.bool_),
+            allowed=allowed,
+            remove=remove,
+            but=np.full(1, -1),
+        )
+
+
+@kernel
+def touched(component, gains: Gains, s: State):
+    """What shares a group with a component is out of date."""
+    gains.stale[component // _BLOCK] = True
+    pairs, listed = s.pairs, s.listed
+    if pairs.component_ptr[component] < pairs.component_ptr[component + 1]:
+        gains.stale[:] = True  # a flip of it takes far longer than to look at all
+        return
+    for at in range(listed.component_ptr[component], listed.component_ptr[component + 1]):
+        g = listed.groups[at]
+        first, last = listed.group_ptr[g], listed.group_ptr[g + 1]
+        for e in range(listed.path_ptr[first], listed.path_ptr[last]):
+            gains.stale[listed.components[e] // _BLOCK] = True
+
+
+@kernel
+def most_gained(gains: Gains, s: State):
+    """The most that a flip adds, 0 if none does; brings all up to date."""
+    most, n = 0.0, len(gains.gain)
+    failed, delta, prior = s.failed, s.delta, s.prior
+    for block in range(len(gains.most)):
+        if gains.stale[block]:
+            gains.stale[block] = False
+            top = -np.inf
+            for c in range(block * _BLOCK, min((block + 1) * _BLOCK, n)):
+                if not gains.allowed[c] or (failed[c] and not gains.remove) or c == gains.but[0]:
+                    gains.gain[c] = -np.inf
+                    continue
+                gains.gain[c] = delta[c] - prior[c] if failed[c] else delta[c] + prior[c]
+                top = max(top, gains.gain[c])
+            gains.most[block] = top
+        most = max(most, gains.most[block])
+    return most
+
+
+@kernel
+def hope(gains: Gains, s: State):
+    """The log posterior if all that now adds to it could be had together."""
+    total = s.posterior[0]
+    for block in range(len(gains.most)):
+        if gains.most[block] > 0:
+            for gain in gains.gain[block * _BLOCK : (block + 1) * _BLOCK]:
+                if gain > 0:
+                    total += gain
+    return total
+
+
+@kernel
+def first_best(gains: Gains, most):
+    """The first component whose gain is ``most``, the greatest, but for rounding; -1 if that is
+    none."""
+    if most <= BETTER:
+        return -1
+    least = max(most - 1e-9 * most, BETTER)
+    for block in range(len(gains.most)):
+        if gains.most[block] >= least:
+            for c in range(block * _BLOCK, min((block + 1) * _BLOCK, len(gains.gain))):
+                if gains.gain[c] >= least:
+                    return c
+    return -1
+
+
+TURNS = 2
+LEAST = 1e-6  # nats: less is rounding
+
+
+class Room(NamedTuple):
+    """What `turn` works in.
+
+    Where the climbs of a list lead that a flip turns: ``at`` int64 and words of ``tops`` uint64.
+    ``near`` float64[n_groups, 4]: the log-likelihood of each group with one bad path less than now,
+    with as many, and with one more; nan if not known. It is what most flips ask for, and all of a
+    group's other numbers are far apart in memory.
+    """
+
+    at: LongArray
+    tops: WordArray
+    near: FloatMatrix
+
+    @classmethod
+    def of(cls, pairs: Pairs) -> Room:
+        most = int(np.diff(pairs.list_ptr).max(initial=0))
+        near = np.full((len(pairs.bad), 4), np.nan)
+        return cls(np.zeros(most, np.int64), np.zeros(most, np.uint64), near)
+
+
+@kernel
+def turn(links, room, s):
+    """Give each of the directed ``links``, in ascending order, the likeliest state of its two
+    directions, the others held, `TURNS` times. Does not keep delta."""
+    for _ in range(TURNS):
+        changed, before = False, -1
+        for link in links:
+            if link ^ 1 != before:  # else both directions have just been chosen
+                changed |= _turn(link, link ^ 1, room, s)
+            before = link
+        if not changed:
+            return
+
+
+@kernel
+def _turn(one, other, room, s):
+    """The likeliest of what flips of two directions lead to; says if that is a change. Flows of a
+    pair of ToRs cross a link in one direction only, so both count one by one there."""
+    first, second = _over_pairs(one, False, room, s), _over_pairs(other, False, room, s)
+    alone, instead = first + _listed(one, s), second + _listed(other, s)
+    step(one, s.listed, s.failed)
+    both = alone + second + _listed(other, s)
+    step(one, s.listed, s.failed)
+    most = max(alone, instead, both)
+    if most <= LEAST:
+        return False
+    if most != instead:
+        _flip(one, room, s)
+    if most != alone:
+        _flip(other, room, s)
+    s.posterior[0] += most
+    return True
+
+
+@kernel
+def _listed(component, s):
+    """What a flip adds to the log-likelihood of listed groups, and to the prior."""
+    prior = -s.prior[component] if s.failed[component] else s.prior[component]
+    return prior + gain_of(component, s.listed, s.failed)
+
+
+@kernel
+def _flip(component, room, s):
+    """Flip a component without keeping delta."""
+    _over_pairs(component, True, room, s)
+    step_pairs(component, s.pairs, -1 if s.failed[component] else 1)
+    step(component, s.listed, s.failed)
+
+
+@kernel
+def _over_pairs(component, flips, room, s):
+    """What a flip adds to the log-likelihood of the pairs of ToRs, of which a directed link is on
+    the way up or down; with ``flips`` their bad paths are counted as after it instead."""
+    p, gain = s.pairs, 0.0
+    released = s.failed[component]
+    for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
+        of_list = p.lists[at]
+        n = _turning(p, of_list, component, released, room)
+        for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
+            turned = 0
+            if len(p.ways):
+                for k in range(n):
+                    turned += p.ways[p.others[i], room.at[k]]
+            else:
+                for k in range(n):
+                    turned += ones(room.tops[k] & word_of(p.good, p, p.others[i], room.at[k]))
+            if turned:
+                g, by = p.groups[i], -turned if released else turned
+                if flips:
+                    _moved(p.bad, g, by, room.near)
+                elif turned == 1:
+                    gain += _known(p, g, by, room.near) - _known(p, g, 0, room.near)
+                else:
+                    gain += value(p.values, g, p.bad[g] + by) - _known(p, g, 0, room.near)
+    return gain
+
+
+@kernel
+def _known(p, g, by, near):
+    """The log-likelihood of a group with ``by`` more bad paths: one less, none or one."""
+    if np.isnan(near[g, 1 + by]):
+        near[g, 1 + by] = value(p.values, g, p.bad[g] + by)
+    return near[g, 1 + by]
+
+
+@kernel
+def _moved(bad, g, by, near):
+    """A group has ``by`` more bad paths."""
+    bad[g] += by
+    less, now, more = near[g, 0], near[g, 1], near[g, 2]
+    near[g, 0] = now if by == 1 else np.nan
+    near[g, 1] = more if by == 1 else less if by == -1 else np.nan
+    near[g, 2] = now if by == -1 else np.nan
+
+
+@kernel
+def _turning(p, of_list, component, released, room):
+    """Where the climbs of a list lead that a flip of one of their components turns: words of tops
+    and their index, or the tops alone where several climbs lead to one. How many there are."""
+    n = 0
+    for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
+        if p.failures[climb] != released:
+            continue
+        for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
+            if p.components[e] == component:
+                top = p.top[climb]
+                if len(p.ways):
+                    room.at[n] = top
+                    n += 1
+                    continue
+                if n == 0 or room.at[n - 1] != top // 64:
+                    room.at[n], room.tops[n] = top // 64, np.uint64(0)
+                    n += 1
+                room.tops[n - 1] |= np.uint64(1) << np.uint64(top % 64)
+    return n

@@ -1,4 +1,7 @@
-"""Groups that name their paths: what they say of each component, and what a flip changes."""
+"""Groups of flows and probes that name their paths, equal path sets once.
+
+What they are made of, what they say of each component, and what a flip changes.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.methods.flock.flow_values import FlowValues, value
+from analysis.methods.flock.flow_values import Counts, FlowValues, Loss, flow_values, value
+from analysis.solvers.parts import in_parts
+from analysis.telemetry.telemetry import Flows, Probes
 from testbed.arrays import IntArray, LongArray
+from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import kernel, njit
+from testbed.fabric.paths import Paths, PathSets, pointers
 
 
 class Listed(NamedTuple):
@@ -124,3 +131,250 @@ def step(component, m, failed):
     for at in range(m.component_ptr[component], m.component_ptr[component + 1]):
         _step_listed(m, m.groups[at], component, by)
     failed[component] = by == 1
+
+
+class Components(NamedTuple):
+    """What a fabric's links and switches are as components.
+
+    Directed link ``l`` is component ``l >> shift``, switch ``s`` is ``n_links + s``; a link is from
+    switch ``link_src[l]`` to ``link_dst[l]``.
+    """
+
+    link_src: IntArray
+    link_dst: IntArray
+    shift: int
+    n_links: int
+
+    @classmethod
+    def of(cls, fabric: Fabric, *, undirected: bool) -> Components:
+        shift = 1 if undirected else 0
+        return cls(fabric.link_src, fabric.link_dst, shift, fabric.n_links >> shift)
+
+
+class _Sets(NamedTuple):
+    """A `PathSets` as the compiled functions take it."""
+
+    ptr: LongArray
+    path_ptr: LongArray
+    links: IntArray
+
+
+def listed_groups(
+    flows: Flows | None,
+    probes: Probes | None,
+    components: Components,
+    n_components: int,
+    loss: Loss,
+    conditional: bool = False,
+) -> Listed:
+    """The groups of probes, and of flows whose possible paths are listed; ``conditional``: flows
+    that were reported because they lost packets are scored given that they did."""
+    sets, path_set, counts = _listed_flows(flows, probes, conditional)
+    group, first = _equal_sets(sets)
+    if len(first) < len(sets):
+        sets = sets.take(first)
+    path_ptr, of_path = _path_components(sets.paths, components)
+    values = flow_values(group[path_set], sets.width, counts, loss)
+    return make_listed(sets.ptr, Paths(path_ptr, of_path), values, n_components)
+
+
+def make_listed(
+    group_ptr: LongArray, paths: Paths, values: FlowValues, n_components: int
+) -> Listed:
+    """Groups over paths of components, each once in a path, in the state of no failure."""
+    component_ptr, groups = occurrences(group_ptr, paths.ptr, paths.links, n_components)
+    return Listed(
+        group_ptr=group_ptr,
+        path_ptr=paths.ptr,
+        components=paths.links,
+        component_ptr=component_ptr,
+        groups=groups,
+        values=values,
+        failures=np.zeros(len(paths), np.int32),
+        bad=np.zeros(len(group_ptr) - 1, np.int32),
+    )
+
+
+def _listed_flows(
+    flows: Flows | None, probes: Probes | None, conditional: bool
+) -> tuple[PathSets, LongArray, Counts]:
+    """The sets in use of flows and probes, and of each flow its set and its packets."""
+    sets: list[PathSets] = []
+    path_set: list[LongArray] = []
+    counts: list[tuple[LongArray, LongArray]] = []
+    if flows is not None:
+        nth = flows.path_set.astype(np.int64) - (len(flows.sets) - len(flows.listed))
+        some = (flows.sent > 0) & (nth >= 0)
+        some[some] = flows.listed.n_entries[nth[some]] > 0
+        flow = np.flatnonzero(some)
+        part, number = _used(flows.listed, nth[flow])
+        sets.append(part)
+        path_set.append(number)
+        counts.append((flows.sent[flow], flows.lost[flow]))
+    if probes is not None:
+        part, sent, lost = PathSets.known(probes.distinct), probes.sent, probes.lost
+        number = np.repeat(np.arange(len(part)), np.diff(probes.row_ptr))
+        some = (sent > 0) & (part.paths.length > 0)[number]
+        if not some.all():  # else there is no need of copies, which are large
+            part, number = _used(part, number[some])
+            sent, lost = sent[some], lost[some]
+        path_set.append(number)
+        sets.append(part)
+        counts.append((sent, lost))
+    sent, lost = (_join([column[i] for column in counts]) for i in (0, 1))
+    given_loss = np.zeros(len(sent), np.bool_)
+    if conditional and flows is not None and (flows.lost > 0).all():
+        given_loss[: len(path_set[0])] = True
+    if len(sets) > 1:
+        path_set[1] += len(sets[0])
+        sets = [PathSets.join(sets)]
+    return sets[0], _join(path_set), Counts(sent, lost, given_loss)
+
+
+def _used(sets: PathSets, path_set: LongArray) -> tuple[PathSets, LongArray]:
+    """The sets in use only, and the number of each flow's among them."""
+    used = np.zeros(len(sets), np.bool_)
+    used[path_set] = True
+    if used.all():
+        return sets, path_set
+    return sets.take(np.flatnonzero(used)), (np.cumsum(used) - 1)[path_set]
+
+
+@kernel
+def _hashes(part, parts, sets, out):
+    for s in range(part * len(out) // parts, (part + 1) * len(out) // parts):
+        x = np.uint64(0xCBF29CE484222325)
+        for p in range(sets.ptr[s], sets.ptr[s + 1]):
+            for e in range(sets.path_ptr[p], sets.path_ptr[p + 1]):
+                x = (x ^ np.uint64(sets.links[e])) * np.uint64(0x9E3779B97F4A7C15)
+                x ^= x >> np.uint64(29)
+            x = (x ^ np.uint64(0xFFFFFFFF)) * np.uint64(0xBF58476D1CE4E5B9)
+        out[s] = x ^ (x >> np.uint64(32))
+
+
+@kernel
+def _same(a, b, sets):
+    n = sets.ptr[a + 1] - sets.ptr[a]
+    if n != sets.ptr[b + 1] - sets.ptr[b]:
+        return False
+    for i in range(n):
+        p, q = sets.path_ptr[sets.ptr[a] + i], sets.path_ptr[sets.ptr[b] + i]
+        length = sets.path_ptr[sets.ptr[a] + i + 1] - p
+        if length != sets.path_ptr[sets.ptr[b] + i + 1] - q:
+            return False
+        for j in range(length):
+            if sets.links[p + j] != sets.links[q + j]:
+                return False
+    return True
+
+
+def _equal_sets(sets: PathSets) -> tuple[IntArray, IntArray]:
+    """The group of each set, equal sets being one, and the first set of each group."""
+    arrays = _Sets(sets.ptr, sets.paths.ptr, sets.paths.links)
+    hashes = np.empty(len(sets), np.uint64)
+    in_parts(len(sets), _hashes, arrays, hashes)
+    return _distinct(hashes, arrays)
+
+
+@njit
+def _distinct(hashes, sets):
+    n = len(hashes)
+    size = 16
+    while size < 2 * n:
+        size *= 2
+    slots = np.full(size, -1, np.int32)
+    group, first = np.empty(n, np.int32), np.empty(n, np.int32)
+    return group, first[: _assign(hashes, sets, slots, group, first)]
+
+
+@kernel
+def _assign(hashes, sets, slots, group, first):
+    """Put the sets into a hash table of groups, ``slots``; returns how many groups there are."""
+    n_groups = 0
+    for s in range(len(hashes)):
+        at = np.int64(hashes[s] & np.uint64(len(slots) - 1))
+        while slots[at] >= 0:
+            other = first[slots[at]]
+            if hashes[other] == hashes[s] and _same(other, s, sets):
+                break
+            at = (at + 1) & (len(slots) - 1)
+        if slots[at] < 0:
+            slots[at] = n_groups
+            first[n_groups] = s
+            n_groups += 1
+        group[s] = slots[at]
+    return n_groups
+
+
+@kernel
+def _collect(path, components, out):
+    """Write the components of a path of links, each once; returns how many there are."""
+    n = 0
+    for link in path:
+        src, dst = components.link_src[link], components.link_dst[link]
+        for c in (
+            link >> components.shift,
+            components.n_links + src,
+            components.n_links + dst,
+        ):
+            for i in range(n):
+                if out[i] == c:
+                    break
+            else:
+                out[n] = c
+                n += 1
+    return n
+
+
+@njit
+def _collect_part(part, parts, ptr, links, components, count):
+    """The components of a part of the paths, one after another, and the ``count`` of each path."""
+    n = len(ptr) - 1
+    first, last = part * n // parts, (part + 1) * n // parts
+    out = np.empty(3 * (ptr[last] - ptr[first]), np.int32)
+    return out[: _collect_paths(first, last, ptr, links, components, count, out)]
+
+
+@kernel
+def _collect_paths(first, last, ptr, links, components, count, out):
+    at = 0
+    for p in range(first, last):
+        count[p] = _collect(links[ptr[p] : ptr[p + 1]], components, out[at:])
+        at += count[p]
+    return at
+
+
+def _path_components(paths: Paths, components: Components) -> tuple[LongArray, IntArray]:
+    """Links and switches of every path: the CSR arrays ``path_ptr`` and components."""
+    count = np.zeros(len(paths), np.int64)
+    parts = in_parts(len(paths), _collect_part, paths.ptr, paths.links, components, count)
+    return pointers(count), np.concatenate(parts)
+
+
+@njit
+def occurrences(outer_ptr, inner_ptr, components, n_components):
+    """The groups (or lists) that each component occurs in, as CSR arrays."""
+    ptr = np.zeros(n_components + 1, np.int64)
+    last = np.full(n_components, -1, np.int32)
+    for g in range(len(outer_ptr) - 1):
+        for e in range(inner_ptr[outer_ptr[g]], inner_ptr[outer_ptr[g + 1]]):
+            if last[components[e]] != g:
+                last[components[e]] = g
+                ptr[components[e] + 1] += 1
+    ptr = np.cumsum(ptr)
+    groups = np.empty(ptr[n_components], np.int32)
+    free = ptr[:-1].copy()
+    last[:] = -1
+    for g in range(len(outer_ptr) - 1):
+        for e in range(inner_ptr[outer_ptr[g]], inner_ptr[outer_ptr[g + 1]]):
+            c = components[e]
+            if last[c] != g:
+                last[c] = g
+                groups[free[c]] = g
+                free[c] += 1
+    return ptr, groups
+
+
+def _join(parts: list[LongArray]) -> LongArray:
+    whole = parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, np.int64), *parts])
+    return whole.astype(np.int64, copy=False)

@@ -19,20 +19,26 @@ flows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
-from analysis.methods.flock.flow_values import Counts, Loss, flow_values
+from analysis.methods.flock.flow_values import Counts, FlowValues, Loss, flow_values
 from analysis.methods.flock.likelihood import accumulate
-from analysis.methods.flock.listed import Listed
-from analysis.methods.flock.pair_groups import no_pairs, pair_groups
+from analysis.methods.flock.listed import (
+    Components,
+    Listed,
+    listed_groups,
+    make_listed,
+    occurrences,
+)
 from analysis.methods.flock.pairs import Pairs
-from analysis.methods.flock.path_groups import Components, listed_groups, make_listed
 from analysis.telemetry.telemetry import Flows, Probes
 from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
+from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pair_sets import PairSets
-from testbed.fabric.paths import PathSets
+from testbed.fabric.paths import PathSets, pointers
 
 
 @dataclass(frozen=True)
@@ -142,3 +148,144 @@ def build_model(
     up = np.arange(0, topology.n_links, 1 << components.shift)
     ends = np.stack((topology.link_src[up], topology.link_dst[up]), axis=1) + components.n_links
     return FlockModel(groups, pairs, prior, components.n_links, ends.astype(np.int32), undirected)
+
+
+def pair_groups(
+    ecmp: Ecmp, flows: Flows, components: Components, n_components: int, loss: Loss
+) -> Pairs:
+    """The groups of the flows whose sets are pairs of ToRs."""
+    n_tors = ecmp.fabric.n_tors
+    assert isinstance(flows.sets, PairSets)
+    src, dst = flows.sets.src_tor, flows.sets.dst_tor
+    of_pair = (flows.sent > 0) & (flows.path_set < len(src))
+    of_pair[of_pair] = (src != dst)[flows.path_set[of_pair]]
+    flow = np.flatnonzero(of_pair)
+    cell = (src.astype(np.int64) * n_tors + dst)[flows.path_set[flow]]
+    used = np.zeros(n_tors**2, np.bool_)
+    used[cell] = True
+    group = (np.cumsum(used) - 1)[cell]
+    src, dst = np.divmod(np.flatnonzero(used), n_tors)
+    turn = ecmp.turn[src, dst].astype(np.int64)
+    up, down = (turn - 1) * n_tors + src, (turn - 1) * n_tors + dst
+    down += ecmp.top * n_tors
+    n_lists = 2 * ecmp.top * n_tors
+    both = np.concatenate((up, down))
+    order = np.argsort(both, kind="stable")
+    width = ecmp.width[src, dst].astype(np.int64)
+    counts = Counts(flows.sent[flow], flows.lost[flow], np.zeros(len(flow), np.bool_))
+    return _lists(ecmp, components, n_components)._replace(
+        up=up.astype(np.int32),
+        down=down.astype(np.int32),
+        group_ptr=np.searchsorted(both[order], np.arange(n_lists + 1)).astype(np.int64),
+        groups=(order % max(len(up), 1)).astype(np.int32),
+        others=np.concatenate((down, up))[order].astype(np.int32),
+        values=flow_values(group, width, counts, loss),
+        bad=np.zeros(len(up), np.int32),
+    )
+
+
+def _lists(ecmp: Ecmp, number: Components, n_components: int) -> Pairs:
+    """The climbs to every tier, as the way up and as the way down.
+
+    List ``(way * ecmp.top + tier - 1) * n_tors + tor``; of no group. The top belongs to the way up.
+    """
+    fabric = ecmp.fabric
+    parts, lengths, tops = [], [], []
+    for down, tier in product((0, 1), range(1, ecmp.top + 1)):
+        low, high = ecmp.ptr[:, tier], ecmp.ptr[:, tier + 1]
+        row = np.concatenate([np.zeros(0, np.int64), *map(np.arange, low, high)])
+        links = ecmp.climbs.take(row).links.reshape(len(row), tier)
+        over = number.n_links + fabric.link_dst[links]
+        tor = number.n_links + ecmp.tor[row][:, None]
+        over = over[:, : tier - down]
+        parts.append(np.concatenate(((links ^ down) >> number.shift, tor, over), axis=1))
+        nth = np.cumsum(fabric.tier == tier) - 1
+        tops.append(nth[ecmp.end[row]])
+        lengths.append(high - low)
+    list_ptr = pointers(np.concatenate([np.zeros(0, np.int64), *lengths]))
+    top = np.concatenate([np.zeros(0, np.int64), *tops])
+    climb_ptr = pointers(np.concatenate([np.full(len(part), part.shape[1]) for part in parts]))
+    components = np.concatenate([part.reshape(-1) for part in parts]).astype(np.int32)
+    component_ptr, lists = occurrences(list_ptr, climb_ptr, components, n_components)
+    found = no_pairs(n_components)._replace(
+        list_ptr=list_ptr,
+        climb_ptr=climb_ptr,
+        components=components,
+        top=top.astype(np.int32),
+        component_ptr=component_ptr,
+        lists=lists,
+        failures=np.zeros(len(top), np.int32),
+    )
+    return _with_bits(found) if ecmp.count.max(initial=0) <= 1 else _with_ways(found)
+
+
+def _with_ways(lists: Pairs) -> Pairs:
+    """How many climbs of each list lead to each top, all of them good."""
+    of_list = np.repeat(np.arange(len(lists.list_ptr) - 1), np.diff(lists.list_ptr))
+    ways = np.zeros((len(lists.list_ptr) - 1, int(lists.top.max(initial=-1)) + 1), np.int32)
+    np.add.at(ways, (of_list, lists.top), 1)
+    return lists._replace(ways=ways)
+
+
+def _with_bits(lists: Pairs) -> Pairs:
+    """The words of each list's bits, all of its tops good."""
+    ptr, top = lists.list_ptr, lists.top.astype(np.int64)
+    length = np.diff(ptr)
+    first, last = np.zeros(len(length), np.int64), np.full(len(length), -1)
+    some = length > 0
+    first[some] = top[ptr[:-1][some]] // 64
+    last[some] = top[ptr[1:][some] - 1] // 64
+    word_ptr = pointers(last - first + 1)
+    of_list = np.repeat(np.arange(len(length)), length)
+    word = word_ptr[of_list] + top // 64 - first[of_list]
+    climb_at = np.full((int(word_ptr[-1]), 64), -1, np.int32)
+    climb_at[word, top % 64] = np.arange(len(top))
+    good = np.zeros(len(climb_at), np.uint64)
+    np.bitwise_or.at(good, word, np.uint64(1) << (top % 64).astype(np.uint64))
+    return lists._replace(
+        word_ptr=word_ptr,
+        first_word=first.astype(np.int32),
+        climb_at=climb_at,
+        good=good,
+        single=np.zeros_like(good),
+    )
+
+
+def no_pairs(n_components: int) -> Pairs:
+    """No group, and no list."""
+    nothing, none = np.zeros(0, np.int32), np.zeros(1, np.int64)
+    bits = np.zeros(0, np.uint64)
+    empty = np.zeros(0)
+    values = FlowValues(
+        ptr=none,
+        score=empty,
+        bent=empty,
+        times=empty,
+        width=np.zeros(0, np.int64),
+        memo_ptr=none,
+        memo=np.zeros((0, 2)),
+        seed=0,
+        bits=0,
+    )
+    return Pairs(
+        list_ptr=none,
+        climb_ptr=none,
+        components=nothing,
+        word_ptr=none,
+        first_word=nothing,
+        climb_at=np.zeros((0, 64), np.int32),
+        top=nothing,
+        component_ptr=np.zeros(n_components + 1, np.int64),
+        lists=nothing,
+        up=nothing,
+        down=nothing,
+        group_ptr=none,
+        groups=nothing,
+        others=nothing,
+        values=values,
+        failures=nothing,
+        good=bits,
+        single=bits,
+        ways=np.zeros((0, 0), np.int32),
+        bad=nothing,
+    )

@@ -6,9 +6,21 @@ import math
 
 import numpy as np
 
-from analysis.methods.flock.directions import Room, turn
-from analysis.methods.flock.gains import BETTER, Gains, first_best, hope, most_gained, touched
-from analysis.methods.flock.likelihood import State, accumulate, flip, likelihood, place
+from analysis.methods.flock.likelihood import (
+    BETTER,
+    Gains,
+    Room,
+    State,
+    accumulate,
+    first_best,
+    flip,
+    hope,
+    likelihood,
+    most_gained,
+    place,
+    touched,
+    turn,
+)
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from testbed.arrays import BoolArray, FloatArray

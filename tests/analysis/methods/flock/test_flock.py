@@ -14,7 +14,7 @@ from analysis.evaluation.report import figures
 from analysis.methods.flock import search as flock_search
 from analysis.methods.flock.flock import Flock
 from analysis.methods.flock.flow_values import Loss
-from analysis.methods.flock.gains import BETTER
+from analysis.methods.flock.likelihood import BETTER
 from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, plain_greedy, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
@@ -23,7 +23,7 @@ from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths, PathSets
 from testbed.record.fabric_file import NumberedFabric
-from tests.analysis.methods.flock.test_pairs import LOSS, all_pairs, pair_flows
+from tests.analysis.methods.flock.test_model import LOSS, all_pairs, pair_flows
 
 
 def path_sets(rows):
