@@ -184,6 +184,7 @@ def _convert(root: schema.Root, path: str) -> Bmv2Program:
     for name in CORE_ERRORS:
         p.errors.setdefault(name, max(p.errors.values(), default=-1) + 1)
     p.aliases = dict(root.field_aliases)
+    p.calculations = {c.name: c.algo for c in root.calculations}
     for v in root.parse_vsets:
         width = v.compressed_bitwidth
         if not 1 <= width <= 128:

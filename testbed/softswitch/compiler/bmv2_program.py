@@ -282,6 +282,13 @@ class Bmv2Program:
     learn_lists: dict[int, FieldList] = field(default_factory=dict)
     field_lists: dict[int, FieldList] = field(default_factory=dict)
     aliases: dict[str, tuple[str, str]] = field(default_factory=dict)
+    calculations: dict[str, str] = field(default_factory=dict)  # algorithm of each hash
+
+    @property
+    def custom_crcs(self) -> dict[str, int]:
+        """Hashes whose CRC has parameters that can be set, and the bits of each."""
+        bits = {"crc16_custom": 16, "crc32_custom": 32}
+        return {name: bits[algo] for name, algo in self.calculations.items() if algo in bits}
 
     @property
     def tables(self) -> list[TableDef]:

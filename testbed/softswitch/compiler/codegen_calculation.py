@@ -118,8 +118,18 @@ def _short_cut(algo: str, inputs: list[Input]) -> str | None:
     return None
 
 
-def function(layout: Layout, name: str, algo: str, elements: Sequence[Value], source: str) -> str:
-    """C function that computes one hash. Like BMv2 it skips fields of invalid headers."""
+def function(
+    layout: Layout,
+    name: str,
+    algo: str,
+    elements: Sequence[Value],
+    source: str,
+    custom: int | None = None,
+) -> str:
+    """C function that computes one hash. Like BMv2 it skips fields of invalid headers.
+
+    ``custom``: the number of a CRC whose parameters can be set.
+    """
     if algo not in ALGORITHMS:
         raise UnsupportedProgram(f"hash algorithm {algo!r}", source)
     inputs, payload = inputs_of(layout, elements, source)
@@ -136,6 +146,9 @@ def function(layout: Layout, name: str, algo: str, elements: Sequence[Value], so
     if not short or valid:
         varies = any(i.length for i in inputs)
         out += _in_memory(inputs, size, payload, "" if short or varies else valid, bool(short))
+        if custom is not None:
+            crc = f"sw->crcs + {custom}"
+            out.append(f"    if (({crc})->width) return ss_crc_custom({crc}, b, n);")
         out.append(f"    return {ALGORITHMS[algo]}(b, n);")
     return "\n".join([*out, "}"]) + "\n"
 
@@ -189,9 +202,11 @@ def _in_memory(
 def calculations(layout: Layout) -> tuple[str, dict[str, str]]:
     """C of all named calculations, and the C function of each by name."""
     out, names = [], {}
+    custom = {name: i for i, name in enumerate(layout.program.custom_crcs)}
     for i, c in enumerate(layout.root.calculations):
-        names[c.name] = f"calculation_{i}"
-        out.append(function(layout, f"calculation_{i}", c.algo, c.input, source_of(c)))
+        names[c.name] = name = f"calculation_{i}"
+        number = custom.get(c.name)
+        out.append(function(layout, name, c.algo, c.input, source_of(c), number))
     return "".join(out), names
 
 

@@ -83,6 +83,7 @@ class ControlWriter:
             ("METERS", len(p.meters)),
             ("VALUE_SETS", len(p.value_sets)),
             ("LEARN_LISTS", len(p.learn_lists)),
+            ("CRCS", len(p.custom_crcs)),
         ):
             out.append(f"#define SS_{name} {n}")
         out += [

@@ -104,6 +104,7 @@ _SIGNATURES = {
     "ss_table_meter": (_P, _P, _U32, _U64),
     "ss_table_seen": (_U64, _P, _U32, _U64),
     "ss_set_value_set": (c_int, _P, _U32, POINTER(c_uint64), _U32),
+    "ss_set_crc": (None, _P, _U32, _U32, _U32, _U32, _U32, c_int, c_int),
     "ss_set_queues": (None, _P, _U32),
     "ss_digest_count": (_U32, _P, _U32),
     "ss_digest_lost": (_U64, _P, _U32),

@@ -32,6 +32,17 @@ FAULTS = {
 
 
 @dataclass(frozen=True)
+class CrcParameters:
+    """Parameters of a CRC; numbers have as many bits as the CRC."""
+
+    polynomial: int
+    initial_remainder: int
+    final_xor: int
+    data_reflected: bool
+    remainder_reflected: bool
+
+
+@dataclass(frozen=True)
 class BatchResult:
     """Outputs of a batch of n packets, m packets in all, in the order they were made.
 
@@ -106,6 +117,8 @@ class Switch:
         self._queue_dropped = 0
         self._registers: dict[str, NDArray[Any]] = {}
         self._value_sets: dict[str, tuple[int, ...]] = {}
+        #: Parameters that were set of custom CRCs.
+        self.crcs: dict[str, CrcParameters] = {}
         self._profiles = {
             p.name: ActionProfile(instance, p) for p in program.definition.profiles.values()
         }
@@ -315,6 +328,24 @@ class Switch:
         if self._lib.ss_set_value_set(self.handle, v.index, array, len(unique)):
             raise SoftSwitchError("out of memory")
         self._value_sets[name] = unique
+
+    def set_crc(self, name: str, parameters: CrcParameters) -> None:
+        """Set the parameters of a hash that is a custom CRC."""
+        crcs = self.program.definition.custom_crcs
+        if name not in crcs:
+            raise unknown_name("custom CRC", name, crcs)
+        width = crcs[name]
+        p = parameters
+        words = (p.polynomial, p.initial_remainder, p.final_xor)
+        self._lib.ss_set_crc(
+            self.handle,
+            list(crcs).index(name),
+            width,
+            *(number(word, width, f"CRC {name!r}") for word in words),
+            p.data_reflected,
+            p.remainder_reflected,
+        )
+        self.crcs[name] = p
 
     def _view(self, address: int, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
         return np.frombuffer(self._memory(address, n * dtype.itemsize), dtype=dtype)

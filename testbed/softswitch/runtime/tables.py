@@ -51,6 +51,7 @@ class Entry:
     priority: int | None
     member: int | None = None
     group: int | None = None
+    action_id: int = -1
 
 
 class Table:
@@ -210,6 +211,11 @@ class Table:
         action = self._program.actions[row[0] & 0xFFFFFFFF]
         return "action", action.name, read_params(action, row[1:])
 
+    def default_action(self) -> int:
+        """The number of the action that a miss runs, where ``default`` says that there is one."""
+        address = self._lib.ss_table_default_row(self._sw, self._i)
+        return ctypes.c_uint64.from_address(address).value & 0xFFFFFFFF
+
     def canonical(self, match: Match) -> tuple[bytes, bytes, int]:
         """The same for all ways to write a match."""
         return self._keys.encode(match)
@@ -311,7 +317,7 @@ class Table:
             )
         action = self._program.actions[ref]
         params = read_params(action, row[self.layout.params :])
-        return Entry(handle, match, action.name, params, priority)
+        return Entry(handle, match, action.name, params, priority, action_id=ref)
 
     # ---- action profiles ----
 

@@ -67,6 +67,11 @@ class Device:
             self.ports.attach(pipeline.switch)
             self.pipeline, self.saved = pipeline, None
 
+    def replace(self, pipeline: Pipeline) -> None:
+        """Put a pipeline with the program of the one in service in its place."""
+        self.ports.attach(pipeline.switch)
+        self.pipeline = pipeline
+
     def start(self, load: Callable[[], PipelineConfig], failed: Callable[[str], None]) -> None:
         """Put a program into service that ``load`` compiles, in a thread; ``settled`` waits for it.
 

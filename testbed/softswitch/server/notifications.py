@@ -7,7 +7,7 @@ that is P4Runtime's cache. A digest nobody configured is thrown away.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,8 @@ class DigestState:
 
     config: DigestConfig
     entry: Any = None
+    timeout_ns: int = 0  # how long a sample waits for its list to be full
+    size: int = UNLIMITED  # samples of a full list
     next: int = 0  # number of the first sample not sent
     waiting_since: float | None = None
     list_id: int = 0
@@ -86,6 +88,30 @@ class Digests:
             self._forget(d, 0, 1 << 63)
         d.entry = p4runtime_pb2.DigestEntry()
         d.entry.CopyFrom(entry)
+        d.timeout_ns, d.size = c.max_timeout_ns, c.max_list_size or UNLIMITED
+
+    def configure_as(self, other: Digests) -> None:
+        """Configure all digests as another switch's of the same program."""
+        for id_, d in other.digests.items():
+            mine = self.digests[id_]
+            mine.entry, mine.timeout_ns, mine.size = d.entry, d.timeout_ns, d.size
+            mine.list_id = d.list_id
+
+    def named(self, name: str) -> DigestState | None:
+        """The digest of a name."""
+        return next((d for d in self.digests.values() if d.config.name == name), None)
+
+    def acknowledge(self, d: DigestState, list_id: int, samples: Sequence[int] | None) -> None:
+        """A list, or some samples of it by their place, were received, if they were sent at all."""
+        sent = d.sent.get(list_id)
+        if sent is None:
+            return
+        if samples is None:
+            del d.sent[list_id]
+            self._forget(d, sent.first, sent.end)
+        for i in samples or ():
+            if 0 <= i < sent.end - sent.first:
+                self._forget(d, sent.first + i, sent.first + i + 1)
 
     def read(self, id_: int, out: list[Any]) -> None:
         """Add one configuration, or all for id 0, to a list of entities."""
@@ -121,11 +147,11 @@ class Digests:
         if d.entry is None:
             self._forget(d, 0, 1 << 63)
             return None
-        now, c = time.monotonic(), d.entry.config
+        now = time.monotonic()
         for i in [i for i, s in d.sent.items() if s.expires <= now]:
             s = d.sent.pop(i)
             self._forget(d, s.first, s.end)
-        size = c.max_list_size or UNLIMITED
+        size = d.size
         wait = None
         for left in range(LISTS - 1, -1, -1):
             with self.ports.lock():
@@ -135,7 +161,7 @@ class Digests:
                 break
             if d.waiting_since is None:
                 d.waiting_since = now
-            wait = d.waiting_since + c.max_timeout_ns / 1e9 - now
+            wait = d.waiting_since + d.timeout_ns / 1e9 - now
             if len(samples) < size and wait > 0:
                 break
             self._send(d, samples, send, now)

@@ -142,6 +142,7 @@ class Ports:
         self._handle: int = handle
         self._buffer = ctypes.create_string_buffer(1 << 16)
         self._closed = threading.Event()
+        self._holder = 0  # the thread in ``lock``
         try:
             if log is not None:
                 self._log_to(log)
@@ -225,11 +226,16 @@ class Ports:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keeps the packet thread off the switch; hold it briefly."""
+        """Keep the packet thread off the switch, briefly; a thread that does may do so again."""
+        if self._holder == threading.get_ident():
+            yield
+            return
         self._lib.pp_lock(self._handle)
+        self._holder = threading.get_ident()
         try:
             yield
         finally:
+            self._holder = 0
             self._lib.pp_unlock(self._handle)
 
     def attach(self, switch: Switch) -> None:

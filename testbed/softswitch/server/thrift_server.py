@@ -24,6 +24,7 @@ from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.server import limits
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.thrift_standard import Standard
+from testbed.softswitch.server.thrift_state import State
 from testbed.softswitch.server.thrift_switch import Multicast, SimpleSwitch
 from testbed.softswitch.server.thrift_tables import Tables
 from testbed.softswitch.server.thrift_values import (
@@ -62,12 +63,17 @@ class Services:
     """All calls of a device, by service and name."""
 
     def __init__(self, device: Device, port: int) -> None:
-        standard = {**Standard(device, port).calls, **Tables(device).calls}
+        switch = SimpleSwitch(device)
+        standard = {
+            **Standard(device, port).calls,
+            **Tables(device).calls,
+            **State(device, switch).calls,
+        }
         self._device = device
         self._calls: dict[str, dict[str, Call]] = {
             "standard": standard,
             "": standard,
-            "simple_switch": SimpleSwitch(device).calls,
+            "simple_switch": switch.calls,
             "simple_pre_lag": Multicast(device).calls,
         }
 

@@ -79,6 +79,16 @@ class SimpleSwitch:
             self._pipeline, self._mirrors = pipeline, {}
         return pipeline
 
+    def sessions(self) -> dict[int, tuple[int | None, int]]:
+        """The sessions that Thrift's clients made: port and multicast group of each."""
+        self._running()
+        return dict(self._mirrors)
+
+    def restore(self, sessions: dict[int, tuple[int | None, int]]) -> None:
+        """Make sessions again in a new pipeline."""
+        for session, (port, group) in sessions.items():
+            self._add(session, {2: group} if port is None else {1: port, 2: group})
+
     def _add(self, session: int, config: Arguments) -> Result:
         with self.device.lock:
             pipeline = self._running()

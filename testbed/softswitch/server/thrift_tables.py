@@ -13,6 +13,7 @@ from testbed.softswitch.runtime.tables import MAX_PRIORITY, Entry, Table
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.messages import encode
 from testbed.softswitch.server.pipeline import Pipeline
+from testbed.softswitch.server.table_entries import TableState
 from testbed.softswitch.server.thrift_standard import counter_result, meter_rates, rates_result
 from testbed.softswitch.server.thrift_values import (
     BOOL,
@@ -30,6 +31,7 @@ from testbed.softswitch.server.thrift_values import (
     text,
 )
 
+INT_MAX = (1 << 31) - 1
 PARAMS = ("exact", "lpm", "ternary", "valid", "range")
 
 #: Calls that change what is in a table.
@@ -55,6 +57,8 @@ class Tables:
             "bm_mt_reset_default_entry": self._reset_default,
             "bm_mt_delete_entry": self._delete,
             "bm_mt_modify_entry": self._modify,
+            "bm_mt_set_entry_ttl": self._set_timeout,
+            "bm_mt_indirect_set_entry_ttl": self._set_timeout,
             "bm_mt_indirect_add_entry": lambda p, a: self._add_reference(p, a, False),
             "bm_mt_indirect_ws_add_entry": lambda p, a: self._add_reference(p, a, True),
             "bm_mt_indirect_modify_entry": lambda p, a: self._modify_reference(p, a, False),
@@ -107,6 +111,12 @@ class Tables:
                 return result
 
         return guarded
+
+    @staticmethod
+    def _state_of(pipeline: Pipeline, table: str) -> TableState | None:
+        """What P4Runtime knows of a table whose entries may time out."""
+        states = (s for s in pipeline.tables.values() if s.config.name == table)
+        return next((s for s in states if s.config.definition.aged), None)
 
     # ---- arguments ----
 
@@ -212,6 +222,17 @@ class Tables:
         self._direct(p, a).modify(self._handle(a), text(a, 4), self._data(a.get(5, [])))
         return NOTHING
 
+    def _set_timeout(self, p: Pipeline, a: Arguments) -> Result:
+        """Set an entry's idle timeout. Its end is told to P4Runtime's controller, for which the
+        table must be in the P4Info."""
+        handle = self._handle(a)
+        self._table(p, a).last_hit(handle)
+        state = self._state_of(p, text(a, 2))
+        if state is not None:
+            state.set_timeout(handle, (a.get(4, 0) & 0xFFFFFFFF) * 1_000_000)
+            self.device.look()
+        return NOTHING
+
     def _add_reference(self, p: Pipeline, a: Arguments, group: bool) -> Result:
         table = self._indirect(p, a, group)
         add = table.add_group_entry if group else table.add_member_entry
@@ -284,7 +305,21 @@ class Tables:
         data = [encode(v) for v in values]
         return struct((1, I32, 1), (2, STRING, action), (3, *listed(STRING, data)))
 
-    def _entry_struct(self, table: Table, e: Entry) -> Result:
+    def _entry_structs(self, p: Pipeline, table: Table, entries: Sequence[Entry]) -> list[Result]:
+        """BmMtEntry of each entry."""
+        state = self._state_of(p, table.name)
+        stored = {s.handle: s for s in state.entries.values() if s.timeout_ns} if state else {}
+        out: list[Result] = []
+        for e in entries:
+            life = None
+            if state and e.handle in stored:
+                s = stored[e.handle]
+                timeout, idle = s.timeout_ns // 1_000_000, state.idle_ns(s) // 1_000_000
+                life = struct((1, I32, min(timeout, INT_MAX)), (2, I32, min(idle, INT_MAX)))
+            out.append(self._entry_struct(table, e, life))
+        return out
+
+    def _entry_struct(self, table: Table, e: Entry, life: Result | None) -> Result:
         if e.member is not None:
             action = struct((1, I32, 2), (4, I32, e.member))
         elif e.group is not None:
@@ -299,17 +334,18 @@ class Tables:
             (2, STRUCT, struct((1, I32, priority))),
             (3, I32, e.handle),
             (4, STRUCT, action),
+            (5, STRUCT, life),
         )
 
     def _entries(self, p: Pipeline, a: Arguments) -> Result:
         table = self._table(p, a)
-        return listed(STRUCT, [self._entry_struct(table, e) for e in table.entries()])
+        return listed(STRUCT, self._entry_structs(p, table, table.entries()))
 
     def _entry(self, p: Pipeline, a: Arguments) -> Result:
         table, handle = self._table(p, a), self._handle(a)
         for e in table.entries():
             if e.handle == handle:
-                return self._entry_struct(table, e)
+                return self._entry_structs(p, table, [e])[0]
         raise BmError(Code.INVALID_HANDLE)
 
     def _entry_from_key(self, p: Pipeline, a: Arguments) -> Result:
@@ -318,7 +354,7 @@ class Tables:
         wanted = table.canonical(self._match(table, a.get(3, [])))
         for e in table.entries():
             if table.canonical(e.match) == wanted and e.priority == priority:
-                return self._entry_struct(table, e)
+                return self._entry_structs(p, table, [e])[0]
         raise BmError(Code.BAD_MATCH_KEY)
 
     def _default_entry(self, p: Pipeline, a: Arguments) -> Result:

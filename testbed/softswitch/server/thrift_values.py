@@ -59,6 +59,22 @@ class ValueSetErrorCode(IntEnum):
     ERROR = 2
 
 
+class LearnErrorCode(IntEnum):
+    """BMv2's ``LearnOperationErrorCode``."""
+
+    INVALID_LIST_ID = 1
+    INVALID_LIST_NAME = 2
+    ERROR = 3
+
+
+class CrcErrorCode(IntEnum):
+    """BMv2's ``CrcErrorCode``; of Toeplitz hashes, too."""
+
+    INVALID_CALCULATION_NAME = 1
+    WRONG_TYPE_CALCULATION = 2
+    INVALID_CONFIG = 3
+
+
 class SwapErrorCode(IntEnum):
     """BMv2's ``SwapOperationErrorCode``."""
 

@@ -179,6 +179,13 @@ int ss_set_value_set(ss_switch *sw, uint32_t set, const uint64_t *values, uint32
     sw->value_sets[set] = (ss_value_set){n, copy};
     return 0;
 }
+void ss_set_crc(ss_switch *sw, uint32_t crc, uint32_t width, uint32_t polynomial, uint32_t initial,
+                uint32_t final_xor, int reflect_data, int reflect_remainder) {
+    ss_crc *c = sw->crcs + crc;
+    *c = (ss_crc){width, initial, final_xor, (uint32_t)reflect_data, (uint32_t)reflect_remainder,
+                  {0}};
+    ss_crc_init(c, polynomial);
+}
 void ss_set_queues(ss_switch *sw, uint32_t queues) { sw->queues = queues; }
 
 /* Copies the waiting samples of a digest to dst (words + 2 each); gives their number. */

@@ -10,6 +10,10 @@ typedef struct {
     uint32_t *slots;  /* sample + 1 by content: the filter of unacknowledged samples */
     uint64_t number, lost;
 } ss_learn_list;
+typedef struct { /* a CRC whose parameters were set; width 0: none were, it is the usual one */
+    uint32_t width, initial, final_xor, reflect_data, reflect_remainder;
+    uint32_t table[256];
+} ss_crc;
 typedef struct { uint32_t n; uint64_t *values; } ss_value_set; /* two words each, low first */
 typedef struct ss_chunk { struct ss_chunk *next; size_t size, used; uint8_t data[]; } ss_chunk;
 typedef struct ss_item ss_item;
@@ -40,7 +44,31 @@ struct ss_switch { /* what every packet needs comes first */
     ss_item *free, *ingress, *ingress_end, *egress, *egress_end;
     ss_log_fn log;
     void *log_ctx;
+    ss_crc crcs[SS_CRCS + 1];
 };
+
+static uint32_t ss_reflect(uint32_t x, uint32_t bits) {
+    uint32_t y = 0;
+    for (; bits; bits--, x >>= 1) y = y << 1 | (x & 1);
+    return y;
+}
+static void ss_crc_init(ss_crc *c, uint32_t polynomial) {
+    uint32_t top = UINT32_C(1) << (c->width - 1);
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t r = i << (c->width - 8);
+        for (int k = 0; k < 8; k++) r = r & top ? r << 1 ^ polynomial : r << 1;
+        c->table[i] = r;
+    }
+}
+static SS_UNUSED uint64_t ss_crc_custom(const ss_crc *c, const uint8_t *p, size_t n) {
+    uint32_t r = c->initial, mask = UINT32_MAX >> (32 - c->width);
+    for (; n--; p++) {
+        uint32_t x = c->reflect_data ? ss_reflect(*p, 8) : *p;
+        r = c->table[(x ^ (r & mask) >> (c->width - 8)) & 255] ^ r << 8;
+    }
+    r &= mask;
+    return ((c->reflect_remainder ? ss_reflect(r, c->width) : r) ^ c->final_xor) & mask;
+}
 
 /* Registers that are used together, made on first use, aligned to cache lines; NULL: no memory. */
 static SS_UNUSED __attribute__((noinline, cold)) uint8_t *ss_block_new(ss_switch *sw, uint32_t b) {
