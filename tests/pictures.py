@@ -17,7 +17,7 @@ from playwright.sync_api import Locator
 from scenarios.command.showing import make_page
 from tests.browser import SCHEMES, browser, opened
 
-PICTURES = Path(__file__).parent.parent / "pictures"
+PICTURES = Path(__file__).parent.parent / "docs"
 
 
 def main(run: Path, comparison: Path) -> None:
