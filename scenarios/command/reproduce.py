@@ -56,7 +56,7 @@ def reproduce(
     with errors():
         from scenarios.papers.experiment import Effort
         from scenarios.papers.registry import chosen
-        from scenarios.papers.tables import listed
+        from scenarios.papers.results import listed
 
         console = wide_console()
         if results is not None:

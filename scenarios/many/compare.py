@@ -44,7 +44,7 @@ from testbed.record.run import RunError
 from testbed.record.schema import TableError
 
 SETTINGS_FILE = "comparison.json"
-_OF_PAPERS = ("figure", "html", "overview", "page_data", "pages", "results", "tables", "verdicts")
+_OF_PAPERS = ("pages", "plot", "results", "tables", "verdicts")
 _OF_LIVE = ("net", "publisher", "server", "watched_run")
 _PAGES = {Path("analysis/pages")}
 _PAGES |= {Path(f"scenarios/live/{name}.py") for name in _OF_LIVE}

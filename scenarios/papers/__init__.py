@@ -1,6 +1,7 @@
 """The figures and tables of the papers: what they print, and what comes out here.
 
-An experiment is a small module (`scenarios.papers.registry` lists them): a setting, tasks that give
-rows, panels to draw them in. What the paper prints is in ``values.yaml`` and nowhere else; whether
-the two agree is computed (`scenarios.papers.verdicts`).
+``values.yaml`` declares every figure: its setting, its panels, the values that its paper prints
+and the reasons for differences. The modules named after papers have the tasks that compute the
+rows, and `scenarios.papers.registry` joins the two. Whether ours and the paper's agree is computed
+(`scenarios.papers.verdicts`).
 """

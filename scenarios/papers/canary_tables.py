@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from analysis.methods.canary.multistage import Canary
@@ -13,8 +12,8 @@ from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer
 from analysis.solvers.stages import n_stages
 from scenarios.experiment.settings import Settings
-from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task
-from scenarios.papers.segment_level import ALPHAS, PROBES
+from scenarios.papers.canary_localization import ALPHAS, PROBES
+from scenarios.papers.experiment import Effort, Row, Task
 
 REPORT = Path(__file__).parents[2] / "p4" / "tofino" / "REPORT.md"
 PARAMETER, UNITS, SHARE = "parameter", "units", "% of the chip"
@@ -29,8 +28,16 @@ NAMES = {
 }
 
 
+def table_3(effort: Effort) -> Mapping[str, Task]:
+    return {"parameters": parameters}
+
+
+def table_4(effort: Effort) -> Mapping[str, Task]:
+    return {"report": resources}
+
+
 def parameters() -> list[Row]:
-    """What the experiments of figures 8 and 9 run with."""
+    """Return the parameters that the experiments of figures 8 and 9 run with."""
     flock, settings = Flock.canary_table_iii(), Settings()
     prior = float(flock.link_prior or 0.0)
     ours = {
@@ -51,7 +58,7 @@ def parameters() -> list[Row]:
 
 
 def resources() -> list[Row]:
-    """The profiles' rows of the committed report, and their shares of the chip."""
+    """Return the profiles' rows of the committed report, and their shares of the chip."""
     rows = []
     for line in REPORT.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -63,52 +70,3 @@ def resources() -> list[Row]:
             rows.append(Row(UNITS, series, name, 0, float(used)))
             rows.append(Row(SHARE, series, name, 0, float(share)))
     return rows
-
-
-def _once(work: Task, name: str, effort: Effort) -> Mapping[str, Task]:
-    return {name: work}
-
-
-TABLE_III = Experiment(
-    "canary-table-3",
-    "Canary, table III",
-    "parameters of the methods in figures 8 and 9",
-    "What canary-8 and canary-9 run with, read from the code that runs.",
-    seconds=3,
-    memory_mb=300,
-    panels=(Panel(PARAMETER, "", "value", numeric=False, log_y=True),),
-    tasks=partial(_once, parameters, "parameters"),
-    reasons=(
-        Reason(
-            "As printed p_b = 1.0×10⁻⁴ is less than p_g = 2.5×10⁻⁴, and a bad path would lose less "
-            "than a good one: the two are exchanged here.",
-            PARAMETER,
-            "Flock",
-            ("p_b", "p_g"),
-            (0.39, 2.51),
-        ),
-    ),
-)
-MORE = (
-    "The paper's is its authors' public program, with indexed counters where its text has meters "
-    "of flows, four HashPipe entries a stage, and neither ECMP nor parity. This is all of its text."
-)
-TABLE_IV = Experiment(
-    "canary-table-4",
-    "Canary, table IV",
-    "what the switch program takes of a Tofino",
-    "The monitor profile of p4/tofino, compiled by p4c's open Tofino backend, from the committed "
-    "p4/tofino/REPORT.md (make -C p4 tofino-report writes it). It has not run on a chip. Line rate,"
-    " figure 12's question, is answered by what fits the chip's 12 stages: all of it does.",
-    seconds=3,
-    memory_mb=300,
-    panels=(
-        Panel(UNITS, "", "units", numeric=False, log_y=True),
-        Panel(SHARE, "", "% of the chip", numeric=False),
-    ),
-    tasks=partial(_once, resources, "report"),
-    series={"Canary": ("monitor switch",)},
-    reasons=tuple(
-        Reason(MORE, quantity, "monitor switch", ratio=(1.0, 6.0)) for quantity in (UNITS, SHARE)
-    ),
-)

@@ -1,77 +1,181 @@
-"""What a reader gets beside the figure: the table as Markdown."""
+"""HTML pages of an experiment that was run, and of all that were run."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from scenarios.papers.experiment import Experiment
-from scenarios.papers.verdicts import Figures, Line
+from analysis.pages.run_data import numbers
+from analysis.pages.run_page import files, settings_in_words
+from analysis.pages.template import render_page
+from scenarios.papers.experiment import Experiment, Panel, Printed
+from scenarios.papers.tables import HEAD, cells, number, summary
+from scenarios.papers.verdicts import Figures, Line, Ours
+from testbed.fabric.names import command, plain
 
-HEAD = ("quantity", "paper", "ours (mean; 95 %; range)", "difference", "verdict", "reason")
-
-
-def number(value: float) -> str:
-    """Four digits, or all before the point."""
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
-
-
-def _paper(line: Line) -> str:
-    value = line.paper
-    sign = {"above": "> ", "below": "< ", None: ""}[value.side]
-    return f"{sign}{number(value.value)} ({value.kind}, {value.section})"
+SIGNS = {"agrees": "✓", "explained": "≈", "not explained": "✗", "cannot be compared": "–"}
+_STYLES = {"agrees": "agrees", "not explained": "not"}
+_USUAL_DRAWS = 20
+_SCRIPTS = ("page.js", "panels.js")
+_CSS = ("page.css", "comparison.css", "reproduction.css")
 
 
-def _ours(figures: Figures | None) -> str:
-    if figures is None:
-        return "–"
-    mean, values = figures.mean, figures.values
-    if len(set(values)) == 1:
-        return (
-            f"{number(mean.mean)} ({len(values)} equal)" if len(values) > 1 else number(mean.mean)
-        )
-    inside = f"{number(mean.low)}–{number(mean.high)}"
-    return f"{number(mean.mean)}; {inside}; {number(min(values))}–{number(max(values))}"
+@dataclass(frozen=True)
+class Reproduction:
+    """An experiment that was run: the paper's values beside ours, all of ours, what it took, and
+    the content of ``setting.json``."""
+
+    experiment: Experiment
+    lines: list[Line]
+    ours: Ours
+    draws: int
+    seconds: float
+    setting: Mapping[str, Any]
 
 
-def _difference(line: Line) -> str:
-    if line.ours is None or line.paper.kind == "bound":
-        return "–"
-    difference = line.ours.mean.mean - line.paper.value
-    share = f" ({100 * difference / line.paper.value:+.1f} %)" if line.paper.value else ""
-    return f"{difference:+.4g}{share}"
+def _names_of(of: Reproduction) -> list[str]:
+    """Return our series of the drawn quantities, in the order of the rows."""
+    drawn = {panel.quantity for panel in of.experiment.panels}
+    return list(dict.fromkeys(plain(at[1]) for at in of.ours if at[0] in drawn))
 
 
-def cells(line: Line) -> tuple[str, ...]:
-    what = f"{line.series}, {line.quantity} at {line.paper.x}"
-    reason = line.reason or ("within the draws" if line.verdict == "agrees" else "")
-    return what, _paper(line), _ours(line.ours), _difference(line), line.verdict, reason
+def _panel_data(of: Reproduction, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
+    points = []
+    for (quantity, series, x), figures in of.ours.items():
+        if quantity == panel.quantity:
+            mean, low, high = _numbers(figures)
+            own = {"series": names.index(plain(series)), "x": x, "draws": len(figures.values)}
+            points.append(own | {"mean": mean, "low": low, "high": high})
+    printed = []
+    for value in _values(of.lines):
+        at = of.experiment.ours(value.quantity, value.series)
+        series = [name for quantity, name in at if quantity == panel.quantity]
+        if series:
+            known = plain(series[0]) in names
+            own = {"series": names.index(plain(series[0])) if known else None}
+            own |= {"x": value.x, "value": value.value, "kind": value.kind, "side": value.side}
+            printed.append(own | {"name": value.series})
+    return {
+        "x": panel.x,
+        "y": panel.y_axis,
+        "numeric": panel.numeric,
+        "logX": panel.log_x,
+        "logY": panel.log_y,
+        "limits": None if panel.limits is None else list(panel.limits),
+        "points": points,
+        "printed": printed,
+    }
 
 
-def summary(lines: Sequence[Line]) -> str:
-    """``3 agree, 1 explained`` and so on."""
-    count = Counter(line.verdict for line in lines)
-    return ", ".join(f"{n} {verdict}" for verdict, n in sorted(count.items())) or "nothing printed"
+def _numbers(figures: Figures) -> list[float | int | None]:
+    mean = figures.mean
+    return numbers(np.array([mean.mean, mean.low, mean.high]), 6)
 
 
-def beside(lines: Sequence[Line]) -> list[str]:
-    """The paper's values beside ours, as lines of Markdown."""
-    text = [f"| {' | '.join(HEAD)} |", "| --- " * len(HEAD) + "|"]
-    return text + [f"| {' | '.join(cell.replace('|', '/') for cell in cells(n))} |" for n in lines]
+def _values(lines: Sequence[Line]) -> list[Printed]:
+    """Return the paper's values, each once: some are held against several series of ours."""
+    return list(dict.fromkeys(line.paper for line in lines))
 
 
-def markdown(
-    experiment: Experiment, lines: Sequence[Line], ours: Mapping[tuple[str, str, str], Figures]
-) -> str:
-    """``table.md``: the paper's values beside ours, then all of ours."""
-    text = [f"# {experiment.paper}: {experiment.shows}", "", experiment.setting, "", *beside(lines)]
-    text += ["", "All figures of ours:", "", "| quantity | series | x | mean | 95 % | draws |"]
-    text += ["| --- | --- | --- | ---: | --- | ---: |"]
-    for (quantity, series, x), figures in ours.items():
-        mean = figures.mean
-        spread = "–" if np.isnan(mean.low) else f"{number(mean.low)}–{number(mean.high)}"
-        shown = (quantity, series, x, number(mean.mean), spread, str(len(figures.values)))
-        text.append(f"| {' | '.join(shown)} |")
-    return "\n".join(text) + "\n"
+def experiment_page(of: Reproduction, folder: Path) -> str:
+    """Return ``index.html`` of an experiment whose files are in ``folder``."""
+    experiment = of.experiment
+    names = _names_of(of)
+    setup = {name: value for name, value in of.setting.items() if name != "setting"}
+    setup |= {"draws": of.draws, "seconds of a processor": round(of.seconds)}
+    return render_page(
+        "reproduction.html",
+        _CSS,
+        (*_SCRIPTS, "reproduction.js"),
+        {"names": names, "panels": [_panel_data(of, panel, names) for panel in experiment.panels]},
+        title=plain(f"{experiment.paper}: {experiment.shows}"),
+        paper=experiment.paper,
+        shows=experiment.shows,
+        setting=experiment.setting,
+        summary=summary(of.lines),
+        picture="figure" in experiment.paper,
+        head=HEAD,
+        lines=[_row(line) for line in of.lines],
+        all=[_figures(at, figures) for at, figures in of.ours.items()],
+        quotes=[_quote(value) for value in _values(of.lines)],
+        setup=settings_in_words(setup),
+        command=_command(of, folder),
+        files=files(folder),
+    )
+
+
+def _row(line: Line) -> dict[str, Any]:
+    ours = line.ours.mean.mean if line.ours else None
+    far = None if ours is None or line.paper.kind == "bound" else ours - line.paper.value
+    return {
+        "cells": cells(line),
+        "paper": line.paper.value,
+        "ours": "" if ours is None else ours,
+        "difference": "" if far is None else far,
+        "sign": SIGNS[line.verdict],
+        "style": _STYLES.get(line.verdict, ""),
+    }
+
+
+def _figures(at: tuple[str, str, str], figures: Figures) -> tuple[str, ...]:
+    mean = figures.mean
+    bounds = ("–", "–") if mean.low != mean.low else (number(mean.low), number(mean.high))
+    return (*at, number(mean.mean), *bounds, str(len(figures.values)))
+
+
+def _quote(paper: Printed) -> str:
+    said = f"{paper.series} at {paper.x}: “{paper.quote}” ({paper.section})"
+    return f"{said} {paper.arithmetic}".rstrip()
+
+
+def _command(of: Reproduction, folder: Path) -> str:
+    words = [f"FIG={of.experiment.name}"]
+    if of.draws > 1 and of.draws != _USUAL_DRAWS:
+        words.append(f"DRAWS={of.draws}")
+    if "trace" in of.setting:
+        words.append(f"TRACE={of.setting['trace']}")
+    return command("make", "reproduce", *words, *_of_out(folder.parent))
+
+
+def _of_out(out: Path) -> list[str]:
+    """Return ``OUT=`` of a command, if it is not the usual folder."""
+    return [] if out == Path("runs/reproduce") else [f"OUT={out}"]
+
+
+def overview_page(there: Sequence[Reproduction], every: Sequence[str], out: Path) -> str:
+    """Return ``index.html`` of what was run in ``out``; ``every`` names all experiments."""
+    names = [of.experiment.name for of in there]
+    figures = []
+    for of in there:
+        own = _names_of(of)
+        panels = [_panel_data(of, panel, own) for panel in of.experiment.panels[:1]]
+        figures.append({"names": own, "panel": panels[0]} if panels else None)
+    return render_page(
+        "reproductions.html",
+        _CSS,
+        (*_SCRIPTS, "reproductions.js"),
+        {"figures": figures},
+        title="The papers' figures, reproduced",
+        summary=summary([line for of in there for line in of.lines]),
+        missing=[name for name in every if name not in names],
+        signs=[(sign, verdict) for verdict, sign in SIGNS.items()],
+        experiments=[_entry(of) for of in there],
+        command=command("make", "reproduce", "FIG=all", *_of_out(out)),
+    )
+
+
+def _entry(of: Reproduction) -> dict[str, Any]:
+    count = Counter(line.verdict for line in of.lines)
+    return {
+        "name": of.experiment.name,
+        "paper": of.experiment.paper,
+        "shows": of.experiment.shows,
+        "counts": [count[verdict] for verdict in SIGNS],
+        "draws": of.draws,
+        "seconds": round(of.seconds),
+    }

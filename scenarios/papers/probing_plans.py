@@ -12,14 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.solvers.parts import in_parts
+from testbed.arrays import IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
-
-IntArray = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)

@@ -1,77 +1,70 @@
-"""All experiments, in the papers' order, and what is left out and why."""
+"""All experiments, in the papers' order, and what is left out and why.
+
+``values.yaml`` declares a figure by its name; the code that computes it is named here alone.
+"""
 
 from __future__ import annotations
 
-from scenarios.papers.canary_6a import FIGURE_6A
-from scenarios.papers.canary_6b import FIGURE_6B
-from scenarios.papers.canary_7 import FIGURE_7
-from scenarios.papers.canary_8 import FIGURE_8
-from scenarios.papers.canary_8_packets import FIGURE_8_PACKETS
-from scenarios.papers.canary_9 import FIGURE_9
-from scenarios.papers.canary_10 import FIGURE_10
-from scenarios.papers.canary_11 import FIGURE_11
-from scenarios.papers.canary_12 import FIGURE_12
-from scenarios.papers.canary_table_2 import TABLE_II
-from scenarios.papers.canary_tables import TABLE_III, TABLE_IV
-from scenarios.papers.canary_theorem_1 import THEOREM_1
-from scenarios.papers.canary_theorem_2 import THEOREM_2
-from scenarios.papers.detector_accuracy import ACCURACY
-from scenarios.papers.detector_plans import PLANS
-from scenarios.papers.experiment import Experiment
-from scenarios.papers.flock_2 import FIGURE_2
-from scenarios.papers.flock_3 import FIGURE_3 as FLOCK_3
-from scenarios.papers.flock_4 import FIGURE_4C
-from scenarios.papers.flock_5 import FIGURE_5 as FLOCK_5
-from scenarios.papers.flock_5c import FIGURE_5C
-from scenarios.papers.flock_8 import FIGURE_8 as FLOCK_8
-from scenarios.papers.flock_table_1 import TABLE_1
-from scenarios.papers.netbouncer_6 import FIGURE_6 as NETBOUNCER_6
-from scenarios.papers.netbouncer_7 import FIGURE_7 as NETBOUNCER_7
-from scenarios.papers.netbouncer_8 import FIGURE_8 as NETBOUNCER_8
-from scenarios.papers.netbouncer_9 import FIGURE_9 as NETBOUNCER_9
-from scenarios.papers.vigil_13 import FIGURE_13
-from scenarios.papers.vigil_failures import FIGURE_10_TO_12, SECTION_6_7
-from scenarios.papers.vigil_simulation import FIGURE_3, FIGURE_5, FIGURE_8_AND_9
+from collections.abc import Mapping
+from functools import partial
+
+from scenarios.papers import (
+    canary_flows,
+    canary_localization,
+    canary_sketches,
+    canary_tables,
+    canary_theorems,
+    canary_two_monitors,
+    detector,
+    flock,
+    netbouncer,
+    vigil,
+)
+from scenarios.papers.experiment import Experiment, OverAll, Tasks, no_rows
+from scenarios.papers.values import read_values
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
+TASKS: Mapping[str, Tasks] = {
+    "canary-theorem-1": canary_theorems.theorem_1,
+    "canary-theorem-2": canary_theorems.theorem_2,
+    "canary-6a": canary_sketches.figure_6a,
+    "canary-6b": canary_sketches.figure_6b,
+    "canary-7": canary_flows.figure_7,
+    "canary-8": canary_localization.figure_8,
+    "canary-8-packets": canary_localization.figure_8_packets,
+    "canary-9": canary_localization.figure_9,
+    "canary-10": canary_localization.figure_10,
+    "canary-11": canary_flows.figure_11,
+    "canary-12": canary_two_monitors.figure_12,
+    "canary-table-2": canary_sketches.table_2,
+    "canary-table-3": canary_tables.table_3,
+    "canary-table-4": canary_tables.table_4,
+    "007-3": partial(vigil.sweeps, "3"),
+    "007-5": partial(vigil.sweeps, "5"),
+    "007-8": partial(vigil.sweeps, "8"),
+    "007-10": partial(vigil.sweeps, "10"),
+    "007-6.7": partial(vigil.sweeps, "6.7"),
+    "007-13": vigil.figure_13,
+    "netbouncer-6": netbouncer.figure_6,
+    "netbouncer-7": netbouncer.figure_7,
+    "netbouncer-8": netbouncer.figure_8,
+    "netbouncer-9": netbouncer.figure_9,
+    "detector-accuracy": detector.accuracy,
+    "detector-plans": detector.plans,
+    "flock-2": flock.figure_2,
+    "flock-3": flock.figure_3,
+    "flock-4c": flock.figure_4c,
+    "flock-5": flock.figure_5,
+    "flock-5c": flock.figure_5c,
+    "flock-8": flock.figure_8,
+    "flock-table-1": flock.table_1,
+}
+OVER_ALL: Mapping[str, OverAll] = {"flock-table-1": flock.aggregates}
+DECLARED = read_values()
 EXPERIMENTS = {
-    each.name: each
-    for each in (
-        THEOREM_1,
-        THEOREM_2,
-        FIGURE_6A,
-        FIGURE_6B,
-        FIGURE_7,
-        FIGURE_8,
-        FIGURE_8_PACKETS,
-        FIGURE_9,
-        FIGURE_10,
-        FIGURE_11,
-        FIGURE_12,
-        TABLE_II,
-        TABLE_III,
-        TABLE_IV,
-        FIGURE_3,
-        FIGURE_5,
-        FIGURE_8_AND_9,
-        FIGURE_10_TO_12,
-        SECTION_6_7,
-        FIGURE_13,
-        NETBOUNCER_6,
-        NETBOUNCER_7,
-        NETBOUNCER_8,
-        NETBOUNCER_9,
-        ACCURACY,
-        PLANS,
-        FIGURE_2,
-        FLOCK_3,
-        FIGURE_4C,
-        FLOCK_5,
-        FIGURE_5C,
-        FLOCK_8,
-        TABLE_1,
-    )
+    name: Experiment(name=name, tasks=tasks, over_all=OVER_ALL.get(name, no_rows), **DECLARED[name])
+    for name, tasks in TASKS.items()
 }
 
 LEFT_OUT = {
@@ -89,10 +82,10 @@ LEFT_OUT = {
 
 
 def chosen(names: str) -> list[Experiment]:
-    """Experiments by a comma list, ``quick`` or ``all``.
+    """Return experiments by a comma list, ``quick`` or ``all``.
 
     Raises:
-        ValueError: There is no such experiment; says which are near.
+        UserError: There is no such experiment; names the nearest.
     """
     if names in ("all", "quick"):
         return [each for each in EXPERIMENTS.values() if names == "all" or each.quick]

@@ -20,14 +20,11 @@ from scenarios.many.kept import alone, is_of
 from scenarios.many.seed_process import Outcome, Work, begin, end_all, run_apart
 from scenarios.many.workers import Workers, own_folder, workers_of
 from scenarios.papers.experiment import Effort, Experiment, Row
-from scenarios.papers.figure import draw
-from scenarios.papers.html import experiment_page
-from scenarios.papers.overview import overview_page
-from scenarios.papers.page_data import Of, Ours
-from scenarios.papers.pages import markdown
+from scenarios.papers.pages import Reproduction, experiment_page, overview_page
+from scenarios.papers.plot import draw
 from scenarios.papers.registry import EXPERIMENTS
-from scenarios.papers.values import Printed, printed_values
-from scenarios.papers.verdicts import Line, figures_of, verdicts
+from scenarios.papers.tables import markdown
+from scenarios.papers.verdicts import Line, Ours, figures_of, verdicts
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.manifest import PAGE
 from testbed.record.places import whole
@@ -61,7 +58,6 @@ def reproduce(
     progress: Progress,
     out: Path = OUT,
     effort: Effort = Effort(),
-    printed: Sequence[Printed] | None = None,
     cluster: str | None = None,
     do: Callable[[Work, Path, str], Outcome] = run_apart,
 ) -> list[Line]:
@@ -72,7 +68,6 @@ def reproduce(
     ``cluster``, see `scenarios.many.cluster`.
 
     Args:
-        printed: The paper's values; default: those of ``values.yaml``.
         do: How a part is computed: in a process of its own.
 
     Raises:
@@ -81,7 +76,6 @@ def reproduce(
     """
     folder = out / experiment.name
     key = _key(experiment, effort)
-    values = printed_values().get(experiment.name, []) if printed is None else printed
     with alone(folder, MARK, "reproduction") as settings:
         if not is_of(settings, key):
             shutil.rmtree(folder / PARTS, ignore_errors=True)
@@ -93,7 +87,7 @@ def reproduce(
         for left in (folder / PARTS).glob(".*-????????"):  # of processes that were killed
             shutil.rmtree(left, ignore_errors=True)
         write_columns(folder / "results.parquet", rows)
-        return _show(experiment, rows, list(values), folder)
+        return _show(experiment, rows, folder)
 
 
 def _commit() -> str:
@@ -235,7 +229,7 @@ def kept(experiment: Experiment, out: Path = OUT) -> Kept | None:
     setting = json.loads((folder / MARK).read_text())
     seconds = json.loads((folder / PARTS / TOOK).read_text())
     ours = figures_of(rows)
-    lines = verdicts(experiment, ours, printed_values().get(experiment.name, []))
+    lines = verdicts(experiment, ours)
     draws, commit = int(max(rows["draw"])) + 1, folder / PARTS / COMMIT
     return Kept(
         lines,
@@ -247,24 +241,22 @@ def kept(experiment: Experiment, out: Path = OUT) -> Kept | None:
     )
 
 
-def _show(
-    experiment: Experiment, rows: dict[str, list[Any]], values: list[Printed], folder: Path
-) -> list[Line]:
+def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list[Line]:
     ours = figures_of(rows)
-    lines = verdicts(experiment, ours, values)
+    lines = verdicts(experiment, ours)
     with whole(folder / "figure.png") as png, whole(folder / "figure.svg") as svg:
-        draw(experiment, ours, values, (png, svg))
+        draw(experiment, ours, (png, svg))
     with whole(folder / "table.md") as path:
         path.write_text(markdown(experiment, lines, ours), encoding="utf-8")
     write_page(folder / PAGE, experiment_page(_of(experiment, lines, ours, folder), folder))
     return lines
 
 
-def _of(experiment: Experiment, lines: list[Line], ours: Ours, folder: Path) -> Of:
+def _of(experiment: Experiment, lines: list[Line], ours: Ours, folder: Path) -> Reproduction:
     setting = json.loads((folder / MARK).read_text())
     seconds = json.loads((folder / PARTS / TOOK).read_text())
     draws = max((len(figures.values) for figures in ours.values()), default=0)
-    return Of(experiment, lines, ours, draws, sum(seconds.values()), setting)
+    return Reproduction(experiment, lines, ours, draws, sum(seconds.values()), setting)
 
 
 def page_again(folder: Path) -> Path:
@@ -281,7 +273,7 @@ def page_again(folder: Path) -> Path:
     try:
         experiment = EXPERIMENTS[json.loads((folder / MARK).read_text())["experiment"]]
         rows = read_columns(folder / "results.parquet")
-        _show(experiment, rows, printed_values().get(experiment.name, []), folder)
+        _show(experiment, rows, folder)
     except (KeyError, TypeError, OSError, ValueError):
         raise RunError(f"{folder} is damaged, or was not run to its end: run it again") from None
     return folder / PAGE
@@ -289,13 +281,13 @@ def page_again(folder: Path) -> Path:
 
 def write_overview(out: Path = OUT) -> None:
     """``index.html`` of all that was run in ``out``; what is damaged there is left out."""
-    there: list[Of] = []
+    there: list[Reproduction] = []
     for experiment in EXPERIMENTS.values():
         if not was_run(experiment, out):
             continue
         folder = out / experiment.name
         with suppress(ValueError, KeyError, OSError):
             ours = figures_of(read_columns(folder / "results.parquet"))
-            lines = verdicts(experiment, ours, printed_values().get(experiment.name, []))
+            lines = verdicts(experiment, ours)
             there.append(_of(experiment, lines, ours, folder))
     write_page(out / PAGE, overview_page(there, list(EXPERIMENTS), out))

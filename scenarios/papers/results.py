@@ -1,13 +1,16 @@
-"""``RESULTS.md``: all that was run, beside what the papers print."""
+"""All experiments: the list in the terminal, and ``RESULTS.md`` of those that were run."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 
-from scenarios.papers.pages import beside, summary
+from rich.table import Table
+from rich.text import Text
+
 from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
-from scenarios.papers.reproduce import OUT, Kept, kept
+from scenarios.papers.reproduce import OUT, Kept, kept, was_run
+from scenarios.papers.tables import beside, new_table, summary
 from testbed.record.places import whole
 
 HEAD = """# The papers' figures, reproduced
@@ -18,6 +21,19 @@ against ours: *agrees*, *explained* (the reason beside it holds
 for that difference), *not explained*, *cannot be compared*. Verdicts are computed; 20 draws are
 seeds 0 to 19; seconds are of one processor; code is the commit, with a + if the sources differed
 from it, and how their SHA-256 begins."""
+
+
+def listed(out: Path) -> Table:
+    """Return the list for the terminal: what each experiment shows and takes, whether it was run;
+    then what is left out."""
+    table = new_table("name", "shows", "time", "memory", "run")
+    for each in EXPERIMENTS.values():
+        time = f"{each.seconds} s" if each.seconds < 90 else f"{round(each.seconds / 60)} min"
+        run = "yes" if was_run(each, out) else ""
+        table.add_row(each.name, f"{each.paper}: {each.shows}", time, f"{each.memory_mb} MB", run)
+    for what, why in LEFT_OUT.items():
+        table.add_row(Text("–", style="dim"), Text(f"{what}: {why}", style="dim"), "", "", "")
+    return table
 
 
 def write_results(path: Path, out: Path = OUT) -> None:

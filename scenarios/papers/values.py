@@ -1,54 +1,30 @@
-"""What the papers print, from ``values.yaml``: never read off a picture, never from memory."""
+"""Reads ``values.yaml``: how each figure is drawn and explained, and what its paper prints.
+
+The paper's values are never read off a picture and never from memory.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.dataclasses import dataclass
 
-from scenarios.papers.experiment import label
+from scenarios.papers.experiment import Declared, Kind, Printed, Side, label
 from testbed.record.yaml_file import read_yaml
 
 FILE = Path(__file__).parent / "values.yaml"
 
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(?:\s*×\s*10\^?\{?(-?\d+)\}?|(k)\b)?")
 
-Kind = Literal["stated", "derived", "bound"]
-Side = Literal["above", "below"]
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A value of a paper.
-
-    Attributes:
-        kind: ``stated``: the number is printed. ``derived``: it follows from printed numbers.
-            ``bound``: only that it is ``above`` or ``below`` something.
-        rounding: How far the printed number may be from what was rounded to it.
-        mean: Whether it is a mean of many draws; else it is one draw.
-        quote, section, arithmetic: The words, where they are, and how a derived one follows.
-    """
-
-    figure: str
-    quantity: str
-    series: str
-    x: str
-    value: float
-    kind: Kind
-    side: Side | None
-    rounding: float
-    mean: bool
-    quote: str
-    section: str
-    arithmetic: str
-
 
 class _Group(BaseModel):
+    """Values of one quantity and series from one quote, by x."""
+
     model_config = ConfigDict(extra="forbid")
 
     quantity: str
@@ -75,15 +51,25 @@ class _Group(BaseModel):
                     raise ValueError(f"{value:g} is stated, but not in the quote")
         return self
 
+    def printed(self) -> list[Printed]:
+        same = self.model_dump(exclude={"values"})
+        return [Printed(x=label(x), value=value, **same) for x, value in self.values.items()]
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+class _Figure(Declared):
+    values: tuple[_Group, ...] = ()
+
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    figures: dict[str, list[_Group]]
+    figures: dict[str, _Figure]
 
 
 def numbers(quote: str) -> list[float]:
-    """The numbers in a quote: ``54,608``, also ``54, 608``; ``2.85×10^{-5}``, ``4.1k``, ``.6``."""
+    """Return the numbers in a quote: ``54,608``, ``54, 608``, ``2.85×10^{-5}``, ``4.1k``,
+    ``.6``."""
     found = []
     for text in (quote, re.sub(r"(?<=\d), (?=\d{3}\b)", ",", quote)):
         plain = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
@@ -93,25 +79,16 @@ def numbers(quote: str) -> list[float]:
     return found
 
 
-def read_values(path: Path = FILE) -> dict[str, list[Printed]]:
-    """The values of each figure.
+def read_values(path: Path = FILE) -> Mapping[str, Mapping[str, Any]]:
+    """Return for each figure the fields of an `Experiment` that the file declares.
 
     Raises:
-        YamlError: The file is not of the form that `_Group` declares; one line with its place.
+        YamlError: The file has another form; one line with its place.
     """
-    file = read_yaml(path, f"there is no {path}", "figures: with a list of values each")
-    content = file.valid(_File)
-    return {name: list(_values(name, groups)) for name, groups in content.figures.items()}
-
-
-def _values(figure: str, groups: list[_Group]) -> Iterator[Printed]:
-    for group in groups:
-        same = group.model_dump(exclude={"values"})
-        for x, value in group.values.items():
-            yield Printed(figure=figure, x=label(x), value=value, **same)
-
-
-@cache
-def printed_values() -> dict[str, list[Printed]]:
-    """`read_values` of the project's own file."""
-    return read_values()
+    file = read_yaml(path, f"there is no {path}", "figures: with a mapping for each")
+    content, found = file.valid(_File), {}
+    for name, figure in content.figures.items():
+        declared = {each.name: getattr(figure, each.name) for each in fields(Declared)}
+        values = tuple(value for group in figure.values for value in group.printed())
+        found[name] = declared | {"values": values}
+    return found

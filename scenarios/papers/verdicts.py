@@ -1,4 +1,4 @@
-"""Whether ours is the paper's: computed, row by row."""
+"""Verdicts: whether our figures agree with what a paper prints, computed value by value."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis.evaluation.comparison import Interval, interval
-from scenarios.papers.experiment import Experiment, Reason
-from scenarios.papers.values import Printed
+from scenarios.papers.experiment import Experiment, Printed, Reason
 
 Verdict = Literal["agrees", "explained", "not explained", "cannot be compared"]
 
@@ -26,9 +25,13 @@ class Figures:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Where one draw is in 95 % of all cases."""
+        """Return the interval that holds one draw in 95 % of all cases."""
         low, high = np.quantile(self.values, (0.025, 0.975))
         return float(low), float(high)
+
+
+Ours = Mapping[tuple[str, str, str], Figures]
+"""Our figures by quantity, series and x, in the order of the rows."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,8 @@ class Line:
     reason: str
 
 
-def figures_of(rows: Mapping[str, Any]) -> dict[tuple[str, str, str], Figures]:
-    """Our figures by quantity, series and x, in the order of the rows."""
+def figures_of(rows: Mapping[str, Any]) -> Ours:
+    """Return the draws of each quantity, series and x from columns of `Row`."""
     draws: dict[tuple[str, str, str], list[float]] = {}
     columns = (rows["quantity"], rows["series"], rows["x"], rows["value"])
     for quantity, series, x, value in zip(*columns, strict=True):
@@ -58,15 +61,11 @@ def _interval(values: Sequence[float]) -> Interval:
     return interval(values)
 
 
-def verdicts(
-    experiment: Experiment,
-    ours: Mapping[tuple[str, str, str], Figures],
-    printed: Sequence[Printed],
-) -> list[Line]:
-    """A line for each value of the paper and series of ours that is held against it; of several
-    series those that there are: a capture's, or those of generated traffic."""
+def verdicts(experiment: Experiment, ours: Ours) -> list[Line]:
+    """Return a line for each value of the paper and series of ours that is held against it; of
+    several series those that there are: a capture's, or those of generated traffic."""
     lines = []
-    for value in printed:
+    for value in experiment.values:
         every = experiment.ours(value.quantity, value.series)
         for at in [at for at in every if (*at, value.x) in ours] or every:
             figures = ours.get((*at, value.x))
@@ -80,14 +79,7 @@ def verdicts(
 def _judged(
     reasons: Sequence[Reason], value: Printed, at: tuple[str, str], figures: Figures | None
 ) -> tuple[Verdict, str]:
-    about = [
-        reason
-        for reason in reasons
-        if reason.quantity == at[0]
-        and reason.series in ("", at[1])
-        and (not reason.x or value.x in reason.x)
-        and reason.paper in (None, value.value)
-    ]
+    about = [reason for reason in reasons if reason.speaks_of(*at, value.x, value.value)]
     cannot = [reason.why for reason in about if reason.cannot]
     if cannot or figures is None:
         return "cannot be compared", cannot[0] if cannot else NOT_MEASURED
@@ -101,7 +93,7 @@ def _judged(
 
 
 def _agrees(value: Printed, figures: Figures) -> bool:
-    """Where the mean, or one draw, may well be; a bound: the mean may well be beyond it."""
+    """Whether our mean, or one draw of ours, may be the value, or our mean beyond it, a bound."""
     if value.side == "above":
         return figures.mean.high >= value.value
     if value.side == "below":

@@ -12,15 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from analysis.methods.base import Diagnosis
 from analysis.telemetry.telemetry import Connections, Telemetry
+from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int32]
 
 PACKETS = 100
 NOISE = 1e-6
@@ -154,7 +151,7 @@ class Count:
     hits: int = 0
     failed: int = 0
 
-    def add(self, epoch: Epoch, diagnosis: Diagnosis, counted: npt.NDArray[np.bool_]) -> None:
+    def add(self, epoch: Epoch, diagnosis: Diagnosis, counted: BoolArray) -> None:
         assert diagnosis.connection_cause is not None
         self.flows += int(counted.sum())
         self.right += int((diagnosis.connection_cause == epoch.cause)[counted].sum())

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from analysis.methods.mle.mle import Mle
-from scenarios.papers.flock_world import World, flock, lossy_links
+from scenarios.papers.flock_network import World, flock, lossy_links
 from testbed.fabric.clos import clos
 from testbed.fabric.ecmp import Ecmp
 

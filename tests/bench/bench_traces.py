@@ -1,7 +1,8 @@
 """How well every method does on traces of Flock's simulation: `python -m tests.bench traces`.
 
-The settings are those of Flock's section 6.3 and 7 (`scenarios.papers.flock_world`), the parameters
-are `default`, and `paper` what the authors print, or for Flock ship, for each kind of telemetry.
+The settings are those of Flock's sections 6.3 and 7 (`scenarios.papers.flock_network`), the
+parameters are `default`, and `paper` what the authors print, or for Flock ship, for each kind of
+telemetry.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from analysis.evaluation.parameter_sets import read_set
 from analysis.methods.base import Localizer
 from analysis.methods.registry import make_method
 from analysis.telemetry.telemetry import Telemetry
-from scenarios.papers.flock_world import (
+from scenarios.papers.flock_network import (
     PARAMETERS,
     World,
     device_failures,

@@ -15,10 +15,20 @@ import numpy as np
 import pytest
 
 from scenarios.many.seed_process import Outcome, Work
-from scenarios.papers.experiment import Effort, Experiment, Panel, Reason, Row, Task, together
-from scenarios.papers.registry import EXPERIMENTS, chosen
+from scenarios.papers.experiment import (
+    Effort,
+    Experiment,
+    Panel,
+    Printed,
+    Reason,
+    Row,
+    Task,
+    by_draw,
+    together,
+)
+from scenarios.papers.registry import EXPERIMENTS, TASKS, chosen
 from scenarios.papers.reproduce import reproduce, was_run, write_overview
-from scenarios.papers.values import Printed, numbers, printed_values, read_values
+from scenarios.papers.values import numbers, read_values
 from scenarios.papers.verdicts import figures_of, verdicts
 from testbed.record.columns import read_columns
 from testbed.record.run import RunError
@@ -26,7 +36,7 @@ from testbed.record.yaml_file import YamlError
 from tests.conftest import quiet
 from tests.scenarios.conftest import Canary, refused
 
-PAPER = Printed("toy", "F1", "a", "1", 0.5, "stated", None, 0.0, False, "0.5", "1", "")
+PAPER = Printed("F1", "a", "1", 0.5, "stated", section="1", quote="0.5")
 CALLS: list[int] = []
 LOCK = threading.Lock()
 BEGUN: list[str] = []
@@ -53,49 +63,61 @@ def draw(number: int) -> list[Row]:
 
 
 def toy(**changed: object) -> Experiment:
-    tasks = lambda effort: {f"draw-{n}": partial(draw, n) for n in range(effort.draws)}  # noqa: E731
-    made = Experiment("toy", "a paper", "nothing", "A toy.", 1, 1, (Panel("F1", "x", "y"),), tasks)
+    made = Experiment(
+        name="toy",
+        paper="a paper",
+        shows="nothing",
+        setting="A toy.",
+        seconds=1,
+        memory_mb=1,
+        panels=(Panel("F1", "x", "y"),),
+        tasks=partial(by_draw, task=draw),
+        values=(PAPER,),
+    )
     return replace(made, **changed)  # type: ignore[arg-type]
 
 
 def verdict(paper: Printed, *reasons: Reason) -> str:
     rows = [row for n in range(20) for row in draw(n)]
     ours = figures_of({name: [row[i] for row in rows] for i, name in enumerate(Row._fields)})
-    [line] = verdicts(toy(reasons=reasons), ours, [paper])
+    [line] = verdicts(toy(reasons=reasons, values=(paper,)), ours)
     return line.verdict
 
 
 def test_verdicts_are_computed() -> None:
     assert verdict(PAPER) == "agrees"
-    assert verdict(replace(PAPER, value=0.519)) == "agrees"  # one draw may be there
-    assert verdict(replace(PAPER, value=0.519, mean=True)) == "not explained"  # no mean is
-    assert verdict(replace(PAPER, value=0.519, mean=True, rounding=0.02)) == "agrees"
-    assert verdict(replace(PAPER, value=0.6)) == "not explained"
-    assert verdict(replace(PAPER, x="3")) == "cannot be compared"
+    assert verdict(PAPER._replace(value=0.519)) == "agrees"  # one draw may be there
+    assert verdict(PAPER._replace(value=0.519, mean=True)) == "not explained"  # no mean is
+    assert verdict(PAPER._replace(value=0.519, mean=True, rounding=0.02)) == "agrees"
+    assert verdict(PAPER._replace(value=0.6)) == "not explained"
+    assert verdict(PAPER._replace(x="3")) == "cannot be compared"
     for side, value, expected in (
         ("above", 0.4, "agrees"),
         ("above", 0.6, "not explained"),
         ("below", 0.6, "agrees"),
         ("below", 0.4, "not explained"),
     ):
-        bound = replace(PAPER, kind="bound", side=side, value=value)  # type: ignore[arg-type]
+        bound = PAPER._replace(kind="bound", side=side, value=value)
         assert verdict(bound) == expected
 
 
 def test_a_reason_holds_for_the_figures_that_it_was_written_for() -> None:
-    far = replace(PAPER, value=1.0)
-    assert verdict(far, Reason("because", "F1", "a", ("1",), (0.4, 0.6))) == "explained"
-    assert verdict(far, Reason("because", "F1", ratio=(0.4, 0.6))) == "explained"
-    assert verdict(far, Reason("because", "F1", ratio=(0.6, 0.9))) == "not explained"
-    assert verdict(far, Reason("because", "F1", "b", ratio=(0.4, 0.6))) == "not explained"
-    assert verdict(far, Reason("because", "F1", "a", ("2",), (0.4, 0.6))) == "not explained"
-    assert verdict(PAPER, Reason("no such thing", "F1", cannot=True)) == "cannot be compared"
+    far = PAPER._replace(value=1.0)
+    assert verdict(far, Reason("because", ("F1",), ("a",), ("1",), ratio=(0.4, 0.6))) == "explained"
+    assert verdict(far, Reason("because", ("F1",), ratio=(0.4, 0.6))) == "explained"
+    assert verdict(far, Reason("because", ("F1",), ratio=(0.6, 0.9))) == "not explained"
+    assert verdict(far, Reason("because", ("F1",), ("b",), ratio=(0.4, 0.6))) == "not explained"
+    assert (
+        verdict(far, Reason("because", ("F1",), ("a",), ("2",), ratio=(0.4, 0.6)))
+        == "not explained"
+    )
+    assert verdict(PAPER, Reason("no such thing", ("F1",), cannot=True)) == "cannot be compared"
 
 
 def test_of_several_series_those_are_held_against_a_value_that_there_are() -> None:
     ours = figures_of({name: [row[i] for row in draw(0)] for i, name in enumerate(Row._fields)})
     for series, expected in ((("a", "captured"), ["a"]), (("b", "c"), ["b", "c"])):
-        lines = verdicts(toy(series={"a": series}), ours, [PAPER])
+        lines = verdicts(toy(series={"a": series}), ours)
         assert [line.series for line in lines] == expected
 
 
@@ -110,7 +132,7 @@ def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
     def run(draws: int, **changed: object) -> list[int]:
         before = len(CALLS)
-        reproduce(toy(**changed), quiet, tmp_path, Effort(draws), [PAPER], do=here)
+        reproduce(toy(**changed), quiet, tmp_path, Effort(draws), do=here)
         return sorted(CALLS[before:])
 
     def stop(what: str, share: float) -> None:
@@ -118,7 +140,7 @@ def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as stopped:
-        reproduce(toy(), stop, tmp_path, Effort(5), [PAPER], do=here)
+        reproduce(toy(), stop, tmp_path, Effort(5), do=here)
     assert "3 of 5 parts of toy are kept" in stopped.value.__notes__[0]
     while len(ENDED) < len(BEGUN):  # a thread ends what it has begun, and nobody takes it
         time.sleep(0.01)
@@ -144,7 +166,7 @@ def test_parts_are_computed_in_processes_and_one_that_fails_does_not_stop_others
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))  # processes import this module
     experiment = toy(tasks=some_fail)
     with pytest.raises(RunError, match="1 of 2 parts of toy failed, draw-1: .*domain error"):
-        reproduce(experiment, quiet, tmp_path, Effort(2), [PAPER])
+        reproduce(experiment, quiet, tmp_path, Effort(2))
     parts = tmp_path / "toy" / "parts"
     assert {path.name for path in parts.iterdir()} == {
         "commit.txt", "draw-0.parquet", "draw-1-failure.txt", "took.json",
@@ -183,25 +205,23 @@ def test_numbers_in_quotes() -> None:
 def test_values_that_do_not_hold_are_refused(changed: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(
-        "figures:\n  a:\n  - {quantity: F1, series: a, section: '1', quote: half of it, "
-        f"values: {{1: 0.5}}, {changed}}}\n"
+        "figures:\n  a:\n"
+        "    {paper: a, shows: b, setting: c, seconds: 1, memory_mb: 1, panels: [], values: [\n"
+        "    {quantity: F1, series: a, section: '1', quote: half of it, "
+        f"values: {{1: 0.5}}, {changed}}}]}}\n"
     )
     with pytest.raises(YamlError, match=said) as error:
         read_values(file)
-    assert "line 3" in str(error.value)
+    assert "line 4" in str(error.value)
 
 
-def test_every_experiment_has_values_and_every_value_an_experiment() -> None:
-    assert set(EXPERIMENTS) - set(printed_values()) == {
-        "flock-3",
-        "flock-5",
-        "flock-8",
-    }  # their figures are drawn, no number is printed
-    assert set(printed_values()) <= set(EXPERIMENTS)
-    for name, values in printed_values().items():
-        experiment = EXPERIMENTS[name]
+def test_every_figure_is_declared_and_computed() -> None:
+    assert set(read_values()) == set(TASKS) == set(EXPERIMENTS)
+    bare = {name for name, experiment in EXPERIMENTS.items() if not experiment.values}
+    assert bare == {"flock-3", "flock-5", "flock-8"}  # they are drawn, no number is printed
+    for experiment in EXPERIMENTS.values():
         drawn = {panel.quantity for panel in experiment.panels}
-        for value in values:
+        for value in experiment.values:
             quantities = {each for each, _ in experiment.ours(value.quantity, value.series)}
             assert quantities & drawn or value.kind == "bound", value
             assert value.quote and value.section and math.isfinite(value.value)
@@ -217,7 +237,7 @@ def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     assert {*there, "index.html", "parts"} == {path.name for path in folder.iterdir()}
     assert (folder / "figure.png").stat().st_size > 5000
     assert "<svg" in (folder / "figure.svg").read_text()
-    assert len(lines) >= len(printed_values().get(name, []))
+    assert len(lines) >= len(experiment.values)
     table = (folder / "table.md").read_text()
     assert all(f"{line.series}, {line.quantity} at {line.paper.x}" in table for line in lines)
     rows = read_columns(folder / "results.parquet")
@@ -228,9 +248,10 @@ def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     seen = [line for line in lines if line.ours is not None]
     assert seen or not lines
     for line in seen:
-        wrong = replace(line.paper, value=1e6 + 1e3 * abs(line.ours.mean.mean), kind="stated")
-        wrong = replace(wrong, side=None, rounding=0.0)
-        told = verdicts(experiment, figures_of(rows), [wrong])
+        assert line.ours is not None
+        far = 1e6 + 1e3 * abs(line.ours.mean.mean)
+        wrong = line.paper._replace(value=far, kind="stated", side=None, rounding=0.0)
+        told = verdicts(replace(experiment, values=(wrong,)), figures_of(rows))
         cannot = {"cannot be compared"} if any(r.cannot for r in experiment.reasons) else set()
         assert {each.verdict for each in told if each.ours} <= {"not explained"} | cannot
     write_overview(tmp_path)

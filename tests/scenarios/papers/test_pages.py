@@ -13,9 +13,8 @@ from playwright.sync_api import Browser
 
 from scenarios.command.showing import make_page
 from scenarios.papers import reproduce as module
-from scenarios.papers.experiment import Effort, Experiment, Panel, Row
+from scenarios.papers.experiment import Effort, Experiment, Panel, Printed, Row, by_draw
 from scenarios.papers.reproduce import reproduce, write_overview
-from scenarios.papers.values import Printed
 from tests.browser import SCHEMES, cut_off, opened
 from tests.conftest import quiet
 from tests.scenarios.papers.test_frame import here
@@ -26,12 +25,12 @@ PANELS = (
     Panel("loss", "rate", "loss", log_x=True, log_y=True),
     Panel("kind", "what", "how many", numeric=False, limits=(0, 2)),
 )
-PAPER = [
-    Printed("toy", "F1", HOSTILE, "2", 0.5, "stated", None, 0.0, False, "0.5", "1", ""),
-    Printed("toy", "F1", "b", "1", 0.9, "derived", None, 0.0, False, "0.5", "1", "0.5 + 0.4"),
-    Printed("toy", "loss", "b", "0.1", 0.4, "bound", "below", 0.0, False, "less", "2", ""),
-    Printed("toy", "kind", "b", "wörter", 7.0, "stated", None, 0.0, False, "7", "2", ""),
-]
+PAPER = (
+    Printed("F1", HOSTILE, "2", 0.5, "stated", section="1", quote="0.5"),
+    Printed("F1", "b", "1", 0.9, "derived", section="1", quote="0.5", arithmetic="0.5 + 0.4"),
+    Printed("loss", "b", "0.1", 0.4, "bound", "below", section="2", quote="less"),
+    Printed("kind", "b", "wörter", 7.0, "stated", section="2", quote="7"),
+)
 
 
 def draw(number: int) -> list[Row]:
@@ -48,10 +47,20 @@ LOSS = {"0.001": 0.01, "0.1": 0.2, "1": 0.0}
 
 @pytest.fixture
 def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    tasks = lambda effort: {f"draw-{n}": partial(draw, n) for n in range(effort.draws)}  # noqa: E731
-    toy = Experiment("toy", "a figure", HOSTILE, "A toy.", 1, 1, PANELS, tasks)
-    monkeypatch.setattr(module, "EXPERIMENTS", {"toy": toy, "other": replace(toy, name="other")})
-    monkeypatch.setattr(module, "printed_values", lambda: {"toy": PAPER})
+    toy = Experiment(
+        name="toy",
+        paper="a figure",
+        shows=HOSTILE,
+        setting="A toy.",
+        seconds=1,
+        memory_mb=1,
+        panels=PANELS,
+        tasks=partial(by_draw, task=draw),
+        values=PAPER,
+    )
+    monkeypatch.setattr(
+        module, "EXPERIMENTS", {"toy": toy, "other": replace(toy, name="other", values=())}
+    )
     reproduce(toy, quiet, tmp_path, Effort(5), do=here)
     write_overview(tmp_path)
     return tmp_path

@@ -12,7 +12,7 @@ from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.model import build_model
 from analysis.methods.flock.search import Search
 from analysis.telemetry.telemetry import Flows, Probes, Telemetry
-from scenarios.papers.flock_world import World, lossy_links
+from scenarios.papers.flock_network import World, lossy_links
 from testbed.fabric.clos import clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree

@@ -18,7 +18,7 @@ from analysis.methods.mle.hidden import (
 from analysis.methods.mle.mle import Mle
 from analysis.methods.mle.problem import Rows, Units
 from analysis.telemetry.telemetry import MissingTelemetry
-from scenarios.papers.flock_world import World, lossy_links
+from scenarios.papers.flock_network import World, lossy_links
 from testbed.fabric.clos import Fabric, clos
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree

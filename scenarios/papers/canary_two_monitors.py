@@ -1,57 +1,39 @@
-"""The network of Canary's sections IV-C and IV-G: two monitor switches and a link between them, as
-a run of the testbed, and as the switches' own program alone."""
+"""Two monitor switches and a link between them, and nothing around them (Canary, section IV-G):
+figure 12, what the program costs a packet in software."""
 
 from __future__ import annotations
 
-import tempfile
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from scenarios.experiment.backends import open_backend
-from scenarios.experiment.loop import run
-from scenarios.experiment.observer import Observer
-from scenarios.experiment.run import run_config
-from scenarios.experiment.settings import make_settings
-from scenarios.experiment.setup import set_up
-from scenarios.papers.heavy_hitters import EPOCHS, Trace
+from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
+from testbed.arrays import LongArray, WordArray
 from testbed.control.forwarding import install_forwarding
 from testbed.control.local import LocalSwitch
-from testbed.dataplane import FLOW_ID, PROGRAM, VERDICT
+from testbed.dataplane import DSM, FLOW_ID, PROGRAM, USM, VERDICT
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.fabric.two_switches import TwoSwitches
-from testbed.faults.plan import FaultPlan
 from testbed.network.schedules import Packets
-from testbed.network.virtual import LinkModel
-from testbed.record.run import RunDirectory, RunWriter
 from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import MIN_FRAME, UDP, Traffic
 from testbed.traffic.packets import ETHERNET, IPV4, put, put_ipv4, put_udp
 
-EPOCH_MS = 100
 LENGTH = 46
 HOST_PORT, LINK_PORT = 1, 2
-UP = 0  # the segment from the first switch to the second
+FLOWS = (0, 20, 400, 1000)
+RATE, SHARE = "packet-hops/s of one core", "monitor / plain forwarding"
+BATCH = 4096
 
-LongArray = npt.NDArray[np.int64]
 Frames = npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Of each epoch: ``packets`` counted and flows ``active`` in the meters, and flows for which
-    rules were ``installed``; int64[EPOCHS]."""
-
-    packets: LongArray
-    active: LongArray
-    installed: LongArray
-
-
-def traffic_of(flow: LongArray, time_ns: npt.NDArray[np.uint64], flows: int, seed: int) -> Traffic:
-    """Packets from the first switch's host to the second's, at these times, in order, of so many
-    flows; which ports a flow has is drawn."""
+def traffic_of(flow: LongArray, time_ns: WordArray, flows: int, seed: int) -> Traffic:
+    """Return packets of ``flows`` flows from the first switch's host to the second's, at these
+    times and in order; the flows' ports are drawn."""
     rng = np.random.default_rng([seed, 7])
     ports = rng.choice(1 << 32, flows, replace=False).astype(np.uint32)
     size = np.full(len(flow), MIN_FRAME, np.uint16)
@@ -63,27 +45,6 @@ def traffic_of(flow: LongArray, time_ns: npt.NDArray[np.uint64], flows: int, see
         protocol=np.full(flows, UDP, np.uint8),
         packets=Packets(time_ns, flow.astype(np.uint32), size),
     )
-
-
-def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Seen:
-    """A run of a trace through two switches that lose nothing: what its record says of epochs."""
-    given = {"topology": "two-switch", "faults": "none", "noise": "0", "eta": eta, "alpha": alpha}
-    settings = make_settings(given | {"seed": seed, "epochs": EPOCHS, "epoch_ms": EPOCH_MS})
-    time_ns = (trace.when * settings.epoch_ns).astype(np.uint64)
-    traffic = traffic_of(trace.flow, time_ns, len(trace.size), seed)
-    with tempfile.TemporaryDirectory() as folder:
-        writer = RunWriter(Path(folder) / "run")
-        writer.config(run_config("two-switch", settings))
-        with open_backend(settings, TwoSwitches(), LinkModel(), Path(folder)) as backend:
-            emulation = set_up(settings, FaultPlan(), traffic, backend)
-            run(emulation, writer, Observer())
-        table = RunDirectory(writer.partial, finished=False).table("selection")
-        writer.abandon()
-    here = table["segment"] == UP
-    seen = np.zeros((3, EPOCHS), np.int64)
-    for row, name in enumerate(("packets", "flows", "installed")):
-        seen[row, table["epoch"][here]] = table[name][here]
-    return Seen(*seen)
 
 
 @dataclass(frozen=True)
@@ -107,8 +68,8 @@ class Pair:
             install_forwarding(fabric, index, control, mask, monitor)
         return cls(lower, upper, SegmentDecoder(fabric, segments, ids))
 
-    def send(self, frames: Frames, now_us: npt.NDArray[np.uint64]) -> int:
-        """Pass a host's frames uint8[n, length] through both switches; how many come out."""
+    def send(self, frames: Frames, now_us: WordArray) -> int:
+        """Pass a host's frames uint8[n, length] through both switches; return how many come out."""
         offsets = frames.shape[1] * np.arange(len(frames) + 1, dtype=np.uint64)
         ports = np.full(len(frames), HOST_PORT, np.uint16)
         out = self.lower.process_batch(ports, frames.reshape(-1), offsets, now_us)
@@ -117,8 +78,8 @@ class Pair:
 
 
 def frames_of(flows: int, seed: int) -> tuple[Frames, list[int]]:
-    """A frame of each of so many flows to the second switch's host, uint8[flows, LENGTH], and the
-    flows' IDs."""
+    """Return a frame of each of ``flows`` flows to the second switch's host, uint8[flows, LENGTH],
+    and the flows' IDs."""
     none, (src, dst) = np.zeros(0, np.int64), TwoSwitches().host_ip.tolist()
     traffic = traffic_of(none, none.astype(np.uint64), flows, seed)
     ports = traffic.src_port, traffic.dst_port
@@ -128,3 +89,35 @@ def frames_of(flows: int, seed: int) -> tuple[Frames, list[int]]:
     put_udp(frames, ETHERNET + IPV4, *ports, length=LENGTH - ETHERNET - IPV4)
     pairs = zip(*(port.tolist() for port in ports), strict=True)
     return frames, [FLOW_ID.of(src, dst, near, far, UDP) for near, far in pairs]
+
+
+def figure_12(effort: Effort) -> Mapping[str, Task]:
+    return by_draw(effort, costs, 2 if effort.small else 20)
+
+
+def costs(draw: int, turns: int) -> list[Row]:
+    """Return the best rate of ``turns`` turns, with some of 4,096 flows monitored on both
+    switches."""
+    frames, ids = frames_of(BATCH, draw)
+    now, rows = np.zeros(BATCH, np.uint64), []
+
+    def rate(pair: Pair) -> float:
+        seconds = []
+        for _ in range(turns):
+            begin = time.process_time()
+            assert pair.send(frames, now) == BATCH
+            seconds.append(time.process_time() - begin)
+        return 2 * BATCH / max(min(seconds), 1e-9)
+
+    plain, monitor = Pair.make(monitor=False), Pair.make()
+    forwards = rate(plain)
+    rows.append(Row(RATE, "plain forwarding", label(0), draw, forwards))
+    path_bf = int(monitor.decoder.path_bf[0])
+    for before, flows in zip((0, *FLOWS), FLOWS, strict=False):
+        for each in ids[before:flows]:
+            monitor.upper.table(DSM.rules).add([each, path_bf], DSM.monitor)
+            monitor.lower.table(USM.rules).add([each], USM.monitor)
+        found = rate(monitor)
+        rows.append(Row(RATE, "monitor switches", label(flows), draw, found))
+        rows.append(Row(SHARE, "the soft switch", label(flows), draw, found / forwards))
+    return rows

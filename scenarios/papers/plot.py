@@ -1,4 +1,4 @@
-"""Drawing an experiment: our means with 95 % intervals, the paper's values on top of them."""
+"""Plots of an experiment: our means with 95 % intervals, and the paper's values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from scenarios.papers.experiment import Experiment, Panel
-from scenarios.papers.values import Printed
-from scenarios.papers.verdicts import Figures
+from scenarios.papers.experiment import Experiment, Panel, Printed
+from scenarios.papers.verdicts import Figures, Ours
+from testbed.arrays import FloatArray
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 ONLY_IN_THE_PICTURE = "The paper's other points are in its picture only."
@@ -28,11 +27,8 @@ MARKS = (
     Patch(color="0.4", alpha=0.15, label="paper: bound"),
 )
 
-FloatArray = npt.NDArray[np.float64]
-Ours = Mapping[tuple[str, str, str], Figures]
 
-
-def draw(experiment: Experiment, ours: Ours, printed: Sequence[Printed], paths: Sequence[Path]):
+def draw(experiment: Experiment, ours: Ours, paths: Sequence[Path]) -> None:
     """Draw all panels into each of ``paths``: PNG or SVG by the suffix."""
     columns = min(len(experiment.panels), 2)
     rows = -(-len(experiment.panels) // columns)
@@ -49,16 +45,16 @@ def draw(experiment: Experiment, ours: Ours, printed: Sequence[Printed], paths: 
             name: n for n, name in enumerate(dict.fromkeys(at[1] for at in ours if at[0] in drawn))
         }
         for axes, panel in zip(every, experiment.panels, strict=False):
-            _draw_panel(axes, panel, experiment, ours, printed, styles)
+            _draw_panel(axes, panel, experiment, ours, styles)
         for axes in every[len(experiment.panels) :]:
             axes.axis("off")
         picture = f" {ONLY_IN_THE_PICTURE}" if "figure" in experiment.paper else ""
-        said = textwrap.fill(experiment.setting.rstrip() + picture, 125 if columns == 1 else 170)
+        said = textwrap.fill(experiment.setting + picture, 125 if columns == 1 else 170)
         figure.supxlabel(said, fontsize=8)
         shown = {
             value.kind
             for panel in experiment.panels
-            for _, value in _marked(panel, experiment, ours, printed)
+            for _, value in _marked(panel, experiment, ours)
         }
         kinds = ("stated", "derived", "bound")
         marks = [mark for mark, kind in zip(MARKS[1:], kinds, strict=True) if kind in shown]
@@ -75,11 +71,10 @@ def _draw_panel(
     panel: Panel,
     experiment: Experiment,
     ours: Ours,
-    printed: Sequence[Printed],
     styles: Mapping[str, int],
 ) -> None:
     here = {at[1:]: figures for at, figures in ours.items() if at[0] == panel.quantity}
-    values = _marked(panel, experiment, ours, printed)
+    values = _marked(panel, experiment, ours)
     names = list(dict.fromkeys(series for series, _ in here))
     xs = [x for _, x in here] + [value.x for _, value in values if value.kind != "bound"]
     ticks = {x: float(x) if panel.numeric else n for n, x in enumerate(dict.fromkeys(xs))}
@@ -112,7 +107,7 @@ def _draw_panel(
         for text in axes.get_xticklabels():
             text.set(rotation=25, ha="right")
     axes.set_xlabel(panel.x)
-    axes.set_ylabel(panel.y)
+    axes.set_ylabel(panel.y_axis)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -148,7 +143,7 @@ def _draw_ours(
 
 
 def _apart(axes: Axes, ticks: Mapping[str, float]) -> dict[str, float]:
-    """Those whose labels do not run into one another."""
+    """Return the ticks whose labels do not overlap."""
     place = axes.transData.transform([(at, 1.0) for at in ticks.values()])[:, 0]
     width = axes.get_window_extent().width
     shown: dict[str, float] = {}
@@ -160,13 +155,11 @@ def _apart(axes: Axes, ticks: Mapping[str, float]) -> dict[str, float]:
     return shown
 
 
-def _marked(
-    panel: Panel, experiment: Experiment, ours: Ours, printed: Sequence[Printed]
-) -> list[tuple[str, Printed]]:
-    """The paper's values in a panel, each with the first series of ours that it is held against,
-    of those that there are."""
+def _marked(panel: Panel, experiment: Experiment, ours: Ours) -> list[tuple[str, Printed]]:
+    """Return the paper's values in a panel, each with the first series of ours that it is held
+    against, of those that there are."""
     found = []
-    for value in printed:
+    for value in experiment.values:
         every = experiment.ours(value.quantity, value.series)
         series = [name for quantity, name in every if quantity == panel.quantity]
         there = [name for name in series if (panel.quantity, name, value.x) in ours]

@@ -1,5 +1,4 @@
-"""Two switches and a link between them (Canary, section IV-B): traffic of one epoch, and the
-sketches that detect what the link loses of it.
+"""The sketches that detect the losses of one link (Canary, section IV-B): figure 6 and table II.
 
 10,000 flows send 100 Gbit/s for 100 ms in packets of 1,500 bytes, 833,333 packets. The paper does
 not say how they are spread over the flows; here flow sizes are Pareto's of shape 2.
@@ -9,7 +8,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,8 @@ from analysis.sketches.hashpipe import ENTRY_BITS
 from analysis.sketches.loss_radar import LossRadar, signatures
 from analysis.sketches.meters import DSM_BUCKET_BITS, USM_BUCKET_BITS, FlowMeter, minus
 from analysis.sketches.sizing import PEELING, clean_width, peels, smallest_width
-from testbed.arrays import WordArray
+from scenarios.papers.experiment import Effort, Row, Task, by_draw, label
+from testbed.arrays import LongArray, WordArray
 
 FLOWS, PACKETS = 10_000, 833_333
 SHAPE = 2.0
@@ -30,8 +32,6 @@ PRECISION, MANY = 0.01, 12_000
 HASHPIPE_BYTES = 3 * 32 * ENTRY_BITS / 8
 BUCKET_BYTES = (USM_BUCKET_BITS + DSM_BUCKET_BITS) / 8
 SKETCHES = ("FlowRadar", "LossRadar", "FermatSketch", "Canary")
-
-LongArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,12 @@ class Epoch:
 
     @property
     def wanted(self) -> float:
-        """Packets of which one is lost in 99 % of all cases: the paper's alpha for this loss."""
+        """Return the number of packets of which one is lost in 99 % of all cases: the paper's alpha
+        for this loss."""
         return math.log(1 - SHARE) / math.log1p(-self.loss)
 
     def selected(self, packets: float) -> npt.NDArray[np.intp]:
-        """Random flows until they have as many packets."""
+        """Return random flows that together have ``packets`` packets."""
         enough = int(np.searchsorted(np.cumsum(self.sent[self.order]), packets)) + 1
         return self.order[:enough]
 
@@ -79,8 +80,8 @@ NONE = np.zeros(0, np.intp)
 
 
 def kilobytes(sketch: str, width: int) -> float:
-    """What a sketch of three rows takes at one switch, with FlowRadar's filter; of Canary half of
-    the USM at one and the DSM and HashPipe at the other."""
+    """Return what a sketch of three rows takes at one switch, with FlowRadar's filter; of Canary
+    half of the USM at one and the DSM and HashPipe at the other."""
     match sketch:
         case "FlowRadar":
             return 3 * width * 18 * 10 / 9e3
@@ -92,7 +93,8 @@ def kilobytes(sketch: str, width: int) -> float:
 
 
 def items(sketch: str, epoch: Epoch) -> int:
-    """What a sketch has to give back: flows, lost packets, or flows that lost some."""
+    """Return the number of what a sketch has to give back: flows, lost packets, or flows that lost
+    some."""
     match sketch:
         case "FlowRadar":
             return len(epoch.sent)
@@ -112,9 +114,9 @@ def by_formula(sketch: str, epoch: Epoch) -> Sized:
 
 
 def by_decoding(sketch: str, epoch: Epoch, tries: int) -> Sized:
-    """The least width with which 99 % of ``tries`` succeed: all items come out and are right, or,
-    of Canary, a lost packet is seen in a clean bucket. Of many items the share rises from 0 to 1
-    within the precision, and a quarter of the tries will do."""
+    """Return the least width with which 99 % of ``tries`` succeed: all items come out and are
+    right, or, of Canary, a lost packet is seen in a clean bucket. Of many items the share rises
+    from 0 to 1 within the precision, and a quarter of the tries will do."""
     if sketch == "Canary":
         return _by_detection(epoch, tries)
     wanted = max(items(sketch, epoch), 1)
@@ -211,3 +213,112 @@ def read_meters(epoch: Epoch, sized: Sized, seed: int) -> tuple[bool, float]:
     begin = time.process_time()
     lost = minus(up, down)[1]
     return bool(lost.any()), time.process_time() - begin
+
+
+RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+FORMULA, DECODED = "KB, sized so that 80 % are clean", "KB, sized by decoding"
+RATIO = "Canary / FermatSketch, %"
+SECONDS, GROWTH = "seconds", "time at 0.1 / at 0.0001"
+RATES_II = (1e-3, 1e-2, 1e-1)
+SWITCHES = {"FlowRadar": 80, "LossRadar": 80, "FermatSketch": 80}
+MONITORS = {"Canary (bottom)": 32, "Canary (top+bottom)": 48}
+PRINTED = "KB, of the items that the cells mean"
+ITEMS = {
+    "FlowRadar": (10_000, 10_000, 10_000),
+    "LossRadar": (834, 8_333, 83_333),
+    "FermatSketch": (627, 4_966, 9_998),
+    "Canary": (799, 90, 15),
+}
+"""Flows, lost packets (833,333 times the rate), flows with losses, and flows monitored: the last
+two are not in the paper, but its cells mean these."""
+
+
+def figure_6a(effort: Effort) -> Mapping[str, Task]:
+    flows, tries = (3_000, 4) if effort.small else (10_000, 100)
+    return by_draw(effort, sizes, _rates(effort), tries, flows)
+
+
+def figure_6b(effort: Effort) -> Mapping[str, Task]:
+    flows, tries = (3_000, 4) if effort.small else (10_000, 25)
+    return by_draw(effort, times, _rates(effort), tries, flows)
+
+
+def table_2(effort: Effort) -> Mapping[str, Task]:
+    flows, tries = (3_000, 4) if effort.small else (10_000, 100)
+    return {"printed": as_printed, **by_draw(effort, network_wide, tries, flows)}
+
+
+def _rates(effort: Effort) -> tuple[float, ...]:
+    return (RATES[0], RATES[-1]) if effort.small else RATES
+
+
+def sizes(draw: int, rates: tuple[float, ...], tries: int, flows: int) -> list[Row]:
+    """Return kilobytes at one switch. FlowRadar's are the same at all rates: found once."""
+    rows, of_flow_radar = [], None
+    for loss in rates:
+        epoch = Epoch.draw(loss, draw, flows, round(83.3333 * flows))
+        of_flow_radar = of_flow_radar or by_decoding("FlowRadar", epoch, tries)
+        sized = {}
+        for name in SKETCHES:
+            formula = by_formula(name, epoch)
+            sized[name] = of_flow_radar
+            if name != "FlowRadar":
+                sized[name] = by_decoding(name, epoch, tries)
+            rows.append(Row(FORMULA, name, label(loss), draw, formula.kilobytes))
+            rows.append(Row(DECODED, name, label(loss), draw, sized[name].kilobytes))
+            sized[name, FORMULA] = formula
+        for how, key in (("80 % clean", FORMULA), ("by decoding", None)):
+            ours, fermat = (
+                sized[(name, key) if key else name].kilobytes for name in ("Canary", "FermatSketch")
+            )
+            rows.append(Row(RATIO, how, label(loss), draw, 100 * ours / fermat))
+    return rows
+
+
+def times(draw: int, rates: tuple[float, ...], tries: int, flows: int) -> list[Row]:
+    """Return the processor's seconds to decode what 99 % success takes: the best of five."""
+    rows, found = [], {}
+    for loss in rates:
+        epoch = Epoch.draw(loss, draw, flows, round(83.3333 * flows))
+        for name in SKETCHES:
+            sized = by_decoding(name, epoch, tries)
+            one = partial(read_meters, epoch, sized) if name == "Canary" else None
+            one = one or partial(decode, name, epoch, sized.width)
+            found[name, loss] = min(one(seed)[1] for seed in range(5))
+            rows.append(Row(SECONDS, name, label(loss), draw, found[name, loss]))
+    first, last = rates[0], rates[-1]
+    for name in SKETCHES:
+        growth = found[name, last] / max(found[name, first], 1e-9)
+        rows.append(Row(GROWTH, name, "growth", draw, growth))
+    return rows
+
+
+def network_wide(draw: int, tries: int, flows: int) -> list[Row]:
+    """Return kilobytes at all switches of a K=8 fat-tree that have the sketch."""
+    rows = []
+    for row in sizes(draw, RATES_II, tries, flows):
+        if row.quantity == RATIO:
+            rows.append(row)
+            continue
+        many = {row.series: SWITCHES[row.series]} if row.series in SWITCHES else MONITORS
+        rows += [row._replace(series=name, value=row.value * n) for name, n in many.items()]
+    return rows
+
+
+def as_printed() -> list[Row]:
+    """Return the cells of the paper from a number of items each: the least width at which 80 % have
+    a bucket of their own, one switch's kilobytes to one decimal, times the switches; of Canary the
+    kilobytes of both switches of a link to one decimal, times half of the monitors."""
+    rows = []
+    for sketch, every in ITEMS.items():
+        for loss, items in zip(RATES_II, every, strict=True):
+            one = kilobytes(sketch, clean_width(items, CLEAN))
+            if sketch in SWITCHES:
+                rows.append(Row(PRINTED, sketch, label(loss), 0, SWITCHES[sketch] * round(one, 1)))
+                continue
+            both = round(2 * one, 1)
+            rows += [
+                Row(PRINTED, name, label(loss), 0, monitors * both / 2)
+                for name, monitors in MONITORS.items()
+            ]
+    return rows

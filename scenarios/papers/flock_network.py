@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -10,22 +11,15 @@ import numpy.typing as npt
 from analysis.evaluation.calibration import Case
 from analysis.methods.flock.flock import Flock
 from analysis.telemetry.telemetry import Connections, Flows, Probes, Telemetry
+from testbed.arrays import FloatArray, IntArray
 from testbed.fabric.clos import Fabric, clos
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.topologies import make_fabric
 from testbed.network.flow import send
 
 FLOWS = 400_000
-SETTING = (
-    "At flow level, where the paper has NS3: no TCP and no queues. A three-tier Clos of 2,500 "
-    "directed links with those of the hosts, three times oversubscribed; healthy links lose up to "
-    "0.01 %, failed ones 0.1 to 1 %; half of the traces skewed. Flock with the parameters of its "
-    "authors' code, NetBouncer and 007 calibrated on 8 other traces. "
-)
-
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class World:
@@ -58,7 +52,7 @@ class World:
         self.probe_sent = np.full(n_probes, packets, np.int64)
         self.probe_lost = send(loss[None], self.probes, self.probe_sent, rng).lost
 
-    def _ends(self, n: int, rng: np.random.Generator, skewed: bool) -> npt.NDArray[np.int32]:
+    def _ends(self, n: int, rng: np.random.Generator, skewed: bool) -> IntArray:
         racks = self.fabric.n_tors
         ends = rng.integers(0, racks, n).astype(np.int32)
         if skewed:
@@ -68,7 +62,7 @@ class World:
         return ends
 
     def telemetry(self, kinds: str) -> Telemetry:
-        """The telemetry types of section 6.2: INT, A1, A2, P, joined by +."""
+        """Return telemetry of the types of section 6.2: INT, A1, A2, P, joined by +."""
         chosen = set(kinds.split("+"))
         n = len(self.sent)
         known = np.full(n, "INT" in chosen) | ("A2" in chosen) & (self.lost > 0)
@@ -92,7 +86,7 @@ class World:
         )
 
     def for_netbouncer(self, kinds: str) -> Telemetry:
-        """A1, or INT's flows as if they were probes, those of one path together."""
+        """Return A1, or INT's flows as if they were probes, those of one path together."""
         rows, sent, lost = self.probes, self.probe_sent, self.probe_lost
         if kinds == "INT":
             ptr = np.concatenate((self.probes.ptr, self.probes.ptr[-1] + self.paths.ptr[1:]))
@@ -108,7 +102,7 @@ class World:
         return Telemetry(self.fabric, "tor+core", probes=probes)
 
     def for_vigil(self) -> Telemetry:
-        """A2 as 007 reads it: the traced connections."""
+        """Return A2 as 007 reads it: the traced connections."""
         bad = np.flatnonzero(self.lost)
         connections = Connections(
             self.src[bad],
@@ -121,10 +115,13 @@ class World:
         return Telemetry(self.fabric, "tor+core", connections=connections)
 
 
+Made = tuple[World, Case]
+
+
 def lossy_links(
     fabric: Fabric, failed: npt.NDArray[np.integer], rates: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Loss of each link: float64[n_links]."""
+    """Return the loss of each link: float64[n_links]."""
     loss = rng.uniform(0, 1e-4, fabric.n_links)
     loss[failed] = rates
     return loss
@@ -146,7 +143,7 @@ def flock(p_bad: float, p_good: float, prior: float) -> Flock:
     return Flock(p_bad=p_bad, p_good=p_good, link_prior=prior, device_factor=5.0)
 
 
-def silent_drops(ecmp: Ecmp, seed: int, flows: int) -> tuple[World, Case]:
+def silent_drops(ecmp: Ecmp, seed: int, flows: int) -> Made:
     """Section 7.1: 1 to 8 failed links that lose 0.1 to 1 %; every other trace is skewed."""
     rng = np.random.default_rng([seed, 71])
     fabric = ecmp.fabric
@@ -156,7 +153,7 @@ def silent_drops(ecmp: Ecmp, seed: int, flows: int) -> tuple[World, Case]:
     return world, Case(world.telemetry("A1"), failed)
 
 
-def device_failures(ecmp: Ecmp, seed: int, flows: int) -> tuple[World, Case]:
+def device_failures(ecmp: Ecmp, seed: int, flows: int) -> Made:
     """Section 7.2: 1 or 2 devices of which 25 to 100 % of the links lose 0.1 to 1 %."""
     rng = np.random.default_rng([seed, 72])
     fabric = ecmp.fabric
@@ -171,9 +168,7 @@ def device_failures(ecmp: Ecmp, seed: int, flows: int) -> tuple[World, Case]:
     return world, Case(world.telemetry("A1"), failed, devices)
 
 
-def soft_failure(
-    ecmp: Ecmp, seed: int, flows: int, rate: float, skewed: bool
-) -> tuple[World, Case]:
+def soft_failure(ecmp: Ecmp, seed: int, flows: int, rate: float, skewed: bool) -> Made:
     """Section 7.3: one failed link of a given rate."""
     rng = np.random.default_rng([seed, 73])
     failed = rng.choice(ecmp.fabric.n_links, 1)
@@ -195,3 +190,43 @@ def trace(
 def network(small: bool) -> Ecmp:
     """2,500 directed links with those of the hosts, three times oversubscribed."""
     return Ecmp(clos(*((4, 2, 2, 4) if small else (10, 5, 5, 25)), oversubscription=3))
+
+
+def by_rate(small: bool, seed: int, low: float, high: float) -> Made:
+    """Silent drops of 1 to 8 links at rates between ``low`` and ``high``."""
+    ecmp, rng = network(small), np.random.default_rng([seed, 77])
+    failed = rng.choice(ecmp.fabric.n_links, 1 + seed % 8, replace=False)
+    loss = lossy_links(ecmp.fabric, failed, rng.uniform(low, high, len(failed)), rng)
+    world = trace(ecmp, loss, flows(small), rng, skewed=seed // 8 % 2 == 1)
+    return world, Case(world.telemetry("A1"), failed)
+
+
+def misconfigured(small: bool, seed: int) -> Made:
+    """A queue that drops up to 1 % in the paper's cluster of 8 leaves, 2 spines and 48 hosts."""
+    fabric = make_fabric("leaf-spine:8:2", 4, seed)
+    rng = np.random.default_rng([seed, 78])
+    failed = rng.choice(fabric.n_links, 1)
+    loss = lossy_links(fabric, failed, rng.uniform(2e-3, 1e-2, 1), rng)
+    world = trace(Ecmp(fabric), loss, flows(small) // 4, rng, skewed=seed % 2 == 1)
+    return world, Case(world.telemetry("A1"), failed)
+
+
+def flows(small: bool) -> int:
+    return 4_000 if small else FLOWS
+
+
+def drops(small: bool, seed: int, share: float = 1.0) -> Made:
+    return silent_drops(network(small), seed, round(share * flows(small)))
+
+
+def devices(small: bool, seed: int) -> Made:
+    return device_failures(network(small), seed, flows(small))
+
+
+ENVIRONMENTS: Mapping[str, tuple[Callable[..., Made], Callable[..., Made]]] = {
+    "topology": (drops, misconfigured),
+    "failure rate": (partial(by_rate, low=1e-3, high=4e-3), partial(by_rate, low=5e-3, high=1e-2)),
+    "interval": (partial(drops, share=0.25), drops),
+    "scenario": (drops, devices),
+}
+"""What differs: the environment of the calibration, and that of the test."""
