@@ -51,13 +51,13 @@ class Parts(Protocol):
         ...
 
 
-def load_part(path: Path, n_links: int) -> Part:
+def load_part(path: Path, fabric: Fabric) -> Part:
     """Read a part.
 
     Raises:
         TableError: It is unreadable, or makes no sense (one line).
     """
-    counts = read_part(path, n_links)
+    counts = read_part(path, fabric)
     sums = (count.sum(axis=0) * 1.0 for count in (counts.sent, counts.lost))
     return Part(counts, Observed.join([Observed(counts.segments.paths, *sums)]))
 

@@ -12,11 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from analysis.telemetry.checks import (
+    refuse_broken_paths,
+    refuse_counts,
+    refuse_large_sum,
+    refuse_more_lost,
+)
 from analysis.telemetry.telemetry import SegmentCounts
+from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
-from testbed.record.columns import read_columns, write_columns
-from testbed.record.schema import TableError
+from testbed.record.columns import read_arrow, write_columns
+from testbed.record.schema import Column, Schema, TableError
+from testbed.record.tables import Table
 
 
 def part_files(folder: Path) -> list[Path]:
@@ -61,27 +69,41 @@ def write_part(path: Path, paths: Paths, sent: np.ndarray, lost: np.ndarray) -> 
     write_columns(path, columns)
 
 
-def read_part(path: Path, n_links: int) -> SegmentCounts:
-    """Read a part of a fabric of ``n_links`` links. It says nothing of its segments' ends.
+def read_part(path: Path, fabric: Fabric) -> SegmentCounts:
+    """Read a part of a fabric's segments. It says nothing of its segments' ends.
 
     Raises:
-        TableError: It is unreadable, or makes no sense (one line).
+        TableError: It is unreadable, or a row makes no sense (one line).
     """
-    columns = read_columns(path)
-    epochs = (len(columns) - 1) // 2
+    data = read_arrow(path)
+    epochs = (len(data.column_names) - 1) // 2
     named = [f"{name}-{epoch}" for epoch in range(epochs) for name in ("sent", "lost")]
-    paths = columns.get("path")
-    if not epochs or set(columns) != {"path", *named} or not isinstance(paths, Paths):
-        raise TableError(f"{path} is no part: path, sent-0, lost-0 and so on are its columns")
-    if paths.links.size and not 0 <= paths.links.min() <= paths.links.max() < n_links:
-        raise TableError(f"{path}: a link is none of the fabric's {n_links:,}")
+    if not epochs or sorted(data.column_names) != sorted(["path", *named]):
+        raise TableError(
+            f"{path} is no part: path, sent-0, lost-0 and so on are its columns. Observations go "
+            "into one file, not into a folder"
+        )
+    counts = [Column(name, "int64", "packets of an epoch") for name in named]
+    columns = (Column("path", "path", "links of the segment"), *counts)
+    table = Table(path, Schema("part", "segments of some sub-problems", columns), data)
+    for name in ("path", *named):
+        table.refuse(~table.given(name), f"{name} is missing")
+    paths = table.links("path")
+    unknown = (paths.links < 0) | (paths.links >= fabric.n_links)
+    for entry in np.flatnonzero(unknown)[:1]:
+        row = int(paths.owner[entry])
+        raise table.fail(row, f"link {paths.links[entry]} is not in the fabric")
+    paths = Paths(paths.ptr, paths.links.astype(np.int32))
+    refuse_broken_paths(table, fabric, paths, np.arange(len(paths)))
+    read = {name: table.integers(name) for name in named}
+    for name, values in read.items():
+        refuse_counts(table, name, values)
+        refuse_large_sum(table, name, values)
     sent, lost = (
-        np.stack([columns[f"{name}-{epoch}"] for epoch in range(epochs)])
-        for name in ("sent", "lost")
+        np.stack([read[f"{name}-{epoch}"] for epoch in range(epochs)]) for name in ("sent", "lost")
     )
+    for epoch in range(epochs):
+        refuse_more_lost(table, sent[epoch], lost[epoch], what=f"lost-{epoch}")
     none = np.full(len(paths), -1, np.int32)
     segments = Segments(none, none, none[:, None], paths, np.zeros(len(paths), np.int32))
-    try:
-        return SegmentCounts(segments, sent, lost)
-    except ValueError as error:
-        raise TableError(f"{path}: {error}") from None
+    return SegmentCounts(segments, sent, lost)

@@ -10,6 +10,12 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from analysis.telemetry.checks import (
+    refuse_broken_paths,
+    refuse_counts,
+    refuse_large_sum,
+    refuse_more_lost,
+)
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
@@ -20,11 +26,10 @@ from testbed.record.exchange import KINDS, OBSERVATIONS
 from testbed.record.fabric_file import NumberedFabric
 from testbed.record.messages import shown
 from testbed.record.run_tables import PLANS
-from testbed.record.schema import COUNT_LIMIT, TableError
+from testbed.record.schema import TableError
 from testbed.record.tables import Nested, Table, read_table
 
 _CELLS = 10**9  # of the table of epochs and segments
-_HOPS = 255  # the most that IPv4's time to live allows
 
 
 @dataclass(frozen=True)
@@ -191,12 +196,7 @@ def _check_paths(
 
     path_row = row_of[sets.owner]
     refuse(row_of[sets.width == 0], "the list of paths is empty")
-    length = sets.paths.length
-    refuse(path_row[length == 0], "a path has no link")
-    longest = int(length.max(initial=0))
-    if longest > _HOPS:
-        too_long = f"a path has {longest:,} links: no packet crosses more than {_HOPS}"
-        refuse(path_row[length == longest], too_long)
+    refuse_broken_paths(table, fabric, sets.paths, path_row, ~trace)
     refuse(row_of[(sets.width > 1) & ~passive[row_of]], "only passive rows may have several paths")
     no_path = (set_of < 0) & ~trace
     by_pair = passive & (src >= 0) & (dst >= 0)
@@ -204,11 +204,7 @@ def _check_paths(
     table.refuse(no_path & ~by_pair, "neither paths, nodes nor both src and dst are given")
     table.refuse(trace & ((src < 0) | (dst < 0)), "a connection needs src and dst")
 
-    links, owner = sets.paths.links, sets.paths.owner
-    entry_row = path_row[owner]
-    inside = owner[1:] == owner[:-1]
-    broken = inside & (fabric.link_dst[links[:-1]] != fabric.link_src[links[1:]])
-    refuse(entry_row[1:][broken & ~trace[entry_row[1:]]], "the links of a path do not join up")
+    links = sets.paths.links
     first, last = links[sets.paths.ptr[:-1]], links[sets.paths.ptr[1:] - 1]
     for given, found, what, checked in (
         (src[path_row], fabric.link_src[first], "begin at src", ~trace[path_row]),
@@ -237,8 +233,7 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
     given = {name: table.given(name) for name in ("sent", "lost", "retransmissions", "epoch")}
     value = {name: table.integers(name) for name in given}
     for name in given:
-        table.refuse(value[name] < 0, f"{name} is negative")
-        table.refuse(value[name] > COUNT_LIMIT, f"{name} is above 10^15")
+        refuse_counts(table, name, value[name])
     table.refuse(~given["sent"] & ~connection, "sent is missing")
     table.refuse(given["epoch"] & ~segment, "only segment rows have an epoch")
     counted = active | segment
@@ -251,15 +246,10 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
         ~given["lost"] & ~given["retransmissions"], "neither lost nor retransmissions are given"
     )
     lost = np.where(given["lost"], value["lost"], value["retransmissions"])
-    more = given["sent"] & (lost > value["sent"])
-    for row in np.flatnonzero(more)[:1]:
-        what = "lost" if given["lost"][row] else "retransmissions"
-        raise table.fail(
-            int(row), f"{what} is {lost[row]}, more than the {value['sent'][row]} sent"
-        )
+    for what in ("lost", "retransmissions"):
+        refuse_more_lost(table, value["sent"], lost, given["sent"] & given[what], what)
     for name, column in (("sent", value["sent"]), ("lost", lost)):
-        if column.sum(dtype=np.float64) > 2**60:
-            raise TableError(f"{table.path}: {name} adds up to more than 10^18 packets")
+        refuse_large_sum(table, name, column)
     return value["sent"], lost, value["epoch"]
 
 

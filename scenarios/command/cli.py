@@ -252,7 +252,7 @@ def localize(
     method: MethodsOption = "all",
     out: Annotated[
         Path | None,
-        typer.Option(help="Write all rankings to this Parquet file. [default: none]"),
+        typer.Option(help="Write all rankings to this .parquet or .csv file. [default: none]"),
     ] = None,
     parameters: ParametersOption = "default",
     fault_rate: FaultRateOption = None,
@@ -274,9 +274,11 @@ def localize(
         from analysis.evaluation.report import parameters_line
         from analysis.methods.registry import parameters_of
         from scenarios.command.localize import localize as localize_files
+        from testbed.record.files import is_csv
         from testbed.record.places import need_place
 
         if out is not None:
+            is_csv(out)
             need_place(out, "ranking.parquet")
         names, chosen = choose_methods(method, parameters, fault_rate)
         with progress_bar() as progress:

@@ -51,10 +51,10 @@ class Verdicts:
         )
 
     def write(self, path: Path) -> None:
-        """Write the rankings of all methods as Parquet, see `analysis.evaluation.ranking`.
+        """Write the rankings of all methods as Parquet or CSV, see `analysis.evaluation.ranking`.
 
         Raises:
-            testbed.record.schema.TableError: The file cannot be written.
+            testbed.record.schema.TableError: The file cannot be written, or has another suffix.
         """
         write_columns(path, ranking_columns(self.diagnoses, self.numbered))
 
@@ -129,7 +129,7 @@ def _in_parts(
     files = [file.absolute() for file in part_files(folder)]
     diagnoses: dict[str, Diagnosis] = {}
     with workers_of(cluster, os.cpu_count() or 1) as workers:
-        parts = workers.held(partial(load_part, n_links=fabric.n_links), files)
+        parts = workers.held(partial(load_part, fabric=fabric), files)
         segments = sum(parts.each(observed_segments))
         for done, (name, method) in enumerate(makers.items()):
             progress(name, done / len(makers))

@@ -1,4 +1,4 @@
-"""Columns as Parquet, without a schema: results that are no part of a run's record."""
+"""Columns as Parquet or CSV, without a schema: results that are no part of a run's record."""
 
 from __future__ import annotations
 
@@ -9,25 +9,35 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from testbed.fabric.paths import Paths, pointers
+from testbed.record.files import is_csv
 from testbed.record.messages import why
 from testbed.record.places import whole
 from testbed.record.schema import TableError
 
 
 def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any] | Paths]) -> None:
-    """Write equally long columns; `Paths` become lists of link ids. The file appears when it is
+    """Write equally long columns to a ``.parquet`` or ``.csv`` file, which appears when it is
     complete.
 
+    `Paths` become lists of link ids, which CSV cannot hold.
+
     Raises:
-        TableError: It cannot be written.
+        TableError: It cannot be written, or has another suffix.
     """
     table = pa.table({name: to_arrow(column) for name, column in columns.items()})
+    as_csv = is_csv(path)
     try:
         with whole(path) as partial:
-            pq.write_table(table, partial.absolute(), compression="zstd", write_page_checksum=True)
+            if as_csv:
+                pacsv.write_csv(table, partial.absolute())
+            else:
+                pq.write_table(
+                    table, partial.absolute(), compression="zstd", write_page_checksum=True
+                )
     except OSError as error:
         raise TableError(f"cannot write {path}: {why(error)}") from None
 
@@ -40,8 +50,8 @@ def to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
     return pa.array(column)
 
 
-def read_columns(path: Path) -> dict[str, Any]:
-    """Read what `write_columns` wrote: arrays by column name, lists as `Paths`.
+def read_arrow(path: Path) -> pa.Table:
+    """Read all columns of a Parquet file.
 
     Raises:
         TableError: The file is missing, damaged or not Parquet.
@@ -53,6 +63,16 @@ def read_columns(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         reason = "is missing" if isinstance(error, FileNotFoundError) else "is not readable Parquet"
         raise TableError(f"{path} {reason}") from None
+    return table
+
+
+def read_columns(path: Path) -> dict[str, Any]:
+    """Read what `write_columns` wrote: arrays by column name, lists as `Paths`.
+
+    Raises:
+        TableError: The file is missing, damaged or not Parquet.
+    """
+    table = read_arrow(path)
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table.column(name).combine_chunks()

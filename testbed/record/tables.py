@@ -36,6 +36,7 @@ _NEEDED = {
 }
 
 _INTEGER = r"^-?[0-9]{1,18}$"
+_EXACT = 2**53  # up to here, a float that looks like a whole number is one
 _NUMBER = r"^-?[0-9]+([.][0-9]*)?([eE][-+]?[0-9]{1,3})?$"
 
 
@@ -195,15 +196,31 @@ class Table:
             lists = lists.cast(pa.list_(pa.null()))
         if not is_list(lists.type):
             raise self._wrong_type(name, column.type)
+        length, values, row = self._lists(lists, name, row)
+        if kind == "paths":
+            return Nested(width, length, self._longs(values, name, row))
+        codes, names = self._codes(values, name)
+        return Nested(width, length, codes, names)
+
+    def links(self, name: str) -> Paths:
+        """A column of a path of links in every row; a link is any int64."""
+        column = self._data.column(name)
+        if not is_list(column.type):
+            raise self._wrong_type(name, column.type)
+        length, values, row = self._lists(column, name, np.arange(len(self)))
+        return Paths(pointers(length), self._longs(values, name, row))
+
+    def _lists(self, lists: Any, name: str, row: LongArray) -> tuple[LongArray, Any, LongArray]:
+        """The length of each list, all values, and the row of each value; ``row`` is the lists'."""
         self._no_nulls(lists, name, row)
         length = _numpy(pc.list_value_length(lists)).astype(np.int64)
         values = pc.list_flatten(lists)
         row = np.repeat(row, length)
         self._no_nulls(values, name, row)
-        if kind == "paths":
-            return Nested(width, length, _numpy(self._whole(values, name, row)).astype(np.int64))
-        codes, names = self._codes(values, name)
-        return Nested(width, length, codes, names)
+        return length, values, row
+
+    def _longs(self, column: Any, name: str, row: LongArray) -> LongArray:
+        return _numpy(self._whole(column, name, row)).astype(np.int64)
 
     def _no_nulls(self, column: Any, name: str, row: LongArray) -> None:
         missing = _numpy(pc.is_null(column))
@@ -213,24 +230,32 @@ class Table:
     def _whole(self, column: Any, name: str, row: LongArray) -> Any:
         """The column as int64; ``row`` is the row of each value."""
         if self._csv:
-            self._match(column, _INTEGER, name, "a whole number", row)
-            return column.cast(pa.int64())
+            self._match(column, _NUMBER, name, "a whole number", row)
+            plain = pc.match_substring_regex(column, _INTEGER)
+            as_float = pc.if_else(plain, None, column).cast(pa.float64())
+            as_is = pc.if_else(plain, column, None).cast(pa.int64())
+            return pc.coalesce(as_is, self._whole_floats(as_float, name, row))
         if pa.types.is_null(column.type):
             return column.cast(pa.int64())
         if pa.types.is_floating(column.type):
-            values = column.fill_null(0.0).cast(pa.float64())
-            number = _numpy(values)
-            bad = ~(np.isfinite(number) & (number == np.round(number)))
-            if bad.any():
-                at = int(np.argmax(bad))
-                reason = f"{name} is {number[at]}: a whole number is needed"
-                raise self.fail(int(row[at]), reason)
+            return self._whole_floats(column.cast(pa.float64()), name, row)
         if not pa.types.is_integer(column.type):
             raise self._wrong_type(name, column.type)
         if pa.types.is_uint64(column.type):
             bad = _numpy(pc.greater(column, pa.scalar(2**63 - 1, pa.uint64())).fill_null(False))
             if bad.any():
                 raise self.fail(int(row[np.argmax(bad)]), f"{name} is too large")
+        return column.cast(pa.int64())
+
+    def _whole_floats(self, column: Any, name: str, row: LongArray) -> Any:
+        """Floats as int64: what pandas and R make of whole numbers where some are missing."""
+        number = _numpy(column.fill_null(0.0))
+        bad = ~((np.abs(number) <= _EXACT) & (number == np.round(number)))
+        if bad.any():
+            at = int(np.argmax(bad))
+            large = np.isfinite(number[at]) and abs(number[at]) > _EXACT
+            needed = "too large for a float to be exact" if large else "a whole number is needed"
+            raise self.fail(int(row[at]), f"{name} is {number[at]}: {needed}")
         return column.cast(pa.int64())
 
     def _match(self, column: Any, pattern: str, name: str, needed: str, row: LongArray) -> None:

@@ -32,7 +32,7 @@ _HEADER = {_NULL: 4, _LOOP: 4, _ETHERNET: 14, _COOKED: 16, _COOKED2: 20} | dict.
 _TYPE_AT = {_ETHERNET: 12, _COOKED: 14, _COOKED2: 0}
 """Where the Ethernet type stands, in link headers that have one."""
 
-_IPV4, _IPV6, _ARP = 0x0800, 0x86DD, (0x0806, 0x8035)
+_IPV4, _IPV6, _ARP, _MPLS = 0x0800, 0x86DD, (0x0806, 0x8035), (0x8847, 0x8848)
 _VLAN = (0x8100, 0x88A8, 0x9100, 0x9200)
 _FAMILY4, _FAMILY6 = 2, (10, 24, 28, 30)  # AF_INET; AF_INET6 of Linux, the BSDs and macOS
 _ICMP, _ICMP6 = 1, 58
@@ -195,6 +195,7 @@ def _parse(frames: Frames, refused: Counter[str]) -> _Packets:
         (_CUT, (captured < at) & cut),
         (_MALFORMED, captured < at),
         ("ARP", np.isin(ether_type, _ARP)),
+        ("MPLS", np.isin(ether_type, _MPLS)),
         ("not IP", ~v4 & ~v6),
         (_CUT, ~whole_ip & cut),
         (_MALFORMED, ~whole_ip | ~sound),

@@ -17,6 +17,7 @@ from analysis.methods.partitions import Part, diagnose_canary, diagnose_mle, loa
 from analysis.telemetry.parts import part_files, write_parts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.two_switches import TwoSwitches
 from testbed.record.schema import TableError
 
 
@@ -76,7 +77,7 @@ def test_a_diagnosis_in_parts_is_that_of_the_whole(k: int, kind: str, tmp_path: 
     write_parts(tmp_path / "parts", counts)
     files = part_files(tmp_path / "parts")
     assert len(files) == k
-    held = Held([load_part(file, fabric.n_links) for file in files])
+    held = Held([load_part(file, fabric) for file in files])
     whole = CanaryMle().localize(telemetry)
     assert len(whole.flagged) and (kind != "black holes" or whole.remarks)
     same(diagnose_mle(held, CanaryMle(), fabric), whole)
@@ -89,11 +90,11 @@ def test_parts_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"has no \.parquet file"):
         part_files(tmp_path)
     file = write_parts(tmp_path / "parts", telemetry.segments)[0]
-    part = load_part(file, 64)
+    part = load_part(file, telemetry.topology)
     with pytest.raises(TableError, match="a link in common"):
         diagnose_mle(Held([part, part]), CanaryMle(), telemetry.topology)
-    with pytest.raises(TableError, match="a link is none of the fabric's 4"):
-        load_part(file, 4)
+    with pytest.raises(TableError, match="is not in the fabric"):
+        load_part(file, TwoSwitches())
     (tmp_path / "parts" / "x.parquet").write_bytes(b"x")
     with pytest.raises(TableError, match="is not readable Parquet"):
-        load_part(tmp_path / "parts" / "x.parquet", 64)
+        load_part(tmp_path / "parts" / "x.parquet", telemetry.topology)

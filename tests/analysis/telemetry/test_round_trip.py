@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,6 +21,7 @@ from testbed.fabric.clos import Fabric, clos, leaf_spine
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
+from testbed.record.exchange import OBSERVATIONS
 from testbed.record.fabric_file import read_fabric, write_fabric
 from testbed.record.run import RunDirectory
 from testbed.record.schema import TableError
@@ -135,6 +139,30 @@ def test_everything_comes_back(fabric: Fabric, seed: int, suffix: str, tmp_path:
         return sorted(zip(sets, flows.sent.tolist(), flows.lost.tolist(), strict=True))
 
     assert told(here.flows) == told(there.flows)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("backend", ["numpy", "numpy_nullable", "pyarrow"])
+def test_what_pandas_reads_and_writes_again_says_the_same(
+    finished_run: RunDirectory, tmp_path: Path, suffix: str, backend: str
+) -> None:
+    """A column of counts in which some are missing is one of floats for pandas."""
+    here = read_telemetry(finished_run)
+    there_and_back(here, tmp_path, suffix)
+    path = tmp_path / f"observations{suffix}"
+    options = {} if backend == "numpy" else {"dtype_backend": backend}
+    if suffix == ".csv":
+        rows = pd.read_csv(path, skiprows=1, **options)
+        path.write_text(f"{OBSERVATIONS.header}\n" + rows.to_csv(index=False))
+    else:
+        table = pa.Table.from_pandas(pd.read_parquet(path, **options), preserve_index=False)
+        pq.write_table(table.replace_schema_metadata(OBSERVATIONS.metadata), path)
+    there = read_observations(path, read_fabric(tmp_path / f"fabric{suffix}"))
+    for name in ("canary", "netbouncer", "flock", "007", "detector"):
+        method = METHODS[name]()
+        first, second = method.localize(here), method.localize(there)
+        assert np.array_equal(first.flagged, second.flagged), name
+        assert first.score == pytest.approx(second.score), name
 
 
 def test_flows_of_all_equal_cost_paths_are_written_by_their_tors(tmp_path: Path) -> None:

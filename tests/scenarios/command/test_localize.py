@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
@@ -96,6 +97,12 @@ def test_methods_without_their_telemetry_are_named(files: Files, tmp_path: Path)
         localize(files.fabric, files.observations, ["007"], quiet)
     with pytest.raises(TableError, match="cannot write .*/no/rankings.parquet: No such file"):
         verdicts.write(tmp_path / "no" / "rankings.parquet")
+    for name in ("r.parquet", "r.csv"):
+        verdicts.write(tmp_path / name)
+    rows = pq.read_table(tmp_path / "r.parquet").to_pydict()
+    assert pd.read_csv(tmp_path / "r.csv")["name"].tolist() == rows["name"]
+    with pytest.raises(TableError, match=r"must end in \.parquet or \.csv"):
+        verdicts.write(tmp_path / "r.xlsx")
 
 
 @pytest.mark.parametrize(
