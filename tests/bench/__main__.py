@@ -1,6 +1,6 @@
 """`make bench`: how fast the soft switch, the network and the methods are on this machine.
 
-`python -m tests.bench NAME...` runs some of `BENCHES` only.
+`python -m tests.bench NAME...` runs some only. How well methods do is in `tests.studies`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,13 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.softswitch import Program, Switch
 from tests.bench.bench_canary import bench_canary
-from tests.bench.bench_changes import bench_changes
 from tests.bench.bench_detector import bench_detector
 from tests.bench.bench_flock import bench_flock
 from tests.bench.bench_flow import bench_flow
-from tests.bench.bench_healthy import bench_healthy
-from tests.bench.bench_laws import bench_laws
-from tests.bench.bench_limit import bench_limit
 from tests.bench.bench_netbouncer import bench_netbouncer
 from tests.bench.bench_packets import bench_packets
 from tests.bench.bench_parts import bench_parts
-from tests.bench.bench_probes import bench_probes
-from tests.bench.bench_published import bench_published
 from tests.bench.bench_scale import bench_scale
-from tests.bench.bench_tables import bench_comparison
-from tests.bench.bench_time import bench_time
-from tests.bench.bench_traces import bench_traces
 from tests.bench.bench_vigil import bench_vigil
 
 FLOWS = 64
@@ -105,29 +96,18 @@ BENCHES: dict[str, Callable[[Console], None]] = {
     "detector": bench_detector,
     "vigil": bench_vigil,
     "flock": bench_flock,
-    "laws": bench_laws,
-    "limit": bench_limit,
 }
-HOURS: dict[str, Callable[[Console], None]] = {
-    "comparison": bench_comparison,
-    "traces": bench_traces,
-    "probes": bench_probes,
-    "parts": bench_parts,
-    "healthy": bench_healthy,
-    "changes": bench_changes,
-    "time": bench_time,
-    "published": bench_published,
-}
-"""These only by name."""
+ON_REQUEST: dict[str, Callable[[Console], None]] = {"parts": bench_parts}
+"""These only by name: they take hours."""
 
 
 def main(names: list[str]) -> None:
     for name in names:
-        if name not in BENCHES | HOURS:
-            sys.exit(f"no bench {name!r}: known are {', '.join(BENCHES | HOURS)}")
+        if name not in BENCHES | ON_REQUEST:
+            sys.exit(f"no bench {name!r}: known are {', '.join(BENCHES | ON_REQUEST)}")
     console = Console(width=180, highlight=False)
     for name in names or BENCHES:
-        (BENCHES | HOURS)[name](console)
+        (BENCHES | ON_REQUEST)[name](console)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Canary at the size of a data center: all 48 sub-problems of a K=48 fat-tree.
 
 2 million segments between ToR and core switches, about 1,000 packets on each in each of 6 epochs,
-faulty links as in the paper's section IV-D. `python -m tests.bench.bench_canary`.
+faulty links as in the paper's section IV-D.
 """
 
 from __future__ import annotations
@@ -61,7 +61,3 @@ def bench_canary(console: Console) -> None:
                 f"  {share:.0%} faulty: {found.method:10} F1 {figures.f1:.4f}, "
                 f"{found.seconds:.1f} s ({processor:.1f} s of processor)"
             )
-
-
-if __name__ == "__main__":
-    bench_canary(Console(width=120, highlight=False))

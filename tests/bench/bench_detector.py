@@ -16,7 +16,7 @@ PLANS = ((18, 1, 0), (18, 1, 1), (18, 3, 0), (32, 1, 0), (32, 1, 1), (32, 3, 1),
 what is shown beside ours is a bound, as no path adds more than its links to the coverage."""
 
 
-def bench_plans(console: Console) -> None:
+def bench_detector(console: Console) -> None:
     probe_matrix(FatTree(4))
     table = Table(title="deTector's plans for fat-trees", box=box.SIMPLE_HEAD)
     for name in ("K", "alpha", "beta", "paths", "at least", "a link's paths", "seconds"):
@@ -31,11 +31,3 @@ def bench_plans(console: Console) -> None:
         row = (k, alpha, beta, len(matrix), least, spread, f"{seconds:.2f}")
         table.add_row(*map(str, row))
     console.print(table)
-
-
-def bench_detector(console: Console) -> None:
-    bench_plans(console)
-
-
-if __name__ == "__main__":
-    bench_detector(Console(width=120, highlight=False))

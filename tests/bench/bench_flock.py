@@ -39,7 +39,3 @@ def bench_flock(console: Console) -> None:
                 f"{right} of 10 failed links, {len(found.flagged) - right} wrong, "
                 f"peak memory so far {peak:.1f} GB"
             )
-
-
-if __name__ == "__main__":
-    bench_flock(Console(width=120, highlight=False))

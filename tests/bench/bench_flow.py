@@ -1,7 +1,6 @@
 """Runs without packets: time and memory of the simulation alone, K=8 to 48.
 
 Each in a process of its own, `FAULTS=1pct` and noise up to 1e-4.
-`python -m tests.bench.bench_flow`.
 """
 
 from __future__ import annotations
@@ -57,7 +56,3 @@ def bench_flow(console: Console) -> None:
     for k in SIZES:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             console.print(pool.submit(measure, k).result())
-
-
-if __name__ == "__main__":
-    bench_flow(Console(width=120, highlight=False))

@@ -1,17 +1,15 @@
 """NetBouncer on all 15.9 million server-core paths of its section 6.1: time and memory.
 
-Its figures are `make reproduce FIG=netbouncer-6` and on, on a 24th of the paths.
-`python -m tests.bench.bench_netbouncer [RUNS]`. All paths are 576 over each link, where lambda = 1
-would mean losses of 0.0009, less than healthy paths have; 8 is in between.
+Its figures are `make reproduce FIG=netbouncer-6` and on, on a 24th of the paths. All paths are 576
+over each link, where lambda = 1 would mean losses of 0.0009, less than healthy paths have; 8 is in
+between.
 """
 
 from __future__ import annotations
 
 import resource
-import sys
 import time
 
-import numpy as np
 from rich.console import Console
 
 from analysis.methods.netbouncer import NetBouncer
@@ -37,7 +35,7 @@ class TimedFit(NetBouncer):
             self.fit_processor = time.process_time() - begin[1]
 
 
-def bench_netbouncer(console: Console, runs: int = 1) -> None:
+def bench_netbouncer(console: Console) -> None:
     network = Network.make(48)
     fabric = network.fabric
     begin = time.perf_counter()
@@ -49,25 +47,15 @@ def bench_netbouncer(console: Console, runs: int = 1) -> None:
     )
     method = TimedFit(penalty=ALL_PATHS_PENALTY)
     for share in SHARES:
-        found, times = [], []
-        for seed in range(runs):
-            truth = draw_truth(network, share, seed)
-            probes = probe(plan.paths, truth.success, seed)
-            result = method.localize(Telemetry(fabric, "none", probes=probes))
-            found.append(tally(result, truth, network))
-            times.append((result.seconds, method.fit_seconds, method.fit_processor))
-            del probes
-        fn, fp, error = np.mean(found, axis=0)
-        whole, fit, processor = np.max(times, axis=0)
+        truth = draw_truth(network, share, 0)
+        probes = probe(plan.paths, truth.success, 0)
+        result = method.localize(Telemetry(fabric, "none", probes=probes))
+        fn, fp, error = tally(result, truth, network)
         console.print(
-            f"  {share:6.1%} faulty: FN {fn:.1f} FP {fp:.1f} Err {error:.2f}; CD {fit:.1f} s "
-            f"({processor:.1f} s of processor), all {whole:.1f} s"
+            f"  {share:6.1%} faulty: FN {fn:.1f} FP {fp:.1f} Err {error:.2f}; "
+            f"CD {method.fit_seconds:.1f} s ({method.fit_processor:.1f} s of processor), "
+            f"all {result.seconds:.1f} s"
         )
+        del probes, result
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     console.print(f"  lambda={ALL_PATHS_PENALTY:g}; peak memory so far {peak:.1f} GB")
-
-
-if __name__ == "__main__":
-    bench_netbouncer(
-        Console(width=120, highlight=False), int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    )

@@ -41,7 +41,3 @@ def bench_vigil(console: Console, k: int = 48, n_flows: int = 2_000_000) -> None
         f"{n_flows:,} connections lossy: {seconds:.1f} s, precision "
         f"{hits / max(len(flagged), 1):.3f}, recall {hits / len(failed):.3f}"
     )
-
-
-if __name__ == "__main__":
-    bench_vigil(Console(width=120, highlight=False))

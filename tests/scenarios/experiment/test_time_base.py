@@ -10,7 +10,7 @@ import pytest
 
 from scenarios.experiment.settings import make_settings
 from testbed.record.documents import Summary
-from tests.bench.bench_time import EPOCHS, PER_HOST, SECONDS, f1, runs, starved, table
+from tests.studies.time_base import EPOCHS, PER_HOST, SECONDS, f1, runs, starved, table
 
 QUICK = ("canary", "netbouncer", "007", "detector")
 

@@ -6,7 +6,7 @@ import pytest
 
 from analysis.methods.changes import split
 from analysis.methods.registry import METHODS, make_method
-from tests.bench.bench_changes import FILE, HEAD, changes, observed, words
+from tests.studies.changes import FILE, HEAD, changes, observed, words
 
 OURS = "this project"
 
@@ -15,7 +15,7 @@ def test_the_table_is_the_code_s() -> None:
     lines = FILE.read_text().splitlines()
     begin = lines.index(HEAD) + 2
     rows = lines[begin : lines.index("", begin)]
-    assert rows == words(), "python -m tests.bench changes"
+    assert rows == words(), "python -m tests.studies changes"
 
 
 def test_every_change_is_named_and_off_in_the_published_method() -> None:

@@ -1,6 +1,6 @@
 """Healthy links blamed where nothing is faulty: published methods, and what varies them.
 
-`python -m tests.bench healthy` measures and writes ``analysis/HEALTHY.md``.
+`python -m tests.studies healthy` measures and writes ``analysis/HEALTHY.md``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import analysis
 from analysis.evaluation.metrics import score
 from analysis.methods.changes import split
 from analysis.methods.registry import METHODS, make_method
-from tests.bench.bench_changes import TELEMETRY, changes, observed
+from tests.studies.changes import TELEMETRY, changes, observed
 
 FILE = Path(analysis.__file__).parent / "HEALTHY.md"
 FABRICS: Mapping[str, tuple[dict[str, Any], int]] = {
@@ -29,7 +29,7 @@ FABRICS: Mapping[str, tuple[dict[str, Any], int]] = {
 NOISES = {"0": "0", "1e-5": "0.00001", "1e-4": "0.0001"}
 
 
-def bench_healthy(console: Console) -> None:
+def write_healthy(console: Console) -> None:
     names = list(dict.fromkeys(n for name, c in changes() for n in (name, f"{name}+{c.name}")))
     names += [name for name in METHODS if name not in names]
     blamed: dict[str, list[int]] = {name: [] for name in names}
@@ -54,7 +54,7 @@ def _document(blamed: Mapping[str, list[int]]) -> Iterator[str]:
     seeds = ", ".join(f"{seeds} at {title}" for title, (_, seeds) in FABRICS.items())
     yield f"""# What methods blame where nothing is faulty
 
-`python -m tests.bench healthy` measures and writes this. `BACKEND=flow`, {TELEMETRY}, default
+`python -m tests.studies healthy` measures and writes this. `BACKEND=flow`, {TELEMETRY}, default
 settings; runs: {seeds}. Columns: what each healthy link loses. A cell has the links
 blamed in all runs together, on the method's own terms; **bold** is more than the published method
 blames. *Whose* a variant is says [CHANGES.md](CHANGES.md).

@@ -1,4 +1,4 @@
-"""How well every method does on traces of Flock's simulation: `python -m tests.bench traces`.
+"""How well every method does on traces of Flock's simulation: `python -m tests.studies traces`.
 
 The settings are those of Flock's sections 6.3 and 7 (`scenarios.papers.flock_network`), the
 parameters are `default`, and `paper` what the authors print, or for Flock ship, for each kind of
@@ -52,7 +52,7 @@ Scores = tuple[float, float, float]
 """Precision, recall, seconds of processor time."""
 
 
-def bench_traces(console: Console) -> None:
+def write_traces(console: Console) -> None:
     """Method x kind of telemetry x fault: `analysis/TRACES.md`."""
     found: dict[str, dict[Line, list[Scores]]] = {name: {} for name in CLASSES}
     asked = [(name, seed) for seed in range(TRACES) for name in CLASSES]
@@ -131,7 +131,7 @@ def _text(found: Mapping[str, Mapping[Line, list[Scores]]]) -> str:
     text = [
         "# Traces of Flock's simulation",
         "",
-        f"Made by `python -m tests.bench traces`: {TRACES} traces of each class (healthy:",
+        f"Made by `python -m tests.studies traces`: {TRACES} traces of each class (healthy:",
         f"{HEALTHY_TRACES}), made as Flock's sections 6.3, 7.1 and 7.2 say, at flow level where",
         "the paper has NS3: a Clos of 2,500 directed links with those of the hosts, three times",
         "oversubscribed; healthy links lose up to 1e-4, failed ones 0.1 to 1 %; half of the traces",

@@ -1,4 +1,4 @@
-"""F1 of each method where the same packets take 1 to 30 seconds: `python -m tests.bench time`.
+"""F1 of each method where the same packets take 1 to 30 seconds: `python -m tests.studies time`.
 
 K=4 on the virtual backend, 20 seeds, as a table of Markdown, which ``analysis/BUDGETS.md`` has. The
 nightly test `tests.scenarios.test_time_base` holds the same figures to the bar of 0.03.
@@ -69,7 +69,7 @@ def table(found: Mapping[int, Sequence[Summary]]) -> Iterator[str]:
         yield f"| `{method}` | {' | '.join(cells)} | {apart} |"
 
 
-def bench_time(console: Console) -> None:
+def print_time(console: Console) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = {seconds: runs(seconds, SEEDS, Path(folder)) for seconds in SECONDS}
     for line in table(found):

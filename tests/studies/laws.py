@@ -2,7 +2,7 @@
 
 The five ranges of `canary` and `netbouncer-stage` (Canary, section III-F) are those that faulty
 links' rates are drawn from (section IV-D). Here they are also drawn log-uniformly from 1e-4 to 1,
-and are 3e-3 throughout. `python -m tests.bench laws`.
+and are 3e-3 throughout. `python -m tests.studies laws`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ METHODS = ("canary", "netbouncer-stage", "canary-mle", "netbouncer")
 SEEDS = 20
 
 
-def bench_laws(console: Console, seeds: int = SEEDS) -> None:
-    """F1 on each method's own terms; 10 % of the directed links faulty, 6 epochs of about 1,000
-    packets a segment, 100 probes a path and host."""
+def print_laws(console: Console) -> None:
+    """Print F1 on each method's own terms; 10 % of the directed links faulty, 6 epochs of about
+    1,000 packets a segment, 100 probes a path and host."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
     for name in ("K", "rates", "method"):
         table.add_column(name)
@@ -44,7 +44,7 @@ def bench_laws(console: Console, seeds: int = SEEDS) -> None:
     for k in (4, 8):
         for law, draw in LAWS.items():
             figures: dict[str, list[tuple[float, ...]]] = {name: [] for name in METHODS}
-            for seed in range(1000, 1000 + seeds):
+            for seed in range(1000, 1000 + SEEDS):
                 rng = np.random.default_rng([seed, k])
                 fabric = FatTree(k)
                 loss = np.zeros(fabric.n_links)
@@ -61,9 +61,5 @@ def bench_laws(console: Console, seeds: int = SEEDS) -> None:
             for name, each in figures.items():
                 means = np.mean(each, axis=0)
                 table.add_row(str(k), law, name, *(f"{mean:.3f}" for mean in means))
-    console.print(f"Rates of laws the methods were not told, means of {seeds} seeds")
+    console.print(f"Rates of laws the methods were not told, means of {SEEDS} seeds")
     console.print(table)
-
-
-if __name__ == "__main__":
-    bench_laws(Console(width=120, highlight=False))

@@ -1,4 +1,4 @@
-"""How few probes show `mle` what Canary's meters cannot see: `python -m tests.bench probes`.
+"""How few probes show `mle` what Canary's meters cannot see: `python -m tests.studies probes`.
 
 Flows are selected downstream, so a link that loses nearly all is invisible to the meters. Of the
 packets that each probed path was sent, ``n`` are taken (how many of the lost are among them is
@@ -31,11 +31,11 @@ EACH = (0, 1, 2, 5, 10, 100)
 SEEDS = range(1, 21)
 HEAD = """# Probes that segments need
 
-Made by `python -m tests.bench probes`. `mle` on Canary's segments and n probes a path: 10 % of the
-directed links lose 95 to 100 %, twenty seeds at flow level. At the usual rates the segments alone
-leave nothing to be found there. F1 is of directed links; *missed* are the faulty ones of a run that
-were not blamed, *wrong* the others that were; *packets* are the probes of a run, *a link* those by
-directed links.
+Made by `python -m tests.studies probes`. `mle` on Canary's segments and n probes a path: 10 % of
+the directed links lose 95 to 100 %, twenty seeds at flow level. At the usual rates the segments
+alone leave nothing to be found there. F1 is of directed links; *missed* are the faulty ones of a
+run that were not blamed, *wrong* the others that were; *packets* are the probes of a run, *a link*
+those by directed links.
 
 | K | plan | n | F1 | worst | missed | wrong | packets | a link |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |""".splitlines()
@@ -44,7 +44,7 @@ Row = tuple[float, float, float, float]
 """F1, links missed and wrong, probe packets sent."""
 
 
-def bench_probes(console: Console) -> None:
+def write_probes(console: Console) -> None:
     """F1 over probes a path, and what these cost: `analysis/PROBES.md` and its figure."""
     text = [*HEAD]
     curves: dict[tuple[int, str], list[tuple[float, float]]] = {}
@@ -114,7 +114,3 @@ def _draw(curves: Mapping[tuple[int, str], Sequence[tuple[float, float]]]) -> No
     axes.legend(frameon=False)
     figure.savefig(FOLDER / "probes.svg", metadata={"Date": None})
     pyplot.close(figure)
-
-
-if __name__ == "__main__":
-    bench_probes(Console(width=120, highlight=False))

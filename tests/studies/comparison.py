@@ -1,4 +1,4 @@
-"""How well every method does, as a table: `python -m tests.bench comparison`.
+"""How well every method does, as a table: `python -m tests.studies comparison`.
 
 What is known of each run stays in `runs/bench-tables`: runs on packets as they are, and what each
 method made of each run, by its parameters and its sources. So an interrupted table goes on where it
@@ -83,7 +83,7 @@ class Cell:
 class Table:
     """What is run, read and said: ``sets`` of parameters, ``kinds`` of telemetry.
 
-    ``name`` is the bench's, and in capitals that of the file in `analysis`.
+    ``name`` is the study's, and in capitals that of the file in `analysis`.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Table:
                     yield kind, method, chosen
 
 
-def bench_comparison(console: Console) -> None:
+def write_comparison(console: Console) -> None:
     """Method x parameters x faults x fabric x telemetry: `analysis/COMPARISON.md`.
 
     Loads are a tenth and a hundredth of those that would fill a second, as a run has ten seconds.
@@ -260,7 +260,7 @@ def _text(table: Table, found: Mapping[str, Mapping[str, Row]]) -> str:
     text = [
         f"# {table.name.capitalize()}",
         "",
-        f"Made by `python -m tests.bench {table.name}`.",
+        f"Made by `python -m tests.studies {table.name}`.",
         table.says,
         "",
         "A cell has the mean F1 on the method's own terms, the mean number of links wrongly",

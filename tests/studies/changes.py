@@ -1,7 +1,7 @@
 """What each change of a published method is, and what it does to F1 and to false alarms.
 
-`python -m tests.bench changes` measures and writes ``analysis/CHANGES.md``. Its words are those of
-the methods' classes (`analysis.methods.changes`).
+`python -m tests.studies changes` measures and writes ``analysis/CHANGES.md``. Its words are those
+of the methods' classes (`analysis.methods.changes`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def observed(**settings: Any) -> tuple[Telemetry, Any]:
     return simulate(made, plan, fabric).telemetry(TELEMETRY), plan.links
 
 
-def bench_changes(console: Console) -> None:
+def write_changes(console: Console) -> None:
     names = list(dict.fromkeys(n for name, c in changes() for n in (name, f"{name}+{c.name}")))
     names += [name for name in METHODS if "+" in name and name not in names]
     effects: dict[tuple[str, str], list[str]] = {}
@@ -95,8 +95,8 @@ def _document(rows: Sequence[str]) -> str:
 
 `canary`, `netbouncer`, `netbouncer-stage`, `flock`, `007` and `detector` are the algorithms of
 their papers. Each change is a parameter that is off in them; `NAME+CHANGE` turns it on, and several
-may be combined. `python -m tests.bench changes` writes this file from the methods' classes. Not all
-of them are this project's: some are what a paper compares its method with, or what its authors'
+may be combined. `python -m tests.studies changes` writes this file from the methods' classes. Not
+all of them are this project's: some are what a paper compares its method with, or what its authors'
 code does, and blame more healthy links than the method ([HEALTHY.md](HEALTHY.md)). None of this
 project's does.
 

@@ -1,4 +1,4 @@
-"""Published methods against their plain references: `python -m tests.bench published`.
+"""Published methods against their plain references: `python -m tests.studies published`.
 
 It counts what the tests named ``test_published`` assert: random small cases, and those in which the
 method and its reference (`tests.analysis.references`), written from the text of the paper, differ.
@@ -34,7 +34,7 @@ REFERENCES: Mapping[str, tuple[Compared, Sequence[tuple[Any, ...]]]] = {
 """What yields the verdicts of a method and of its reference, and all that it is called with."""
 
 
-def bench_published(console: Console) -> None:
+def print_published(console: Console) -> None:
     console.print("| method | cases | differences |\n| --- | --- | --- |")
     for name, (compared, every) in REFERENCES.items():
         cases = [case for given in every for case in compared(*given)]

@@ -1,0 +1,1 @@
+"""What documents say of the methods in figures; times are in `tests.bench`."""

@@ -1,0 +1,46 @@
+"""Measures what documents say: `python -m tests.studies NAME...`.
+
+``comparison``, ``traces``, ``probes``, ``changes`` and ``healthy`` write the file of that name in
+``analysis``; the others print what `analysis/BUDGETS.md`, `README.md` and `DECISIONS.md` have. Each
+takes from minutes to hours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+
+from rich.console import Console
+
+from tests.studies.changes import write_changes
+from tests.studies.comparison import write_comparison
+from tests.studies.healthy import write_healthy
+from tests.studies.laws import print_laws
+from tests.studies.probes import write_probes
+from tests.studies.published import print_published
+from tests.studies.time_base import print_time
+from tests.studies.traces import write_traces
+
+STUDIES: Mapping[str, Callable[[Console], None]] = {
+    "comparison": write_comparison,
+    "traces": write_traces,
+    "probes": write_probes,
+    "changes": write_changes,
+    "healthy": write_healthy,
+    "time": print_time,
+    "published": print_published,
+    "laws": print_laws,
+}
+
+
+def main(names: list[str]) -> None:
+    for name in names or [""]:
+        if name not in STUDIES:
+            sys.exit(f"no study {name!r}: known are {', '.join(STUDIES)}")
+    console = Console(width=180, highlight=False)
+    for name in names:
+        STUDIES[name](console)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
