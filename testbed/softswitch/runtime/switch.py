@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 WIDE = [("lo", "<u8"), ("hi", "<u8")]
 COUNT = [("packets", "<u8"), ("bytes", "<u8")]
+_RATE = [("rate", "<f8"), ("burst", "<u8"), ("tokens", "<u8"), ("last", "<u8")]
+METER = [("rates", _RATE, 2), ("configured", "<u4"), ("", "V4")]  # ss_meter of meters.h
 FAULTS = {
     1: "more than 64 output packets: the surplus was dropped",
     2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",
@@ -291,6 +293,11 @@ class Switch:
         c = self.program.definition.counters[name]
         return self._view(self._lib.ss_counter(self.handle, c.index), np.dtype(COUNT), c.size)
 
+    def meters(self, name: str) -> NDArray[Any]:
+        """An array of meters as a view: ``rates`` (committed, peak) and ``configured``."""
+        address = self._meter(name, None)
+        return self._view(address, np.dtype(METER), self.program.meters[name].size)
+
     def meter(self, name: str, index: int) -> MeterRates | None:
         """Rates of one meter of an array, None if it has none yet."""
         return get_meter(self._lib, self._meter(name, index))
@@ -299,7 +306,7 @@ class Switch:
         """Give one meter of an array its rates; without, it colours all packets green."""
         set_meter(self._lib, self._meter(name, index), rates)
 
-    def _meter(self, name: str, index: int) -> int:
+    def _meter(self, name: str, index: int | None) -> int:
         if name not in self.program.meters:
             direct = self.program.definition.direct_meters
             if name in direct:
@@ -308,6 +315,8 @@ class Switch:
                 )
             raise unknown_name("meter", name, self.program.meters)
         m = self.program.definition.meters[name]
+        if index is None:
+            return self._lib.ss_meter_at(self.handle, m.index, 0)
         if not 0 <= index < m.size:
             raise SoftSwitchError(f"meter {name!r} has {m.size} elements: there is no {index}")
         return self._lib.ss_meter_at(self.handle, m.index, index)

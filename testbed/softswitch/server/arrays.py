@@ -5,7 +5,7 @@ Rates of meters are a second there, and a microsecond in the switch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from testbed.softswitch.errors import SoftSwitchError
@@ -21,14 +21,22 @@ from testbed.softswitch.server.messages import (
     P4Error,
     counted,
     decode,
-    encode,
-    fill_counter,
+    p4info_pb2,
     p4runtime_pb2,
 )
 from testbed.softswitch.server.ports import Ports
+from testbed.softswitch.server.wire import AT_ONCE, big_endian, joined, message, number, octets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from testbed.softswitch.server.wire import Column
+
+ENTITIES = 1  # field of ReadResponse
+COUNTER_ENTRY, METER_ENTRY, REGISTER_ENTRY = (
+    p4runtime_pb2.Entity.DESCRIPTOR.fields_by_name[name].number
+    for name in ("counter_entry", "meter_entry", "register_entry")
+)
 
 
 def integers(array: NDArray[Any]) -> list[int]:
@@ -74,18 +82,38 @@ def write_counter(
         array[at.start : at.stop] = counts
 
 
+def _cells(
+    config: ArrayConfig, values: NDArray[Any], entry: Any, write: Callable[[slice], list[Column]]
+) -> Iterator[bytes]:
+    """Yield the cells that a request means, all as they are in a copy that was made at once, as
+    ReadResponses; ``write`` gives what stands behind the index of some."""
+    at = places(config, entry)
+    kind = {"counter": COUNTER_ENTRY, "meter": METER_ENTRY, "register": REGISTER_ENTRY}
+    for first in range(0, len(values), AT_ONCE):
+        some = slice(first, min(first + AT_ONCE, len(values)))
+        indices = np.arange(at.start + some.start, at.start + some.stop)
+        same = np.full(len(indices), config.id)
+        # the field of Index is there, though it is 0
+        index = message(2, number(1, indices))
+        cell = [*number(1, same), *index, *write(some)]
+        yield joined(message(ENTITIES, message(kind[config.kind], cell)))
+
+
 def read_counter(
     config: ArrayConfig, array: NDArray[Any], ports: Ports, entry: Any
-) -> Iterable[Any]:
+) -> Iterator[bytes]:
     """One element of an indirect counter, or all."""
     at = places(config, entry)
     with ports.lock():
         values = array[at.start : at.stop].copy()
-    for i, (packets, size) in zip(at, values.tolist(), strict=True):
-        e = p4runtime_pb2.Entity()
-        e.counter_entry.counter_id, e.counter_entry.index.index = config.id, i
-        fill_counter(config.unit, packets, size, e.counter_entry.data)
-        yield e
+    return _cells(config, values, entry, lambda some: message(3, counts(config.unit, values[some])))
+
+
+def counts(unit: int, values: NDArray[Any]) -> list[Column]:
+    """CounterData, as far as the unit goes."""
+    size, packets = (np.minimum(values[name], INT64_MAX) for name in ("bytes", "packets"))
+    columns = number(1, size) if unit != p4info_pb2.CounterSpec.PACKETS else []
+    return columns + (number(2, packets) if unit != p4info_pb2.CounterSpec.BYTES else [])
 
 
 def write_register(
@@ -111,16 +139,16 @@ def write_register(
 
 def read_register(
     config: ArrayConfig, array: NDArray[Any], ports: Ports, entry: Any
-) -> Iterable[Any]:
+) -> Iterator[bytes]:
     """One element of a register array, or all."""
     at = places(config, entry)
     with ports.lock():
         values = np.array(array[at.start : at.stop])
-    for i, value in zip(at, integers(values), strict=True):
-        e = p4runtime_pb2.Entity()
-        e.register_entry.register_id, e.register_entry.index.index = config.id, i
-        e.register_entry.data.bitstring = encode(value)
-        yield e
+
+    def data(some: slice) -> list[Column]:
+        return message(3, message(1, [octets(big_endian(values[some]))]))
+
+    return _cells(config, values, entry, data)
 
 
 SECOND = 1e6  # microseconds
@@ -161,13 +189,25 @@ def write_meter(config: ArrayConfig, switch: Switch, ports: Ports, kind: str, en
             switch.set_meter(config.name, i, rates)
 
 
-def read_meter(config: ArrayConfig, switch: Switch, ports: Ports, entry: Any) -> Iterator[Any]:
+def read_meter(config: ArrayConfig, switch: Switch, ports: Ports, entry: Any) -> Iterator[bytes]:
     """One meter of an array, or all."""
     at = places(config, entry)
     with ports.lock():
-        found = [switch.meter(config.name, i) for i in at]
-    for i, rates in zip(at, found, strict=True):
-        e = p4runtime_pb2.Entity()
-        e.meter_entry.meter_id, e.meter_entry.index.index = config.id, i
-        fill_config(rates, e.meter_entry, "config")
-        yield e
+        values = switch.meters(config.name)[at.start : at.stop].copy()
+
+    def rates(some: slice) -> list[Column]:
+        meters = values[some]
+        return message(3, meter_config(meters), meters["configured"] != 0)
+
+    return _cells(config, values, entry, rates)
+
+
+def meter_config(meters: NDArray[Any]) -> list[Column]:
+    """MeterConfig of meters as ``Switch.meters`` has them."""
+    columns: list[Column] = []
+    for i, (rate, burst) in enumerate(((1, 2), (3, 4))):
+        a_second = np.minimum(np.round(meters["rates"]["rate"][:, i] * SECOND), float(INT64_MAX))
+        limited = np.where(a_second >= float(INT64_MAX), INT64_MAX, a_second).astype(np.uint64)
+        columns += number(rate, limited)
+        columns += number(burst, meters["rates"]["burst"][:, i])
+    return columns

@@ -61,6 +61,7 @@ class TableConfig:
 class ArrayConfig:
     """A counter, meter or register array."""
 
+    kind: str
     id: int
     name: str
     size: int
@@ -263,7 +264,7 @@ class PipelineConfig:
 
     def _array(self, what: str, a: Any, known: Any, width: int = 0, unit: int = 0) -> ArrayConfig:
         ours = self._known(what, a.preamble.name, known)
-        return ArrayConfig(a.preamble.id, a.preamble.name, ours.size, width, unit)
+        return ArrayConfig(what, a.preamble.id, a.preamble.name, ours.size, width, unit)
 
     def _register(self, r: Any) -> ArrayConfig:
         width = self._width(r.type_spec, f"register {r.preamble.name!r}")

@@ -16,7 +16,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from operator import methodcaller
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -122,12 +121,9 @@ def _answer(rpc: Callable[[Any], Any], kind: Any, data: bytes) -> bytes:
     return rpc(_parsed(kind, data)).SerializeToString()
 
 
-def _answers(rpc: Callable[[Any], Iterator[Any]], kind: Any, data: bytes) -> Iterator[bytes]:
-    """Yield the serialized answers to a serialized request of a class.
-
-    No message, which is many times as large, is kept while a client is slow to take the next.
-    """
-    yield from map(methodcaller("SerializeToString"), rpc(_parsed(kind, data)))
+def _answers(rpc: Callable[[Any], Iterator[bytes]], kind: Any, data: bytes) -> Iterator[bytes]:
+    """Yield the serialized answers to a serialized request of a class."""
+    yield from rpc(_parsed(kind, data))
 
 
 def _some(answers: Iterator[bytes]) -> list[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from testbed.softswitch.server.config import PipelineConfig
@@ -22,9 +21,9 @@ from testbed.softswitch.server.messages import (
 )
 from testbed.softswitch.server.pipeline import Pipeline
 from testbed.softswitch.server.ports import LONGEST
+from testbed.softswitch.server.wire import answers
 
 API_VERSION = "1.4.1"
-CHUNK = 250  # entities in one ReadResponse
 MOST_RETURNED = 1 << 16  # bytes of a refused packet-out that go back with the error
 ACTIONS = p4runtime_pb2.SetForwardingPipelineConfigRequest
 CONFIG = p4runtime_pb2.GetForwardingPipelineConfigRequest
@@ -152,8 +151,8 @@ class P4Runtime:
             return defect(e)
         return None
 
-    def Read(self, request: Any) -> Iterator[Any]:
-        """Yield the entities that match any of the request's, a part at a time.
+    def Read(self, request: Any) -> Iterator[bytes]:
+        """Yield the entities that match any of the request's, as serialized ReadResponses.
 
         The device is locked for the time of a part only, so that a long Read lets others come.
         """
@@ -161,13 +160,12 @@ class P4Runtime:
         self.device.settled()
         for entity in request.entities:
             with self.device.lock:
-                found = self.device.running().read(entity)
+                found = answers(self.device.running().read(entity))
             yield from iter(partial(self._part, found), None)
 
-    def _part(self, found: Iterator[Any]) -> Any:
+    def _part(self, found: Iterator[bytes]) -> bytes | None:
         with self.device.lock:
-            entities = list(islice(found, CHUNK))
-        return p4runtime_pb2.ReadResponse(entities=entities) if entities else None
+            return next(found, None)
 
     # ---- stream ----
 

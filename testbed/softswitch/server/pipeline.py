@@ -145,7 +145,8 @@ class Pipeline:
     # ---- reading ----
 
     def read(self, entity: Any) -> Iterator[Any]:
-        """Yield the entities that a request's entity means.
+        """Yield the entities that a request's entity means, many at once as bytes of a
+        ReadResponse.
 
         Those of a table or an array are all as they were when its first one was read.
         """
@@ -236,8 +237,9 @@ class Pipeline:
                 t.read(p4runtime_pb2.TableEntry(is_default_action=True), out)
         for config in self.config.meters.values():
             entry = p4runtime_pb2.MeterEntry(meter_id=config.id)
-            found = arrays.read_meter(config, self.switch, self.ports, entry)
-            out += [e for e in found if e.meter_entry.HasField("config")]
+            for found in arrays.read_meter(config, self.switch, self.ports, entry):
+                entities = p4runtime_pb2.ReadResponse.FromString(found).entities
+                out += [e for e in entities if e.meter_entry.HasField("config")]
         self.replication.read(p4runtime_pb2.PacketReplicationEngineEntry(), out)
         self.digests.read(0, out)
         return out
