@@ -219,8 +219,10 @@ class Program:
         self.observe = observe
         self.path = definition.path
         d = definition
+        #: Of two of a name, p4c's second one for direct calls takes no parameters.
+        by_params = sorted(d.actions.values(), key=lambda a: len(a.params))
         self.actions: Mapping[str, ActionInfo] = MappingProxyType(
-            {a.name: ActionInfo(a.name, a.params) for a in d.actions.values()}
+            {a.name: ActionInfo(a.name, a.params) for a in by_params}
         )
         self.tables: Mapping[str, TableInfo] = MappingProxyType(
             {

@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf import text_format
 from google.protobuf.text_format import ParseError
 
-from testbed.softswitch.compiler.bmv2_program import DROP_PORT, TableDef
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Action, TableDef
 from testbed.softswitch.compiler.source import read_file, translate
 from testbed.softswitch.errors import InvalidProgram, SoftSwitchError, UnsupportedProgram
 from testbed.softswitch.runtime.program import Program
@@ -162,7 +162,10 @@ class PipelineConfig:
         self.cookie = cookie
         self.code = unwrapped(device_config)
         self.program = program or self._compile(self.code, drop_port)
-        self.actions = {a.preamble.id: self._action(a) for a in p4info.actions}
+        ours = self._program_actions()
+        self.actions = {
+            a.preamble.id: self._action(a, ours.get(a.preamble.id)) for a in p4info.actions
+        }
         self.direct_counters = {c.preamble.id: c for c in p4info.direct_counters}
         self.direct_meters = {m.preamble.id: m for m in p4info.direct_meters}
         self.profiles = {a.preamble.id: self._profile(a) for a in p4info.action_profiles}
@@ -197,10 +200,30 @@ class PipelineConfig:
             raise P4Error(INVALID_ARGUMENT, f"P4Info's {what} {name!r} is not in the program")
         return known[name]
 
-    def _action(self, a: Any) -> ActionConfig:
+    def _program_actions(self) -> dict[int, Action]:
+        """The program's action of each id of P4Info.
+
+        Its name is unique in a table, not in the program: p4c writes an action that is called
+        directly, too, a second time, without parameters.
+        """
+        definition = self.program.definition
+        tables = {
+            t.name: {definition.actions[i].name: definition.actions[i] for i in t.action_ids}
+            for t in definition.tables
+        }
+        names = {a.preamble.id: a.preamble.name for a in self.p4info.actions}
+        found = {
+            r.id: tables[t.preamble.name][names[r.id]]
+            for t in self.p4info.tables
+            for r in t.action_refs
+            if names.get(r.id) in tables.get(t.preamble.name, ())
+        }
+        by_name = {a.name: a for a in definition.actions.values()}
+        return {i: by_name[name] for i, name in names.items() if name in by_name} | found
+
+    def _action(self, a: Any, ours: Action | None) -> ActionConfig:
         name = a.preamble.name
         params = tuple((p.id, p.name, p.bitwidth) for p in a.params)
-        ours = self.program.actions.get(name)
         if ours is None:  # p4c leaves out actions nothing calls
             return ActionConfig(a.preamble.id, name, params, tuple(range(len(params))))
         places = _same(

@@ -155,9 +155,11 @@ def _saved(pipeline: Pipeline, timeouts: dict[str, dict[int, int]]) -> Iterator[
         yield from _saved_table(switch.table(definition.name), timeouts.get(definition.name, {}))
     for profile in program.profiles.values():
         one = switch.action_profile(profile.name)
+        users = [t for t in program.tables if t.profile == profile.name]
+        numbers = {program.actions[i].name: i for t in users for i in t.action_ids}
         yield from (str(len(one.members)), str(len(one.members)))
         for member, (action, values) in sorted(one.members.items()):
-            number = next(i for i, known in program.actions.items() if known.name == action)
+            number = numbers[action]
             yield from (str(member), *_saved_action(number, values), NOWHERE)
         for uses in _uses(switch, profile.name):
             yield from (str(len(uses)), *map(str, uses))
