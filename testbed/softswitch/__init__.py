@@ -27,8 +27,8 @@ Differences to simple_switch, all on purpose:
   and a failed assert or assume drops the packet and raises ``SwitchFault`` (BMv2 aborts);
 - ``log_msg`` writes only where the process keeps a log; with a wrong number of arguments it says so
   there (BMv2 ends);
-- a packet that takes more than 256 passes, or makes more than 64 outputs, is cut off; a loop in an
-  action ends after 1,000,000 jumps (BMv2's does not);
+- a packet that takes more than 256 passes of ingress or 1,280 of egress, or makes more than 1,024
+  outputs, is cut off; a loop in an action ends after 1,000,000 jumps (BMv2's does not);
 - ``lookahead`` beyond the end of a packet stops the parser with ``PacketTooShort``, as P4_16 has it
   (BMv2 does so in an assignment alone; in a ``select`` it reads on in its buffer, where an earlier
   packet may have left something);

@@ -148,6 +148,26 @@ class KeyEncoding:
         size = 8 * self.layout.words
         return value.to_bytes(size, "little"), mask.to_bytes(size, "little"), prefix
 
+    def plain(self, match: Match) -> tuple[Any, ...]:
+        """A match that ``encode`` takes, with numbers for bytes."""
+
+        def as_number(m: Any) -> Any:
+            return int.from_bytes(m, "big") if isinstance(m, (bytes, bytearray)) else int(m)
+
+        return tuple(
+            (as_number(m[0]), int(m[1])) if k.match == "lpm" else as_number(m)
+            for k, m in zip(self.key, match, strict=True)
+        )
+
+    def has_more(self, match: Match) -> bool:
+        """Whether the lpm value of a match has bits after its prefix."""
+        return any(
+            value & ((1 << k.width - n) - 1)
+            for k, (value, n) in (
+                (k, m) for k, m in zip(self.key, self.plain(match), strict=True) if k.match == "lpm"
+            )
+        )
+
     def decode(self, value: Sequence[int], mask: Sequence[int]) -> tuple[Any, ...]:
         """The match elements of an entry out of its key words."""
         values = sum(w << 64 * i for i, w in enumerate(value))

@@ -23,7 +23,7 @@ from testbed.softswitch.compiler.bmv2_program import DROP_PORT, KeyField, plain_
 from testbed.softswitch.compiler.build import load_library
 from testbed.softswitch.compiler.source import Source, read_file, translate
 
-MAX_OUT = 64
+MAX_OUT = 1024  # SS_MAX_OUT of abi.h
 
 
 class Packet(ctypes.Structure):

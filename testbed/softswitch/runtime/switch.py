@@ -14,7 +14,7 @@ from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import number
 from testbed.softswitch.runtime.instance import Instance, MeterRates, get_meter, set_meter
 from testbed.softswitch.runtime.later import np
-from testbed.softswitch.runtime.program import BatchOut, DigestInfo, Program, Result
+from testbed.softswitch.runtime.program import MAX_OUT, BatchOut, DigestInfo, Program, Result
 from testbed.softswitch.runtime.tables import Table
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ COUNT = [("packets", "<u8"), ("bytes", "<u8")]
 _RATE = [("rate", "<f8"), ("burst", "<u8"), ("tokens", "<u8"), ("last", "<u8")]
 METER = [("rates", _RATE, 2), ("configured", "<u4"), ("", "V4")]  # ss_meter of meters.h
 FAULTS = {
-    1: "more than 64 output packets: the surplus was dropped",
+    1: f"more than {MAX_OUT} output packets: the surplus was dropped",
     2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",
     3: "a P4 assert or assume failed",
     4: "out of memory",
@@ -137,7 +137,7 @@ class Switch:
         """Run one packet; gives (port, data) of every packet that leaves.
 
         ``port`` 0..511, ``now_us`` the time in microseconds. Raises ``SwitchFault`` when a
-        P4 assert fails, more than 64 packets leave, or the packet never stops.
+        P4 assert fails, more than 1,024 packets leave, or the packet never stops.
         """
         port = number(port, 9, "port")
         raw = bytes(data)
@@ -431,8 +431,10 @@ class Switch:
         group = number(group, 16, "multicast group")
         if not group:
             raise SoftSwitchError("multicast group 0 means no multicast")
-        if len(ports) > 64:
-            raise SoftSwitchError(f"multicast group {group}: {len(ports)} copies, at most 64")
+        if len(ports) > MAX_OUT:
+            raise SoftSwitchError(
+                f"multicast group {group}: {len(ports)} copies, at most {MAX_OUT}"
+            )
         flat: list[int] = []
         for port, rid in ports:
             flat += [number(port, 9, "port"), number(rid, 16, "rid")]

@@ -52,6 +52,12 @@ class Entry:
     member: int | None = None
     group: int | None = None
     action_id: int = -1
+    written: tuple[Any, ...] | None = None
+
+    @property
+    def as_written(self) -> tuple[Any, ...]:
+        """The match as it was written: an lpm value may have bits after its prefix."""
+        return self.match if self.written is None else self.written
 
 
 class Table:
@@ -82,6 +88,7 @@ class Table:
             self._program.actions[i].name: self._program.actions[i] for i in definition.action_ids
         }
         self._default: tuple[str, int] | None = None
+        self._written: dict[int, tuple[Any, ...]] = {}  # matches with bits after a prefix
         self._plain: dict[str, tuple[int, Any]] = {}  # references without parameters
         self._words = ctypes.c_uint64 * layout.row_words
         self._profile = profile
@@ -144,9 +151,13 @@ class Table:
         self._mutable()
         value, mask, prefix = self._keys.encode(match)
         prio = self._priority(priority)
-        return self._raw_insert(
-            value, mask, prefix if self.layout.kind == "lpm" else prio, meta, params
-        )
+        if self.layout.kind != "lpm":
+            return self._raw_insert(value, mask, prio, meta, params)
+        handle = self._raw_insert(value, mask, prefix, meta, params)
+        self._written.pop(handle, None)
+        if self._keys.has_more(match):
+            self._written[handle] = self._keys.plain(match)
+        return handle
 
     def _raw_insert(self, value: bytes, mask: bytes, prio: int, meta: int, params: Any) -> int:
         h = self._lib.ss_table_add(self._sw, self._i, value, mask, prio, meta, params)
@@ -314,10 +325,12 @@ class Table:
                 priority,
                 None if group else ref,
                 ref if group else None,
+                written=self._written.get(handle),
             )
         action = self._program.actions[ref]
         params = read_params(action, row[self.layout.params :])
-        return Entry(handle, match, action.name, params, priority, action_id=ref)
+        written = self._written.get(handle)
+        return Entry(handle, match, action.name, params, priority, action_id=ref, written=written)
 
     # ---- action profiles ----
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.instance import MeterRates
 from testbed.softswitch.runtime.later import np
 from testbed.softswitch.runtime.switch import Switch
@@ -158,10 +157,16 @@ def read_config(config: Any, what: str) -> MeterRates:
     """The rates of a MeterConfig."""
     if config.eburst:
         raise P4Error(INVALID_ARGUMENT, f"{what}: v1model's meters have two rates, not an eburst")
-    try:
-        return MeterRates(config.cir / SECOND, config.cburst, config.pir / SECOND, config.pburst)
-    except SoftSwitchError as e:
-        raise P4Error(INVALID_ARGUMENT, f"{what}: {e}") from None
+    if not 0 <= config.cir <= config.pir:
+        raise P4Error(
+            INVALID_ARGUMENT,
+            f"{what}: meter rates {config.cir} and {config.pir} a second: the committed one is at "
+            "least 0 and at most the peak one",
+        )
+    if config.cburst < 0 or config.pburst < 0:
+        why = f"meter bursts {config.cburst} and {config.pburst} are not 0 or more"
+        raise P4Error(INVALID_ARGUMENT, f"{what}: {why}")
+    return MeterRates(config.cir / SECOND, config.cburst, config.pir / SECOND, config.pburst)
 
 
 def fill_config(rates: MeterRates | None, message: Any, name: str) -> None:

@@ -14,7 +14,13 @@ from testbed.softswitch.compiler.bmv2_program import DROP_PORT, Action, TableDef
 from testbed.softswitch.compiler.source import read_file, translate
 from testbed.softswitch.errors import InvalidProgram, SoftSwitchError, UnsupportedProgram
 from testbed.softswitch.runtime.program import Program
-from testbed.softswitch.server.messages import INVALID_ARGUMENT, UNIMPLEMENTED, P4Error, p4info_pb2
+from testbed.softswitch.server.messages import (
+    INVALID_ARGUMENT,
+    UNIMPLEMENTED,
+    ControllerHeader,
+    P4Error,
+    p4info_pb2,
+)
 
 MATCH = p4info_pb2.MatchField.MatchType
 
@@ -179,7 +185,10 @@ class PipelineConfig:
         }
         self.registers = {r.preamble.id: self._register(r) for r in p4info.registers}
         self.digests = {d.preamble.id: self._digest(d) for d in p4info.digests}
-        self.headers = {h.preamble.name: h for h in p4info.controller_packet_metadata}
+        self.headers = {
+            h.preamble.name: ControllerHeader(self._controller_fields(h))
+            for h in p4info.controller_packet_metadata
+        }
 
     @staticmethod
     def _compile(device_config: bytes, drop_port: int) -> Program:
@@ -199,6 +208,23 @@ class PipelineConfig:
         if name not in known:
             raise P4Error(INVALID_ARGUMENT, f"P4Info's {what} {name!r} is not in the program")
         return known[name]
+
+    def _translated(self, named: Any) -> bool:
+        """Whether a type of P4Info is one whose values controllers see in another width."""
+        new = self.p4info.type_info.new_types
+        return named.name in new and new[named.name].WhichOneof("representation") == (
+            "translated_type"
+        )
+
+    def _check_width(self, described: Any, width: int, what: str) -> None:
+        """Check that a value of P4Info has the program's width. One of a translated type may have
+        another (``sdn_bitwidth``): what is written must fit into the program's."""
+        if described.bitwidth == width:
+            return
+        if not self._translated(described.type_name):
+            raise P4Error(INVALID_ARGUMENT, f"{what} has not the width of the program's")
+        if not described.bitwidth:
+            raise P4Error(UNIMPLEMENTED, f"{what}: types translated to strings are not supported")
 
     def _program_actions(self) -> dict[int, Action]:
         """The program's action of each id of P4Info.
@@ -223,26 +249,29 @@ class PipelineConfig:
 
     def _action(self, a: Any, ours: Action | None) -> ActionConfig:
         name = a.preamble.name
-        params = tuple((p.id, p.name, p.bitwidth) for p in a.params)
         if ours is None:  # p4c leaves out actions nothing calls
+            params = tuple((p.id, p.name, p.bitwidth) for p in a.params)
             return ActionConfig(a.preamble.id, name, params, tuple(range(len(params))))
         places = _same(
-            [p[1] for p in params], [p[0] for p in ours.params], f"parameters of action {name!r}"
+            [p.name for p in a.params],
+            [p[0] for p in ours.params],
+            f"parameters of action {name!r}",
+        )
+        params = tuple(
+            (p.id, p.name, ours.params[place][1]) for p, place in zip(a.params, places, strict=True)
         )
         order = [0] * len(params)
         for i, place in enumerate(places):
             order[place] = i
-            if params[i][2] != ours.params[place][1]:
-                raise P4Error(
-                    INVALID_ARGUMENT,
-                    f"parameter {params[i][1]!r} of action {name!r} "
-                    f"has not the width of the program's",
-                )
+            what = f"parameter {params[i][1]!r} of action {name!r}"
+            self._check_width(a.params[i], params[i][2], what)
         return ActionConfig(a.preamble.id, name, params, tuple(order))
 
     def _table(self, t: Any) -> TableConfig:
         name = t.preamble.name
-        definition = self._known("table", name, {x.name: x for x in self.program.definition.tables})
+        definition: TableDef = self._known(
+            "table", name, {x.name: x for x in self.program.definition.tables}
+        )
         places = _same(
             [f.name for f in t.match_fields],
             [k.name for k in definition.key],
@@ -250,12 +279,9 @@ class PipelineConfig:
         )
         fields = []
         for f, place in zip(t.match_fields, places, strict=True):
-            if f.bitwidth != definition.key[place].width:
-                raise P4Error(
-                    INVALID_ARGUMENT,
-                    f"match field {f.name!r} of table {name!r} has not the width of the program's",
-                )
-            fields.append(FieldConfig(f.id, f.name, f.bitwidth, f.match_type, place))
+            width = definition.key[place].width
+            self._check_width(f, width, f"match field {f.name!r} of table {name!r}")
+            fields.append(FieldConfig(f.id, f.name, width, f.match_type, place))
         known = self.program.definition.actions
         actions = {known[i].name: i for i in definition.action_ids}
         for r in t.action_refs:
@@ -290,17 +316,39 @@ class PipelineConfig:
         return ArrayConfig(what, a.preamble.id, a.preamble.name, ours.size, width, unit)
 
     def _register(self, r: Any) -> ArrayConfig:
-        width = self._width(r.type_spec, f"register {r.preamble.name!r}")
+        ours = self._known("register", r.preamble.name, self.program.registers)
+        width = self._width(r.type_spec, ours.width, f"register {r.preamble.name!r}")
         return self._array("register", r, self.program.registers, width)
 
-    @staticmethod
-    def _width(spec: Any, what: str) -> int:
+    def _width(self, spec: Any, width: int, what: str) -> int:
+        """The bits of a type, which are ``width`` in the program."""
         if spec.WhichOneof("type_spec") == "bool":
             return 1
+        if spec.WhichOneof("type_spec") == "new_type":
+            known = self.p4info.type_info.new_types
+            if spec.new_type.name in known and not self._translated(spec.new_type):
+                return self._width(known[spec.new_type.name].original_type, width, what)
+            return width
         kind = spec.bitstring.WhichOneof("type_spec")
         if kind not in ("bit", "int"):
             raise P4Error(UNIMPLEMENTED, f"{what}: only bit and int elements are supported")
         return getattr(spec.bitstring, kind).bitwidth
+
+    def _controller_fields(self, header: Any) -> list[tuple[int, str, int]]:
+        """Id, name and bits of the fields of a controller header."""
+        names = [m.name for m in header.metadata]
+        same = [
+            h.type
+            for h in self.program.definition.headers.values()
+            if not h.metadata and [f.name for f in h.type.fields] == names
+        ]
+        fields: list[tuple[int, str, int]] = []
+        for i, m in enumerate(header.metadata):
+            width = m.bitwidth
+            if self._translated(m.type_name) and same:
+                width = same[0].fields[i].width
+            fields.append((m.id, m.name, width))
+        return fields
 
     def _digest(self, d: Any) -> DigestConfig:
         name, spec = d.preamble.name, d.type_spec
@@ -317,8 +365,11 @@ class PipelineConfig:
             members = list(spec.tuple.members)
         else:
             shape, members = "bitstring", [spec]
-        widths = tuple(self._width(m, f"digest {name!r}") for m in members)
-        if widths != tuple(w for _, w in ours.fields):
+        theirs = tuple(w for _, w in ours.fields)
+        widths = tuple(
+            self._width(m, w, f"digest {name!r}") for m, w in zip(members, theirs, strict=False)
+        )
+        if widths != theirs or len(members) != len(theirs):
             raise P4Error(INVALID_ARGUMENT, f"the members of digest {name!r} are not the program's")
         return DigestConfig(d.preamble.id, name, widths, shape)
 

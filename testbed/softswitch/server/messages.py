@@ -102,8 +102,8 @@ def fill_counter(unit: int, packets: int, size: int, data: Any) -> None:
 class ControllerHeader:
     """A controller header: its fields in wire order."""
 
-    def __init__(self, message: Any | None) -> None:
-        self.fields = [(m.id, m.name, m.bitwidth) for m in message.metadata] if message else []
+    def __init__(self, fields: Sequence[tuple[int, str, int]] = ()) -> None:
+        self.fields = fields  # id, name and bits of each
         self.bits = sum(width for _, _, width in self.fields)
 
     def pack(self, metadata: Any) -> bytes:

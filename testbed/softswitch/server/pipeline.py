@@ -56,8 +56,8 @@ class Pipeline:
         self.replication = Replication(switch, ports)
         self.digests = Digests(config.digests, switch, ports)
         self.ageing = Ageing(self.tables.values())
-        self.packet_in = ControllerHeader(config.headers.get("packet_in"))
-        self.packet_out = ControllerHeader(config.headers.get("packet_out"))
+        self.packet_in = config.headers.get("packet_in", ControllerHeader())
+        self.packet_out = config.headers.get("packet_out", ControllerHeader())
         self._writers: dict[str, Callable[[str, Any], None]] = {
             "table_entry": self._write_table,
             "action_profile_member": lambda k, e: self._profile(e).write_member(k, e),

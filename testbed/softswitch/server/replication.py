@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
+from testbed.softswitch.runtime.program import MAX_OUT
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.messages import (
     ALREADY_EXISTS,
@@ -18,7 +19,6 @@ from testbed.softswitch.server.messages import (
 from testbed.softswitch.server.ports import Ports
 
 SESSIONS = 1 << 15  # the groups from here on belong to the clone sessions
-COPIES = 64
 
 
 class Replication:
@@ -46,8 +46,8 @@ class Replication:
                     INVALID_ARGUMENT, f"{what}: port {port}, instance {r.instance} is there twice"
                 )
             out.append((port, r.instance))
-        if len(out) > COPIES:
-            raise P4Error(RESOURCE_EXHAUSTED, f"{what}: {len(out)} replicas, at most {COPIES}")
+        if len(out) > MAX_OUT:
+            raise P4Error(RESOURCE_EXHAUSTED, f"{what}: {len(out)} replicas, at most {MAX_OUT}")
         return out
 
     @staticmethod

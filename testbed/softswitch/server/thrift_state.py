@@ -250,7 +250,7 @@ def _saved_key(table: Table, e: Entry) -> Iterator[str]:
     """The key of an entry, and what its match kind has besides: prefix length, or mask and
     priority."""
     fields = sorted(
-        zip(table.definition.key, e.match, strict=True), key=lambda f: KINDS.index(f[0].match)
+        zip(table.definition.key, e.as_written, strict=True), key=lambda f: KINDS.index(f[0].match)
     )
     yield "".join(_octets(k, _value(k, m)) for k, m in fields)
     if table.layout.kind == "lpm":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from testbed.softswitch.errors import SoftSwitchError
@@ -167,6 +168,14 @@ def _bits(text_: str) -> list[int]:
     return [i for i, c in enumerate(reversed(text_)) if c == "1"]
 
 
+def _ports(text_: str) -> list[int]:
+    """The ports of a map."""
+    ports = _bits(text_)
+    if max(ports, default=0) > 511:
+        raise BmError(MulticastErrorCode.ERROR)
+    return ports
+
+
 class Multicast:
     """Multicast groups of nodes: a replication id, ports and link aggregation groups each."""
 
@@ -216,6 +225,17 @@ class Multicast:
         except SoftSwitchError:
             raise BmError(MulticastErrorCode.ERROR) from None
 
+    def _change(self, groups: Iterable[int], undo: Callable[[], object]) -> None:
+        """Tell the switch of groups that have changed; what it refuses is undone in all of them."""
+        try:
+            for group in groups:
+                self._install(group)
+        except BmError:
+            undo()
+            for group in groups:
+                self._install(group)
+            raise
+
     def _create(self, a: Arguments) -> Result:
         group = a.get(2, 0)
         if not isinstance(group, int) or not 0 < group < 1 << 16:
@@ -236,8 +256,8 @@ class Multicast:
         return NOTHING
 
     def _node_create(self, a: Arguments) -> Result:
-        rid, ports = a.get(2, 0), _bits(text(a, 3))
-        if not isinstance(rid, int) or not 0 <= rid < 1 << 16 or max(ports, default=0) > 511:
+        rid, ports = a.get(2, 0), _ports(text(a, 3))
+        if not isinstance(rid, int) or not 0 <= rid < 1 << 16:
             raise BmError(MulticastErrorCode.ERROR)
         node = _Node(rid, ports, _bits(text(a, 4)))
         handle = self._books.next
@@ -254,9 +274,10 @@ class Multicast:
         group, node = self._group(a), self._node(a.get(3, 0))
         if node.group is not None:
             raise BmError(MulticastErrorCode.ERROR)
+        members = self._books.groups[group]
+        members.append(a.get(3, 0))
+        self._change([group], members.pop)
         node.group = group
-        self._books.groups[group].append(a.get(3, 0))
-        self._install(group)
         return NOTHING
 
     def _dissociate(self, a: Arguments) -> Result:
@@ -279,15 +300,20 @@ class Multicast:
 
     def _node_update(self, a: Arguments) -> Result:
         node = self._node(a.get(2, 0))
-        node.ports, node.lags = _bits(text(a, 3)), _bits(text(a, 4))
-        if node.group is not None:
-            self._install(node.group)
+        before = node.ports, node.lags
+
+        def undo() -> None:
+            node.ports, node.lags = before
+
+        node.ports, node.lags = _ports(text(a, 3)), _bits(text(a, 4))
+        self._change([] if node.group is None else [node.group], undo)
         return NOTHING
 
     def _lag(self, a: Arguments) -> Result:
-        self._books.lags[int(a.get(2, 0))] = _bits(text(a, 3))
-        for group in self._books.groups:
-            self._install(group)
+        lags, lag = self._books.lags, int(a.get(2, 0))
+        before = lags.get(lag, [])
+        lags[lag] = _ports(text(a, 3))
+        self._change(list(self._books.groups), lambda: lags.update({lag: before}))
         return NOTHING
 
     def _entries(self, a: Arguments) -> Result:

@@ -327,7 +327,7 @@ class Tables:
         else:
             action = self._action(e.action, e.params)
         key = table.definition.key
-        match = [self._param(k.match, k.width, v) for k, v in zip(key, e.match, strict=True)]
+        match = [self._param(k.match, k.width, v) for k, v in zip(key, e.as_written, strict=True)]
         priority = -1 if e.priority is None else MAX_PRIORITY - e.priority
         return struct(
             (1, *listed(STRUCT, match)),

@@ -85,15 +85,23 @@ def test_multicast(sw: Switch) -> None:
     assert [(p, fields(d)[1:3]) for p, d in out] == [(4, (5, 10)), (5, (5, 11)), (4, (5, 12))]
     sw.set_multicast_group(1, [])
     assert sw.process(1, op(3, 1)) == []
-    with pytest.raises(SoftSwitchError, match="at most 64"):
-        sw.set_multicast_group(1, [(1, 1)] * 65)
+    with pytest.raises(SoftSwitchError, match="at most 1024"):
+        sw.set_multicast_group(1, [(1, 1)] * 1025)
+
+
+def test_a_group_of_all_ports(sw: Switch) -> None:
+    """It copied to 64 at most, of which BMv2 knows nothing."""
+    copies = [(port, rid) for port in range(500) for rid in (1, 2)]
+    sw.set_multicast_group(1, copies)
+    out = sw.process(1, op(3, 1))
+    assert [port for port, _ in out] == [port for port, _ in copies]
 
 
 def test_too_many_outputs(sw: Switch) -> None:
-    sw.set_multicast_group(1, [(1, i) for i in range(64)])
-    assert len(sw.process(1, op(3, 1))) == 64
+    sw.set_multicast_group(1, [(1, i) for i in range(1024)])
+    assert len(sw.process(1, op(3, 1))) == 1024
     sw.set_mirror(5, 3, multicast_group=1)
-    with pytest.raises(SwitchFault, match="64 output"):
+    with pytest.raises(SwitchFault, match="1024 output"):
         sw.process(1, op(1))
 
 

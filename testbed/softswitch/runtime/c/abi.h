@@ -22,7 +22,7 @@ typedef struct {
  * queue; 0 = tail drop (egress is then not run for it); may be NULL. */
 typedef int (*ss_admit_fn)(void *ctx, uint32_t egress_port, uint32_t length);
 
-#define SS_MAX_OUT 64
+#define SS_MAX_OUT 1024
 #define SS_NO_PORT UINT32_MAX
 
 typedef struct {

@@ -197,7 +197,7 @@ int ss_forward(
     ss_switch *sw, uint32_t port, uint8_t *room, const uint8_t *data, uint32_t stored,
     uint32_t length, uint64_t now_us, ss_admit_fn admit, void *admit_ctx, ss_result *out) {
     ss_item *it;
-    unsigned passes = 0;
+    unsigned passes = 0, left = SS_MAX_PASSES + SS_MAX_OUT; /* of ingress; of egress */
     (void)room; /* a copy may still want the bytes */
     ss_begin(sw, now_us, admit, admit_ctx, out);
     if (!(it = ss_item_new(sw))) return sw->fault;
@@ -209,7 +209,11 @@ int ss_forward(
             if (++passes <= SS_MAX_PASSES) ss_ingress(sw, it);
         } else if ((it = sw->egress)) {
             sw->egress = it->next;
-            if (++passes <= SS_MAX_PASSES) ss_egress(sw, it);
+            if (!left) passes = SS_MAX_PASSES + 1;
+            if (passes <= SS_MAX_PASSES) {
+                left--;
+                ss_egress(sw, it);
+            }
         } else {
             break;
         }

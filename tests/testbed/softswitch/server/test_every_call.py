@@ -237,3 +237,27 @@ def test_learning_lists_of_thrift_are_the_digests_of_p4runtime() -> None:
             send(key)
         assert len(c.receive("digest").data) == 3
         transport.close()
+
+
+def test_a_prefix_is_dumped_as_it_was_written(port: int) -> None:
+    said = command(
+        port,
+        "table_add I.prefixes I.set 0x0a010203/8 3 => 9",
+        "table_dump I.prefixes",
+        "table_delete I.prefixes 0",
+        "table_add I.prefixes I.set 0x0a000000/8 3 => 9",
+        "table_dump I.prefixes",
+    )
+    assert "0a010203/8" in said and said.count("0a000000/8") == 1
+
+
+def test_a_change_of_a_multicast_group_that_is_refused_changes_nothing(port: int) -> None:
+    ports = " ".join(map(str, range(512)))
+    nodes = [f"mc_node_create {rid} {ports}" for rid in range(3)]
+    made = ["mc_mgrp_create 9", *nodes, "mc_node_associate 9 0", "mc_node_associate 9 1"]
+    before = command(port, *made, "mc_dump").rpartition("MC ENTRIES")[2]
+    said = command(port, "mc_node_associate 9 2", "mc_dump")
+    assert "Invalid" in said and said.rpartition("MC ENTRIES")[2] == before
+    smaller = ("mc_node_update 0 1 2 3", "mc_node_update 1 4")
+    said = command(port, *smaller, "mc_node_associate 9 2", "mc_dump")
+    assert "Invalid" not in said

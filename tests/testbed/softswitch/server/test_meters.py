@@ -109,6 +109,7 @@ def test_wrong_meters(client: Client) -> None:
     with pytest.raises(Refused) as e:
         client.write(*[(kind, entity) for kind, entity, _ in cases])
     assert e.value.codes == [code for _, _, code in cases]
+    assert " 9 and 3 a second" in e.value.details[3][1]  # as they were written
     assert not client.read(table_entry=p4runtime_pb2.TableEntry())
 
 

@@ -170,7 +170,7 @@ def test_controller_headers() -> None:
     message = p4info_pb2.ControllerPacketMetadata()
     for i, (name, width) in enumerate((("port", 9), ("reason", 7), ("wide", 12)), 1):
         message.metadata.add(id=i, name=name, bitwidth=width)
-    header = ControllerHeader(message)
+    header = ControllerHeader([(m.id, m.name, m.bitwidth) for m in message.metadata])
     metadata = [
         p4runtime_pb2.PacketMetadata(metadata_id=i, value=v)
         for i, v in ((3, b"\x0a\xbc"), (1, b"\x01\x05"), (2, b"\x03"))
