@@ -88,12 +88,10 @@ def read_part(path: Path, fabric: Fabric) -> SegmentCounts:
     table = Table(path, Schema("part", "segments of some sub-problems", columns), data)
     for name in ("path", *named):
         table.refuse(~table.given(name), f"{name} is missing")
-    paths = table.links("path")
-    unknown = (paths.links < 0) | (paths.links >= fabric.n_links)
-    for entry in np.flatnonzero(unknown)[:1]:
-        row = int(paths.owner[entry])
-        raise table.fail(row, f"link {paths.links[entry]} is not in the fabric")
-    paths = Paths(paths.ptr, paths.links.astype(np.int32))
+    ptr, links = table.links("path")
+    paths = Paths(ptr, links.astype(np.int32))
+    for entry in np.flatnonzero((links < 0) | (links >= fabric.n_links))[:1]:
+        raise table.fail(int(paths.owner[entry]), f"link {links[entry]} is not in the fabric")
     refuse_broken_paths(table, fabric, paths, np.arange(len(paths)))
     read = {name: table.integers(name) for name in named}
     for name, values in read.items():

@@ -202,13 +202,13 @@ class Table:
         codes, names = self._codes(values, name)
         return Nested(width, length, codes, names)
 
-    def links(self, name: str) -> Paths:
-        """A column of a path of links in every row; a link is any int64."""
+    def links(self, name: str) -> tuple[LongArray, LongArray]:
+        """A column of a list of links in every row: their pointers, int64[n + 1], and all links."""
         column = self._data.column(name)
         if not is_list(column.type):
             raise self._wrong_type(name, column.type)
         length, values, row = self._lists(column, name, np.arange(len(self)))
-        return Paths(pointers(length), self._longs(values, name, row))
+        return pointers(length), self._longs(values, name, row)
 
     def _lists(self, lists: Any, name: str, row: LongArray) -> tuple[LongArray, Any, LongArray]:
         """The length of each list, all values, and the row of each value; ``row`` is the lists'."""
