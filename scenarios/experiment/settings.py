@@ -109,8 +109,9 @@ class Settings:
     traffic: Annotated[
         str,
         Field(
-            description="`hadoop`, `websearch`, `storage`, `pareto`, each with `:skewed`; or "
-            "`FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run"
+            description="`hadoop`, `websearch`, `storage`, `pareto` or `SIZES.txt` (bytes and the "
+            "share of flows no larger), each with `:skewed`; `FLOWS.csv` (`src,dst,bytes,start`); "
+            "or `FILE.pcap[ng][.gz]`, with `:fit` to squeeze its timing into the run"
         ),
     ] = "hadoop"
     tcp: Annotated[
@@ -287,6 +288,8 @@ class Settings:
             found["k"] = f"with TOPOLOGY={self.topology}"
         if ".cap" in self.traffic.lower() or ".pcap" in self.traffic.lower():
             found["load"] = f"with a capture, TRAFFIC={self.traffic}"
+        if self.traffic.lower().endswith(".csv"):
+            found["load"] = f"with a list of flows, TRAFFIC={self.traffic}"
         if self.backend == "flow":
             found["skew"] = "with BACKEND=flow"
         if not (self.alpha or self.beta):  # no flow is ever wanted

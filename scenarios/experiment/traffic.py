@@ -1,17 +1,17 @@
-"""What TRAFFIC means: a flow-size distribution, or a capture to replay."""
+"""What TRAFFIC means: a flow-size distribution, a list of flows, or a capture to replay."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 from scenarios.experiment.settings import Settings, SettingsError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.names import plain
 from testbed.traffic.capture import BEYOND
-from testbed.traffic.distributions import WORKLOADS, Workload
+from testbed.traffic.distributions import WORKLOADS
+from testbed.traffic.flow_list import FlowList, read_flow_list
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import Pattern, generate
 from testbed.traffic.replay import Account, replay
@@ -27,12 +27,27 @@ def capture_file(traffic: str) -> Path | None:
     return Path(name) if name.lower().endswith(_CAPTURES) else None
 
 
-def workload(traffic: str) -> tuple[Workload, Pattern] | None:
-    """Return the workload that ``traffic`` names and who sends to whom, None if it names none."""
-    name, _, option = traffic.partition(":")
-    if name not in WORKLOADS or option not in ("", "uniform", "skewed"):
+def flow_file(traffic: str) -> Path | None:
+    """The list of flows that ``traffic`` names, None if it names none."""
+    return Path(traffic) if traffic.lower().endswith(".csv") else None
+
+
+def traffic_file(traffic: str) -> Path | None:
+    """The file that ``traffic`` names, of whatever kind, None if it names none."""
+    named = workload(traffic)
+    if named is not None and named[0] not in WORKLOADS:
+        return Path(named[0])
+    return flow_file(traffic) or capture_file(traffic)
+
+
+def workload(traffic: str) -> tuple[str, Pattern] | None:
+    """Return the workload or the file of flow sizes that ``traffic`` names and who sends to whom,
+    None if it names none."""
+    skewed = traffic.endswith(":skewed")
+    name = traffic.removesuffix(":skewed").removesuffix(":uniform")
+    if name not in WORKLOADS and not name.lower().endswith(".txt"):
         return None
-    return cast(Workload, name), "skewed" if option == "skewed" else "uniform"
+    return name, "skewed" if skewed else "uniform"
 
 
 def make_traffic(
@@ -42,8 +57,9 @@ def make_traffic(
 ) -> tuple[Traffic, Account | None]:
     """Generate or replay the traffic of a run; what became of a capture's frames, if one is.
 
-    ``traffic`` is ``hadoop``, ``websearch``, ``storage`` or ``pareto``, with ``:skewed`` for half
-    of the traffic among 5 % of the racks; or a capture file, with ``:fit`` to stretch or squeeze
+    ``traffic`` is ``hadoop``, ``websearch``, ``storage``, ``pareto`` or a ``.txt`` file of flow
+    sizes, with ``:skewed`` for half of the traffic among 5 % of the racks; a ``.csv`` list of
+    flows (`testbed.traffic.flow_list`); or a capture file, with ``:fit`` to stretch or squeeze
     its timing to the run's duration instead of cutting it off there. A warning is logged if that
     cuts packets off.
 
@@ -61,11 +77,19 @@ def make_traffic(
         traffic, account = replay(path, topology, settings.seed, settings.duration_s, fit, progress)
         _warn_of_what_is_cut_off(settings, account)
         return traffic, account
+    path = flow_file(settings.traffic)
+    if path is not None:
+        flows = read_flow_list(
+            path, topology, settings.duration_s, settings.seed, settings.line_rate_bps
+        )
+        _warn_of_what_is_not_sent(settings, flows)
+        return flows.traffic, None
     named = workload(settings.traffic)
     if named is None:
         raise SettingsError(
-            f"TRAFFIC={settings.traffic} is unknown: use {', '.join(WORKLOADS)} (with :skewed), "
-            "or a .pcap or .pcapng file, also .gz (with :fit)"
+            f"TRAFFIC={settings.traffic} is unknown: use {', '.join(WORKLOADS)} or a .txt file of "
+            "flow sizes (with :skewed), a .csv list of flows, or a .pcap or .pcapng file, also .gz "
+            "(with :fit)"
         )
     kind, pattern = named
     traffic = generate(
@@ -78,6 +102,26 @@ def make_traffic(
         settings.line_rate_bps,
     )
     return traffic, None
+
+
+def _warn_of_what_is_not_sent(settings: Settings, flows: FlowList) -> None:
+    if flows.late:
+        log.warning(
+            "%s of the %s flows of %s begin after the run of %g s: more EPOCHS or a longer "
+            "EPOCH_MS send them",
+            f"{flows.late:,}",
+            f"{flows.listed:,}",
+            plain(settings.traffic),
+            settings.duration_s,
+        )
+    if flows.within_a_rack:
+        log.warning(
+            "%s of the %s flows of %s stay within a rack and are not sent: they cross no link "
+            "between switches",
+            f"{flows.within_a_rack:,}",
+            f"{flows.listed:,}",
+            plain(settings.traffic),
+        )
 
 
 def _warn_of_what_is_cut_off(settings: Settings, account: Account) -> None:

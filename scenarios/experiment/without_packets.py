@@ -18,7 +18,7 @@ import numpy.typing as npt
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.settings import Settings, SettingsError
-from scenarios.experiment.traffic import capture_file, workload
+from scenarios.experiment.traffic import capture_file, flow_file, workload
 from testbed.control.collection import Exchanged
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.icmp_limit import IcmpLimit
@@ -295,16 +295,17 @@ def _rng(settings: Settings, part: int) -> np.random.Generator:
 
 
 def _process(settings: Settings, fabric: Fabric) -> FlowProcess:
-    if capture_file(settings.traffic) is not None:
-        raise SettingsError(
-            f"TRAFFIC={settings.traffic} is a capture, and BACKEND=flow sends no packets: use "
-            "BACKEND=virtual"
-        )
+    for what, is_it in (("a capture", capture_file), ("a list of flows", flow_file)):
+        if is_it(settings.traffic) is not None:
+            raise SettingsError(
+                f"TRAFFIC={settings.traffic} is {what}, and BACKEND=flow sends no packets: use "
+                "BACKEND=virtual"
+            )
     named = workload(settings.traffic)
     if named is None:
         raise SettingsError(
             f"TRAFFIC={settings.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "
-            "(with :skewed)"
+            "or a .txt file of flow sizes (with :skewed)"
         )
     kind, pattern = named
     return flow_process(

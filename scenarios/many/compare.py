@@ -29,7 +29,7 @@ from scenarios.experiment.memory import available_bytes
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
-from scenarios.experiment.traffic import capture_file, make_traffic
+from scenarios.experiment.traffic import capture_file, make_traffic, traffic_file
 from scenarios.many.kept import alone, is_of
 from scenarios.many.seed_process import Outcome, begin, end_all, run_seed
 from scenarios.many.workers import Workers, own_folder, workers_of
@@ -155,7 +155,7 @@ def _key(
     files = {
         "scenario": Path(name) if name.endswith(".py") else None,
         "faults": fault_file(settings.faults),
-        "traffic": capture_file(settings.traffic),
+        "traffic": traffic_file(settings.traffic),
         "packages": Path(__file__).parents[2] / "requirements.lock",
     }
     for what, path in files.items():

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from testbed.errors import UserError
+from testbed.traffic.size_table import read_sizes
 
 FloatArray = npt.NDArray[np.float64]
 Workload = Literal["hadoop", "websearch", "storage", "pareto"]
@@ -33,31 +37,6 @@ class FlowSizes(Protocol):
 
 
 @dataclass(frozen=True)
-class Table:
-    """A cumulative distribution, linear between its points: float64[n] each."""
-
-    size: FloatArray
-    share: FloatArray
-
-    @property
-    def mean(self) -> float:
-        return float(self._bytes.sum())
-
-    @property
-    def _bytes(self) -> FloatArray:
-        return np.diff(self.share) * (self.size[1:] + self.size[:-1]) / 2
-
-    def quantile(self, u: FloatArray) -> FloatArray:
-        return np.maximum(np.interp(u, self.share, self.size), 1.0)
-
-    def quantile_by_bytes(self, u: FloatArray) -> FloatArray:
-        cumulative = np.concatenate(([0.0], np.cumsum(self._bytes)))
-        cumulative /= cumulative[-1]
-        # between two points the density grows with the size, so the square of the size is linear
-        return np.maximum(_sqrt_interp(u, cumulative, self.size), 1.0)
-
-
-@dataclass(frozen=True)
 class Pareto:
     """Pareto of a given mean; most of the bytes are in flows longer than any run."""
 
@@ -76,18 +55,24 @@ class Pareto:
         return np.exp(np.minimum(log, 60.0))  # e^60 bytes outlast everything and do not overflow
 
 
-def flow_sizes(workload: Workload) -> FlowSizes:
-    """The distribution of a workload.
+def flow_sizes(workload: str) -> FlowSizes:
+    """The distribution of a workload, or of the flow sizes of a ``.txt`` file.
 
     ``hadoop`` (Facebook), ``websearch`` (DCTCP) and ``storage`` (Alibaba) are tables in ``data/``,
     which name their sources; ``pareto`` is Flock's (its section 6.3: mean 200 KB, shape 1.05).
+
+    Raises:
+        UserError: It is neither, or the file is no table of flow sizes.
     """
     if workload == "pareto":
         return Pareto()
-    text = resources.files("testbed.traffic").joinpath("data", f"{workload}.txt").read_text()
-    size, percent = np.loadtxt(text.splitlines(), unpack=True)
-    return Table(size, percent / 100)
-
-
-def _sqrt_interp(u: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    return np.sqrt(np.interp(u, x, y**2))
+    if workload in WORKLOADS:
+        with resources.as_file(
+            resources.files("testbed.traffic") / "data" / f"{workload}.txt"
+        ) as path:
+            return read_sizes(path)
+    if workload.lower().endswith(".txt"):
+        return read_sizes(Path(workload))
+    raise UserError(
+        f"TRAFFIC={workload} is unknown: use {', '.join(WORKLOADS)}, or a .txt file of sizes"
+    )

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
-from testbed.traffic.distributions import WORKLOADS, FlowSizes, Workload, flow_sizes
+from testbed.traffic.distributions import FlowSizes, flow_sizes
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_distinct
 from testbed.traffic.trains import Trains, expand, frames_before, serialise
 
@@ -133,7 +133,7 @@ class FlowProcess:
 
 def generate(
     topology: AddressedFabric,
-    workload: Workload,
+    workload: str,
     load: float,
     duration_s: float,
     seed: int,
@@ -144,7 +144,7 @@ def generate(
 
     Args:
         topology: Its hosts send; nobody sends into its own rack, as that crosses no fabric link.
-        workload: Flow-size distribution, see ``distributions``.
+        workload: Flow-size distribution (`testbed.traffic.distributions.flow_sizes`).
         load: Mean share of the line rate that hosts send, above 0 and at most 0.95.
         duration_s: Length of the run; flows are cut there.
         seed: Same arguments and seed, same traffic.
@@ -161,20 +161,18 @@ def generate(
         )
     rng = np.random.default_rng([seed, 0x7AF1C])
     process = flow_process(topology, workload, load, rng, pattern, host_rate_bps)
-    return _send(process.draw(duration_s, rng), duration_s, host_rate_bps, rng)
+    return send(process.draw(duration_s, rng), duration_s, host_rate_bps, rng)
 
 
 def flow_process(
     topology: Fabric,
-    workload: Workload,
+    workload: str,
     load: float,
     rng: np.random.Generator,
     pattern: Pattern = "uniform",
     host_rate_bps: float = 1e9,
 ) -> FlowProcess:
     """What `generate` draws flows from; arguments and errors as there."""
-    if workload not in WORKLOADS:
-        raise TrafficError(f"TRAFFIC={workload} is unknown: use {', '.join(WORKLOADS)}")
     if not 0 < load <= _MAX_UTILISATION:
         raise TrafficError(f"LOAD={load:g} is out of range: use 0 to {_MAX_UTILISATION}, as 0.5")
     if topology.n_tors < 2:
@@ -182,16 +180,21 @@ def flow_process(
     sizes = flow_sizes(workload)
     # headers and gaps count as load: what a link carries, not what applications hand over
     wire_bytes = sizes.mean * (MAX_FRAME + _WIRE_EXTRA) / PAYLOAD
-    low, high = (
-        share * host_rate_bps * PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE
-    )
     return FlowProcess(
         topology,
         sizes,
         arrivals=topology.n_hosts * load * host_rate_bps / 8 / wire_bytes,
-        rate_bps=(low, high),
+        rate_bps=flow_rates(host_rate_bps),
         hot=_hot_racks(topology, load, rng) if pattern == "skewed" else np.empty(0, np.int64),
     )
+
+
+def flow_rates(host_rate_bps: float) -> tuple[float, float]:
+    """Return the least and the greatest payload rate of a flow, bits a second."""
+    low, high = (
+        share * host_rate_bps * PAYLOAD / (MAX_FRAME + _WIRE_EXTRA) for share in _FLOW_RATE
+    )
+    return low, high
 
 
 def _hot_racks(topology: Fabric, load: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -228,10 +231,10 @@ def _end_points(
     return src.astype(np.int32), dst.astype(np.int32)
 
 
-def _send(
+def send(
     flows: FlowArrivals, duration_s: float, host_rate_bps: float, rng: np.random.Generator
 ) -> Traffic:
-    """Cut flows into trains, and serialise those on the NICs."""
+    """Cut flows into trains, and serialise those on the NICs; ``rng`` draws what is left open."""
     n_flows = len(flows.src)
     full = rng.integers(_TRAIN_FRAMES[0], _TRAIN_FRAMES[1] + 1, n_flows)
     interval_s = full * PAYLOAD * 8 / flows.rate_bps

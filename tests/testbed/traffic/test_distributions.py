@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from testbed.traffic.distributions import WORKLOADS, Pareto, Table, flow_sizes
+from testbed.traffic.distributions import WORKLOADS, Pareto, flow_sizes
+from testbed.traffic.size_table import SizeTable
 
 GRID = (np.arange(1_000_000) + 0.5) / 1_000_000
 
@@ -34,7 +35,7 @@ def test_mean_and_byte_weighting_of_tables(workload):
 
 
 def test_byte_weighting_of_a_uniform_size():
-    sizes = Table(np.array([0.0, 10.0]), np.array([0.0, 1.0]))
+    sizes = SizeTable(np.array([0.0, 10.0]), np.array([0.0, 1.0]))
     assert sizes.quantile_by_bytes(np.array([0.25]))[0] == pytest.approx(5.0)
 
 

@@ -3,10 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from testbed.errors import UserError
 from testbed.fabric.fat_tree import FatTree
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flows import TCP, UDP, Traffic, make_distinct
-from testbed.traffic.generator import TrafficError, generate
+from testbed.traffic.generator import generate
 
 K4 = FatTree(4)
 K8 = FatTree(8)
@@ -157,7 +158,7 @@ def test_skewed_traffic_is_among_few_racks():
     ],
 )
 def test_bad_arguments_are_one_clear_line(arguments, message):
-    with pytest.raises(TrafficError, match=message) as error:
+    with pytest.raises(UserError, match=message) as error:
         generate(K4, *arguments)
     assert "\n" not in str(error.value)
 

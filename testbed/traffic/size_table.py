@@ -1,0 +1,116 @@
+"""Flow-size distributions of files, as simulators of data-center transports keep them.
+
+A line has a size in bytes and the share of the flows that are no larger, rising to 1 or to 100 %:
+HPCC's files. Homa's begin with a line that has the mean alone, which is passed over. Of three
+columns, as pFabric's files have them, the second is passed over. ``#`` begins a comment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from testbed.errors import UserError
+from testbed.record.messages import shown, why
+
+FloatArray = npt.NDArray[np.float64]
+
+_MOST_LINES = 100_000
+_LARGEST = 1e15  # bytes of a flow
+
+
+class SizeTableError(UserError):
+    """The file is no distribution of flow sizes. One line: the file, the line and the reason."""
+
+
+@dataclass(frozen=True)
+class SizeTable:
+    """A cumulative distribution, linear between its points: float64[n] each."""
+
+    size: FloatArray
+    share: FloatArray
+
+    @property
+    def mean(self) -> float:
+        return float(self._bytes.sum())
+
+    @property
+    def _bytes(self) -> FloatArray:
+        return np.diff(self.share) * (self.size[1:] + self.size[:-1]) / 2
+
+    def quantile(self, u: FloatArray) -> FloatArray:
+        return np.maximum(np.interp(u, self.share, self.size), 1.0)
+
+    def quantile_by_bytes(self, u: FloatArray) -> FloatArray:
+        cumulative = np.concatenate(([0.0], np.cumsum(self._bytes)))
+        cumulative /= cumulative[-1]
+        # between two points the density grows with the size, so the square of the size is linear
+        return np.maximum(_sqrt_interp(u, cumulative, self.size), 1.0)
+
+
+def read_sizes(path: Path) -> SizeTable:
+    """Read a distribution of flow sizes; it is linear between the lines.
+
+    Raises:
+        SizeTableError: The file is missing or unreadable, or a line makes no sense.
+    """
+    rows: list[tuple[int, float, float]] = []
+    try:
+        if path.exists() and not path.is_file():
+            raise SizeTableError(f"cannot read {path}: it is no file")
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if number > _MOST_LINES:
+                    raise SizeTableError(f"{path} has more than {_MOST_LINES:,} lines")
+                words = line.partition("#")[0].replace(",", " ").split()
+                if not words or (len(words) == 1 and not rows):
+                    continue
+                rows.append((number, *_size_and_share(path, number, words)))
+    except FileNotFoundError:
+        raise SizeTableError(f"no flow sizes {path}: check TRAFFIC") from None
+    except OSError as error:
+        raise SizeTableError(f"cannot read {path}: {why(error)}") from None
+    except UnicodeDecodeError:
+        raise SizeTableError(f"{path} is no text: lines of a size and a share are needed") from None
+    if len(rows) < 2:
+        raise SizeTableError(f"{path} has {len(rows)} lines of a size and a share: 2 are the least")
+    lines, size, share = (np.array(column) for column in zip(*rows, strict=True))
+    for what, column in (("the size", size), ("the share", share)):
+        for row in np.flatnonzero(np.diff(column) < 0)[:1]:
+            raise _wrong(path, int(lines[row + 1]), f"{what} is smaller than in the line before")
+    whole = share[-1]
+    if not np.isclose(whole, [1, 100], rtol=1e-4, atol=0).any():
+        raise _wrong(
+            path, int(lines[-1]), f"the last share is {whole:g}: 1 or 100 (percent) is needed"
+        )
+    if size[-1] <= 0:
+        raise SizeTableError(f"{path} has no flow of any byte")
+    if share[0] > 0:  # so many flows have the smallest size
+        size, share = np.insert(size, 0, size[0]), np.insert(share, 0, 0.0)
+    return SizeTable(size, share / whole)
+
+
+def _size_and_share(path: Path, number: int, words: list[str]) -> tuple[float, float]:
+    if len(words) not in (2, 3):
+        raise _wrong(path, number, f"{len(words)} columns: a size and a share are needed")
+    numbers = []
+    for what, word, most in (("size", words[0], _LARGEST), ("share", words[-1], 100.1)):
+        try:
+            value = float(word)
+        except ValueError:
+            raise _wrong(path, number, f"the {what} is {shown(word)}, no number") from None
+        if not 0 <= value <= most:
+            raise _wrong(path, number, f"the {what} is {value:g}: use 0 to {most:g}")
+        numbers.append(value)
+    return numbers[0], numbers[1]
+
+
+def _wrong(path: Path, number: int, reason: str) -> SizeTableError:
+    return SizeTableError(f"{path}: line {number}: {reason}")
+
+
+def _sqrt_interp(u: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    return np.sqrt(np.interp(u, x, y**2))
