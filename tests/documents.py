@@ -93,7 +93,7 @@ def places(file: str) -> list[Place]:
 
 
 def _commands(block: str) -> list[tuple[str, ...]]:
-    """The words of the commands of a block that make figures."""
+    """Return the words of the commands of a block that make figures."""
     lines = block.replace("\\\n", " ").splitlines()
     every = [shlex.split(line, comments=True) for line in lines]
     return [tuple(words[1:]) for words in every if words[:2] in _MAKE]
@@ -137,8 +137,8 @@ def _canary(folder: str, *words: str) -> str:
 
 
 def _output(command: tuple[str, ...], methods: Sequence[str]) -> str:
-    """The first lines and the table of what a command prints, without times and with the headings
-    of the blocks that have one of ``methods``."""
+    """Return the first lines and the table of what a command prints, without times and with the
+    headings of the blocks that have one of ``methods``."""
     lines = _ran(command).printed.splitlines()
     top = next(number for number, line in enumerate(lines) if line.startswith("method "))
     names = [*_ran(command).figures["methods" if command[0] == "scenario" else "means"]]
@@ -158,8 +158,8 @@ def _output(command: tuple[str, ...], methods: Sequence[str]) -> str:
 
 
 def _without_seconds(table: Sequence[str]) -> Iterator[str]:
-    """The header, the line below it and the rows, with … in the column ``sec``: that is as wide as
-    the longest time, and its figures end where the title does."""
+    """Yield the header, the line below it and the rows, with … in the column ``sec``: that is as
+    wide as the longest time, and its figures end where the title does."""
     header, rule, *rows = table
     end = header.index(" sec") + len(" sec")
     start = len(header[: end - len("sec")].rstrip())
@@ -176,7 +176,7 @@ def _without_seconds(table: Sequence[str]) -> Iterator[str]:
 
 
 def _estimate(command: tuple[str, ...]) -> str:
-    """What the command says before it begins, if it takes long."""
+    """Return the estimate that a long command prints before it begins."""
     given = dict(word.split("=", 1) for word in command[1:])
     name = given.pop("SCENARIO", None)
     request = make_request(name, {key.lower(): value for key, value in given.items()})
@@ -202,7 +202,7 @@ ESTIMATE = "estimate"
 
 
 def _table(commands: Sequence[tuple[str, ...]], what: Sequence[str]) -> str:
-    """A Markdown table: what of its settings only this command has, and its figures."""
+    """Return a Markdown table: what of its settings only this command has, and its figures."""
     common = set.intersection(*(set(command) for command in commands))
     rows = [["", *what], ["---"] * (1 + len(what))]
     for command in commands:

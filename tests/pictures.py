@@ -54,7 +54,7 @@ def look(out: Path, pages: list[str]) -> None:
 
 
 def _take(part: Locator, name: str) -> None:
-    """A picture of a part of a page, in the few colours that it has."""
+    """Write a picture of a part of a page, in the few colours that it has."""
     picture = Image.open(io.BytesIO(part.screenshot()))
     picture.convert("RGB").quantize(256).save(PICTURES / name, optimize=True)
 

@@ -34,7 +34,7 @@ _SEEDS_SHOWN = 2000
 def comparison_page(
     rows: Mapping[str, Any], settings: Mapping[str, Any], command: str, folder: Path
 ) -> str:
-    """The page of a comparison that ended.
+    """Return the page of a comparison that ended.
 
     Args:
         rows: The columns of `analysis.evaluation.comparison.COLUMNS`.
@@ -82,7 +82,7 @@ def _method(rows: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _seed(
     rows: Mapping[str, Any], methods: list[dict[str, Any]], seed: int
 ) -> tuple[int, int, list[float | None]]:
-    """A seed, how many links were faulty, and the F1 of each method."""
+    """Return a seed, how many links were faulty, and the F1 of each method."""
     at = np.flatnonzero(np.asarray(rows["seed"]) == seed)
     f1 = [
         method["f1"][method["seeds"].index(seed)] if seed in method["seeds"] else None

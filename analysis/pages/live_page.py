@@ -1,4 +1,4 @@
-"""The page of what is watched while it goes on: empty, until its events come."""
+"""The page of a run that goes on: it is empty until the server sends events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def live_page(
     epochs: int,
     method: str = "",
 ) -> str:
-    """The page; ``scenarios.live.server`` sends it, and its events.
+    """Return the page that ``scenarios.live.server`` sends before its events.
 
     Args:
         monitor: Which switches host meters, bool[n_switches].

@@ -1,4 +1,4 @@
-"""The way of one flow's packets through the switches, and who counted them where."""
+"""The path of one flow's packets through the switches, and what the meters counted on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PROTOCOLS = {6: "TCP", 17: "UDP"}
 def example_flows(
     run: RunDirectory, drops: Mapping[str, Any], meters: list[MinusMeter]
 ) -> list[dict[str, Any]]:
-    """Flows that were monitored, lost packets and whose path 007 traced, of different paths.
+    """Return flows that were monitored, lost packets and whose path 007 traced, of different paths.
 
     Args:
         drops, meters: The run's table of lost packets, and its minus meters.
@@ -66,7 +66,8 @@ def _flow_numbers(
     wanted: npt.NDArray[np.integer],
     meters: list[MinusMeter],
 ) -> list[LongArray]:
-    """For each row of each minus meter the row of ``flows``; -1 if it is none that is wanted."""
+    """Return for each row of each minus meter the row of ``flows``; -1 if it is none that is
+    wanted."""
     flows = {name: column[wanted] for name, column in flows.items()}
     src, dst = (fabric.host_ip[flows[end]] for end in ("src_host", "dst_host"))
     ports = flows["src_port"], flows["dst_port"]
@@ -113,7 +114,7 @@ def _meters(
     flow: int,
     path: list[int],
 ) -> list[dict[str, int]]:
-    """What was counted of a flow on the segments of its path, in all epochs."""
+    """Return what was counted of a flow on the segments of its path, in all epochs."""
     parts, sums = run.segments, {}
     for meter, numbers in zip(meters, monitored, strict=True):
         for row in np.flatnonzero(numbers == flow).tolist():

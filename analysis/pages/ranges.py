@@ -13,21 +13,21 @@ RANGES = (*zip(GROUPS[1:], GROUPS[:-1], strict=True), (0.0, GROUPS[-1]))
 
 @dataclass(frozen=True)
 class Share:
-    """``right`` of ``all`` links; what cannot be said is 0 of 0."""
+    """``right`` of ``all`` links; 0 of 0 where no link counts."""
 
     right: int
     all: int
 
 
 def in_words(low: float, high: float) -> str:
-    """A range for its reader: ``1–5 %``."""
+    """Return a range as text: ``1–5 %``."""
     return f"{100 * low:g}–{100 * high:g} %" if low else f"below {100 * high:g} %"
 
 
 def by_range(
     flagged: BoolArray, faulty: BoolArray, rate: FloatArray, estimate: FloatArray
 ) -> list[tuple[Share, Share]]:
-    """Precision and recall of a verdict in each of `RANGES`.
+    """Return precision and recall of a verdict in each of `RANGES`.
 
     A healthy link has no loss rate of a fault, so precision goes by the method's own estimate: of
     the links that it blames and says to lose so much, how many are faulty. Recall goes by the true

@@ -27,7 +27,7 @@ Verdict = Mapping[str, Any]
 
 
 def numbers(values: npt.NDArray[Any], digits: int = 5) -> list[float | int | None]:
-    """Numbers as short as JSON can have them; None for nan."""
+    """Return numbers with ``digits`` digits, as short as JSON can have them; None for nan."""
     if values.dtype.kind in "iub":
         return [int(value) for value in values]
     return [
@@ -48,15 +48,15 @@ def verdicts(run: RunDirectory) -> dict[str, Verdict]:
 def link_data(
     run: RunDirectory, methods: Mapping[str, Verdict]
 ) -> tuple[dict[str, Any], npt.NDArray[np.integer]]:
-    """The fabric with its links for the drawing, and which links come with their figures."""
+    """Return the fabric with its links for the drawing, and which links come with their figures."""
     fabric, truth = run.fabric, run.table("links")
-    told = np.ones(fabric.n_links, np.bool_)
+    listed = np.ones(fabric.n_links, np.bool_)
     if fabric.n_links > DRAWN_WHOLE:
-        told = np.array(truth["faulty"])
+        listed = np.array(truth["faulty"])
         for verdict in methods.values():
-            told |= verdict["flagged"]
-        told |= told[np.arange(fabric.n_links) ^ 1]  # a verdict may be of both directions
-    links = np.flatnonzero(told)
+            listed |= verdict["flagged"]
+        listed |= listed[np.arange(fabric.n_links) ^ 1]  # a verdict may be of both directions
+    links = np.flatnonzero(listed)
     emulator = np.zeros(fabric.n_links, np.int64)
     if run.has("emulator_drops"):
         drops = run.table("emulator_drops")
@@ -68,7 +68,7 @@ def link_data(
             fabric, monitor_switches(fabric, run.config["monitors"], run.config["seed"])
         ),
         "links": {
-            "id": [] if told.all() else links.tolist(),
+            "id": [] if listed.all() else links.tolist(),
             "faulty": np.flatnonzero(truth["faulty"]).tolist(),
             "rate": numbers(truth["rate"][links]),
             **{

@@ -33,7 +33,7 @@ _SCRIPTS = (
 
 
 def _silent(what: str, share: float) -> None:
-    """Nobody asked."""
+    """Ignore the progress."""
 
 
 def run_page(
@@ -42,7 +42,7 @@ def run_page(
     early: bool = False,
     progress: Callable[[str, float], None] = _silent,
 ) -> str:
-    """The page of a finished run.
+    """Return the page of a finished run.
 
     Args:
         command: What makes the run again.
@@ -95,7 +95,7 @@ def run_page(
 
 
 def _costs(summary: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
-    """What each method spent, and what it was run with, by the heading of its block."""
+    """Return what each method spent, and what it was run with, by the heading of its block."""
     return in_blocks(
         (entry.get("bench"), _cost(name, entry)) for name, entry in summary["methods"].items()
     )
@@ -115,7 +115,7 @@ def _cost(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def settings_in_words(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Settings, seed and versions: name and value."""
+    """Return settings, seed and versions: name and value."""
     shown = []
     for name, value in config.items():
         if isinstance(value, Mapping):
@@ -127,7 +127,7 @@ def settings_in_words(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def files(folder: Path) -> list[tuple[str, str]]:
-    """Name and address of each file and folder but the page itself."""
+    """Return name and address of each file and folder but the page itself."""
     found = []
     for path in sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name)):
         if path.name.startswith(".") or path.name == PAGE:

@@ -39,10 +39,10 @@ def sweep_page(
     command: str,
     folder: Path,
 ) -> str:
-    """The page.
+    """Return the page of a sweep.
 
     Args:
-        setting: As it is said: ``K``.
+        setting: Its name as a user writes it: ``K``.
         values: Its values, ascending if they are numbers.
         parts: Of each value the rows of its comparison (`comparison.COLUMNS`), the content of its
             ``comparison.json``, and the name of its folder.
@@ -88,7 +88,7 @@ def sweep_page(
 def _blocks(
     values: Sequence[str], address: Sequence[str], parts: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[tuple[str, str, list[Cell]]]]:
-    """The means of all values by the heading of their block: value, address and cells."""
+    """Return the means of all values by the heading of their block: value, address and cells."""
     found: dict[str, list[tuple[str, str, list[Cell]]]] = {h: [] for h in BENCHES.values()}
     for value, where, rows in zip(values, address, parts, strict=True):
         for heading, block in comparison_cells(rows).items():
@@ -97,7 +97,7 @@ def _blocks(
 
 
 def _point(rows: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """A method's figures at a value, each mean with its interval, and its mean curve."""
+    """Return a method's figures at a value, each mean with its interval, and its mean curve."""
     if name not in rows["method"]:
         return None
     own = chosen(rows, name)

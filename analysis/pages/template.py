@@ -38,11 +38,11 @@ def _environment() -> Environment:
 
 
 def embedded(data: Any) -> Markup:
-    """Data as JSON inside of a script element: no ``<``, nor what JavaScript takes for an end of
-    line, stands in it.
+    """Return data as JSON for a script element: it has no ``<`` and no end of a line for
+    JavaScript.
 
     Raises:
-        ValueError: A number is none (nan).
+        ValueError: A number is nan.
     """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
@@ -57,7 +57,7 @@ def render_page(
     data: Mapping[str, Any],
     **shown: Any,
 ) -> str:
-    """A page: ``template`` with ``shown``, and ``scripts`` that find ``data`` in it."""
+    """Return a page: ``template`` with ``shown``, and ``scripts`` that find ``data`` in it."""
     script = "".join(
         ["(function () {\n'use strict';\n", *((ASSETS / s).read_text() for s in scripts), "})();\n"]
     )
@@ -76,7 +76,7 @@ def render_page(
 
 
 def write_page(path: Path, text: str) -> None:
-    """The file is there whole or not at all.
+    """Write a page, so that the file is whole or not there at all.
 
     Raises:
         OSError: It cannot be written.

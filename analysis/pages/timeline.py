@@ -1,4 +1,4 @@
-"""A run epoch by epoch: what was counted, and what methods would have said so early."""
+"""A run epoch by epoch: what was counted, and what methods blame after the first epochs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ times 10, that takes a tenth of a second."""
 def epochs(
     run: RunDirectory, links: npt.NDArray[np.integer], drops: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What the record has of each epoch.
+    """Return what the record has of each epoch.
 
     Args:
-        links: The directed links that are told one by one.
+        links: The directed links that are listed one by one.
         drops: The run's table of lost packets, empty where it has none.
 
     Returns:
@@ -61,7 +61,7 @@ def epochs(
 def _by_link(
     run: RunDirectory, table: Mapping[str, Any], links: npt.NDArray[np.integer]
 ) -> dict[str, Any]:
-    """Packets counted and lost on the segments over each link: of each, a list by epoch."""
+    """Return the packets counted and lost on the segments over each link, a list by epoch."""
     paths = run.segments.paths
     cells = np.zeros((2, run.epochs, len(run.segments)), np.int64)
     for cell, name in zip(cells, ("sent", "lost"), strict=True):
@@ -90,7 +90,8 @@ def over_time(
     asked: bool,
     progress: Callable[[str, float], None],
 ) -> dict[str, list[list[int]]]:
-    """What each method blames after the first epoch, the first two, and so on: directed links.
+    """Return what each method blames after the first epoch, the first two, and so on: directed
+    links.
 
     Only methods that read nothing but segments: of probes and flows the record does not know when
     they were sent. A method has the parameters that it had in the run.
@@ -123,7 +124,7 @@ def over_time(
 
 
 def _as_it_was(name: str, entry: Mapping[str, Any]) -> Localizer | None:
-    """The method with the parameters of the run; None if there is no such method here."""
+    """Return the method with the parameters of the run; None if there is no such method here."""
     said = entry.get("parameters", "")
     try:
         return make_method(f"{read_names(name)[0].name}:{said}" if said else name)

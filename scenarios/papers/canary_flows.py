@@ -58,9 +58,9 @@ class Trace:
         shape: float = 1.1,
         lasting_s: tuple[float, float] = (0.9, 9.0),
     ) -> Trace:
-        """Sizes are Pareto's of ``shape``, from 2 to 20,000 packets; a flow begins at any time and
-        sends evenly, for ``lasting_s`` or to the end. With ``bursts`` large flows last to the end
-        and send in so many bursts of up to 2 % of the time."""
+        """Draw a trace. Sizes are Pareto's of ``shape``, from 2 to 20,000 packets; a flow begins at
+        any time and sends evenly, for ``lasting_s`` or to the end. With ``bursts`` large flows last
+        to the end and send in so many bursts of up to 2 % of the time."""
         rng = np.random.default_rng([seed, 11])
         size = np.minimum(np.ceil(2 * (1 + rng.pareto(shape, flows))), MOST).astype(np.int64)
         begin = rng.uniform(-0.1, 1.0, flows).clip(0)
@@ -78,7 +78,8 @@ class Trace:
 
     @classmethod
     def captured(cls, path: Path, seed: int) -> Trace:
-        """The first 30 seconds of a capture's TCP and UDP packets; ``seed`` is of the hashes.
+        """Return the first 30 seconds of a capture's TCP and UDP packets; ``seed`` is of the
+        hashes.
 
         Raises:
             testbed.traffic.frames.CaptureError: It cannot be read (one line).
@@ -98,8 +99,8 @@ class Trace:
 
 @dataclass(frozen=True)
 class Counts:
-    """Of each epoch: ``packets`` counted and flows ``active`` in the meters, and flows for which
-    rules were ``installed``; int64[EPOCHS]."""
+    """For each epoch the ``packets`` counted and flows ``active`` in the meters, and flows for
+    which rules were ``installed``; int64[EPOCHS]."""
 
     packets: LongArray
     active: LongArray
@@ -107,7 +108,8 @@ class Counts:
 
 
 def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Counts:
-    """A run of a trace through two switches that lose nothing: what its record says of epochs."""
+    """Run a trace through two switches that lose nothing, and return what its record says of
+    epochs."""
     given = {"topology": "two-switch", "faults": "none", "noise": "0", "eta": eta, "alpha": alpha}
     settings = make_settings(given | {"seed": seed, "epochs": EPOCHS, "epoch_ms": EPOCH_MS})
     time_ns = (trace.when * settings.epoch_ns).astype(np.uint64)
@@ -174,7 +176,7 @@ def figure_7(effort: Effort) -> Mapping[str, Task]:
 
 
 def epochs(draw: int, flows: int, etas: tuple[int, ...], capture: Path | None) -> list[Row]:
-    """The figures of a draw of the generated trace; a capture is what it is."""
+    """Return the rows of a draw of the generated trace, or of a capture."""
     if capture is not None:
         return _rows(Trace.captured(capture, draw), CAPTURED, draw, etas)
     return _rows(Trace.draw(draw, flows, lasting_s=LASTING_S), GENERATED, draw, etas)
@@ -205,7 +207,7 @@ def _rows(trace: Trace, kind: str, draw: int, etas: tuple[int, ...]) -> list[Row
 
 
 def one_variation(draw: int, varied: Varied) -> list[Row]:
-    """The active flows of a draw of a trace that differs in one property."""
+    """Return the active flows of a draw of a trace that differs in one property."""
     panel, x, trace = varied
     seen = {eta: watch(trace(draw), eta, ALPHA, draw) for eta in VARIED_ETAS}
     return [Row(panel, f"η={eta}", x, draw, float(of.active.mean())) for eta, of in seen.items()]
@@ -253,7 +255,7 @@ def largest(
 
 
 def by_canary(trace: Trace, width: int) -> LongArray:
-    """Packets of each flow as Canary knows them at the end, int64[flows].
+    """Return the packets of each flow as Canary knows them at the end, int64[flows].
 
     After each epoch with fewer than alpha packets or beta flows counted, the controller adds up to
     delta of the flows that HashPipe reported. HashPipe sees what the DSM does not, and is not
@@ -279,14 +281,14 @@ def by_canary(trace: Trace, width: int) -> LongArray:
 
 
 def by_hashpipe(trace: Trace, entries: int) -> LongArray:
-    """The same of the original HashPipe, never cleared."""
+    """Return the same of the original HashPipe, which is never cleared."""
     pipe = trace.pipe(STAGES, entries)
     pipe.add(trace.flow)
     return pipe.read()
 
 
 def f1(known: LongArray, size: LongArray, k: int) -> float:
-    """F1 of the k flows that look largest: as many are named as are true. Of those that look
+    """Return F1 of the k flows that look largest: as many are named as are true. Of those that look
     equally large, the first are named; a flow never seen is not."""
     true = np.argsort(-size, kind="stable")[:k]
     named = np.argsort(-known, kind="stable")[:k]

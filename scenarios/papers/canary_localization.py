@@ -61,7 +61,8 @@ class World:
 
     @classmethod
     def draw(cls, k: int, alpha: int, seed: int, share: float = 0.1) -> World:
-        """A tenth of the undirected links fail, with the rates' proportions of section IV-D.
+        """Draw a world. A tenth of the undirected links fail, with the rates' proportions of
+        section IV-D.
 
         Equal seeds give equal faults and probes, whatever ``alpha``.
         """
@@ -87,20 +88,21 @@ class World:
 
 
 def _lost_share(paths: Paths, loss: FloatArray) -> FloatArray:
-    """The chance to be lost on each path."""
+    """Return the probability that a packet is lost on each path."""
     padded = paths.padded()
     through = np.where(padded >= 0, 1 - loss[padded], 1.0)
     return 1 - through.prod(axis=1)
 
 
 def even(loss: FloatArray, groups: int) -> Sequence[float]:
-    """Descending edges that divide lossy segments (their ``loss``) into groups of equal numbers."""
+    """Return descending edges that divide lossy segments (their ``loss``) into groups of equal
+    numbers."""
     inner = np.quantile(loss, np.linspace(1, 0, groups + 1)[1:-1])
     return [1.0, *np.clip(inner, 1.01 * LEAST, 0.999), LEAST]
 
 
 def as_rates(telemetry: Telemetry, packets: int) -> Telemetry:
-    """Probes' loss rates as if each path had had so many packets."""
+    """Return the probes with their loss rates kept, as if each path had ``packets`` packets."""
     probes = telemetry.need("probes", "rates")
     lost = np.round(probes.lost / probes.sent * packets).astype(np.int64)
     return replace(telemetry, probes=Probes(probes.paths, np.full_like(lost, packets), lost))
@@ -109,8 +111,8 @@ def as_rates(telemetry: Telemetry, packets: int) -> Telemetry:
 def stages(
     name: str, method: Localizer, telemetry: Telemetry, faulty: LongArray, draw: int
 ) -> list[Row]:
-    """The scores of a method after each of five stages, and its links found and wrong at the end:
-    of undirected links where it reads probes, of directed ones where it reads segments."""
+    """Return the scores of a method after each of five stages, and its links found and wrong at the
+    end: of undirected links where it reads probes, of directed ones where it reads segments."""
     verdict = method.localize(telemetry)
     flagged = verdict.stages or (verdict.flagged,) * STAGES
     after = [score(links, faulty, telemetry.topology)[verdict.native] for links in flagged]
@@ -149,7 +151,8 @@ def figure_8(effort: Effort) -> Mapping[str, Task]:
 
 
 def on_segments(draw: int, k: int, alphas: tuple[int, ...]) -> list[Row]:
-    """All methods on one set of faults: undirected links for probes, directed ones for Canary."""
+    """Return the scores of all methods on one set of faults: undirected links for probes, directed
+    ones for Canary."""
     rows, worlds = [], {alpha: World.draw(k, alpha, draw) for alpha in alphas}
     for alpha, world in worlds.items():
         methods = {name.format(alpha): method for name, method in FROM_SEGMENTS.items()}
@@ -172,7 +175,8 @@ def figure_8_packets(effort: Effort) -> Mapping[str, Task]:
 
 
 def emulated(world: World, k: int, seed: int) -> Telemetry:
-    """What a run on packets sees of a world's faults: probes of each ToR's first host alone."""
+    """Emulate a world's faults on packets, and return the telemetry with the probes of each ToR's
+    first host alone."""
     faults = tuple(Fault(int(link), float(world.loss[link])) for link in world.faulty)
     scenario = Scenario(make_faults=lambda fabric, settings: FaultPlan(faults))
     settings = make_settings({"k": k, "seed": seed, "alpha": ALPHA, **SETTINGS})
@@ -190,7 +194,7 @@ def emulated(world: World, k: int, seed: int) -> Telemetry:
 
 
 def on_packets(draw: int, k: int) -> list[Row]:
-    """The same faults on packets and on segments."""
+    """Return the scores on the same faults, on packets and on segments."""
     world, rows, ends = World.draw(k, ALPHA, draw), [], {}
     methods = {
         **FROM_PROBES,
@@ -229,12 +233,12 @@ def figure_9(effort: Effort) -> Mapping[str, Task]:
 
 
 def edges(loss: np.ndarray, groups: int, equal_numbers: bool) -> Sequence[float]:
-    """Descending loss-rate edges that divide lossy segments (their ``loss``) evenly."""
+    """Return descending loss-rate edges that divide lossy segments (their ``loss``) evenly."""
     return even(loss, groups) if equal_numbers else np.geomspace(1.0, LEAST, groups + 1).tolist()
 
 
 def by_groups(draw: int, k: int, tries: int) -> list[Row]:
-    """The same world for all numbers of groups; the best time of some, in one thread."""
+    """Return F1 and the best time of ``tries`` for each number of groups, in one thread."""
     world = World.draw(k, ALPHA, draw)
     counts = world.telemetry.need("segments", "canary")
     share = counts.lost.sum(axis=0) / counts.sent.sum(axis=0)

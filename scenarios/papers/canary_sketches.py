@@ -104,7 +104,8 @@ def items(sketch: str, epoch: Epoch) -> int:
 
 
 def by_formula(sketch: str, epoch: Epoch) -> Sized:
-    """As wide as 80 % of the items need to have a bucket of their own: table II, it seems."""
+    """Return the width at which 80 % of the items have a bucket of their own, as table II seems
+    to."""
     if sketch == "Canary":
         flows = epoch.selected(epoch.wanted)
         width = clean_width(len(flows), CLEAN)
@@ -133,8 +134,9 @@ def by_decoding(sketch: str, epoch: Epoch, tries: int) -> Sized:
 
 
 def _by_detection(epoch: Epoch, tries: int) -> Sized:
-    """Flows with more packets than alpha need fewer clean buckets: the least memory of a few.
-    Where too many tries lose nothing at all, no width helps, and more packets are needed."""
+    """Return the least memory of a few numbers of packets: with more than alpha, fewer clean
+    buckets are needed. Where too many tries lose nothing at all, no width helps, and more packets
+    are needed."""
     found = []
     for more in (1.25, 1.5, 2.0, 3.0):
         flows = epoch.selected(more * epoch.wanted)
@@ -163,8 +165,8 @@ def _by_detection(epoch: Epoch, tries: int) -> Sized:
 
 
 def decode(sketch: str, epoch: Epoch, width: int, seed: int) -> tuple[bool, float]:
-    """Fill the true structures of both ends and decode them: whether all items come out and are
-    right, and the processor's seconds of the decoding alone."""
+    """Fill the true structures of both ends and decode them; return whether all items come out and
+    are right, and the processor's seconds of the decoding alone."""
     sent, arrived = epoch.sent, epoch.sent - epoch.lost
     if sketch == "FlowRadar":
         up = _flow_radar(epoch, sent, width, seed)
@@ -190,7 +192,8 @@ def decode(sketch: str, epoch: Epoch, width: int, seed: int) -> tuple[bool, floa
 
 
 def _flow_radar(epoch: Epoch, packets: LongArray, width: int, seed: int) -> tuple[bool, float]:
-    """One end's table: whether each flow comes out with its packets, and the seconds of it."""
+    """Decode one end's table; return whether each flow comes out with its packets, and the
+    seconds."""
     table, seen = FlowRadar(width, seed=seed), packets > 0
     table.add(epoch.hi[seen], epoch.lo[seen], packets[seen])
     begin = time.process_time()
@@ -203,7 +206,7 @@ def _flow_radar(epoch: Epoch, packets: LongArray, width: int, seed: int) -> tupl
 
 
 def read_meters(epoch: Epoch, sized: Sized, seed: int) -> tuple[bool, float]:
-    """The same of Canary's meters: whether a loss is seen, and the seconds to compare them."""
+    """Return whether Canary's meters show a loss, and the seconds to compare them."""
     flows = sized.flows
     place = buckets(epoch.hi[flows], epoch.lo[flows], 3, sized.width, seed)
     up, down = FlowMeter(place, sized.width), FlowMeter(place, sized.width)

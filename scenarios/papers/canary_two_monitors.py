@@ -57,7 +57,7 @@ class Pair:
 
     @classmethod
     def make(cls, monitor: bool = True) -> Pair:
-        """With the program's meters at work, or forwarding alone."""
+        """Return a pair with the program's meters at work, or one that only forwards."""
         fabric = TwoSwitches()
         segments = fabric.segments()
         ids = switch_ids(fabric, segments, 1)

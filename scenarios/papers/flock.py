@@ -46,8 +46,8 @@ Traces = Sequence[Made]
 
 @cache
 def schemes(small: bool) -> Mapping[Scheme, Way]:
-    """Flock with the parameters of its authors' code; NetBouncer and 007 calibrated on 8 other
-    traces (section 5.2)."""
+    """Return Flock with the parameters of its authors' code; NetBouncer and 007 calibrated on 8
+    other traces (section 5.2)."""
     flows, seeds = (4_000, (4, 5)) if small else (FLOWS, range(4, 12))
     train = [silent_drops(network(small), 1000 + seed, flows) for seed in seeds]
     ways: dict[Scheme, Way] = {
@@ -58,7 +58,7 @@ def schemes(small: bool) -> Mapping[Scheme, Way]:
 
 
 def baselines(train: Traces, netbouncer: Sequence[str]) -> dict[Scheme, Way]:
-    """NetBouncer on some kinds of telemetry, and 007, calibrated on ``train``."""
+    """Return NetBouncer on some kinds of telemetry, and 007, calibrated on ``train``."""
     limits = {"link_threshold": (0.997, 0.998, 0.9985, 0.999, 0.9993), "penalty": (0.01, 1.0)}
     shares = {"threshold": (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08)}
     ways: dict[Scheme, Way] = {}
@@ -75,7 +75,7 @@ def retuned(
     make: Callable[..., Localizer],
     grid: Mapping[str, Sequence[Any]],
 ) -> Localizer:
-    """A method with the parameters that section 5.2's rule picks of a grid."""
+    """Return a method with the parameters that section 5.2's rule picks of a grid."""
     known = [Case(view(world), case.links, case.devices) for world, case in traces]
     return make(**choose(calibrate(make, grid, known)).parameters)
 

@@ -144,7 +144,8 @@ def flock(p_bad: float, p_good: float, prior: float) -> Flock:
 
 
 def silent_drops(ecmp: Ecmp, seed: int, flows: int) -> Made:
-    """Section 7.1: 1 to 8 failed links that lose 0.1 to 1 %; every other trace is skewed."""
+    """Return a trace of section 7.1: 1 to 8 failed links that lose 0.1 to 1 %; every other trace is
+    skewed."""
     rng = np.random.default_rng([seed, 71])
     fabric = ecmp.fabric
     failed = rng.choice(fabric.n_links, 1 + seed % 8, replace=False)
@@ -154,7 +155,8 @@ def silent_drops(ecmp: Ecmp, seed: int, flows: int) -> Made:
 
 
 def device_failures(ecmp: Ecmp, seed: int, flows: int) -> Made:
-    """Section 7.2: 1 or 2 devices of which 25 to 100 % of the links lose 0.1 to 1 %."""
+    """Return a trace of section 7.2: 1 or 2 devices of which 25 to 100 % of the links lose 0.1 to 1
+    %."""
     rng = np.random.default_rng([seed, 72])
     fabric = ecmp.fabric
     devices = rng.choice(fabric.n_switches, 1 + seed % 2, replace=False)
@@ -169,7 +171,7 @@ def device_failures(ecmp: Ecmp, seed: int, flows: int) -> Made:
 
 
 def soft_failure(ecmp: Ecmp, seed: int, flows: int, rate: float, skewed: bool) -> Made:
-    """Section 7.3: one failed link of a given rate."""
+    """Return a trace of section 7.3: one failed link of a given rate."""
     rng = np.random.default_rng([seed, 73])
     failed = rng.choice(ecmp.fabric.n_links, 1)
     loss = lossy_links(ecmp.fabric, failed, np.array([rate]), rng)
@@ -180,7 +182,8 @@ def soft_failure(ecmp: Ecmp, seed: int, flows: int, rate: float, skewed: bool) -
 def trace(
     ecmp: Ecmp, loss: FloatArray, flows: int, rng: np.random.Generator, skewed: bool
 ) -> World:
-    """Each of a ToR's hosts sends 40 probes to each core while there are 400,000 flows."""
+    """Return a world in which each of a ToR's hosts sends 40 probes to each core while there are
+    400,000 flows."""
     cores = int((ecmp.fabric.tier == ecmp.top).sum())
     probes = ecmp.fabric.n_tors * cores * ecmp.fabric.hosts_per_tor
     return World(ecmp, loss, flows, probes, rng, skewed, packets=flows // 10_000)
@@ -188,12 +191,13 @@ def trace(
 
 @cache
 def network(small: bool) -> Ecmp:
-    """2,500 directed links with those of the hosts, three times oversubscribed."""
+    """Return the paper's Clos: 2,500 directed links with those of the hosts, three times
+    oversubscribed."""
     return Ecmp(clos(*((4, 2, 2, 4) if small else (10, 5, 5, 25)), oversubscription=3))
 
 
 def by_rate(small: bool, seed: int, low: float, high: float) -> Made:
-    """Silent drops of 1 to 8 links at rates between ``low`` and ``high``."""
+    """Return a trace with silent drops of 1 to 8 links at rates between ``low`` and ``high``."""
     ecmp, rng = network(small), np.random.default_rng([seed, 77])
     failed = rng.choice(ecmp.fabric.n_links, 1 + seed % 8, replace=False)
     loss = lossy_links(ecmp.fabric, failed, rng.uniform(low, high, len(failed)), rng)
@@ -202,7 +206,8 @@ def by_rate(small: bool, seed: int, low: float, high: float) -> Made:
 
 
 def misconfigured(small: bool, seed: int) -> Made:
-    """A queue that drops up to 1 % in the paper's cluster of 8 leaves, 2 spines and 48 hosts."""
+    """Return a trace with a queue that drops up to 1 % in the paper's cluster of 8 leaves, 2 spines
+    and 48 hosts."""
     fabric = make_fabric("leaf-spine:8:2", 4, seed)
     rng = np.random.default_rng([seed, 78])
     failed = rng.choice(fabric.n_links, 1)

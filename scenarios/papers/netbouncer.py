@@ -41,7 +41,8 @@ RIVALS: Mapping[str, Localizer] = {
 def by_share(
     work: Callable[[int, int, float], Sequence[Row]], shares: tuple[float, ...], effort: Effort
 ) -> Mapping[str, Task]:
-    """A task a share of faulty links: the network alone takes five seconds to make."""
+    """Return a task for each share of faulty links: the network alone takes five seconds to
+    make."""
     k = 8 if effort.small else 48
     return {
         f"{label(100 * share)}-{draws}": partial(_draws, work, some, k, share)
@@ -72,7 +73,7 @@ SHARE, PENALTY, MOST = 0.001, 1.0, 200
 
 
 def solvers(draw: int, k: int) -> list[Row]:
-    """Rounds and processor seconds on one draw, without the paths over failed devices."""
+    """Return rounds and processor seconds on one draw, without the paths over failed devices."""
     network = Network.make(k)
     truth = draw_truth(network, SHARE, draw)
     fabric = network.fabric
@@ -110,7 +111,8 @@ def solvers(draw: int, k: int) -> list[Row]:
 
 
 def timed(draws: range, k: int) -> list[Row]:
-    """Draws, after a small one: nothing is compiled or loaded while the clock runs."""
+    """Return `solvers` of draws, after a small one: nothing is compiled or loaded while the clock
+    runs."""
     solvers(0, 4)
     return [row for draw in draws for row in solvers(draw, k)]
 

@@ -58,7 +58,8 @@ class Network:
 
 
 def _one_core_in_each(plan: ProbingPlan, fabric: Fabric, per_rack: int) -> Paths:
-    """The n-th server of a rack probes the n-th core of each group only."""
+    """Return the paths of a plan in which a rack's n-th server probes the n-th core of each
+    group."""
     core = plan.bounce - (fabric.n_switches - per_rack**2)
     return plan.paths.take(np.flatnonzero((core < 0) | (core % per_rack == plan.origin % per_rack)))
 
@@ -78,7 +79,7 @@ def draw_truth(network: Network, share: float, seed: int) -> Truth:
 
 
 def probe(paths: Paths, success: np.ndarray, seed: int) -> Probes:
-    """What comes back, drawn in parts to keep the memory small."""
+    """Draw the packets lost on each path, in parts to keep the memory small."""
     rng = np.random.default_rng([seed, 0xB0])
     lost = np.empty(len(paths), np.int64)
     log = np.log(success) / 2  # half for each way
@@ -97,7 +98,7 @@ def scores(
     draw: int,
     hop_by_hop: Mapping[str, Localizer] | None = None,
 ) -> list[Row]:
-    """`QUANTITIES` of methods on one draw, with so many links faulty; x is percent."""
+    """Return `QUANTITIES` of methods on one draw, with so many links faulty; x is percent."""
     rows, truth = [], draw_truth(network, share, draw)
     for paths, group in ((network.paths, methods), (network.hop_by_hop, hop_by_hop or {})):
         if not group:
@@ -113,7 +114,7 @@ def scores(
 
 
 def tally(result: Diagnosis, truth: Truth, network: Network) -> tuple[float, float, float]:
-    """False negatives and positives of links, and the squared error of their estimates."""
+    """Return false negatives and positives of links, and the squared error of their estimates."""
     fabric = network.fabric
     links = score(result.flagged, 2 * truth.faulty, fabric)["undirected"]
     fitted = ~np.isin(fabric.link_src[::2], result.devices)

@@ -211,7 +211,7 @@ def _colour(number: int) -> str:
 
 
 def _dashes(number: int) -> str:
-    """Beyond the colours, series differ by dashes and hollow dots."""
+    """Return a line style: series beyond the number of colours have dashes and hollow dots."""
     return "-" if number < len(COLOURS) else "--"
 
 

@@ -39,7 +39,7 @@ class ProbingPlan:
 
 
 def probing_plan(fabric: Fabric) -> ProbingPlan:
-    """NetBouncer's plan: every way up from each origin to a switch that has no link upwards.
+    """Return NetBouncer's plan: every way up from each origin to a switch that has no link upwards.
 
     In a complete Clos those are the switches of the top tier. Where links are missing, a switch
     that lost all its links upwards bounces probes itself, as nothing else would cross it.
@@ -48,12 +48,13 @@ def probing_plan(fabric: Fabric) -> ProbingPlan:
 
 
 def hop_by_hop_plan(fabric: Fabric) -> ProbingPlan:
-    """The exhaustive plan of section 6.2: every way up from each origin to every switch."""
+    """Return the exhaustive plan of section 6.2: every way up from each origin to every switch."""
     return _plan(fabric, every_hop=True)
 
 
 def with_servers(fabric: Fabric) -> Fabric:
-    """The fabric with its servers as the lowest tier, so that their links count among the links.
+    """Return the fabric with its servers as the lowest tier, so that their links count among the
+    links.
 
     Server ``h`` is number ``h`` and its link is undirected link ``h``; numbers of switches and of
     links of ``fabric`` move up by ``fabric.n_hosts``.
@@ -94,7 +95,8 @@ def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
 
 @njit
 def _ways(order, ptr, upper, every_hop):
-    """Climbs of at least one link that begin at each switch, and the links of all of them.
+    """Count the climbs of at least one link that begin at each switch, and the links of all of
+    them.
 
     ``order`` has the switches from the top down; uplink u of switch s, ptr[s] <= u < ptr[s + 1],
     leads to upper[u].

@@ -170,7 +170,7 @@ def one_failure(draw: int, n: int) -> list[Row]:
 
 
 def two_failures(draw: int, n: int) -> list[Row]:
-    """The worse link first; where the other one is among the most voted."""
+    """Return how often the worse link has the most votes, and the place of the other one."""
     worse, place = [], []
     right: dict[str, list[bool]] = {"0.2 and 0.1 %": [], "0.2 and 0.05 %": []}
     for causes, low in zip(right.values(), (0.001, 0.0005), strict=True):

@@ -55,7 +55,7 @@ class Setting:
 
 
 def paper_network(pods: int, shape: Shape = Shape()) -> Fabric:
-    """The Clos of section 6.1, hosts and their links included: they are tier 0."""
+    """Return the Clos of section 6.1, hosts and their links included: they are tier 0."""
     tors, aggs = pods * shape.tors, pods * shape.aggs
     hosts = tors * shape.hosts
     tor, agg = np.arange(tors).repeat(shape.aggs), np.arange(aggs).repeat(shape.cores)
@@ -91,7 +91,8 @@ class Epoch:
 def fail_links(
     fabric: Fabric, setting: Setting, rng: np.random.Generator
 ) -> tuple[IntArray, FloatArray]:
-    """Failed links between switches, a quarter of each kind and direction, and all loss rates."""
+    """Draw failed links between switches, a quarter of each kind and direction, and all loss
+    rates."""
     loss = rng.uniform(0, setting.noise, fabric.n_links)
     upper = fabric.tier[fabric.link_dst[::2]]
     failed = np.empty(0, np.int32)
@@ -109,7 +110,8 @@ def fail_links(
 
 
 def simulate(ecmp: Ecmp, setting: Setting, seed: int, shape: Shape = Shape()) -> Epoch:
-    """One epoch: every host's connections to hosts of other racks, up to 100 packets each."""
+    """Simulate one epoch: every host's connections to hosts of other racks, up to 100 packets
+    each."""
     rng = np.random.default_rng(seed)
     failed, loss = fail_links(ecmp.fabric, setting, rng)
     hosts, tors = ecmp.fabric.n_tors, setting.pods * shape.tors
@@ -143,7 +145,7 @@ def simulate(ecmp: Ecmp, setting: Setting, seed: int, shape: Shape = Shape()) ->
 
 @dataclass
 class Count:
-    """Counts over the epochs of a setting, one method."""
+    """Counts of one method over the epochs of a setting."""
 
     flows: int = 0
     right: int = 0
@@ -160,7 +162,8 @@ class Count:
         self.failed += len(epoch.failed)
 
     def figures(self) -> Mapping[str, float]:
-        """Accuracy, precision and recall, in percent; accuracy is NaN where no flow counts."""
+        """Return accuracy, precision and recall, in percent; accuracy is NaN where no flow
+        counts."""
         return {
             "accuracy, %": 100 * self.right / self.flows if self.flows else np.nan,
             "precision, %": 100 * self.hits / self.flagged if self.flagged else 100.0,

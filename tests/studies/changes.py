@@ -54,7 +54,7 @@ def _value(value: Any) -> str:
 
 
 def observed(**settings: Any) -> tuple[Telemetry, Any]:
-    """Simulate a run without packets: what methods see of it, and its faults' directed links."""
+    """Simulate a run without packets; return its telemetry and its faulty directed links."""
     request = make_request(None, {"backend": "flow", **settings})
     made = request.settings()
     fabric = make_fabric(made.topology, made.k, made.seed)
@@ -83,7 +83,7 @@ def write_changes(console: Console) -> None:
 
 
 def _figure(name: str, telemetry: Telemetry, faulty: Any) -> float:
-    """F1 on the method's own terms, or where nothing is faulty how many links it blames."""
+    """Return F1 on the method's own terms, or where nothing is faulty how many links it blames."""
     found = make_method(name).localize(telemetry)
     own = score(found.flagged, faulty, telemetry.topology)[found.native]
     return own.f1 if len(faulty) else own.false_positives

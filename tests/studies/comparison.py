@@ -81,7 +81,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """What is run, read and said: ``sets`` of parameters, ``kinds`` of telemetry.
+    """What is run, read and written: ``sets`` of parameters, ``kinds`` of telemetry.
 
     ``name`` is the study's, and in capitals that of the file in `analysis`.
     """
@@ -101,7 +101,7 @@ class Table:
 
 
 def write_comparison(console: Console) -> None:
-    """Method x parameters x faults x fabric x telemetry: `analysis/COMPARISON.md`.
+    """Write `analysis/COMPARISON.md`: method x parameters x faults x fabric x telemetry.
 
     Loads are a tenth and a hundredth of those that would fill a second, as a run has ten seconds.
     """
@@ -172,7 +172,8 @@ def _make(table: Table, console: Console) -> None:
 
 
 def _rows(table: Table, cell: Cell) -> dict[str, Row]:
-    """What each method says of a run, with each set of parameters and kind of telemetry."""
+    """Return the scores of each method on a run, with each set of parameters and kind of
+    telemetry."""
     file = PLACE / f"{cell.key}.json"
     rows: dict[str, Row] = json.loads(file.read_text()) if file.exists() else {}
     asked = {_line_key(*line): line for line in table.asked()}
@@ -213,7 +214,7 @@ def _row(kind: str, name: str, chosen: str, telemetry: Telemetry, truth: np.ndar
 
 @cache
 def _line_key(kind: str, method: str, chosen: str) -> str:
-    """Of a kind, a method's sources and its parameters."""
+    """Return a key of a kind, a method's sources and its parameters."""
     of = read_set(chosen)
     source = Path(inspect.getfile(type(make_method(method))))
     packaged = source.parent.name != "methods"
@@ -225,7 +226,7 @@ def _line_key(kind: str, method: str, chosen: str) -> str:
 
 
 def _telemetry(cell: Cell, kinds: Sequence[str]) -> Iterator[tuple[str, Telemetry, np.ndarray]]:
-    """Kind, telemetry and the faulty links of a run."""
+    """Yield kind, telemetry and the faulty links of a run."""
     scenario = load_scenario(cell.scenario)
     settings = make_settings({**scenario.defaults, **cell.settings})
     probing = ("segments", "matrix", "segments, A1, matrix")
@@ -244,7 +245,7 @@ def _telemetry(cell: Cell, kinds: Sequence[str]) -> Iterator[tuple[str, Telemetr
 
 
 def _emulated(cell: Cell) -> RunDirectory:
-    """A run on packets, unless it is there already."""
+    """Return a run on packets; it is emulated unless it is there already."""
     path = PLACE / f"run-{cell.key}"
     if not path.exists():
         scenario = load_scenario(cell.scenario)
@@ -256,7 +257,7 @@ def _emulated(cell: Cell) -> RunDirectory:
 
 
 def _text(table: Table, found: Mapping[str, Mapping[str, Row]]) -> str:
-    """The means over the seeds, as Markdown."""
+    """Return the means over the seeds, as Markdown."""
     text = [
         f"# {table.name.capitalize()}",
         "",
@@ -291,8 +292,8 @@ def _text(table: Table, found: Mapping[str, Mapping[str, Row]]) -> str:
 
 
 def _beside_mle(table: Table, found: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
-    """For each kind of telemetry that others read, too: F1 of `mle` less that of the best of them,
-    on the same runs."""
+    """Yield for each kind of telemetry that others read, too, F1 of `mle` less that of the best of
+    them, on the same runs."""
     yield from ("", "## `mle` and the best other method", "")
     yield "F1 of `mle` (`canary-mle` on segments) less that of the best of the other lines of the"
     yield "kind, on the same runs, with the standard error of that difference."
@@ -326,13 +327,13 @@ def _less_best(table: Table, kind: str, runs: Sequence[Mapping[str, Row]]) -> st
 
 
 def _f1s(kind: str, method: str, chosen: str, runs: Sequence[Mapping[str, Row]]) -> np.ndarray:
-    """Of each run, NaN where it is not known."""
+    """Return F1 of each run, NaN where it is not known."""
     key = _line_key(kind, method, chosen)
     return np.array([rows[key][0] if key in rows else np.nan for rows in runs])
 
 
 def _cell(figures: Sequence[Row], runs: int) -> str:
-    """The means, and of how many runs if not of all."""
+    """Return the means as text, and of how many runs if not of all."""
     if not figures:
         return ""
     f1, wrong, seconds = np.mean(figures, axis=0)

@@ -45,7 +45,7 @@ Row = tuple[float, float, float, float]
 
 
 def write_probes(console: Console) -> None:
-    """F1 over probes a path, and what these cost: `analysis/PROBES.md` and its figure."""
+    """Write F1 over probes a path and what these cost: `analysis/PROBES.md` and its figure."""
     text = [*HEAD]
     curves: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for k in (4, 8):
@@ -68,7 +68,7 @@ def write_probes(console: Console) -> None:
 
 
 def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:
-    """Of each plan and number of probes a path."""
+    """Return the scores for each plan and number of probes a path."""
     scenario = load_scenario("faulty_links")
     asked = {"k": k, "seed": seed, "backend": "flow", "faults": FAULTS, "load": 0.6, "noise": "0"}
     settings = make_settings({**scenario.defaults, **asked})
@@ -91,7 +91,7 @@ def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:
 
 
 def _some(probes: Probes, each: int, rng: np.random.Generator) -> Probes:
-    """At most ``each`` of the packets of every path."""
+    """Return at most ``each`` of the packets of every path."""
     sent = np.minimum(probes.sent, each)
     lost = rng.hypergeometric(probes.lost, probes.sent - probes.lost, sent)
     return replace(probes, sent=sent, lost=lost)

@@ -27,7 +27,7 @@ def test_every_change_is_named_and_off_in_the_published_method() -> None:
 
 @pytest.mark.parametrize("fabric", [{"k": 4}, {"topology": "leaf-spine:8:4"}], ids=["K=4", "ls"])
 def test_a_variant_of_ours_blames_no_more_healthy_links_than_its_method(fabric: Any) -> None:
-    """Where nothing is faulty and every link loses 1e-4; larger fabrics: bench healthy."""
+    """Where nothing is faulty and every link loses 1e-4; larger fabrics: the study ``healthy``."""
     names = [f"{name}+{change.name}" for name, change in changes() if change.whose == OURS]
     names += [name for name in METHODS if "+" in name]
     for seed in range(1, 6):

@@ -53,7 +53,7 @@ Scores = tuple[float, float, float]
 
 
 def write_traces(console: Console) -> None:
-    """Method x kind of telemetry x fault: `analysis/TRACES.md`."""
+    """Write `analysis/TRACES.md`: method x kind of telemetry x fault."""
     found: dict[str, dict[Line, list[Scores]]] = {name: {} for name in CLASSES}
     asked = [(name, seed) for seed in range(TRACES) for name in CLASSES]
     asked += [(HEALTHY, seed) for seed in range(TRACES, HEALTHY_TRACES)]
@@ -72,7 +72,7 @@ def write_traces(console: Console) -> None:
 
 
 def made(name: str, seed: int) -> tuple[World, Case]:
-    """A trace with faults of a class; every other eight are skewed."""
+    """Return a trace with faults of a class; every other eight are skewed."""
     ecmp = network(small=False)
     if name == CLASSES[0]:
         return silent_drops(ecmp, seed, 100_000)
@@ -90,7 +90,7 @@ def made(name: str, seed: int) -> tuple[World, Case]:
 
 @cache
 def lines() -> Mapping[Line, Localizer]:
-    """Every method that reads a kind, with each set of parameters."""
+    """Return every method that reads a kind, with each set of parameters."""
     found: dict[Line, Localizer] = {}
     for kind in KINDS:
         by_name = {"flock": "flock", "mle": f"mle:{kind}"}
@@ -108,7 +108,8 @@ def lines() -> Mapping[Line, Localizer]:
 
 
 def _views(world: World) -> Iterator[tuple[str, bool, Telemetry]]:
-    """Kind, whether it is for the methods that are not Flock's or ours, and the telemetry."""
+    """Yield the kind, whether it is for the methods that are not Flock's or ours, and the
+    telemetry."""
     for kind in KINDS:
         yield kind, False, world.telemetry(kind)
     yield "A1", True, world.for_netbouncer("A1")

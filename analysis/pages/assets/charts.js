@@ -23,8 +23,8 @@ function overTimeChart(holder, epochs) {
   const [left, width, height] = [34, Math.max(260, Math.min(560, (holder.clientWidth || 500) - 50)), 180];
   const x = (epoch) => left + (n > 1 ? ((epoch - 1) * width) / (n - 1) : width / 2);
   const parts = [];
-  const told_ = methods.filter((method) => early.has(method.name));
-  const sums = told_.map((method) => early.get(method.name).map((own) => tally(method, own)));
+  const drawn = methods.filter((method) => early.has(method.name));
+  const sums = drawn.map((method) => early.get(method.name).map((own) => tally(method, own)));
   const most = Math.max(1, faulty.size, ...sums.flat().map((sum) => Math.max(sum.right, sum.wrong)));
   const y = (value) => 14 + height - (height * value) / most;
   for (const value of new Set([0, Math.round(most / 2), most])) {
@@ -32,14 +32,14 @@ function overTimeChart(holder, epochs) {
   }
   for (let epoch = 1; epoch <= n; epoch += Math.ceil(n / 12)) parts.push(svg('text', { x: x(epoch), y: height + 30, class: 'middle' }, `${epoch}`));
   if (epochs < n) parts.push(svg('line', { class: 'now', x1: x(epochs), x2: x(epochs), y1: 10, y2: 14 + height }));
-  told_.forEach((method, i) => {
+  drawn.forEach((method, i) => {
     for (const kind of ['right', 'wrong']) {
       const points = sums[i].map((sum, e) => `${x(e + 1).toFixed(1)},${y(sum[kind]).toFixed(1)}`).join(' ');
       parts.push(svg('polyline', { class: `series s${i} ${kind}`, points }));
     }
   });
-  const key = told_.flatMap((method, i) => ['right', 'wrong'].map((kind) => el('span', { class: 'key' }, svg('svg', { width: 30, height: 10, class: 'chart', 'aria-hidden': 'true' }, svg('line', { class: `series s${i} ${kind}`, x1: 1, x2: 29, y1: 5, y2: 5 })), ` ${method.name}: ${WORDS[kind]}`)));
-  const label = told_.map((method, i) => `${method.name}: ${sums[i].map((sum, e) => `after ${e + 1} epochs ${sum.right} found, ${sum.wrong} wrong`).join('; ')}`).join('. ');
+  const key = drawn.flatMap((method, i) => ['right', 'wrong'].map((kind) => el('span', { class: 'key' }, svg('svg', { width: 30, height: 10, class: 'chart', 'aria-hidden': 'true' }, svg('line', { class: `series s${i} ${kind}`, x1: 1, x2: 29, y1: 5, y2: 5 })), ` ${method.name}: ${WORDS[kind]}`)));
+  const label = drawn.map((method, i) => `${method.name}: ${sums[i].map((sum, e) => `after ${e + 1} epochs ${sum.right} found, ${sum.wrong} wrong`).join('; ')}`).join('. ');
   holder.replaceChildren(svg('svg', { class: 'chart', role: 'img', 'aria-label': label, width: left + width + 16, height: height + 36 }, ...parts), el('p', { class: 'keys' }, ...key));
 }
 

@@ -5,13 +5,13 @@ const nLinks = 2 * fabric.lower.length;
 const monitors = new Set(fabric.monitors);
 const topTier = Math.max(...fabric.tier);
 const faulty = new Set(data.links.faulty);
-const told = data.links.id.length ? new Map(data.links.id.map((link, row) => [link, row])) : null;
+const listed = data.links.id.length ? new Map(data.links.id.map((link, row) => [link, row])) : null;
 
 const ends = (link) => {
   const edge = link >> 1;
   return link % 2 ? [fabric.upper[edge], fabric.lower[edge]] : [fabric.lower[edge], fabric.upper[edge]];
 };
-const rowOf = (link) => (told ? told.get(link) : link);
+const rowOf = (link) => (listed ? listed.get(link) : link);
 const figure = (column, link) => {
   const row = rowOf(link);
   return row === undefined ? undefined : column[row];
