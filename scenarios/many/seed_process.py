@@ -185,8 +185,8 @@ def _seed_rows(
 ) -> bytes:
     path, scenario = place / "run", load_scenario(name)
     run_experiment(name, scenario, settings, path, methods, parameters=parameters)
-    write_columns(place / "rows", _rows(RunDirectory(path), settings.seed))
-    return (place / "rows").read_bytes()
+    write_columns(place / "rows.parquet", _rows(RunDirectory(path), settings.seed))
+    return (place / "rows.parquet").read_bytes()
 
 
 def _end_with_the_reader(send: Connection) -> None:
