@@ -110,63 +110,7 @@ static void pp_finish(pp_set *s) {
     }
 }
 
-/* ---- receiving ---- */
-
-/* The kernel takes a VLAN tag out of the packet: put it back. */
-static uint8_t *pp_retag(struct msghdr *h, uint8_t *data, uint32_t *length) {
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
-        struct tpacket_auxdata a;
-        uint16_t tpid, tci;
-        if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA) continue;
-        memcpy(&a, CMSG_DATA(c), sizeof a);
-        if (!(a.tp_status & TP_STATUS_VLAN_VALID) || *length < 12) continue;
-        tpid = a.tp_status & TP_STATUS_VLAN_TPID_VALID ? a.tp_vlan_tpid : ETH_P_8021Q;
-        tpid = __builtin_bswap16(tpid);
-        tci = __builtin_bswap16(a.tp_vlan_tci);
-        memmove(data - PP_TAG, data, 12);
-        data -= PP_TAG;
-        memcpy(data + 12, &tpid, 2);
-        memcpy(data + 14, &tci, 2);
-        *length += PP_TAG;
-    }
-    return data;
-}
-
-static void pp_receive(pp_set *s, pp_port *p) {
-    struct mmsghdr m[PP_BATCH];
-    struct iovec v[PP_BATCH];
-    struct {
-        _Alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
-    } control[PP_BATCH];
-    uint64_t now;
-    int n;
-    for (int i = 0; i < PP_BATCH; i++) {
-        v[i] = (struct iovec){s->buffers + (size_t)i * (PP_BUFFER + PP_TAG) + PP_TAG, PP_BUFFER};
-        memset(m + i, 0, sizeof *m);
-        m[i].msg_hdr.msg_iov = v + i;
-        m[i].msg_hdr.msg_iovlen = 1;
-        m[i].msg_hdr.msg_control = control + i;
-        m[i].msg_hdr.msg_controllen = sizeof control[i].bytes;
-    }
-    n = recvmmsg(p->fd, m, PP_BATCH, MSG_DONTWAIT | MSG_TRUNC, NULL);
-    if (n <= 0) return; /* nothing there, or the interface went down */
-    now = pp_clock_us() - s->start_us;
-    pp_lock_packets(s);
-    for (int i = 0; i < n; i++) {
-        uint32_t length = m[i].msg_len;
-        uint8_t *data = v[i].iov_base;
-        if (length > PP_BUFFER) {
-            p->count.rx_packets++;
-            p->count.rx_bytes += length;
-            p->count.rx_dropped++;
-            continue;
-        }
-        data = pp_retag(&m[i].msg_hdr, data, &length);
-        pp_came(s, p, data, length, now);
-    }
-    pp_finish(s);
-    pthread_mutex_unlock(&s->lock);
-}
+#include "receive.h"
 
 static void *pp_loop(void *arg) {
     pp_set *s = arg;
@@ -232,6 +176,7 @@ static int pp_open(pp_set *s, const char *interface) {
     at.sll_ifindex = promiscuous.mr_ifindex = (int)index;
     if (setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) ||
         setsockopt(fd, SOL_PACKET, PACKET_AUXDATA, &one, sizeof one) ||
+        setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one) ||
         setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) ||
         bind(fd, (struct sockaddr *)&at, sizeof at) ||
         epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e)) {

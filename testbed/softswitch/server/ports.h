@@ -25,6 +25,7 @@
 
 #include "abi.h"
 #include "capture.h"
+#include "offload.h"
 #include "queues.h"
 
 #ifndef PACKET_IGNORE_OUTGOING
@@ -34,6 +35,7 @@
 enum {
     PP_BATCH = 64,         /* packets received at once */
     PP_BUFFER = 16384,     /* longest packet; longer ones are dropped and counted */
+    PP_FRAME = 65664,      /* longest frame, of which a sender left the cutting to its interface */
     PP_TAG = 4,            /* room to put a VLAN tag back */
     PP_OUT = 512,          /* packets sent at once */
     PP_ARENA = 1 << 20,    /* bytes sent at once */
@@ -96,7 +98,7 @@ typedef struct {
     pp_out out[PP_OUT]; /* to send; guarded by the lock, like the arena */
     uint16_t busy[PP_OUT]; /* ports that have something to send */
     uint32_t out_n, busy_n, arena_used;
-    uint8_t *arena, *buffers;
+    uint8_t *arena, *buffers, segment[PP_BUFFER];
     pp_log log;
     pthread_mutex_t news_lock;
     pthread_cond_t news_cond;
@@ -135,7 +137,7 @@ pp_set *pp_create(uint32_t cpu_port, uint32_t priorities) {
     pthread_condattr_t attr;
     if (!s) return NULL;
     s->arena = malloc(PP_ARENA);
-    s->buffers = malloc((size_t)PP_BATCH * (PP_BUFFER + PP_TAG));
+    s->buffers = malloc((size_t)PP_BATCH * (PP_FRAME + PP_TAG));
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);

@@ -409,19 +409,6 @@ class TableState:
             hit = self.table.last_hit(stored.handle)
         return max(0, self.ports.now_us() - max(hit, stored.since_us)) * 1000
 
-    def timeouts_ms(self) -> dict[int, int]:
-        """Idle timeouts by handle, of the entries that have one, in milliseconds."""
-        if not self.config.definition.aged:
-            return {}
-        timed = (s for s in self.entries.values() if s.timeout_ns)
-        return {s.handle: s.timeout_ns // 1_000_000 for s in timed}
-
-    def set_timeout(self, handle: int, timeout_ns: int) -> None:
-        """Set the idle timeout of an entry, which begins now; 0: none."""
-        for s in self.entries.values():
-            if s.handle == handle:
-                s.timeout_ns, s.since_us, s.told = timeout_ns, self.ports.now_us(), False
-
     def _fill_action(self, r: Reference, action: Any) -> None:
         if r.kind == "action":
             write_action(self.pipeline.actions[r.id], r.values, action.action)

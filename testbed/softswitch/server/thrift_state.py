@@ -80,7 +80,13 @@ class State:
             pipeline = self.device.pipeline
             lines = [FORM]
             if pipeline is not None:
-                timeouts = {t.config.name: t.timeouts_ms() for t in pipeline.tables.values()}
+                timeouts = {
+                    t.config.name: {
+                        s.handle: s.timeout_ns // MILLISECOND for s in t.entries.values()
+                    }
+                    for t in pipeline.tables.values()
+                    if t.config.definition.aged
+                }
                 lines.append(hashlib.md5(pipeline.config.code).hexdigest())
                 with self.device.ports.lock():
                     lines += _saved(pipeline, timeouts)

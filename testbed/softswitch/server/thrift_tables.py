@@ -229,7 +229,10 @@ class Tables:
         self._table(p, a).last_hit(handle)
         state = self._state_of(p, text(a, 2))
         if state is not None:
-            state.set_timeout(handle, (a.get(4, 0) & 0xFFFFFFFF) * 1_000_000)
+            for s in state.entries.values():
+                if s.handle == handle:
+                    s.timeout_ns = (a.get(4, 0) & 0xFFFFFFFF) * 1_000_000
+                    s.since_us, s.told = self.device.ports.now_us(), False
             self.device.look()
         return NOTHING
 

@@ -1,0 +1,83 @@
+/* What comes in: in batches, with what its sender left to the interface done. */
+
+/* The kernel takes a VLAN tag out of the packet: put it back. */
+static uint8_t *pp_retag(struct msghdr *h, uint8_t *data, uint32_t *length) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
+        struct tpacket_auxdata a;
+        uint16_t tpid, tci;
+        if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA) continue;
+        memcpy(&a, CMSG_DATA(c), sizeof a);
+        if (!(a.tp_status & TP_STATUS_VLAN_VALID) || *length < 12) continue;
+        tpid = a.tp_status & TP_STATUS_VLAN_TPID_VALID ? a.tp_vlan_tpid : ETH_P_8021Q;
+        tpid = __builtin_bswap16(tpid);
+        tci = __builtin_bswap16(a.tp_vlan_tci);
+        memmove(data - PP_TAG, data, 12);
+        data -= PP_TAG;
+        memcpy(data + 12, &tpid, 2);
+        memcpy(data + 14, &tci, 2);
+        *length += PP_TAG;
+    }
+    return data;
+}
+
+/* A frame as it came: does what the sender left to its interface. */
+static void pp_frame(pp_set *s, pp_port *p, struct virtio_net_hdr *h, uint8_t *data,
+                     uint32_t length, uint64_t now) {
+    pp_cut cut;
+    if (h->gso_type != VIRTIO_NET_HDR_GSO_NONE && pp_cut_begin(h, data, length, &cut) &&
+        cut.head + h->gso_size <= PP_BUFFER) {
+        uint32_t n;
+        for (uint32_t i = 0; (n = pp_cut_next(h, data, length, &cut, i, s->segment)); i++)
+            pp_came(s, p, s->segment, n, now);
+        return;
+    }
+    if (length > PP_BUFFER) {
+        p->count.rx_packets++;
+        p->count.rx_bytes += length;
+        p->count.rx_dropped++;
+        return;
+    }
+    if (h->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) pp_checksum(h, data, length);
+    pp_came(s, p, data, length, now);
+}
+
+static void pp_receive(pp_set *s, pp_port *p) {
+    struct mmsghdr m[PP_BATCH];
+    struct virtio_net_hdr left[PP_BATCH];
+    struct iovec v[PP_BATCH][2];
+    struct {
+        _Alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
+    } control[PP_BATCH];
+    uint64_t now;
+    int n;
+    for (int i = 0; i < PP_BATCH; i++) {
+        v[i][0] = (struct iovec){left + i, sizeof *left};
+        v[i][1] = (struct iovec){s->buffers + (size_t)i * (PP_FRAME + PP_TAG) + PP_TAG, PP_FRAME};
+        memset(m + i, 0, sizeof *m);
+        m[i].msg_hdr.msg_iov = v[i];
+        m[i].msg_hdr.msg_iovlen = 2;
+        m[i].msg_hdr.msg_control = control + i;
+        m[i].msg_hdr.msg_controllen = sizeof control[i].bytes;
+    }
+    n = recvmmsg(p->fd, m, PP_BATCH, MSG_DONTWAIT | MSG_TRUNC, NULL);
+    if (n <= 0) return; /* nothing there, or the interface went down */
+    now = pp_clock_us() - s->start_us;
+    pp_lock_packets(s);
+    for (int i = 0; i < n; i++) {
+        uint32_t length = m[i].msg_len - (uint32_t)sizeof *left, tag;
+        uint8_t *data = v[i][1].iov_base;
+        if (m[i].msg_len < sizeof *left) continue;
+        if (length > PP_FRAME) {
+            p->count.rx_packets++;
+            p->count.rx_bytes += length;
+            p->count.rx_dropped++;
+            continue;
+        }
+        tag = length;
+        data = pp_retag(&m[i].msg_hdr, data, &length);
+        left[i].csum_start = (uint16_t)(left[i].csum_start + length - tag);
+        pp_frame(s, p, left + i, data, length, now);
+    }
+    pp_finish(s);
+    pthread_mutex_unlock(&s->lock);
+}
