@@ -199,6 +199,7 @@ def many(path: Path, wanted: int, capsys: pytest.CaptureFixture[str]) -> Counter
     return kills
 
 
+@pytest.mark.nightly  # every time: test_interruption.py kills one
 def test_five_kills_leave_nothing_and_lose_no_epoch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
