@@ -48,7 +48,7 @@ def comparison_page(
     return render_page(
         "comparison.html",
         ("page.css", "comparison.css"),
-        ("page.js", "curves.js", "comparison.js"),
+        ("page.js", "series.js", "curves.js", "comparison.js"),
         {"methods": methods},
         title=f"{plain(settings['scenario'])} – {len(seeds)} runs",
         scenario=plain(settings["scenario"]),

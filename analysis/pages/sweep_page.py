@@ -58,7 +58,7 @@ def sweep_page(
     return render_page(
         "sweep.html",
         ("page.css", "comparison.css"),
-        ("page.js", "curves.js", "sweep.js"),
+        ("page.js", "series.js", "curves.js", "panels.js", "sweep.js"),
         {
             "setting": plain(setting),
             "values": [plain(value) for value in values],
@@ -66,6 +66,7 @@ def sweep_page(
             "benches": [BENCHES[benches[name]] for name in names],
             "points": points,
             "address": address,
+            "runs": runs,
         },
         title=f"{plain(first[1]['scenario'])} over {plain(setting)}",
         scenario=plain(first[1]["scenario"]),

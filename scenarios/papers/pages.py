@@ -21,7 +21,7 @@ from testbed.fabric.names import command, plain
 SIGNS = {"agrees": "✓", "explained": "≈", "not explained": "✗", "cannot be compared": "–"}
 _STYLES = {"agrees": "agrees", "not explained": "not"}
 _USUAL_DRAWS = 20
-_SCRIPTS = ("page.js", "panels.js")
+_SCRIPTS = ("page.js", "series.js", "panels.js")
 _CSS = ("page.css", "comparison.css", "reproduction.css")
 
 

@@ -1,11 +1,5 @@
 // Axes from 0 to 1, and mean precision-recall curves with the names of their methods.
 
-const SIGNS = ['M-4 0A4 4 0 1 0 4 0A4 4 0 1 0 -4 0', 'M-4 -4H4V4H-4Z', 'M0 -5L5 4H-5Z', 'M0 -5.5L5.5 0L0 5.5L-5.5 0Z', 'M0 5L5 -4H-5Z'];
-
-function signOf(i, at) {
-  return svg('path', { class: `own c${i % 8}`, d: SIGNS[i % SIGNS.length], transform: `translate(${at.map((v) => v.toFixed(1)).join(' ')})` });
-}
-
 // The mean of what is defined; null if nothing is.
 function meanOf(values) {
   const known = values.filter((value) => value !== null);
@@ -35,7 +29,7 @@ function showCurves(methods) {
     const points = recall.map((value, n) => `${x(value).toFixed(1)},${y(precision[n]).toFixed(1)}`).join(' ');
     const own = meanOf(method.precision); // null if it blamed nothing
     const dot = own === null ? null : signOf(i, [x(meanOf(method.recall)), y(own)]);
-    return svg('g', { class: 'method' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points }), dot, svg('title', {}, method.label));
+    return svg('g', { class: 'method' }, svg('polyline', { class: lineOf(i), points }), dot, svg('title', {}, method.label));
   });
   const drawing = svg('svg', { class: 'chart', role: 'img', 'aria-label': 'Mean precision-recall curves; the table above has the means', width: size + 64, height: size + 50 }, ...parts, ...lines);
   holder.replaceChildren(drawing);
@@ -44,14 +38,9 @@ function showCurves(methods) {
 }
 
 function nameOf(method, i, drawing, lines) {
-  const sample = svg('svg', { width: 34, height: 12, class: 'chart', 'aria-hidden': 'true' }, svg('polyline', { class: `curve c${i % 8} d${i % 3}`, points: '1,6 33,6' }), signOf(i, [17, 6]));
-  const button = el('button', { type: 'button', class: 'link-name' }, sample, ' ', ...breakable(method.label));
-  const alone = (on) => () => {
+  return nameButton(i, method.label, (on) => {
     drawing.classList.toggle('one', on);
     for (const line of [lines[i], ...(method.alike || [])]) line.classList.toggle('alone', on);
     for (const other of method.drawings || []) other.classList.toggle('one', on);
-  };
-  for (const event of ['pointerenter', 'focus']) button.addEventListener(event, alone(true));
-  for (const event of ['pointerleave', 'blur']) button.addEventListener(event, alone(false));
-  return el('li', {}, button);
+  });
 }

@@ -1,6 +1,5 @@
 // Panels of a paper's figure: our series with intervals, and what the paper prints.
 
-const SIGNS = ['M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0', 'M-3.4 -3.4H3.4V3.4H-3.4Z', 'M0 -4.5L4.4 3.6H-4.4Z', 'M0 4.5L4.4 -3.6H-4.4Z'];
 const DIAMOND = 'M0 -6.5L6.5 0L0 6.5L-6.5 0Z';
 
 const brief = (value) => (value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) ? value.toExponential(1).replace('.0e', 'e') : `${Number(value.toPrecision(4))}`);
@@ -37,7 +36,7 @@ function clamped(value) {
   return Math.max(-0.02, Math.min(1.02, value));
 }
 
-// holder gets the panel's drawing; figure: names, and of all panels points and printed.
+// holder gets the panel's drawing. panel: points, printed, and by x the addresses that marks lead to.
 function drawPanel(holder, panel, names, width, height, small) {
   const { points, printed } = panel;
   const values = [...points.flatMap((p) => [p.mean, p.low, p.high]), ...printed.map((p) => p.value)].filter((v) => v !== null);
@@ -49,8 +48,9 @@ function drawPanel(holder, panel, names, width, height, small) {
   const tilted = !panel.numeric && labels.some((label) => 6.4 * label.length > slot);
   const before = labels.map((label, i) => (tilted ? 5.6 * Math.min(label.length, 20) - slot * (i + 0.5) : 0));
   const [left, top] = [small ? 40 : Math.max(58, ...before), 8];
-  const shift = (series) => (panel.numeric || own.length < 2 || !own.includes(series) ? 0 : ((own.indexOf(series) + 0.5) / own.length - 0.5) * slot * 0.7);
-  const x = (label, series) => left + (panel.numeric ? width * across.at(Number(label)) : slot * (labels.indexOf(label) + 0.5) + shift(series));
+  const beside = panel.numeric ? (panel.links ? Math.min(5 * own.length, 40) : 0) : slot * 0.7; // so that no series hides another
+  const shift = (series) => (own.length < 2 || !own.includes(series) ? 0 : ((own.indexOf(series) + 0.5) / own.length - 0.5) * beside);
+  const x = (label, series) => left + shift(series) + (panel.numeric ? width * across.at(Number(label)) : slot * (labels.indexOf(label) + 0.5));
   const y = (value) => top + height * (1 - clamped(up.at(value)));
   const parts = [];
   for (const tick of up.ticks) parts.push(svg('line', { class: 'grid', x1: left, x2: left + width, y1: y(tick), y2: y(tick) }), svg('text', { class: 'end', x: left - 5, y: y(tick) + 4 }, brief(tick)));
@@ -89,11 +89,13 @@ function seriesOf(points, series, names, x, y, panel, small) {
   const line = known.map((p) => `${x(p.x, series).toFixed(1)},${y(p.mean).toFixed(1)}`).join(' ');
   const marks = known.map((p) => {
     const bounds = p.low === null ? '' : `, ${brief(p.low)} to ${brief(p.high)}`;
-    const said = `${names[series]} at ${p.x}: ${brief(p.mean)}${bounds} (${p.draws} draws)`;
+    const said = `${names[series]} at ${p.x}: ${brief(p.mean)}${bounds} (${p.draws} ${panel.links ? 'runs' : 'draws'})`;
     const bar = p.low === null || p.low === p.high ? null : svg('line', { class: `bound thin c${series % 8}`, x1: x(p.x, series), x2: x(p.x, series), y1: y(p.low), y2: y(p.high) });
-    const at = `translate(${x(p.x, series).toFixed(1)} ${y(p.mean).toFixed(1)})${small ? ' scale(0.7)' : ''}`;
-    return svg('g', { class: 'point', ...(small ? {} : { tabindex: 0, role: 'img', 'aria-label': said }) }, svg('title', {}, said), bar, svg('path', { class: `own c${series % 8}`, d: SIGNS[series % SIGNS.length], transform: at }));
+    const sign = signOf(series, [x(p.x, series), y(p.mean)]);
+    if (small) sign.setAttribute('transform', `${sign.getAttribute('transform')} scale(0.7)`);
+    const way = panel.links ? { href: panel.links[p.x] } : { tabindex: 0, role: 'img' };
+    return svg(panel.links ? 'a' : 'g', { class: 'point', ...(small ? {} : { ...way, 'aria-label': said }) }, svg('title', {}, said), bar, sign);
   });
-  const drawn = panel.numeric ? svg('polyline', { class: `curve c${series % 8} d${Math.floor(series / 8) % 3}`, points: line }) : null;
-  return svg('g', { class: `ours c${series % 8}`, 'data-series': series }, drawn, ...marks);
+  const drawn = panel.numeric ? svg('polyline', { class: lineOf(series), points: line }) : null;
+  return svg('g', { class: `method c${series % 8}`, 'data-series': series }, drawn, ...marks);
 }

@@ -14,15 +14,10 @@ function draw() {
 }
 
 function nameOf(name, series) {
-  const sample = svg('svg', { width: 34, height: 12, class: 'chart', 'aria-hidden': 'true' }, svg('polyline', { class: `curve c${series % 8} d${Math.floor(series / 8) % 3}`, points: '1,6 33,6' }), svg('path', { class: `own c${series % 8}`, d: SIGNS[series % SIGNS.length], transform: 'translate(17 6)' }));
-  const button = el('button', { type: 'button', class: 'link-name' }, sample, ` ${name}`);
-  const alone = (on) => () => {
+  return nameButton(series, name, (on) => {
     byId('panels').classList.toggle('one', on);
     for (const part of byId('panels').querySelectorAll(`[data-series="${series}"]`)) part.classList.toggle('alone', on);
-  };
-  for (const event of ['pointerenter', 'focus']) button.addEventListener(event, alone(true));
-  for (const event of ['pointerleave', 'blur']) button.addEventListener(event, alone(false));
-  return el('li', {}, button);
+  });
 }
 
 draw();

@@ -96,7 +96,7 @@ def test_a_sweep_is_run_kept_shown_and_drawn(
             mean = by_name[value, method.removesuffix(" *")]["f1"]
             assert f1.startswith(f"{mean:.3f}")
             assert page.locator(
-                f'#chart a[aria-label*="{method}, FAULTS={value}: {mean:.3f}"]'
+                f'#chart a[aria-label*="{method} at {value}: {float(f"{mean:.4g}"):g}"]'
             ).count()
         page.select_option("#figure", "recall")
         assert page.inner_text("#what") == "recall"
