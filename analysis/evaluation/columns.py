@@ -19,7 +19,7 @@ BENCHES: Mapping[str, str] = {
     "other": "others",
 }
 """The headings that a table has above the methods of each bench, in their order, see
-`analysis.methods.registry.bench_of`."""
+`analysis.methods.registry.BuiltMethod`."""
 
 
 @dataclass(frozen=True)

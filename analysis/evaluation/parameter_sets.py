@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.methods.method_file import method_files
 from analysis.methods.parameters import Parameters, read_names
-from analysis.methods.registry import ALIASES, METHODS, check_parameters, find_methods, make_method
+from analysis.methods.registry import ALIASES, METHODS, build_all, check_parameters
 from testbed.errors import UserError
 from testbed.record.places import whole
 from testbed.record.yaml_file import read_yaml
@@ -112,10 +112,8 @@ def choose_methods(
     """
     files = method_files([named.name for named in read_names(methods or "")])
     chosen = read_set(parameters, fault_rate, files)
-    names = list(METHODS) if methods is None else find_methods(methods, chosen)
-    for name in names:
-        make_method(name, chosen)
-    return names, chosen
+    built = build_all(",".join(METHODS) if methods is None else methods, chosen)
+    return [each.name for each in built], chosen
 
 
 def write_set(path: Path, content: Calibrated) -> None:

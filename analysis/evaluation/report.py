@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,8 +17,7 @@ from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
 from analysis.evaluation.use import fed, measured_lines, missed_lines, starving
 from analysis.methods.base import Diagnosis, Localizer
-from analysis.methods.parameters import DEFAULTS, Parameters
-from analysis.methods.registry import bench_of, make_method, parameters_of
+from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
@@ -40,22 +39,18 @@ _WIDTH = 80  # of the table, also on wider terminals
 
 def run_methods(
     telemetry: Telemetry,
-    methods: Sequence[str],
+    methods: Iterable[BuiltMethod],
     progress: Callable[[str], None],
-    parameters: Parameters = DEFAULTS,
 ) -> dict[str, Diagnosis]:
-    """Diagnose with each named method; ``progress`` hears the name before it starts.
-
-    Names are in the grammar of `analysis.methods.parameters`; what they leave open is as in
-    ``parameters``.
+    """Diagnose with each method; ``progress`` is called with its name before it starts.
 
     Raises:
         analysis.telemetry.telemetry.MissingTelemetry: A method needs what the run did not measure.
     """
     found = {}
-    for name in methods:
-        progress(name)
-        found[name] = make_method(name, parameters).localize(telemetry)
+    for each in methods:
+        progress(each.name)
+        found[each.name] = each.method.localize(telemetry)
     return found
 
 
@@ -79,10 +74,10 @@ def diagnosis_columns(diagnosis: Diagnosis, topology: Fabric) -> Mapping[str, An
 
 def figures(
     diagnoses: Mapping[str, Diagnosis],
+    methods: Iterable[BuiltMethod],
     telemetry: Telemetry,
     truth: np.ndarray,
     lost: np.ndarray | None = None,
-    parameters: Parameters = DEFAULTS,
     use: Mapping[Measurement, Measured] | None = None,
 ) -> dict[str, Any]:
     """Return the ``methods`` part of ``summary.json``, with the missed and wrong links by name.
@@ -90,9 +85,10 @@ def figures(
     Methods are in the order of `BENCHES`, those of a bench in that of ``diagnoses``.
 
     Args:
+        diagnoses: By the names of methods.
+        methods: Those that diagnosed, and maybe others.
         truth: The links with an injected fault.
         lost: The links that really lost packets, where the network tells: scored as ``lost``.
-        parameters: Those that the methods had.
         use: What the measurements got of what they asked for, see `analysis.evaluation.use`.
     """
     topology = telemetry.topology
@@ -101,9 +97,10 @@ def figures(
         "undirected": [name.replace("->", "--") for name in topology.link_names[::2]],
     }
     result = {}
+    built = {each.name: each for each in methods}
     for name, diagnosis in diagnoses.items():
-        method = make_method(name, parameters)
-        entry: dict[str, Any] = {"bench": bench_of(name, parameters), "native": diagnosis.native}
+        method = built[name].method
+        entry: dict[str, Any] = {"bench": built[name].bench, "native": diagnosis.native}
         entry |= _scores(diagnosis, truth, topology, names)
         if lost is not None:
             entry["lost"] = _scores(diagnosis, lost, topology, names)
@@ -113,7 +110,8 @@ def figures(
         remarks = [*diagnosis.remarks, *_fed(entry, method, telemetry, use or {})]
         if remarks:
             entry["remarks"] = remarks
-        entry["parameters"], entry["parameters_from"] = parameters_of(name, parameters)
+        entry["parameters"] = built[name].parameters
+        entry["parameters_from"] = built[name].origin
         result[name] = entry
     order = list(BENCHES)
     return dict(sorted(result.items(), key=lambda method: order.index(method[1]["bench"])))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from analysis.methods.base import RECORD_BYTES, Diagnosis, Method
+from analysis.methods.constraints import Count
 from analysis.telemetry.telemetry import MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import Fabric
 from testbed.record.measurements import Measurement
@@ -31,9 +32,7 @@ class AnyLoss(Method):
 
     base = "any-loss"
 
-    def __init__(self, *, enough: int = 3000) -> None:
-        if enough < 1:
-            raise ValueError(f"enough={enough}: at least 1 is needed")
+    def __init__(self, *, enough: Count = 3000) -> None:
         self.enough = enough
 
     def data(self, telemetry: Telemetry) -> Sequence[Probes]:

@@ -28,6 +28,7 @@ import numpy as np
 from scipy.special import bdtrc
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.methods.constraints import Rate, Share
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import BoolArray, IntArray, LongArray
@@ -53,10 +54,8 @@ class Detector(Method):
     reads = "detector"
 
     def __init__(
-        self, *, hit_ratio: float = 0.6, noise: float = 5e-5, significance: float = 0.01
+        self, *, hit_ratio: Share = 0.6, noise: Rate = 5e-5, significance: Share = 0.01
     ) -> None:
-        if not (0 <= hit_ratio <= 1 and 0 <= noise < 1 and 0 <= significance <= 1):
-            raise ValueError("hit_ratio and significance are shares, noise a rate: 0 to 1")
         self.hit_ratio = hit_ratio
         self.noise = noise
         self.significance = significance

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import bdtrc
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.methods.constraints import Rate, Share
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import LongArray
@@ -42,9 +43,7 @@ class Kdd14(Method):
     base = "kdd14"
     reads = "probes"
 
-    def __init__(self, *, noise: float = 1e-3, significance: float = 0.01) -> None:
-        if not (0 <= noise < 1 and 0 <= significance <= 1):
-            raise ValueError("significance is a share and noise a rate: 0 to 1")
+    def __init__(self, *, noise: Rate = 1e-3, significance: Share = 0.01) -> None:
         self.noise = noise
         self.significance = significance
 

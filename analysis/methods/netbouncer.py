@@ -18,12 +18,12 @@ for once, before the rounds.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, Method
-from analysis.methods.changes import Change
+from analysis.methods.base import Change, Diagnosis, Method
+from analysis.methods.constraints import NotNegative, Probability, Rate
 from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
@@ -120,23 +120,14 @@ class NetBouncer(Method):
     def __init__(
         self,
         *,
-        penalty: float = 0.1,
-        link_threshold: float = 0.999,
-        tolerance: float = EPSILON,
-        lucky_share: float = 0.0,
+        penalty: NotNegative = 0.1,
+        link_threshold: Probability = 0.999,
+        tolerance: NotNegative = EPSILON,
+        lucky_share: Rate = 0.0,
         path_noise: bool = False,
         device_detection: bool = True,
         model: Model = "specialised",
     ) -> None:
-        for name, limit in (("penalty", penalty), ("tolerance", tolerance)):
-            if limit < 0:
-                raise ValueError(f"{name}={limit} is negative")
-        if not 0 < link_threshold < 1:
-            raise ValueError(f"link_threshold={link_threshold} is not between 0 and 1")
-        if not 0 <= lucky_share < 1:
-            raise ValueError(f"lucky_share={lucky_share} is not a share below 1")
-        if model not in get_args(Model):
-            raise ValueError(f"model={model!r} is none of {', '.join(get_args(Model))}")
         self.penalty = penalty
         self.link_threshold = link_threshold
         self.tolerance = tolerance

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.methods.constraints import NotNegative, Probability
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
 from analysis.telemetry.telemetry import Probes, SegmentCounts
@@ -37,19 +38,13 @@ class NetScope(Method):
     def __init__(
         self,
         *,
-        omega: float = 0.03,
-        link_threshold: float = 0.999,
+        omega: NotNegative = 0.03,
+        link_threshold: Probability = 0.999,
         inputs: Inputs = "probes",
     ) -> None:
-        if inputs not in ("probes", "segments"):
-            raise ValueError(f"inputs={inputs!r} is none of probes, segments")
         self.reads = inputs
         self.omega = omega
         self.link_threshold = link_threshold
-        if self.omega < 0:
-            raise ValueError(f"omega={omega} is negative")
-        if not 0 < self.link_threshold < 1:
-            raise ValueError(f"link_threshold={link_threshold} is not between 0 and 1")
 
     def infer(self, data: Probes | SegmentCounts, fabric: Fabric) -> Diagnosis:
         if isinstance(data, Probes):

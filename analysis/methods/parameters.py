@@ -11,7 +11,7 @@ An item of the comma list that has a ``=`` and no ``:`` continues the method bef
 constructor, values are read as the types it declares: ``true`` and ``false``, ``none`` where there
 may be none, lists joined by ``+`` (``canary:groups=1+0.1+0.001``). KINDs are short for ``kinds=``,
 the kinds of telemetry of a method with such a parameter (``mle:A1+A2+P``). A CHANGE turns on what
-this project does otherwise than the method's paper (`analysis.methods.changes`).
+this project does otherwise than the method's paper (`analysis.methods.base`).
 
 What a name does not say stands in `Parameters`; what that does not say are the defaults of the
 constructor.
@@ -19,21 +19,18 @@ constructor.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 
-from analysis.methods.base import Localizer
-from analysis.methods.changes import split
+from analysis.methods.base import Localizer, split
+from analysis.methods.constraints import converted, declared
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
@@ -111,25 +108,28 @@ def read_names(text: str) -> list[NamedMethod]:
 
 
 def values(
-    named: NamedMethod, constructor: Callable[..., Localizer], parameters: Parameters = DEFAULTS
+    name: str,
+    own: Mapping[str, Any],
+    constructor: Callable[..., Localizer],
+    parameters: Parameters = DEFAULTS,
 ) -> dict[str, Any]:
-    """What a method is constructed with: what its name says, else the fault rate that the user
-    said, else the set, else `FAULT_RATE`.
+    """What a method is constructed with: its ``own`` values, which its name says, else the fault
+    rate that the user said, else the set, else `FAULT_RATE`.
 
     Raises:
         ValueError: There is no such parameter, or it cannot have the value (one line).
     """
     found: dict[str, Any] = dict(_of_fault(constructor, FAULT_RATE))
-    for parameter, value in parameters.given(named.name).items():
-        found[parameter] = _value(named.name, parameter, value, constructor)
+    for parameter, value in parameters.given(name).items():
+        found[parameter] = _value(name, parameter, value, constructor)
     if parameters.fault_rate is not None:
         found |= _of_fault(constructor, parameters.fault_rate)
-    return found | own_values(named, constructor)
+    return found | dict(own)
 
 
 def _of_fault(constructor: Callable[..., Localizer], rate: float) -> dict[str, float]:
     """The parameters that say what a fault is, of a method that has any."""
-    known = _declared(constructor)
+    known = declared(constructor)
     return {name: of(rate) for name, of in _OF_FAULT_RATE.items() if name in known}
 
 
@@ -159,7 +159,7 @@ def in_force(
     Those that it leaves open are left out.
     """
     found = {}
-    for name, (_, default) in _declared(constructor).items():
+    for name, (_, default) in declared(constructor).items():
         value = given.get(name, getattr(method, name, default))
         if isinstance(value, str | int | float | list | tuple):
             found[name] = value
@@ -176,28 +176,9 @@ def _in_words(value: Any) -> str:
     return str(value)
 
 
-def _declared(constructor: Callable[..., Localizer]) -> dict[str, tuple[Any, Any]]:
-    """Annotation and default of each parameter."""
-    of = constructor
-    while isinstance(of, functools.partial):
-        of = of.func
-    try:
-        hints = get_type_hints(of.__init__ if isinstance(of, type) else of)
-    except (NameError, TypeError):  # types that are imported for the checker alone
-        hints = {}
-    found = {}
-    for name, parameter in inspect.signature(constructor).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        default = None if parameter.default is parameter.empty else parameter.default
-        usual = str if default is None else type(default)
-        found[name] = hints.get(name, usual), default
-    return found
-
-
 def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Localizer]) -> Any:
     """A value, given as text or as YAML has it, as the type that the constructor declares."""
-    known = _declared(constructor)
+    known = declared(constructor)
     if parameter not in known:
         if parameter == "kinds":
             raise UserError(f"{name}:{given}: {name} takes no kinds: use {name}:PARAMETER=VALUE")
@@ -212,11 +193,8 @@ def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Loc
     lists = any(get_origin(each) in (list, tuple, set, frozenset, Sequence) for each in inner)
     lists &= len(inner) == 1 or _JOINED.search(text) is not None
     try:
-        value = TypeAdapter(kind).validate_python(_JOINED.split(text) if lists else text)
-    except ValidationError as error:
-        reason = error.errors(include_url=False)[0]["msg"].partition(",")[0]
-        reason = reason.removeprefix("Input ")
-        raise UserError(f"{name}:{parameter}={text}: it {reason}") from None
+        said = f"{name}:{parameter}={text}"
+        value = converted(kind, _JOINED.split(text) if lists else text, said)
     except PydanticSchemaGenerationError:
         raise UserError(f"{name}: {parameter} cannot be said in words") from None
     if isinstance(value, float) and math.isnan(value):

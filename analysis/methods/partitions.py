@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from analysis.methods.base import Diagnosis
-from analysis.methods.canary.multistage import Canary
+from analysis.methods.canary import Canary
 from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import failed_devices
 from analysis.methods.mle.likelihood import Problem

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from analysis.methods.any_loss import AnyLoss
-from analysis.methods.base import Localizer, Method
-from analysis.methods.canary.multistage import Canary
-from analysis.methods.changes import split, variant
+from analysis.methods.base import Localizer, Method, split, variant
+from analysis.methods.canary import Canary
 from analysis.methods.detector import Detector
 from analysis.methods.flock.flock import Flock
 from analysis.methods.kdd14 import Kdd14
@@ -76,7 +76,7 @@ ON_REQUEST: dict[str, Callable[..., Localizer]] = {
 ALIASES = {"vigil": "007"}
 
 Bench = Literal["published", "project", "reference", "other"]
-"""The part of a table that a method stands in, see `bench_of`."""
+"""The part of a table that a method stands in."""
 
 REFERENCE = AnyLoss.base
 """The trivial method, beside which every comparison puts the others."""
@@ -87,11 +87,31 @@ def method_names() -> list[str]:
     return [*METHODS, *ON_REQUEST, *sorted(_registered())]
 
 
+@dataclass(frozen=True)
+class BuiltMethod:
+    """A method that somebody named: read once, built once, with what tables say of it.
+
+    Attributes:
+        name: As the tables call it: in the grammar, with the parameters that were named.
+        method: The method itself.
+        parameters: All that it has, in the grammar.
+        origin: Where these come from, in words.
+        bench: The part of a table that it stands in.
+    """
+
+    name: str
+    method: Localizer
+    parameters: str
+    origin: str
+    bench: Bench
+
+
 def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[str]:
     """The methods of a list such as ``flock:p_bad=0.01,vigil``; each once, in that order.
 
     The grammar is that of `analysis.methods.parameters`; what comes back is in it, too, each as the
-    tables call it. ``all`` are all but those on request.
+    tables call it. ``all`` are all but those on request. Those with parameters are built, to check
+    these.
 
     Args:
         parameters: Its ``files`` are the method files that may be named.
@@ -99,82 +119,95 @@ def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[str]:
     Raises:
         ValueError: A name, a parameter or a value is unknown, or does not fit the others.
     """
-    if text.strip() == "all":
-        return [name for name in method_names() if name not in ON_REQUEST]
-    found = []
-    for named in read_names(text):
-        named = _known(named, parameters)
-        if named.words:
-            own = in_words(own_values(named, constructor_of(named.name, parameters)))
-            kinds = re.sub(r"^kinds=([^,]*)", r"\1", own)
-            found.append(f"{named.name}:{kinds}")
-            make_method(found[-1], Parameters(files=parameters.files))
-        else:
-            found.append(named.name)
+    alone = Parameters(files=parameters.files)
+    found = [
+        _build(named, alone).name if named.words else named.name
+        for named in _named(text, parameters)
+    ]
     return list(dict.fromkeys(found))
 
 
-def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
-    """A method as named in the grammar, with ``parameters`` for what its name leaves open.
+def build_all(text: str, parameters: Parameters = DEFAULTS) -> list[BuiltMethod]:
+    """The methods of a list, built; each once, in that order. See `find_methods` and `build`."""
+    built = [_build(named, parameters) for named in _named(text, parameters)]
+    return list({each.name: each for each in built}.values())
+
+
+def build(text: str, parameters: Parameters = DEFAULTS) -> BuiltMethod:
+    """One method as named in the grammar, with ``parameters`` for what its name leaves open.
 
     Raises:
         ValueError: There is none of that name, a parameter or a value is wrong, or a registered
             method does not load (one line).
     """
-    named = _one(text, parameters)
+    return _build(_one(text, parameters), parameters)
+
+
+def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
+    """The method itself, see `build`."""
+    return build(text, parameters).method
+
+
+def _named(text: str, parameters: Parameters) -> list[NamedMethod]:
+    if text.strip() == "all":
+        return [NamedMethod(name, ()) for name in method_names() if name not in ON_REQUEST]
+    return [_known(named, parameters) for named in read_names(text)]
+
+
+def _build(named: NamedMethod, parameters: Parameters) -> BuiltMethod:
     constructor = constructor_of(named.name, parameters)
-    given = values(named, constructor, parameters)
-    if named.name in parameters.files:
-        return make_from_file(parameters.files[named.name], constructor, given)
-    if split(named.name)[0] in METHODS | ON_REQUEST:
+    own = own_values(named, constructor)
+    given = values(named.name, own, constructor, parameters)
+    method = _constructed(named.name, constructor, given, parameters)
+    said = re.sub(r"^kinds=([^,]*)", r"\1", in_words(own))
+    return BuiltMethod(
+        name=f"{named.name}:{said}" if own else named.name,
+        method=method,
+        parameters=in_force(method, constructor, given),
+        origin=parameters.origin(named, constructor),
+        bench=_bench(named.name, method, parameters),
+    )
+
+
+def _constructed(
+    name: str,
+    constructor: Callable[..., Localizer],
+    given: Mapping[str, Any],
+    parameters: Parameters,
+) -> Localizer:
+    if name in parameters.files:
+        return make_from_file(parameters.files[name], constructor, given)
+    if split(name)[0] in METHODS | ON_REQUEST:
         try:
             method = constructor(**given)
         except ValueError as error:
             if not given:
                 raise
-            raise UserError(f"{named.name}:{in_words(given)}: {error}") from None
-        if method.name != named.name:
-            raise UserError(
-                f"{named.name}:{in_words(given)}: that is {method.name}: give it this name"
-            )
+            raise UserError(f"{name}:{in_words(given)}: {error}") from None
+        if method.name != name:
+            raise UserError(f"{name}:{in_words(given)}: that is {method.name}: give it this name")
         return method
     try:
         method = constructor(**given)
     except Exception as error:
-        raise _broken(named.name, error) from None
+        raise _broken(name, error) from None
     lacking = [face for face in FACE if not callable(getattr(method, face, None))]
     if lacking:
-        raise UserError(
-            f"method {named.name!r} of {_package(named.name)} is none: it has no {lacking[0]}()"
-        )
+        raise UserError(f"method {name!r} of {_package(name)} is none: it has no {lacking[0]}()")
     return method
 
 
-def parameters_of(text: str, parameters: Parameters = DEFAULTS) -> tuple[str, str]:
-    """All parameters that a method has, in the grammar, and where they come from, in words."""
-    named = _one(text, parameters)
-    constructor = constructor_of(named.name, parameters)
-    given = values(named, constructor, parameters)
-    method = make_method(text, parameters)
-    return in_force(method, constructor, given), parameters.origin(named, constructor)
-
-
-def bench_of(text: str, parameters: Parameters = DEFAULTS) -> Bench:
-    """Return the bench of a method, so that tables keep papers and this project apart.
+def _bench(name: str, method: Localizer, parameters: Parameters) -> Bench:
+    """The bench of a method, so that tables keep papers and this project apart.
 
     ``published`` is the algorithm of a paper, and ``project`` a method of this project's own or a
     variant of a published one, ``NAME+CHANGE``. ``reference`` is no proposal. ``other`` is a method
     of another package, or of a file that the user named.
-
-    Raises:
-        ValueError: There is no such method.
     """
-    name = _one(text, parameters).name
     if name in parameters.files or name in _registered():
         return "other"
     if name == REFERENCE:
         return "reference"
-    method = constructor_of(name)()
     return "published" if isinstance(method, Method) and method.published else "project"
 
 
@@ -185,7 +218,7 @@ def check_parameters(parameters: Parameters) -> None:
         ValueError: A method, a parameter or a value is wrong (one line).
     """
     for name in parameters.of:
-        make_method(name, parameters)
+        build(name, parameters)
 
 
 def _one(text: str, parameters: Parameters) -> NamedMethod:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.methods.constraints import Count
 from analysis.methods.flock.flock import Flock, verdict
 from analysis.methods.flock.likelihood import BETTER, flip
 from analysis.methods.flock.listed import gain_of, step
@@ -39,10 +40,8 @@ class Sherlock(Method):
     paper = "Ferret, 3.2"
 
     def __init__(
-        self, *, max_failures: int = 2, jle: bool = True, flock: Flock | None = None
+        self, *, max_failures: Count = 2, jle: bool = True, flock: Flock | None = None
     ) -> None:
-        if max_failures < 1:
-            raise ValueError(f"max_failures={max_failures}: at least 1 is needed")
         self.max_failures = max_failures
         self.jle = jle
         self.flock = flock or Flock()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.evaluation.columns import BENCHES
-from analysis.methods.registry import bench_of
+from analysis.methods.registry import build
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import DRAWN_WHOLE, fabric_data
 from analysis.pages.template import render_page
@@ -42,7 +42,7 @@ def live_page(
         "methods": [
             {
                 "name": method,
-                "bench": BENCHES[bench_of(method)],
+                "bench": BENCHES[build(method).bench],
                 "undirected": False,
                 "flagged": [],
                 "rate": [],

@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis.solvers.incidence import Incidence
-from analysis.solvers.sweeps import Sweeps
+from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray
 from testbed.fabric.compiled import kernel
 

@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
-from analysis.solvers.incidence import Incidence
-from analysis.solvers.sweeps import Sweeps
+from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.fabric.compiled import kernel
 

@@ -66,7 +66,7 @@ app = typer.Typer(
 
 
 def _calibrated() -> list[str]:
-    from analysis.evaluation.grids import GRIDS
+    from analysis.evaluation.calibration import GRIDS
 
     return ["all", *GRIDS]
 
@@ -272,7 +272,7 @@ def localize(
         from analysis.evaluation.parameter_sets import choose_methods
         from analysis.evaluation.ranking import render_ranking
         from analysis.evaluation.report import parameters_line
-        from analysis.methods.registry import parameters_of
+        from analysis.methods.registry import build
         from scenarios.command.localize import localize as localize_files
         from testbed.record.files import is_csv
         from testbed.record.places import need_place
@@ -290,7 +290,7 @@ def localize(
         for name, diagnosis in verdicts.diagnoses.items():
             console.print()
             console.print(render_ranking(name, diagnosis, verdicts.numbered))
-        used = {name: parameters_of(name, chosen)[1] for name in verdicts.diagnoses}
+        used = {name: build(name, chosen).origin for name in verdicts.diagnoses}
         console.print()
         console.print(line(parameters_line(used), "dim"), soft_wrap=True)
         for reason in verdicts.silent:

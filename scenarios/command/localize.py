@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.evaluation.ranking import ranking_columns
 from analysis.methods.base import Diagnosis, Localizer
-from analysis.methods.canary.multistage import Canary
+from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.partitions import diagnose_canary, diagnose_mle, load_part, observed_segments

@@ -20,7 +20,7 @@ from analysis.evaluation.report import diagnosis_columns, figures, run_methods
 from analysis.evaluation.use import measured
 from analysis.methods.base import Diagnosis
 from analysis.methods.parameters import DEFAULTS, Parameters
-from analysis.methods.registry import METHODS
+from analysis.methods.registry import METHODS, build
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
@@ -217,9 +217,10 @@ def _diagnose(
 
     diagnoses: dict[str, Diagnosis] = {}
     missing = []
-    for name in methods:
+    built = [build(name, parameters) for name in methods]
+    for method in built:
         try:
-            diagnoses |= run_methods(telemetry, [name], tell, parameters)
+            diagnoses |= run_methods(telemetry, [method], tell)
         except MissingTelemetry as error:
             missing.append(str(error))
     _write(diagnoses, run, writer)
@@ -242,7 +243,7 @@ def _diagnose(
         "epochs": network["epochs"],
         "missing": missing,
         "measured": {name: part for name, part in use.items()},
-        "methods": figures(diagnoses, telemetry, truth, lost, parameters, use),
+        "methods": figures(diagnoses, built, telemetry, truth, lost, use),
     }
     if lost is not None:
         summary["lost_links"] = [links["name"][link] for link in lost]

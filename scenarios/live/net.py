@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.evaluation.columns import BENCHES
 from analysis.methods.base import Diagnosis
-from analysis.methods.registry import bench_of
+from analysis.methods.registry import build
 from analysis.pages.live_page import live_page
 from scenarios.live.network import Live
 from scenarios.live.publisher import Counters, Publisher
@@ -48,7 +48,7 @@ class WatchedNet:
         methods = [
             {
                 "name": name,
-                "bench": BENCHES[bench_of(name)],
+                "bench": BENCHES[build(name).bench],
                 "undirected": verdict.native == "undirected",
                 "flagged": np.unique(verdict.flagged).tolist(),
                 "rate": [],

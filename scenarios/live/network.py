@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from analysis.evaluation.report import run_methods
 from analysis.methods.base import Diagnosis
-from analysis.methods.registry import METHODS
+from analysis.methods.registry import METHODS, build
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
@@ -135,7 +135,7 @@ class Live:
             telemetry = read_telemetry(RunDirectory(writer.partial, finished=False))
             for name in methods or METHODS:
                 try:
-                    found |= run_methods(telemetry, [name], lambda _: None)
+                    found |= run_methods(telemetry, [build(name)], lambda _: None)
                 except MissingTelemetry:
                     if methods:
                         raise

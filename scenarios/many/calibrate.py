@@ -16,10 +16,9 @@ from typing import Any, cast
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from analysis.evaluation.calibration import RULES, Case, search
-from analysis.evaluation.grids import GRIDS, Grid
+from analysis.evaluation.calibration import GRIDS, RULES, Case, Grid, search
 from analysis.evaluation.parameter_sets import Calibrated, Entry, Trained, write_set
-from analysis.methods.changes import split
+from analysis.methods.base import split
 from analysis.methods.parameters import NamedMethod, own_values, read_names
 from analysis.methods.registry import constructor_of, find_methods
 from analysis.telemetry.observations import read_telemetry

@@ -23,7 +23,7 @@ import numpy as np
 
 from analysis.evaluation.comparison import COLUMNS, plot
 from analysis.methods.parameters import DEFAULTS, Parameters
-from analysis.methods.registry import GROUP, parameters_of
+from analysis.methods.registry import GROUP, build
 from scenarios.experiment.estimate import estimate, need_memory
 from scenarios.experiment.memory import available_bytes
 from scenarios.experiment.observer import Progress
@@ -147,9 +147,9 @@ def _key(
     """All that decides the figures of a seed: settings and the content of the files they name,
     versions, methods and the code itself."""
     key = run_config(name, replace(settings, seed=0)) | {"methods": list(methods)}
+    built = [build(method, parameters) for method in methods]
     key["parameters"] = {
-        method: dict(zip(("values", "from"), parameters_of(method, parameters), strict=True))
-        for method in methods
+        each.name: {"values": each.parameters, "from": each.origin} for each in built
     }
     key["code_sha256"] = code_digest()
     files = {

@@ -19,7 +19,7 @@ import numpy as np
 
 from analysis.evaluation.metrics import Score, score
 from analysis.methods.base import Localizer
-from analysis.methods.canary.multistage import Canary
+from analysis.methods.canary import Canary
 from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
 from analysis.solvers.stages import GROUPS

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from analysis.methods.canary.multistage import Canary
+from analysis.methods.canary import Canary
 from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer
 from analysis.solvers.stages import n_stages

@@ -13,9 +13,8 @@ from analysis.methods.detector import Detector
 from analysis.methods.kdd14 import Kdd14
 from analysis.methods.netbouncer import NetBouncer
 from analysis.methods.netscope import NetScope
-from analysis.solvers.coordinate_descent import coordinate_descent
+from analysis.solvers.coordinate_descent import coordinate_descent, stochastic_descent
 from analysis.solvers.incidence import Incidence
-from analysis.solvers.stochastic_descent import stochastic_descent
 from scenarios.papers.experiment import Effort, Row, Task, label, together
 from scenarios.papers.netbouncer_network import QUANTITIES, Network, draw_truth, probe, scores
 

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from analysis.evaluation.metrics import score
-from analysis.methods.canary.multistage import Canary
+from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree

@@ -1,7 +1,7 @@
 """What each change of a published method is, and what it does to F1 and to false alarms.
 
 `python -m tests.studies changes` measures and writes ``analysis/CHANGES.md``. Its words are those
-of the methods' classes (`analysis.methods.changes`).
+of the methods' classes (`analysis.methods.base`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Console
 
 import analysis
 from analysis.evaluation.metrics import score
-from analysis.methods.changes import Change, changes_of
+from analysis.methods.base import Change, changes_of
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import make_request

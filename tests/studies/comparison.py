@@ -26,7 +26,7 @@ from rich.console import Console
 
 from analysis.evaluation.metrics import score
 from analysis.evaluation.parameter_sets import read_set
-from analysis.methods.registry import make_method, parameters_of
+from analysis.methods.registry import build, make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 from scenarios.experiment.run import run_experiment
@@ -219,7 +219,7 @@ def _line_key(kind: str, method: str, chosen: str) -> str:
     source = Path(inspect.getfile(type(make_method(method))))
     packaged = source.parent.name != "methods"
     sources = sorted(source.parent.glob("*.py")) if packaged else [source]
-    digest = hashlib.sha256(parameters_of(method, of)[0].encode())
+    digest = hashlib.sha256(build(method, of).parameters.encode())
     for each in sources:
         digest.update(each.read_bytes())
     return f"{kind} {method} {digest.hexdigest()[:16]}"

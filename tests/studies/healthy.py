@@ -13,7 +13,7 @@ from rich.console import Console
 
 import analysis
 from analysis.evaluation.metrics import score
-from analysis.methods.changes import split
+from analysis.methods.base import split
 from analysis.methods.registry import METHODS, make_method
 from tests.studies.changes import TELEMETRY, changes, observed
 

@@ -13,9 +13,9 @@ from typing import Any
 from rich.console import Console
 
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
+from tests.analysis.methods import test_canary_published as canary
 from tests.analysis.methods import test_detector_published as detector
 from tests.analysis.methods import test_netbouncer_published as netbouncer
-from tests.analysis.methods.canary import test_published as canary
 from tests.analysis.methods.flock import test_published as flock
 from tests.analysis.methods.vigil import test_published as vigil
 from tests.analysis.solvers import test_coordinate_descent as descent

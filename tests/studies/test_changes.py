@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from analysis.methods.changes import split
+from analysis.methods.base import split
 from analysis.methods.registry import METHODS, make_method
 from tests.studies.changes import FILE, HEAD, changes, observed, words
 

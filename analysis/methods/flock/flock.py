@@ -30,17 +30,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, Method
-from analysis.methods.changes import Change
+from analysis.methods.base import Change, Diagnosis, Method
+from analysis.methods.constraints import Probability
 from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.listed import Listed
 from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, search_model
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
+from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.record.measurements import Measurement
 
@@ -132,24 +133,20 @@ class Flock(Method):
     def __init__(
         self,
         *,
-        p_bad: float = 0.01,
-        p_good: float = 2e-4,
+        p_bad: Probability = 0.01,
+        p_good: Probability = 2e-4,
         link_prior: float = -15.0,
         device_factor: float = 100_000.0,
         inputs: Inputs = "probes+flows",
         slow_ms: float | None = None,
         refine: bool = False,
         conditional: bool = False,
-        severe_p_bad: float | None = None,
+        severe_p_bad: Probability | None = None,
         ties: bool = False,
         devices: bool = True,
     ) -> None:
-        if not 0 < p_good < p_bad < 1:
-            raise ValueError(f"0 < p_good < p_bad < 1 is needed, not {p_good} and {p_bad}")
-        if severe_p_bad is not None and not 0 < severe_p_bad < 1:
-            raise ValueError(f"severe_p_bad={severe_p_bad} is not between 0 and 1")
-        if inputs not in get_args(Inputs):
-            raise ValueError(f"inputs={inputs!r} is none of {', '.join(get_args(Inputs))}")
+        if p_good >= p_bad:
+            raise UserError(f"p_good < p_bad is needed, not {p_good} and {p_bad}")
         self.p_bad = p_bad
         self.p_good = p_good
         self.link_prior = link_prior

@@ -36,8 +36,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammainc
 
-from analysis.methods.base import Diagnosis, Method
-from analysis.methods.changes import Change
+from analysis.methods.base import Change, Diagnosis, Method
+from analysis.methods.constraints import NotNegative
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Connections
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
@@ -129,13 +129,11 @@ class Vigil(Method):
     def __init__(
         self,
         *,
-        threshold: float = 0.01,
-        chance: float = math.inf,
-        false_alarm: float = math.inf,
+        threshold: NotNegative = 0.01,
+        chance: NotNegative = math.inf,
+        false_alarm: NotNegative = math.inf,
         adjust: bool = True,
     ) -> None:
-        if min(threshold, chance, false_alarm) < 0:
-            raise ValueError("thresholds, chance and false_alarm must not be negative")
         self.threshold = threshold
         self.chance = chance
         self.false_alarm = false_alarm

@@ -11,6 +11,7 @@ import pytest
 from analysis.evaluation.columns import cells, columns
 from analysis.evaluation.report import figures, headline
 from analysis.methods.base import Diagnosis
+from analysis.methods.registry import build
 from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
@@ -33,7 +34,7 @@ def verdict(name: str, *blamed: int) -> Diagnosis:
 
 def summary(*verdicts: Diagnosis) -> dict:
     every = {verdict.method: verdict for verdict in verdicts}
-    return {"methods": figures(every, TELEMETRY, np.array([3]))}
+    return {"methods": figures(every, map(build, every), TELEMETRY, np.array([3]))}
 
 
 def test_methods_are_in_the_order_of_their_benches() -> None:

@@ -148,5 +148,5 @@ def test_what_is_usual_is_not_blamed() -> None:
     "given", [{"noise": -0.1}, {"noise": 1.0}, {"significance": 1.5}, {"significance": -1.0}]
 )
 def test_bad_parameters(given: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="significance is a share and noise a rate: 0 to 1"):
+    with pytest.raises(ValueError, match="should be (less|greater) than"):
         Kdd14(**given)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.evaluation.parameter_sets import choose_methods, read_set
-from analysis.methods.registry import find_methods, make_method, parameters_of
+from analysis.methods.registry import build, find_methods, make_method
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 
 WORST = '''\
@@ -68,7 +68,9 @@ def test_a_file_is_a_method_like_others(tmp_path: Path, world: Any) -> None:
     assert method.name == "worst-segments" and method.limit == 0.2  # type: ignore[attr-defined]
     assert len(method.localize(world.telemetry).flagged) > 0
     assert method.telemetry_bytes(world.telemetry) == world.telemetry.canary_bytes
-    assert parameters_of(names[0], chosen) == ("limit=0.2", "default, as named")
+    built = build(names[0], chosen)
+    assert (built.parameters, built.origin) == ("limit=0.2", "default, as named")
+    assert built.bench == "other"
     with pytest.raises(MissingTelemetry, match="worst-segments needs"):
         method.localize(Telemetry(world.topology, "tor"))
 
@@ -90,7 +92,7 @@ def test_what_the_user_did_not_name_is_not_run(
     name = name.format(folder=tmp_path)
     (tmp_path / "theirs.yaml").write_text(f"methods: {{{name}: {{parameters: {{limit: 1}}}}}}")
     said = "worst.py: a method file is run only where METHODS= names it"
-    for use in (make_method, find_methods, parameters_of):
+    for use in (make_method, find_methods, build):
         with pytest.raises(ValueError, match=said):
             use(name)
     for methods in (None, "canary"):
@@ -183,8 +185,8 @@ def test_a_diagnosis_that_makes_no_sense_is_one_line(
     tmp_path: Path, world: Any, change: str, said: str
 ) -> None:
     body = (
-        "import numpy as np; from dataclasses import replace; from analysis.methods.canary"
-        ".multistage import Canary; return replace(Canary().localize(telemetry), " + change + ")"
+        "import numpy as np; from dataclasses import replace; from analysis.methods.canary import "
+        "Canary; return replace(Canary().localize(telemetry), " + change + ")"
     )
     names, chosen = choose_methods(written(tmp_path, OTHER.format(body=body), "other.py"))
     with pytest.raises(ValueError, match=f"method file .*other.py line 4: {said}"):

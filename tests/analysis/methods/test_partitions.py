@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.methods.base import Diagnosis
-from analysis.methods.canary.multistage import Canary
+from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.partitions import Part, diagnose_canary, diagnose_mle, load_part
 from analysis.telemetry.parts import part_files, write_parts

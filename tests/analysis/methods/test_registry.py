@@ -11,8 +11,7 @@ import pytest
 
 from analysis.methods import registry
 from analysis.methods.base import Diagnosis
-from analysis.methods.parameters import Parameters
-from analysis.methods.registry import METHODS, ON_REQUEST, bench_of, make_method, method_names
+from analysis.methods.registry import METHODS, ON_REQUEST, build, make_method, method_names
 from analysis.telemetry.telemetry import (
     Connections,
     Flows,
@@ -48,20 +47,16 @@ EVERY = METHODS | ON_REQUEST
 
 
 def test_papers_and_this_project_stand_on_benches_of_their_own():
-    published = {name for name in EVERY if bench_of(name) == "published"}
+    published = {name for name in EVERY if build(name).bench == "published"}
     assert published == {
         *("canary", "netbouncer", "netbouncer-stage", "flock", "007", "detector", "netscope"),
         *("007-binary", "007-integer", "max-coverage", "sherlock"),  # kdd14 is reconstructed
     }
-    benches = {name: bench_of(name) for name in EVERY.keys() - published}
+    benches = {name: build(name).bench for name in EVERY.keys() - published}
     assert benches.pop("any-loss") == "reference"
     assert set(benches.values()) == {"project"}
-    assert bench_of("vigil") == bench_of("flock:p_bad=0.01") == "published"
-    assert bench_of("mle:A1+P") == "project"
-
-
-def test_a_file_of_the_user_is_of_neither_bench(tmp_path):
-    assert bench_of("mine.py", Parameters(files={"mine.py": tmp_path / "mine.py"})) == "other"
+    assert build("vigil").bench == build("flock:p_bad=0.01").bench == "published"
+    assert build("mle:A1+P").bench == "project"
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import pytest
 
 from analysis.evaluation.report import diagnosis_columns, figures
 from analysis.methods.base import Diagnosis
+from analysis.methods.registry import build
 from analysis.telemetry.observations import read_telemetry
 from scenarios.command.showing import make_page
 from scenarios.experiment.run import run_config, run_experiment
@@ -93,7 +94,7 @@ def made_up(path: Path, fabric: Fabric, scenario: str, seed: int = 0) -> Path:
     summary |= {"topology": fabric.title, "wall_seconds": 1.0, "degraded": [], "packet_hops": 0}
     summary |= {"faulty_links": [fabric.link_names[link] for link in faulty]}
     summary |= {"conservation": network["conservation"], "collection_seconds": [], "missing": []}
-    summary["methods"] = figures(verdicts, telemetry, faulty)
+    summary["methods"] = figures(verdicts, map(build, verdicts), telemetry, faulty)
     writer.json("summary.json", summary)
     writer.finish()
     make_page(path)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.solvers import parts, sweeps
+from analysis.solvers import incidence as incidence_module
+from analysis.solvers import parts
 from analysis.solvers.coordinate_descent import coordinate_descent
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
@@ -71,7 +72,7 @@ def test_a_path_observed_often_is_as_many_equal_paths(seed, large):
     rates = PathRates(y, sent, lost > 0)
     links = rng.random(every.n_links) < 0.3
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeps, "LARGE", large)
+        patch.setattr(incidence_module, "LARGE", large)
         patch.setattr(parts, "FEW", large)
         first, second = (
             [

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.solvers.coordinate_descent import coordinate_descent, objective
+from analysis.solvers.coordinate_descent import coordinate_descent, objective, stochastic_descent
 from analysis.solvers.incidence import Incidence
-from analysis.solvers.stochastic_descent import stochastic_descent
 from testbed.fabric.paths import Paths
 
 

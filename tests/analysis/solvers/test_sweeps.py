@@ -5,11 +5,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from analysis.solvers import parts, sweeps
+from analysis.solvers import incidence as incidence_module
+from analysis.solvers import parts
 from analysis.solvers.coordinate_descent import coordinate_descent
-from analysis.solvers.incidence import Incidence
+from analysis.solvers.incidence import Incidence, Sweeps
 from analysis.solvers.log_least_squares import log_least_squares
-from analysis.solvers.sweeps import Sweeps
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
@@ -19,7 +19,7 @@ from testbed.fabric.paths import Paths
 def threads():
     """Threads however small the problem."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweeps, "LARGE", 1)
+        patch.setattr(incidence_module, "LARGE", 1)
         patch.setattr(parts, "FEW", 1)
         yield patch
 
@@ -47,14 +47,14 @@ def test_layers_are_exact(threads, seed):
         assert np.bincount(owner[marked]).max(initial=0) <= 1
     results = []
     for large in (1, 10**9):
-        threads.setattr(sweeps, "LARGE", large)
+        threads.setattr(incidence_module, "LARGE", large)
         results.append(
             (
                 coordinate_descent(incidence, y, weight, max_iterations=5, tolerance=-1).success,
                 log_least_squares(incidence, y + 0.01, max_iterations=5, tolerance=-1),
             )
         )
-    threads.setattr(sweeps, "LARGE", 1)
+    threads.setattr(incidence_module, "LARGE", 1)
     assert np.array_equal(results[0], results[1])
 
 

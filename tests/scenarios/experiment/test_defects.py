@@ -12,7 +12,7 @@ import pytest
 DEFECT = """
 import sys
 import numpy as np
-from analysis.methods.canary.multistage import Canary
+from analysis.methods.canary import Canary
 
 def broken(self, telemetry):
     return np.zeros(3) + np.zeros(4)

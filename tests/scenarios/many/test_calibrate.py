@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.evaluation.calibration import RULES
-from analysis.evaluation.grids import GRIDS
+from analysis.evaluation.calibration import GRIDS, RULES
 from analysis.evaluation.parameter_sets import read_set
 from analysis.methods.parameters import Parameters
 from analysis.methods.registry import METHODS, ON_REQUEST, check_parameters, make_method

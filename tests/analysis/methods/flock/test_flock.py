@@ -17,6 +17,7 @@ from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.likelihood import BETTER
 from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, plain_greedy, search_model
+from analysis.methods.registry import build
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.fabric.clos import leaf_spine
 from testbed.fabric.ecmp import Ecmp
@@ -219,7 +220,7 @@ def test_a_reduced_search_is_said(synthetic, monkeypatch):
     console = Console(record=True, width=200)
     console.print(render_ranking("flock", verdict, numbered))
     assert verdict.remarks[0] in console.export_text()
-    told = figures({"flock": verdict}, pairs, np.zeros(0, np.int32))
+    told = figures({"flock": verdict}, [build("flock")], pairs, np.zeros(0, np.int32))
     assert told["flock"]["remarks"] == [*verdict.remarks]
 
 

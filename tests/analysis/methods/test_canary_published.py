@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.methods.canary.multistage import Canary
+from analysis.methods.canary import Canary
 from analysis.solvers.stages import GROUPS
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.fabric.fat_tree import FatTree

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from analysis.evaluation.metrics import score
-from analysis.methods.canary import subproblems
-from analysis.methods.canary.aggregate import aggregate
-from analysis.methods.canary.multistage import Canary
+from analysis.methods import canary
+from analysis.methods.canary import Canary, aggregate
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.stages import PathRates, loss_group, map_success, solve_stages
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
@@ -27,7 +26,7 @@ def test_the_linear_map():
     y, last = np.array([0.99, 0.9945, 0.999, 0.5]), np.full(4, 4)
     mapped = map_success(y, last, mapping="linear")
     assert mapped == pytest.approx([0.0, 0.4, 0.8, 0.0])
-    with pytest.raises(ValueError, match="mapping='log' is none of logarithmic, linear"):
+    with pytest.raises(ValueError, match="mapping='log': it should be 'logarithmic' or 'linear'"):
         Canary(mapping="log")
 
 
@@ -99,7 +98,7 @@ def test_threads_do_not_matter(synthetic):
 def test_small_problems_start_no_threads(synthetic, monkeypatch):
     """They would take several times as long."""
     world = synthetic.make_world(k=6, seed=1, flows=10)
-    monkeypatch.setattr(subproblems, "ThreadPoolExecutor", None)
+    monkeypatch.setattr(canary, "ThreadPoolExecutor", None)
     Canary().localize(world.telemetry)
 
 

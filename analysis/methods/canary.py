@@ -1,7 +1,8 @@
 """Canary's multi-stage inference (section III-F): meters to segments, segments to faulty links.
 
 The success rates of segments, pooled over the epochs, go through stages of coordinate descent, one
-loss range at a time (`analysis.solvers.stages`), each sub-problem (section III-E) for itself.
+loss range at a time (`analysis.solvers.stages`), each sub-problem (section III-E) for itself:
+sub-problems share no link, and large ones are solved in parallel threads.
 
 The text leaves n and n' of its filter open, and what becomes of segments that it filters out ("we
 only compute success probabilities for the path segments that have packet losses in no less than n'
@@ -10,21 +11,22 @@ out of the n epochs"): here they count as loss-free, as step 2-3 needs segments 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import get_args
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis, Method
-from analysis.methods.canary.aggregate import aggregate
-from analysis.methods.canary.subproblems import solve_subproblems
-from analysis.methods.changes import Change
+from analysis.methods.base import Change, Diagnosis, Method
+from analysis.methods.constraints import Count, NotNegative, Share
 from analysis.solvers.coordinate_descent import EPSILON
 from analysis.solvers.incidence import Incidence
-from analysis.solvers.stages import GROUPS, Groups, Mapping, n_stages, solve_stages
+from analysis.solvers.stages import GROUPS, Groups, Mapping, PathRates, n_stages, solve_stages
 from analysis.telemetry.telemetry import SegmentCounts
-from testbed.arrays import LongArray
+from testbed.arrays import BoolArray, IntArray, LongArray
+from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
+from testbed.fabric.segments import Segments
 
 
 class Canary(Method):
@@ -72,32 +74,19 @@ class Canary(Method):
     def __init__(
         self,
         *,
-        groups: int | Sequence[float] = GROUPS,
-        penalty: float = 1.0,
-        lossy_share: float = 0.5,
-        tolerance: float = EPSILON,
+        groups: Count | Sequence[float] = GROUPS,
+        penalty: NotNegative = 1.0,
+        lossy_share: Share = 0.5,
+        tolerance: NotNegative = EPSILON,
         mapping: Mapping = "logarithmic",
-        own_share: float = 0.0,
-        threads: int | None = None,
+        own_share: Share = 0.0,
+        threads: Count | None = None,
     ) -> None:
-        if isinstance(groups, int):
-            if groups < 1:
-                raise ValueError(f"groups={groups}: at least 1 is needed")
-        else:
+        if not isinstance(groups, int):
             groups = tuple(groups)
             edges = np.asarray(groups, np.float64)
             if len(edges) < 2 or edges[0] != 1 or (np.diff(edges) >= 0).any() or edges[-1] < 0:
-                raise ValueError(f"groups must fall from 1 to a rate above 0, not {groups}")
-        for name, limit in (("penalty", penalty), ("tolerance", tolerance)):
-            if limit < 0:
-                raise ValueError(f"{name}={limit} is negative")
-        for name, share in (("lossy_share", lossy_share), ("own_share", own_share)):
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name}={share} is no share of 0 to 1")
-        if mapping not in get_args(Mapping):
-            raise ValueError(f"mapping={mapping!r} is none of {', '.join(get_args(Mapping))}")
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads={threads}: at least 1 is needed")
+                raise UserError(f"groups must fall from 1 to a rate above 0, not {groups}")
         self.groups: Groups = groups
         self.penalty = penalty
         self.lossy_share = lossy_share
@@ -131,3 +120,57 @@ class Canary(Method):
             success=success,
             stages=[np.flatnonzero(stage <= now) for now in range(stages)],
         )
+
+
+def aggregate(counts: SegmentCounts, *, lossy_share: float) -> PathRates:
+    """Pool the epochs of each segment and tell loss from noise.
+
+    A segment is lossy if packets were lost in at least ``n' = ceil(lossy_share * n)`` (at least 1)
+    of the n epochs that observed it. Otherwise its success probability is 1. The paper leaves n and
+    n' open: many epochs keep noise out, few let links of low rates in. At 600-1000 packets a
+    segment and epoch a link that drops 1 in 1000 loses some in half of the epochs.
+    """
+    observed = (counts.sent > 0).sum(axis=0)
+    with_loss = (counts.lost > 0).sum(axis=0)
+    needed = np.maximum(np.ceil(lossy_share * observed - 1e-9), 1)
+    sent, lost = counts.sent.sum(axis=0), counts.lost.sum(axis=0)
+    lossy = (with_loss >= needed) & (lost > 0)
+    success = np.where(lossy, 1 - lost / np.maximum(sent, 1), 1.0)
+    return PathRates(success, sent, lossy)
+
+
+FEW = 4_000  # segments of a sub-problem, which are solved before threads have started
+
+
+def solve_subproblems(
+    segments: Segments,
+    observed: BoolArray,
+    solve: Callable[[LongArray, Incidence], None],
+    threads: int | None = None,
+) -> None:
+    """``solve(numbers of the segments, their links)`` for each sub-problem.
+
+    Args:
+        observed: The segments that speak, bool[S].
+        threads: Sub-problems solved at the same time; default: one a processor if any is large.
+    """
+
+    def one(segment: LongArray) -> None:
+        solve(segment, Incidence.of(segments.paths.take(segment)))
+
+    parts = subproblem_segments(segments.subproblem, observed)
+    if threads is None and max(map(len, parts), default=0) < FEW:
+        for part in parts:
+            one(part)
+        return
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        list(pool.map(one, parts))
+
+
+def subproblem_segments(subproblem: IntArray, observed: BoolArray) -> list[LongArray]:
+    """The observed segments of each sub-problem, sub-problems that have none left out."""
+    segment = np.flatnonzero(observed)
+    order = np.argsort(subproblem[segment], kind="stable")
+    segment = segment[order]
+    cuts = np.flatnonzero(np.diff(subproblem[segment])) + 1
+    return [part for part in np.split(segment, cuts) if len(part)]

@@ -1,1 +1,0 @@
-"""Canary: meters to minus meters, minus meters to segments, segments to faulty links."""

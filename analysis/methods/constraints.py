@@ -1,0 +1,97 @@
+"""Constraints of a method's parameters: declared in the constructor's annotations, checked here.
+
+    def __init__(self, *, noise: Rate = 5e-5, model: Literal["simple", "full"] = "full") -> None:
+
+`analysis.methods.base.Method` has every constructor checked by `checked`, and
+`analysis.methods.parameters` reads values that a user wrote as the same annotations: both call
+`converted`, so a constraint is said once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, get_type_hints
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import TypeAdapter, ValidationError
+
+from testbed.errors import UserError
+
+Count = Annotated[int, Ge(1)]
+NotNegative = Annotated[float, Ge(0)]
+Share = Annotated[float, Ge(0), Le(1)]
+Rate = Annotated[float, Ge(0), Lt(1)]
+"""A loss rate that leaves something."""
+Probability = Annotated[float, Gt(0), Lt(1)]
+
+
+def declared(constructor: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the annotation and the default of each parameter of a constructor.
+
+    Where annotations cannot be read, as they name types that are imported for the type checker
+    alone, a parameter is of its default's type.
+    """
+    of = constructor
+    while isinstance(of, functools.partial):
+        of = of.func
+    try:
+        hints = get_type_hints(of.__init__ if isinstance(of, type) else of, include_extras=True)
+    except (NameError, TypeError):
+        hints = {}
+    found = {}
+    for name, parameter in inspect.signature(constructor).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        default = None if parameter.default is parameter.empty else parameter.default
+        usual = str if default is None else type(default)
+        found[name] = hints.get(name, usual), default
+    return found
+
+
+def converted(annotation: Any, value: Any, said: str) -> Any:
+    """Return a value as the type that is declared.
+
+    Args:
+        said: Parameter and value as the message has them: ``noise=2``.
+
+    Raises:
+        UserError: It is of another type, or outside of what is declared (one line).
+        PydanticSchemaGenerationError: The type is none that can be checked.
+    """
+    try:
+        return TypeAdapter(annotation).validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        reason = first["msg"]
+        if first["type"] != "literal_error":  # of which the list is the message
+            reason = reason.partition(",")[0]
+        raise UserError(f"{said}: it {reason.removeprefix('Input ')}") from None
+
+
+def checked(init: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that refuses what its annotations exclude.
+
+    Only parameters with a constraint or of a few literal values are looked at, and only those that
+    are given by name, as all parameters of methods are.
+    """
+
+    @functools.cache
+    def constraints() -> Mapping[str, Any]:
+        hints = get_type_hints(init, include_extras=True)
+        return {name: of for name, of in hints.items() if _constrained(of)}
+
+    @functools.wraps(init)
+    def check(self: Any, *arguments: Any, **given: Any) -> None:
+        if given:
+            for name, annotation in constraints().items():
+                if name in given:
+                    converted(annotation, given[name], f"{name}={given[name]!r}")
+        init(self, *arguments, **given)
+
+    return check
+
+
+def _constrained(annotation: Any) -> bool:
+    return "Annotated[" in (text := repr(annotation)) or "Literal[" in text
