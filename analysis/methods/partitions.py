@@ -163,8 +163,10 @@ def _weigh(part: Part, units: Units, found: Problem) -> _Weighed:
 
 def _explanation(sums: Sequence[_Sums], units: Units, method: CanaryMle) -> Problem:
     rows = _rows(sums, len(units.size))
-    may = suspects(rows.lost_over(), rows.arrived, method.fault_rate)
-    return explain(rows, units.size, may, fault_rate=method.fault_rate, penalty=method.penalty)
+    candidate = suspects(rows.lost_over(), rows.arrived, method.fault_rate)
+    return explain(
+        rows, units.size, candidate, fault_rate=method.fault_rate, penalty=method.penalty
+    )
 
 
 def _rows(sums: Sequence[_Sums], n_units: int) -> Rows:

@@ -243,7 +243,7 @@ def _fail(own, side, s):
     gained = 0.0
     for i in own:
         unknown = s.arrived[i] * s.law[FAULT] < LENIENT
-        if not s.blamed[i] and (s.may[i] or unknown):
+        if not s.blamed[i] and (s.candidate[i] or unknown):
             gained += blame(i, s)
     gained += _balance(own, side, s)
     for _ in range(len(own)):

@@ -196,7 +196,7 @@ class PairFlows:
             _arrive(way, self.ecmp.ptr, climbs.ptr, climbs.links, total, arrived)
         return arrived
 
-    def over(self, units: Units, may: BoolArray) -> HiddenFlows:
+    def over(self, units: Units, candidate: BoolArray) -> HiddenFlows:
         """The flows of pairs that a unit which may be blamed (bool[U]) is on the paths of.
 
         Raises:
@@ -205,7 +205,7 @@ class PairFlows:
         e = self.ecmp
         up, down, width = self._lists()
         sides = [
-            _lossy_climbs(way, e.ptr, e.end, e.climbs.ptr, e.climbs.links, units.of_link, may)
+            _lossy_climbs(way, e.ptr, e.end, e.climbs.ptr, e.climbs.links, units.of_link, candidate)
             for way in (0, 1)
         ]
         count, entries, covered = np.zeros((3, len(up)), np.int64)
@@ -271,7 +271,7 @@ def _arrive(way, tier_ptr, ptr, links, total, arrived):
 
 
 @njit
-def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, may):
+def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, candidate):
     """The climbs over units that may be blamed: where those of each list begin, their last switch,
     and where the units of each begin."""
     tiers = tier_ptr.shape[1] - 1
@@ -286,7 +286,7 @@ def _lossy_climbs(way, tier_ptr, end, ptr, links, unit, may):
                 begin = at
                 for e in range(ptr[climb], ptr[climb + 1]):
                     i = unit[links[e] ^ way]
-                    if i >= 0 and may[i]:
+                    if i >= 0 and candidate[i]:
                         units[at] = i
                         at += 1
                 if at > begin:
@@ -389,7 +389,7 @@ TURNS = 30
 def explain_loss_free(
     rows: Rows,
     size: FloatArray,
-    may: BoolArray,
+    candidate: BoolArray,
     hidden: HiddenFlows,
     *,
     fault_rate: float,
@@ -398,7 +398,7 @@ def explain_loss_free(
     """As `analysis.methods.mle.search.explain`, where no flow of a hidden path lost packets."""
     first = rows.arrived + expected_arrivals(hidden, np.zeros(len(size)))
     known = rows._replace(arrived=first)
-    found = explain(known, size, may, fault_rate=fault_rate, penalty=penalty)
+    found = explain(known, size, candidate, fault_rate=fault_rate, penalty=penalty)
     for _ in range(TURNS):
         if not resume(found, rows.arrived + expected_arrivals(hidden, found.x), penalty=penalty):
             break

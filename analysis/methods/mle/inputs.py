@@ -294,10 +294,10 @@ def _by_pair(
     return PathSets.join([sets, every]), new[of]
 
 
-def hidden_flows(parts: FlowParts, units: Units, may: BoolArray) -> HiddenFlows | None:
+def hidden_flows(parts: FlowParts, units: Units, candidate: BoolArray) -> HiddenFlows | None:
     """The flows of hidden paths over units, alike ones together; None if there are none.
 
-    Of ``parts.pairs`` only those are in it that ``may`` be of a blamed unit, bool[U].
+    Of ``parts.pairs`` only those are in it that ``candidate`` be of a blamed unit, bool[U].
     """
     sets = parts.used_sets()
     _, of = np.unique(parts.of, return_inverse=True)
@@ -308,5 +308,5 @@ def hidden_flows(parts: FlowParts, units: Units, may: BoolArray) -> HiddenFlows 
     one = np.ones(len(sets.paths), np.float32)
     listed = HiddenFlows(sets.ptr, path_ptr.astype(np.int32), over, one, *alike, hops)
     return HiddenFlows.join(
-        [listed] + ([] if parts.pairs is None else [parts.pairs.over(units, may)])
+        [listed] + ([] if parts.pairs is None else [parts.pairs.over(units, candidate)])
     )

@@ -38,10 +38,10 @@ class Problem(NamedTuple):
     """What `Rows` says, and the explanation as it is found.
 
     ``size`` float64[U] links of each unit; ``x`` float64[U] rates, ``total`` float64[R] their sums
-    over the rows; ``blamed`` bool[U]; ``gains`` float64[U], see `explain`; ``may`` bool[U], the
-    units whose losses are enough for a fault; ``fresh`` bool[U], those whose gain is up to date;
-    ``queue`` int32[U] and ``queued`` bool[U] are room for `settle`, ``kept`` float64[U] for a copy
-    of x and ``share`` float64[U] for sums.
+    over the rows; ``blamed`` bool[U]; ``gains`` float64[U], see `explain`; ``candidate`` bool[U],
+    the units whose losses are enough for a fault; ``current`` bool[U], those whose gain is up to
+    date; ``queue`` int32[U] and ``queued`` bool[U] are room for `settle`, ``kept`` float64[U] for a
+    copy of x and ``share`` float64[U] for sums.
     """
 
     ptr: LongArray
@@ -55,8 +55,8 @@ class Problem(NamedTuple):
     total: FloatArray
     blamed: BoolArray
     gains: FloatArray
-    may: BoolArray
-    fresh: BoolArray
+    candidate: BoolArray
+    current: BoolArray
     queue: IntArray
     queued: BoolArray
     kept: FloatArray
@@ -64,7 +64,7 @@ class Problem(NamedTuple):
     law: FloatArray
 
 
-STATE = ("x", "total", "blamed", "gains", "fresh", "law")
+STATE = ("x", "total", "blamed", "gains", "current", "law")
 """Of `Problem`, what a search changes."""
 
 
@@ -178,7 +178,7 @@ def touch(i, s):
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         r = s.rows[e]
         for f in range(s.ptr[r], s.ptr[r + 1]):
-            s.fresh[s.units[f]] = False
+            s.current[s.units[f]] = False
 
 
 @kernel
@@ -211,7 +211,7 @@ def settle(begin, count, tolerance, s):
             r = s.rows[e]
             for f in range(s.ptr[r], s.ptr[r + 1]):
                 j = s.units[f]
-                s.fresh[j] = False
+                s.current[j] = False
                 if j != i and not s.queued[j]:
                     s.queued[j] = True
                     s.queue[(begin + count) % n] = j

@@ -24,8 +24,9 @@ choose (`analysis.methods.mle.mixture_search`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -164,147 +165,149 @@ def _term(arrived, lost, rate, log_losing):
 
 
 @kernel
-def _sum_set(g, m):
+def _sum_set(g, mix):
     """Bring the sums of a set's flows up to date. Uses ``room[:2]``."""
-    h = m.hidden
-    first, n = h.set_ptr[g], h.set_ptr[g + 1] - h.set_ptr[g]
-    rates, logs = m.room[0], m.room[1]
-    base = m.mean[0] * h.hops[g]
+    hidden = mix.hidden
+    first, n = hidden.set_ptr[g], hidden.set_ptr[g + 1] - hidden.set_ptr[g]
+    rates, logs = mix.room[0], mix.room[1]
+    base = mix.mean[0] * hidden.hops[g]
     for p in range(n):
-        rates[p] = base + max(m.rate[first + p], 0.0)
+        rates[p] = base + max(mix.rate[first + p], 0.0)
         logs[p] = _log_losing(rates[p])
-    for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
+    for f in range(hidden.flow_ptr[g], hidden.flow_ptr[g + 1]):
         most = -1e300
         for p in range(n):
-            most = max(most, _term(h.arrived[f], h.lost[f], rates[p], logs[p]))
+            most = max(most, _term(hidden.arrived[f], hidden.lost[f], rates[p], logs[p]))
         whole = 0.0
         for p in range(n):
-            at = _term(h.arrived[f], h.lost[f], rates[p], logs[p]) - most
+            at = _term(hidden.arrived[f], hidden.lost[f], rates[p], logs[p]) - most
             if at > -40.0:
-                whole += h.many[first + p] * np.exp(at)
-        m.log_sum[f] = most + np.log(whole)
+                whole += hidden.many[first + p] * np.exp(at)
+        mix.log_sum[f] = most + np.log(whole)
 
 
 @kernel
-def set_mean(mean, m):
+def set_mean(mean, mix):
     """Take ``mean`` for the rate of healthy links; returns the log-likelihood of all, less the
     number of paths of each set."""
-    m.mean[0] = mean
+    mix.mean[0] = mean
     value = 0.0
-    for i in range(len(m.x)):
-        value -= m.arrived[i] * (m.x[i] + mean * m.size[i])
-    for r in range(len(m.lost)):
-        m.total[r] = mean * m.row_hops[r]
-        for e in range(m.ptr[r], m.ptr[r + 1]):
-            m.total[r] += m.x[m.units[e]]
-        value += m.lost[r] * _log_losing(m.total[r])
-    h = m.hidden
-    for g in range(len(h.set_ptr) - 1):
-        _sum_set(g, m)
-        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
-            value += (-1.0 if h.lost[f] < 0.0 else 1.0) * h.times[f] * m.log_sum[f]
+    for i in range(len(mix.x)):
+        value -= mix.arrived[i] * (mix.x[i] + mean * mix.size[i])
+    for r in range(len(mix.lost)):
+        mix.total[r] = mean * mix.row_hops[r]
+        for e in range(mix.ptr[r], mix.ptr[r + 1]):
+            mix.total[r] += mix.x[mix.units[e]]
+        value += mix.lost[r] * _log_losing(mix.total[r])
+    hidden = mix.hidden
+    for g in range(len(hidden.set_ptr) - 1):
+        _sum_set(g, mix)
+        for f in range(hidden.flow_ptr[g], hidden.flow_ptr[g + 1]):
+            value += (-1.0 if hidden.lost[f] < 0.0 else 1.0) * hidden.times[f] * mix.log_sum[f]
     return value
 
 
 @kernel
-def change(i, new, m, fresh):
-    """Set x of unit i; ``fresh`` bool[U] becomes false where this is felt."""
-    by = new - m.x[i]
-    m.x[i] = new
-    for e in range(m.unit_ptr[i], m.unit_ptr[i + 1]):
-        r = m.rows[e]
-        m.total[r] = max(m.total[r] + by, 1e-300)
-        for u in range(m.ptr[r], m.ptr[r + 1]):
-            fresh[m.units[u]] = False
-    h, last = m.hidden, -1
-    for e in range(m.over_ptr[i], m.over_ptr[i + 1]):
-        m.rate[m.over[e]] += by
-    for e in range(m.over_ptr[i], m.over_ptr[i + 1]):
-        g = m.set_of[m.over[e]]
+def change(i, new, mix, current):
+    """Set x of unit i; ``current`` bool[U] becomes false where this is felt."""
+    by = new - mix.x[i]
+    mix.x[i] = new
+    for e in range(mix.unit_ptr[i], mix.unit_ptr[i + 1]):
+        r = mix.rows[e]
+        mix.total[r] = max(mix.total[r] + by, 1e-300)
+        for u in range(mix.ptr[r], mix.ptr[r + 1]):
+            current[mix.units[u]] = False
+    hidden, last = mix.hidden, -1
+    for e in range(mix.over_ptr[i], mix.over_ptr[i + 1]):
+        mix.rate[mix.over[e]] += by
+    for e in range(mix.over_ptr[i], mix.over_ptr[i + 1]):
+        g = mix.set_of[mix.over[e]]
         if g == last:
             continue
         last = g
-        _sum_set(g, m)
-        for u in range(h.path_ptr[h.set_ptr[g]], h.path_ptr[h.set_ptr[g + 1]]):
-            fresh[h.units[u]] = False
-    fresh[i] = False
+        _sum_set(g, mix)
+        for u in range(hidden.path_ptr[hidden.set_ptr[g]], hidden.path_ptr[hidden.set_ptr[g + 1]]):
+            current[hidden.units[u]] = False
+    current[i] = False
 
 
 @kernel
-def _classes(begin, i, m):
+def _classes(begin, i, mix):
     """The paths over unit i of one set, from entry ``begin`` of ``over``, alike ones as one class:
     of each the rate without unit i, in ``room[0]``, and how many, in ``room[1]``. Returns where the
     next set's begin, and how many classes there are."""
-    rest, many = m.room[0], m.room[1]
-    g, n, e = m.set_of[m.over[begin]], 0, begin
-    while e < m.over_ptr[i + 1] and m.set_of[m.over[e]] == g:
-        p = m.over[e]
-        other = m.rate[p] - m.x[i]
+    rest, many = mix.room[0], mix.room[1]
+    g, n, e = mix.set_of[mix.over[begin]], 0, begin
+    while e < mix.over_ptr[i + 1] and mix.set_of[mix.over[e]] == g:
+        p = mix.over[e]
+        other = mix.rate[p] - mix.x[i]
         if other < CLEAN:
             other = 0.0
         for c in range(n):
             if abs(rest[c] - other) <= 1e-6 * other:
-                many[c] += m.hidden.many[p]
+                many[c] += mix.hidden.many[p]
                 break
         else:
-            rest[n], many[n] = other, m.hidden.many[p]
+            rest[n], many[n] = other, mix.hidden.many[p]
             n += 1
         e += 1
     return e, n
 
 
 @kernel
-def _log_left(g, f, begin, end, m):
+def _log_left(g, f, begin, end, mix):
     """The logarithm of the sum of flow f over the paths of set g but those of ``over[begin:end]``,
     as a share of the whole sum."""
-    h, base = m.hidden, m.mean[0] * m.hidden.hops[g]
+    hidden, base = mix.hidden, mix.mean[0] * mix.hidden.hops[g]
     for e in range(begin, end):
-        m.on[m.over[e]] = True
+        mix.on[mix.over[e]] = True
     most, whole = -1e300, 0.0
-    for p in range(h.set_ptr[g], h.set_ptr[g + 1]):
-        if not m.on[p]:
-            rate = base + max(m.rate[p], 0.0)
-            term = _term(h.arrived[f], h.lost[f], rate, _log_losing(rate)) - m.log_sum[f]
+    for p in range(hidden.set_ptr[g], hidden.set_ptr[g + 1]):
+        if not mix.on[p]:
+            rate = base + max(mix.rate[p], 0.0)
+            term = (
+                _term(hidden.arrived[f], hidden.lost[f], rate, _log_losing(rate)) - mix.log_sum[f]
+            )
             if term > most:
                 whole, most = whole * np.exp(most - term), term
-            whole += h.many[p] * np.exp(term - most)
+            whole += hidden.many[p] * np.exp(term - most)
     for e in range(begin, end):
-        m.on[m.over[e]] = False
+        mix.on[mix.over[e]] = False
     return most + np.log(whole) if whole > 0.0 else most
 
 
 @kernel
-def _flow_gains(f, bottom, n, n_rates, rates, base, m, gain):
+def _flow_gains(f, bottom, n, n_rates, rates, base, mix, gain):
     """Add what flow f gains at each rate to ``gain``; ``bottom`` is the logarithm of its share on
     other paths, ``room`` as `gains_at` has filled it."""
-    h = m.hidden
-    arrived, lost, times = h.arrived[f], h.lost[f], h.times[f]
+    hidden = mix.hidden
+    arrived, lost, times = hidden.arrived[f], hidden.lost[f], hidden.times[f]
     sign = -times if lost < 0.0 else times
-    terms = m.room[2 + RATES]
+    terms = mix.room[2 + RATES]
     for j in range(n_rates):
         most = bottom
         for c in range(n):
-            rate = base + m.room[0, c] + rates[j]
-            terms[c] = _term(arrived, lost, rate, m.room[2 + j, c]) - m.log_sum[f]
+            rate = base + mix.room[0, c] + rates[j]
+            terms[c] = _term(arrived, lost, rate, mix.room[2 + j, c]) - mix.log_sum[f]
             most = max(most, terms[c])
         whole = np.exp(bottom - most)
         for c in range(n):
             if terms[c] - most > -40.0:
-                whole += m.room[1, c] * np.exp(terms[c] - most)
+                whole += mix.room[1, c] * np.exp(terms[c] - most)
         gain[j] += sign * (most + np.log(whole))
 
 
 @kernel
-def _put_off(f, mine, m):
+def _put_off(f, mine, mix):
     """Count loss-free flow f with those of its size of which the same share ``mine`` is on paths
     over a unit; says if there was a place."""
-    if m.size_of[f] < 0:
+    if mix.size_of[f] < 0:
         return False
-    for at in range(SHARES * m.size_of[f], SHARES * m.size_of[f] + SHARES):
-        flows = m.alike[at, 0]
-        if flows == 0.0 or abs(m.alike[at, 1] - mine) <= 1e-9:
-            m.alike[at, 0] = flows + m.hidden.times[f]
-            m.alike[at, 1], m.alike[at, 2] = mine, m.hidden.arrived[f]
+    for at in range(SHARES * mix.size_of[f], SHARES * mix.size_of[f] + SHARES):
+        flows = mix.alike[at, 0]
+        if flows == 0.0 or abs(mix.alike[at, 1] - mine) <= 1e-9:
+            mix.alike[at, 0] = flows + mix.hidden.times[f]
+            mix.alike[at, 1], mix.alike[at, 2] = mine, mix.hidden.arrived[f]
             return True
     return False
 
@@ -325,45 +328,45 @@ def _free_gains(flows, mine, arrived, x, rates, n_rates, gain):
 
 
 @kernel
-def gains_at(i, rates, n_rates, m, gain):
+def gains_at(i, rates, n_rates, mix, gain):
     """Log-likelihood gained, into ``gain``, if unit i had each of the first rates instead of its
     own, with the others held."""
     gain[:n_rates] = 0.0
     for j in range(n_rates):
-        by = rates[j] - m.x[i]
-        gain[j] -= m.arrived[i] * by
-        for e in range(m.unit_ptr[i], m.unit_ptr[i + 1]):
-            now = m.total[m.rows[e]]
+        by = rates[j] - mix.x[i]
+        gain[j] -= mix.arrived[i] * by
+        for e in range(mix.unit_ptr[i], mix.unit_ptr[i + 1]):
+            now = mix.total[mix.rows[e]]
             ratio = np.expm1(-max(now + by, 1e-300)) / np.expm1(-now)
-            gain[j] += m.lost[m.rows[e]] * np.log(ratio)
-    h, e, x = m.hidden, m.over_ptr[i], m.x[i]
-    m.alike[:, 0] = 0.0
-    while e < m.over_ptr[i + 1]:
-        g, begin = m.set_of[m.over[e]], e
-        base = m.mean[0] * h.hops[g]
-        e, n = _classes(begin, i, m)
+            gain[j] += mix.lost[mix.rows[e]] * np.log(ratio)
+    hidden, e, x = mix.hidden, mix.over_ptr[i], mix.x[i]
+    mix.alike[:, 0] = 0.0
+    while e < mix.over_ptr[i + 1]:
+        g, begin = mix.set_of[mix.over[e]], e
+        base = mix.mean[0] * hidden.hops[g]
+        e, n = _classes(begin, i, mix)
         ready = False
-        for f in range(h.flow_ptr[g], h.flow_ptr[g + 1]):
+        for f in range(hidden.flow_ptr[g], hidden.flow_ptr[g + 1]):
             mine = 0.0
             for c in range(n):
-                rate = base + m.room[0, c] + x
-                losing = _log_losing(rate) if h.lost[f] > 0.0 else 0.0
-                term = _term(h.arrived[f], h.lost[f], rate, losing) - m.log_sum[f]
-                mine += m.room[1, c] * np.exp(min(term, 0.0))
-            if h.lost[f] == 0.0 and mine < 1.0 - 1e-6 and h.arrived[f] * x < MOST:
-                if not _put_off(f, mine, m):
-                    _free_gains(h.times[f], mine, h.arrived[f], x, rates, n_rates, gain)
+                rate = base + mix.room[0, c] + x
+                losing = _log_losing(rate) if hidden.lost[f] > 0.0 else 0.0
+                term = _term(hidden.arrived[f], hidden.lost[f], rate, losing) - mix.log_sum[f]
+                mine += mix.room[1, c] * np.exp(min(term, 0.0))
+            if hidden.lost[f] == 0.0 and mine < 1.0 - 1e-6 and hidden.arrived[f] * x < MOST:
+                if not _put_off(f, mine, mix):
+                    _free_gains(hidden.times[f], mine, hidden.arrived[f], x, rates, n_rates, gain)
                 continue
-            if not ready and h.lost[f] > 0.0:
+            if not ready and hidden.lost[f] > 0.0:
                 ready = True
                 for c in range(n):
                     for j in range(n_rates):
-                        m.room[2 + j, c] = _log_losing(base + m.room[0, c] + rates[j])
-            bottom = np.log1p(-mine) if mine < 1.0 - 1e-6 else _log_left(g, f, begin, e, m)
-            _flow_gains(f, bottom, n, n_rates, rates, base, m, gain)
-    for at in range(len(m.alike)):
-        if m.alike[at, 0] > 0.0:
-            flows, mine, arrived = m.alike[at, 0], m.alike[at, 1], m.alike[at, 2]
+                        mix.room[2 + j, c] = _log_losing(base + mix.room[0, c] + rates[j])
+            bottom = np.log1p(-mine) if mine < 1.0 - 1e-6 else _log_left(g, f, begin, e, mix)
+            _flow_gains(f, bottom, n, n_rates, rates, base, mix, gain)
+    for at in range(len(mix.alike)):
+        if mix.alike[at, 0] > 0.0:
+            flows, mine, arrived = mix.alike[at, 0], mix.alike[at, 1], mix.alike[at, 2]
             _free_gains(flows, mine, arrived, x, rates, n_rates, gain)
 
 
@@ -393,8 +396,8 @@ def start_from(
     same, _ = marks([PathSets.known(part.paths) for part in parts], len(units.of_link))
     classes = Units.of(same)
     rows = observe(parts, classes)
-    may = suspects(rows.lost_over(), rows.arrived, fault_rate)
-    found = explain(rows, classes.size, may, fault_rate=fault_rate, penalty=penalty)
+    candidate = suspects(rows.lost_over(), rows.arrived, fault_rate)
+    found = explain(rows, classes.size, candidate, fault_rate=fault_rate, penalty=penalty)
     blamed = np.flatnonzero(found.blamed)
     blamed = blamed[np.argsort(-found.x[blamed], kind="stable")]
     links = np.flatnonzero(same)
@@ -408,3 +411,28 @@ def start_from(
         np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32),
         found.x[blamed],
     )
+
+
+@kernel
+def add_up(mix):
+    """The rate of each hidden path, of those of its units."""
+    hidden = mix.hidden
+    for p in range(len(mix.rate)):
+        mix.rate[p] = 0.0
+        for i in hidden.units[hidden.path_ptr[p] : hidden.path_ptr[p + 1]]:
+            mix.rate[p] += mix.x[i]
+
+
+def fit_mean(mix: Mixture, low: float, high: float) -> float:
+    """Set the mean to the likeliest of a range, to within 1 %."""
+    from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
+
+    found: Any = minimize_scalar(
+        lambda at: -set_mean(math.exp(at), mix),
+        bounds=(math.log(low), math.log(high)),
+        method="bounded",
+        options={"xatol": 0.01},
+    )
+    mean = math.exp(found.x)
+    set_mean(mean, mix)
+    return mean

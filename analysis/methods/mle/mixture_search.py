@@ -11,7 +11,7 @@ at half of a fault's and falls to the likeliest as blamed links take their losse
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from analysis.methods.mle.mixture import (
     RATES,
     Mixture,
     Start,
+    add_up,
     change,
+    fit_mean,
     gains_at,
     make_mixture,
     nothing,
@@ -55,15 +57,15 @@ class Found(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """What the compiled search works on: ``promise`` and ``at`` are what blaming each unit would
-    gain and its rate then, up to date where ``fresh``. The rest is room."""
+    """What the compiled search works on: ``expected_gain`` and ``at`` are what blaming each unit
+    would gain and its rate then, up to date where ``current``. The rest is room."""
 
-    may: BoolArray
+    candidate: BoolArray
     fault: float
     penalty: float
-    promise: FloatArray
+    expected_gain: FloatArray
     at: FloatArray
-    fresh: BoolArray
+    current: BoolArray
     share: FloatArray
     shared: FloatArray
     rates: FloatArray
@@ -76,7 +78,7 @@ class _Search(NamedTuple):
 def explain_hidden(
     rows: Rows,
     size: FloatArray,
-    may: BoolArray,
+    candidate: BoolArray,
     hidden: HiddenFlows,
     start: Start | None = None,
     *,
@@ -86,14 +88,14 @@ def explain_hidden(
     """The explanation of known and hidden paths. Arguments as `search.explain`'s; the search
     begins at ``start``."""
     n, fault = len(size), -math.log1p(-fault_rate)
-    m = make_mixture(rows, size, hidden)
-    s = _Search(
-        may=may,
+    mix = make_mixture(rows, size, hidden)
+    state = _Search(
+        candidate=candidate,
         fault=fault,
         penalty=penalty,
-        promise=np.zeros(n),
+        expected_gain=np.zeros(n),
         at=np.zeros(n),
-        fresh=np.zeros(n, np.bool_),
+        current=np.zeros(n, np.bool_),
         share=np.zeros(n),
         shared=np.zeros(n),
         rates=np.zeros(RATES),
@@ -102,72 +104,47 @@ def explain_hidden(
         before=np.zeros((2, n)),
         known=np.zeros(n, np.bool_),
     )
-    _place(start or nothing(), m, s)
-    mean = _fit_mean(m, fault / NARROWEST, 0.5 * fault)
-    _fit_all(m, s)
-    s.fresh[:] = False
+    _place(start or nothing(), mix, state)
+    mean = fit_mean(mix, fault / NARROWEST, 0.5 * fault)
+    _fit_all(mix, state)
+    state.current[:] = False
     for _ in range(8):
-        _grow(m, s)
-        before, mean = mean, _fit_mean(m, fault / NARROWEST, 0.5 * fault)
+        _grow(mix, state)
+        before, mean = mean, fit_mean(mix, fault / NARROWEST, 0.5 * fault)
         if abs(mean - before) >= 0.05 * before:
-            s.fresh[:] = False
+            state.current[:] = False
             continue
-        if not _improve(m, s):
+        if not _improve(mix, state):
             break
-        _fit_all(m, s)
-    _finish(m, s)
-    return Found(mean, m.x, m.x > 0.0, s.promise)
+        _fit_all(mix, state)
+    _finish(mix, state)
+    return Found(mean, mix.x, mix.x > 0.0, state.expected_gain)
 
 
-def _place(start: Start, m: Mixture, s: _Search) -> None:
+def _place(start: Start, mix: Mixture, state: _Search) -> None:
     """Blame the unit of each class that the hidden flows choose."""
-    set_mean(s.fault / NARROWEST, m)
+    set_mean(state.fault / NARROWEST, mix)
     size = np.diff(start.ptr)
-    m.x[start.units] = np.maximum(np.repeat(start.rate / np.maximum(size, 1), size), s.fault)
-    _add_up(m)
-    set_mean(s.fault / NARROWEST, m)
+    mix.x[start.units] = np.maximum(np.repeat(start.rate / np.maximum(size, 1), size), state.fault)
+    add_up(mix)
+    set_mean(state.fault / NARROWEST, mix)
     for _ in range(SWEEPS):
-        if not _choose(start, m, s):
+        if not _choose(start, mix, state):
             break
 
 
 @kernel
-def _add_up(m):
-    """The rate of each hidden path, of those of its units."""
-    h = m.hidden
-    for p in range(len(m.rate)):
-        m.rate[p] = 0.0
-        for i in h.units[h.path_ptr[p] : h.path_ptr[p + 1]]:
-            m.rate[p] += m.x[i]
-
-
-def _fit_mean(m: Mixture, low: float, high: float) -> float:
-    """Set the mean to the likeliest of a range, to within 1 %."""
-    from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
-
-    found: Any = minimize_scalar(
-        lambda at: -set_mean(math.exp(at), m),
-        bounds=(math.log(low), math.log(high)),
-        method="bounded",
-        options={"xatol": 0.01},
-    )
-    mean = math.exp(found.x)
-    set_mean(mean, m)
-    return mean
-
-
-@kernel
-def _put(i, new, m, s):
+def _put(i, new, mix, state):
     """Set x of unit i; returns the log-likelihood gained."""
-    s.rates[0] = new
-    gains_at(i, s.rates, 1, m, s.gain)
-    gained = s.gain[0]
-    change(i, new, m, s.fresh)
+    state.rates[0] = new
+    gains_at(i, state.rates, 1, mix, state.gain)
+    gained = state.gain[0]
+    change(i, new, mix, state.current)
     return gained
 
 
 @kernel
-def _choose(start, m, s):
+def _choose(start, mix, state):
     """Of each class give its rate to the one unit that this makes likeliest, the other classes as
     they are. Says if anything changed."""
     changed = False
@@ -175,115 +152,116 @@ def _choose(start, m, s):
         begin, end = start.ptr[c], start.ptr[c + 1]
         if end - begin < 2:
             continue
-        rate = max(start.rate[c], s.fault)
+        rate = max(start.rate[c], state.fault)
         whole, now = 0.0, -1
         for e in range(begin, end):
-            if m.x[start.units[e]] == rate:
+            if mix.x[start.units[e]] == rate:
                 now = e
         for e in range(begin, end):
-            whole += _put(start.units[e], 0.0, m, s)
+            whole += _put(start.units[e], 0.0, mix, state)
         pick, most = begin, -1e300
         for e in range(begin, end):
-            gained = _put(start.units[e], rate, m, s)
+            gained = _put(start.units[e], rate, mix, state)
             if gained > most:
                 pick, most = e, gained
-            _put(start.units[e], 0.0, m, s)
-        change(start.units[pick], rate, m, s.fresh)
+            _put(start.units[e], 0.0, mix, state)
+        change(start.units[pick], rate, mix, state.current)
         changed = changed or pick != now
     return changed
 
 
 @kernel
-def _peak(i, low, high, rounds, m, s):
+def _peak(i, low, high, rounds, mix, state):
     """The best rate of unit i in a range, the rest held, and its gain: a grid, then finer ones."""
     best, most = low, -1e300
     for _ in range(rounds):
         step = (high / low) ** (1.0 / (RATES - 1))
         for j in range(RATES):
-            s.rates[j] = low * step**j
-        gains_at(i, s.rates, RATES, m, s.gain)
+            state.rates[j] = low * step**j
+        gains_at(i, state.rates, RATES, mix, state.gain)
         pick = 0
         for j in range(RATES):
-            if s.gain[j] > s.gain[pick]:
+            if state.gain[j] > state.gain[pick]:
                 pick = j
-        if s.gain[pick] > most:
-            best, most = s.rates[pick], s.gain[pick]
-        low, high = s.rates[max(pick - 1, 0)], s.rates[min(pick + 1, RATES - 1)]
+        if state.gain[pick] > most:
+            best, most = state.rates[pick], state.gain[pick]
+        low, high = state.rates[max(pick - 1, 0)], state.rates[min(pick + 1, RATES - 1)]
     return best, most
 
 
 @kernel
-def _promise(i, m, s):
-    """Bring the promise of unit i up to date."""
-    s.at[i], s.promise[i] = _peak(i, s.fault, 8.0, 1, m, s)
-    if s.promise[i] > 0.0 and s.at[i] < 1.5 * s.fault:
-        here = s.promise[i]
-        lower = _peak(i, s.fault / 16, s.fault, 1, m, s)[1]
+def _expect_gain(i, mix, state):
+    """Bring the expected gain of unit i up to date."""
+    state.at[i], state.expected_gain[i] = _peak(i, state.fault, 8.0, 1, mix, state)
+    if state.expected_gain[i] > 0.0 and state.at[i] < 1.5 * state.fault:
+        here = state.expected_gain[i]
+        lower = _peak(i, state.fault / 16, state.fault, 1, mix, state)[1]
         if lower > here + LENIENT:
-            s.promise[i] = 0.0
-    s.fresh[i] = True
+            state.expected_gain[i] = 0.0
+    state.current[i] = True
 
 
 @kernel
-def _strongest(m, s):
+def _strongest(mix, state):
     """The unit whose blame gains most; -1 if none gains the penalty.
 
     Gains mostly fall as others are blamed, so one that is out of date is only taken again when it
     would be the strongest; before the answer is none, all are.
     """
     while True:
-        pick, most = -1, s.penalty
-        for i in range(len(m.x)):
-            if s.may[i] and m.x[i] == 0.0 and s.promise[i] > most:
-                pick, most = i, s.promise[i]
+        pick, most = -1, state.penalty
+        for i in range(len(mix.x)):
+            if state.candidate[i] and mix.x[i] == 0.0 and state.expected_gain[i] > most:
+                pick, most = i, state.expected_gain[i]
         if pick >= 0:
-            if s.fresh[pick]:
+            if state.current[pick]:
                 return pick
-            _promise(pick, m, s)
+            _expect_gain(pick, mix, state)
             continue
         none = True
-        for i in range(len(m.x)):
-            if s.may[i] and m.x[i] == 0.0 and not s.fresh[i]:
-                _promise(i, m, s)
-                none = none and s.promise[i] <= s.penalty
+        for i in range(len(mix.x)):
+            if state.candidate[i] and mix.x[i] == 0.0 and not state.current[i]:
+                _expect_gain(i, mix, state)
+                none = none and state.expected_gain[i] <= state.penalty
         if none:
             return -1
 
 
 @kernel
-def _fit(i, m, s):
+def _fit(i, mix, state):
     """Fit the rate of blamed unit i, by the parabola through three rates near its own on the scale
     of logarithms; returns what that gained."""
-    x, step = m.x[i], 1.25
-    s.rates[0], s.rates[1] = max(x / step, s.fault), min(x * step, DEAD)
-    gains_at(i, s.rates, 2, m, s.gain)
-    low, high = s.gain[0], s.gain[1]
+    x, step = mix.x[i], 1.25
+    state.rates[0], state.rates[1] = max(x / step, state.fault), min(x * step, DEAD)
+    gains_at(i, state.rates, 2, mix, state.gain)
+    low, high = state.gain[0], state.gain[1]
     bend = low + high
     shift = 0.0
-    if s.rates[0] < x / 1.2 and bend < 0.0:
+    if state.rates[0] < x / 1.2 and bend < 0.0:
         shift = min(max(0.5 * (low - high) / bend, -4.0), 4.0)
     elif high > max(low, 0.0):
         shift = 4.0
     elif low > 0.0:
         shift = -4.0
-    s.rates[2] = min(max(x * step**shift, s.fault), DEAD)
-    s.rates[0], s.rates[1] = s.rates[2], max(x / step, s.fault) if low > high else x * step
-    gains_at(i, s.rates, 2, m, s.gain)
-    pick = 0 if s.gain[0] >= s.gain[1] else 1
-    if s.gain[pick] > 1e-2:
-        change(i, s.rates[pick], m, s.fresh)
-        return s.gain[pick]
+    state.rates[2] = min(max(x * step**shift, state.fault), DEAD)
+    state.rates[0] = state.rates[2]
+    state.rates[1] = max(x / step, state.fault) if low > high else x * step
+    gains_at(i, state.rates, 2, mix, state.gain)
+    pick = 0 if state.gain[0] >= state.gain[1] else 1
+    if state.gain[pick] > 1e-2:
+        change(i, state.rates[pick], mix, state.current)
+        return state.gain[pick]
     return 0.0
 
 
 @kernel
-def _fit_all(m, s):
+def _fit_all(mix, state):
     total = 0.0
     for _ in range(20):
         gained = 0.0
-        for i in range(len(m.x)):
-            if m.x[i] > 0.0:
-                gained += _fit(i, m, s)
+        for i in range(len(mix.x)):
+            if mix.x[i] > 0.0:
+                gained += _fit(i, mix, state)
         total += gained
         if gained < BETTER:
             break
@@ -291,147 +269,147 @@ def _fit_all(m, s):
 
 
 @kernel
-def _grow(m, s):
+def _grow(mix, state):
     """Blame units until none gains the penalty."""
     added = blamed = 0
-    for i in range(len(m.x)):
-        blamed += 1 if m.x[i] > 0.0 else 0
+    for i in range(len(mix.x)):
+        blamed += 1 if mix.x[i] > 0.0 else 0
     while True:
-        pick = _strongest(m, s)
+        pick = _strongest(mix, state)
         if pick < 0:
             if added == 0:
                 return
             added = 0
-            if _fit_all(m, s) < BETTER:
+            if _fit_all(mix, state) < BETTER:
                 return
             continue
-        change(pick, _peak(pick, s.fault, 8.0, 4, m, s)[0], m, s.fresh)
+        change(pick, _peak(pick, state.fault, 8.0, 4, mix, state)[0], mix, state.current)
         added += 1
         blamed += 1
         if 4 * added >= blamed:
-            _fit_all(m, s)
+            _fit_all(mix, state)
             added = 0
 
 
 @kernel
-def _cost(i, m, s):
+def _cost(i, mix, state):
     """What the release of blamed unit i costs, the rest held."""
-    s.rates[0] = 0.0
-    gains_at(i, s.rates, 1, m, s.gain)
-    return -s.gain[0]
+    state.rates[0] = 0.0
+    gains_at(i, state.rates, 1, mix, state.gain)
+    return -state.gain[0]
 
 
 @kernel
-def _share(i, m, s):
+def _share(i, mix, state):
     """The greatest share of each unit's rows, and of its paths, that are over unit i as well."""
-    s.shared[:] = 0.0
-    h = m.hidden
-    for e in range(m.over_ptr[i], m.over_ptr[i + 1]):
-        for u in range(h.path_ptr[m.over[e]], h.path_ptr[m.over[e] + 1]):
-            j = h.units[u]
-            s.shared[j] += 1.0 / (m.over_ptr[j + 1] - m.over_ptr[j])
-    for j in range(len(s.share)):
-        s.share[j], s.shared[j] = s.shared[j], 0.0
-    for e in range(m.unit_ptr[i], m.unit_ptr[i + 1]):
-        for u in range(m.ptr[m.rows[e]], m.ptr[m.rows[e] + 1]):
-            j = m.units[u]
-            s.shared[j] += 1.0 / (m.unit_ptr[j + 1] - m.unit_ptr[j])
-    for j in range(len(s.share)):
-        s.share[j] = max(s.share[j], s.shared[j])
+    state.shared[:] = 0.0
+    hidden = mix.hidden
+    for e in range(mix.over_ptr[i], mix.over_ptr[i + 1]):
+        for u in range(hidden.path_ptr[mix.over[e]], hidden.path_ptr[mix.over[e] + 1]):
+            j = hidden.units[u]
+            state.shared[j] += 1.0 / (mix.over_ptr[j + 1] - mix.over_ptr[j])
+    for j in range(len(state.share)):
+        state.share[j], state.shared[j] = state.shared[j], 0.0
+    for e in range(mix.unit_ptr[i], mix.unit_ptr[i + 1]):
+        for u in range(mix.ptr[mix.rows[e]], mix.ptr[mix.rows[e] + 1]):
+            j = mix.units[u]
+            state.shared[j] += 1.0 / (mix.unit_ptr[j + 1] - mix.unit_ptr[j])
+    for j in range(len(state.share)):
+        state.share[j] = max(state.share[j], state.shared[j])
 
 
 @kernel
-def _next(blamed, i, m, s):
+def _next(blamed, i, mix, state):
     """Of the units that share most with unit i, blamed or not, the first not yet given; -1 if there
     is none. Uses up ``share``."""
     pick = -1
-    for j in range(len(m.x)):
-        least = s.share[pick] if pick >= 0 else 0.0
-        if j != i and s.may[j] and (m.x[j] > 0.0) == blamed and s.share[j] > least:
+    for j in range(len(mix.x)):
+        least = state.share[pick] if pick >= 0 else 0.0
+        if j != i and state.candidate[j] and (mix.x[j] > 0.0) == blamed and state.share[j] > least:
             pick = j
     if pick >= 0:
-        s.share[pick] = 0.0
+        state.share[pick] = 0.0
     return pick
 
 
 @kernel
-def _rival(i, m, s):
+def _rival(i, mix, state):
     """The unit that gains most in the place of unit i, which is released; -1 if none gains."""
-    _share(i, m, s)
+    _share(i, mix, state)
     pick, most = -1, 0.0
     for _ in range(RIVALS):
-        j = _next(False, i, m, s)
+        j = _next(False, i, mix, state)
         if j < 0:
             break
-        _promise(j, m, s)
-        if s.promise[j] > most:
-            pick, most = j, s.promise[j]
+        _expect_gain(j, mix, state)
+        if state.expected_gain[j] > most:
+            pick, most = j, state.expected_gain[j]
     return pick
 
 
 @kernel
-def _fit_around(i, m, s):
+def _fit_around(i, mix, state):
     """Fit the blamed units that share most with unit i; returns what that gained."""
     gained = 0.0
     for _ in range(2):
-        _share(i, m, s)
+        _share(i, mix, state)
         for _ in range(RIVALS):
-            j = _next(True, i, m, s)
+            j = _next(True, i, mix, state)
             if j < 0:
                 break
-            gained += _fit(j, m, s)
+            gained += _fit(j, mix, state)
     return gained
 
 
 @kernel
-def _try(i, m, s):
+def _try(i, mix, state):
     """Release unit i, or blame another in its place, if that is better; else it is left half done.
     Says if it is."""
-    cost = _cost(i, m, s)
-    change(i, 0.0, m, s.fresh)
-    if cost < 4.0 * s.penalty:
-        cost -= _fit_around(i, m, s)
-    if cost < s.penalty:
+    cost = _cost(i, mix, state)
+    change(i, 0.0, mix, state.current)
+    if cost < 4.0 * state.penalty:
+        cost -= _fit_around(i, mix, state)
+    if cost < state.penalty:
         return True
-    other = _rival(i, m, s)
+    other = _rival(i, mix, state)
     if other < 0:
         return False
-    best, gained = _peak(other, s.fault, 8.0, 4, m, s)
-    if gained < cost - s.penalty:
+    best, gained = _peak(other, state.fault, 8.0, 4, mix, state)
+    if gained < cost - state.penalty:
         return False
-    change(other, best, m, s.fresh)
-    gained += _fit_around(other, m, s)
+    change(other, best, mix, state.current)
+    gained += _fit_around(other, mix, state)
     return gained > cost + BETTER
 
 
 @kernel
-def _improve(m, s):
+def _improve(mix, state):
     """Try each blamed unit's release, and another in its place. Says if any was better."""
     improved = False
-    for i in range(len(m.x)):
-        if m.x[i] == 0.0:
+    for i in range(len(mix.x)):
+        if mix.x[i] == 0.0:
             continue
-        for j in range(len(m.x)):
-            s.kept[j], s.known[j] = m.x[j], s.fresh[j]
-            s.before[0, j], s.before[1, j] = s.promise[j], s.at[j]
-        if _try(i, m, s):
+        for j in range(len(mix.x)):
+            state.kept[j], state.known[j] = mix.x[j], state.current[j]
+            state.before[0, j], state.before[1, j] = state.expected_gain[j], state.at[j]
+        if _try(i, mix, state):
             improved = True
             continue
-        for j in range(len(m.x)):
-            if m.x[j] != s.kept[j]:
-                change(j, s.kept[j], m, s.fresh)
-        for j in range(len(m.x)):
-            s.fresh[j] = s.known[j]
-            s.promise[j], s.at[j] = s.before[0, j], s.before[1, j]
+        for j in range(len(mix.x)):
+            if mix.x[j] != state.kept[j]:
+                change(j, state.kept[j], mix, state.current)
+        for j in range(len(mix.x)):
+            state.current[j] = state.known[j]
+            state.expected_gain[j], state.at[j] = state.before[0, j], state.before[1, j]
     return improved
 
 
 @kernel
-def _finish(m, s):
+def _finish(mix, state):
     """The evidence of all units: what blaming another gains is from the last search."""
-    _fit_all(m, s)
-    for i in range(len(m.x)):
-        if m.x[i] > 0.0:
-            s.promise[i] = _cost(i, m, s)
+    _fit_all(mix, state)
+    for i in range(len(mix.x)):
+        if mix.x[i] > 0.0:
+            state.expected_gain[i] = _cost(i, mix, state)
         else:
-            s.promise[i] = max(s.promise[i], 0.0) if s.may[i] else 0.0
+            state.expected_gain[i] = max(state.expected_gain[i], 0.0) if state.candidate[i] else 0.0

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from analysis.methods.base import Diagnosis, Method
+from analysis.methods.constraints import Probability
 from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import Failed, failed_devices
 from analysis.methods.mle.hidden import HiddenFlows, explain_loss_free
@@ -71,11 +72,9 @@ class Mle(Method):
         self,
         *,
         kinds: str | None = None,
-        fault_rate: float = 1e-3,
+        fault_rate: Probability = 1e-3,
         penalty: float | None = None,
     ) -> None:
-        if not 0 < fault_rate < 1:
-            raise ValueError(f"fault_rate must be between 0 and 1, not {fault_rate}")
         chosen_kinds(kinds)
         self.kinds = kinds
         self.fault_rate = fault_rate
@@ -126,27 +125,27 @@ class Mle(Method):
     ) -> Problem:
         """Rates and blamed units that explain observations over known paths, and flows of hidden
         ones that lost nothing."""
-        rows, may, hidden, asked = self._observed(known, flows, units)
+        rows, candidate, hidden, asked = self._observed(known, flows, units)
         if hidden is None:
-            return explain(rows, units.size, may, **asked)
+            return explain(rows, units.size, candidate, **asked)
         if flows is not None and flows.kinds == {"A2"}:
             traces = flows.traces(fabric, units)
-            return explain_traced(rows, units.size, may, hidden, traces, **asked)
-        return explain_loss_free(rows, units.size, may, hidden, **asked)
+            return explain_traced(rows, units.size, candidate, hidden, traces, **asked)
+        return explain_loss_free(rows, units.size, candidate, hidden, **asked)
 
     def _mixture(
         self, known: list[Observed], probed: list[Observed], flows: FlowParts, units: Units
     ) -> Problem | Found:
         """The same where flows of hidden paths lost packets; ``probed`` are what of the known paths
         speaks for itself."""
-        rows, may, hidden, asked = self._observed(known, flows, units)
+        rows, candidate, hidden, asked = self._observed(known, flows, units)
         if hidden is None:
-            return explain(rows, units.size, may, **asked)
+            return explain(rows, units.size, candidate, **asked)
         start = start_from(probed, units, **asked)
         if self.penalty is None:  # which of its paths a flow took is picked, too
             choices = 0.5 * math.log(max(len(hidden.times), 1))
             asked["penalty"] = penalty_of(len(units.size)) + choices
-        return explain_hidden(rows, units.size, may, hidden, start, **asked)
+        return explain_hidden(rows, units.size, candidate, hidden, start, **asked)
 
     def _observed(
         self, known: list[Observed], flows: FlowParts | None, units: Units
@@ -157,16 +156,16 @@ class Mle(Method):
         lost, arrived = rows.lost_over(), rows.arrived
         hidden = None
         if flows is None:
-            may = suspects(lost, arrived, self.fault_rate)
+            candidate = suspects(lost, arrived, self.fault_rate)
         else:
             more_lost, more_arrived = flows.at_most(units)
-            may = suspects(lost + more_lost, arrived + more_arrived, self.fault_rate)
-            may |= flows.lossy
+            candidate = suspects(lost + more_lost, arrived + more_arrived, self.fault_rate)
+            candidate |= flows.lossy
             # One by one where it matters, to first order elsewhere.
-            rows = rows._replace(arrived=arrived + np.where(may, 0.0, more_arrived))
-            hidden = hidden_flows(flows, units, may)
+            rows = rows._replace(arrived=arrived + np.where(candidate, 0.0, more_arrived))
+            hidden = hidden_flows(flows, units, candidate)
         asked = {"fault_rate": self.fault_rate, "penalty": self.penalty}
-        return rows, may, hidden, asked
+        return rows, candidate, hidden, asked
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         data = self.data(telemetry)
@@ -199,7 +198,7 @@ class CanaryMle(Mle):
     base = "canary-mle"
     reads = "segments"
 
-    def __init__(self, *, fault_rate: float = 1e-3, penalty: float | None = None) -> None:
+    def __init__(self, *, fault_rate: Probability = 1e-3, penalty: float | None = None) -> None:
         super().__init__(kinds="segments", fault_rate=fault_rate, penalty=penalty)
 
 

@@ -55,7 +55,7 @@ def begin(s):
 def settle_all(tolerance, s):
     count = 0
     for i in range(len(s.x)):
-        s.fresh[i] = False
+        s.current[i] = False
         if s.unit_ptr[i] < s.unit_ptr[i + 1]:
             s.queue[count] = i
             s.queued[i] = True
@@ -75,7 +75,7 @@ def settle_around(i, tolerance, s):
         r = s.rows[e]
         for f in range(s.ptr[r], s.ptr[r + 1]):
             j = s.units[f]
-            s.fresh[j] = False
+            s.current[j] = False
             if not s.queued[j]:
                 s.queued[j] = True
                 s.queue[count] = j
@@ -91,7 +91,7 @@ def _shortfall(i, s):
 
 
 @kernel
-def promise(i, s):
+def expected_gain(i, s):
     """What blaming unit i would gain with the others held, the penalty not counted."""
     new = best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
     gained = gain(i, new, s) + law(i, s)
@@ -110,19 +110,19 @@ def _strongest(s):
     while True:
         pick, most = -1, s.law[PENALTY]
         for i in range(len(s.x)):
-            if s.may[i] and not s.blamed[i] and s.gains[i] > most:
+            if s.candidate[i] and not s.blamed[i] and s.gains[i] > most:
                 pick, most = i, s.gains[i]
-        if pick >= 0 and s.fresh[pick]:
+        if pick >= 0 and s.current[pick]:
             return pick
         if pick >= 0:
-            s.gains[pick] = promise(pick, s)
-            s.fresh[pick] = True
+            s.gains[pick] = expected_gain(pick, s)
+            s.current[pick] = True
             continue
         all_fresh = True
         for i in range(len(s.x)):
-            if s.may[i] and not s.blamed[i] and not s.fresh[i]:
-                s.gains[i] = promise(i, s)
-                s.fresh[i] = True
+            if s.candidate[i] and not s.blamed[i] and not s.current[i]:
+                s.gains[i] = expected_gain(i, s)
+                s.current[i] = True
                 if s.gains[i] > s.law[PENALTY]:
                     all_fresh = False
         if all_fresh:
@@ -163,7 +163,7 @@ def _try(s):
     """
     tried = 0
     for i in range(len(s.x)):
-        if s.may[i] and not s.blamed[i] and s.gains[i] > 0.4 * s.law[PENALTY] and tried < 50:
+        if s.candidate[i] and not s.blamed[i] and s.gains[i] > 0.4 * s.law[PENALTY] and tried < 50:
             tried += 1
             keep(s)
             if blame(i, s) > s.law[PENALTY]:
@@ -183,7 +183,7 @@ def _shared(i, s):
         mine += fallen
         for f in range(s.ptr[r], s.ptr[r + 1]):
             j = s.units[f]
-            if j != i and s.may[j]:
+            if j != i and s.candidate[j]:
                 s.share[j] += fallen
                 most = max(most, s.share[j])
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
@@ -200,11 +200,11 @@ def _rival(i, s):
         r = s.rows[e]
         for f in range(s.ptr[r], s.ptr[r + 1]):
             j = s.units[f]
-            if j == i or s.blamed[j] or not s.may[j]:
+            if j == i or s.blamed[j] or not s.candidate[j]:
                 continue
-            if not s.fresh[j]:
-                s.gains[j] = promise(j, s)
-                s.fresh[j] = True
+            if not s.current[j]:
+                s.gains[j] = expected_gain(j, s)
+                s.current[j] = True
             if s.gains[j] > most:
                 pick, most = j, s.gains[j]
     return pick
@@ -269,7 +269,7 @@ def finish(s):
     settle_all(FINE, s)
     for i in range(len(s.x)):
         if not s.blamed[i]:
-            s.gains[i] = max(promise(i, s), 0.0) if s.may[i] else 0.0
+            s.gains[i] = max(expected_gain(i, s), 0.0) if s.candidate[i] else 0.0
 
 
 SHARED = 0.5
@@ -346,7 +346,7 @@ def _count(count, s):
         for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
             for f in range(s.ptr[s.rows[e]], s.ptr[s.rows[e] + 1]):
                 j = s.units[f]
-                if s.may[j] and not s.blamed[j] and s.share[j] > SHARED * whole:
+                if s.candidate[j] and not s.blamed[j] and s.share[j] > SHARED * whole:
                     count[j] += 1
                 s.share[j] = 0.0
 

@@ -231,7 +231,7 @@ def _over_units(path_ptr, links, unit, last):
     return ptr, over[:end].copy(), unit_ptr, rows
 
 
-OF_UNITS = ("arrived", "size", "x", "blamed", "gains", "may", "fresh")
+OF_UNITS = ("arrived", "size", "x", "blamed", "gains", "candidate", "current")
 OF_UNITS += ("queue", "queued", "kept", "share")
 OF_ROWS = ("lost", "total")
 

@@ -61,9 +61,9 @@ from analysis.methods.mle.moves import (
     LENIENT,
     begin,
     blame,
+    expected_gain,
     finish,
     keep,
-    promise,
     restore,
     search,
     settle_all,
@@ -106,7 +106,7 @@ def suspects(lost: FloatArray, arrived: FloatArray, fault_rate: float) -> BoolAr
 def explain(
     rows: Rows,
     size: FloatArray,
-    may: BoolArray,
+    candidate: BoolArray,
     *,
     fault_rate: float,
     penalty: float | None,
@@ -119,7 +119,7 @@ def explain(
     Args:
         rows: What was observed over known paths.
         size: The links of each unit, float64[U].
-        may: The units that may be blamed, see `suspects`.
+        candidate: The units that may be blamed, see `suspects`.
         fault_rate: What the user calls a fault.
         penalty: Nats a blamed unit must gain; None: `penalty_of` as many as are blamed.
     """
@@ -128,7 +128,7 @@ def explain(
     given, parts = rows, None
     if len(rows.units) >= FEW:
         parts = Components.of(rows)
-        rows, size, may = parts.rows, size[parts.unit], may[parts.unit]
+        rows, size, candidate = parts.rows, size[parts.unit], candidate[parts.unit]
     s = Problem(
         ptr=rows.ptr,
         units=rows.units,
@@ -141,8 +141,8 @@ def explain(
         total=np.zeros(len(rows.lost)),
         blamed=np.zeros(n, np.bool_),
         gains=np.zeros(n),
-        may=may,
-        fresh=np.zeros(n, np.bool_),
+        candidate=candidate,
+        current=np.zeros(n, np.bool_),
         queue=np.zeros(n, np.int32),
         queued=np.zeros(n, np.bool_),
         kept=np.zeros(n),
@@ -155,7 +155,7 @@ def explain(
         s = _narrowing(s, least, parts)
         if penalty is None:
             _learn_penalty(s, parts)
-            look_again(s)
+            second_look(s)
         _run(parts, finish, s)
     return s if parts is None else parts.restored(s, given)
 
@@ -170,15 +170,16 @@ def resume(
 ) -> bool:
     """Search on, under the law as it is, if ``arrived`` float64[U] packets did over each unit. Says
     whether what is blamed has changed, or a rate of it by more than 1 %. ``penalty`` is as
-    `explain`'s; what is ``doubtful`` is acquitted, see `analysis.methods.mle.search.doubt`."""
+    `explain`'s; what is ``doubtful`` is acquitted, see
+    `analysis.methods.mle.search.acquit_doubtful`."""
     x, blamed = s.x.copy(), s.blamed.copy()
     s.arrived[:] = arrived
     settle_all(COARSE, s)
     search(s)
     if penalty is None:
-        look_again(s)
+        second_look(s)
         if doubtful:
-            doubt(s)
+            acquit_doubtful(s)
     finish(s)
     near = np.abs(s.x - x)[blamed] <= 0.01 * x[blamed]
     return bool((s.blamed != blamed).any() or not near.all())
@@ -215,7 +216,7 @@ def _learn_penalty(s: Problem, parts: Components | None) -> None:
         if penalty >= s.law[PENALTY]:
             break
         s.law[PENALTY] = penalty
-        s.fresh[:] = False
+        s.current[:] = False
         _run(parts, search, s)
 
 
@@ -282,11 +283,11 @@ def _around(i, s):
     return total
 
 
-def look_again(s: Problem) -> None:
+def second_look(s: Problem) -> None:
     """Blame what is likely enough given the faults that are already blamed; nothing if none is, or
     if healthy links lose as much as may be: links at a fault's least may then be of either law."""
     if s.blamed.any() and s.law[MEAN] < WIDEST * s.law[FAULT]:
-        _look_again(s, np.zeros(len(s.x)), np.ones(len(s.x), np.bool_))
+        _second_look(s, np.zeros(len(s.x)), np.ones(len(s.x), np.bool_))
 
 
 @kernel
@@ -308,7 +309,7 @@ def _factor(i, k, top, s):
 @kernel
 def _unseen(i, k, top, s):
     """The same for a unit that hardly stands out, its neighbours held: its losses are few."""
-    if s.may[i]:
+    if s.candidate[i]:
         x = best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
         lost = 0.0
         for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
@@ -324,7 +325,7 @@ def _unseen(i, k, top, s):
 
 
 @kernel
-def _look_again(s, factor, open):
+def _second_look(s, factor, open):
     """``factor`` float64[U] is room for the units' Bayes factors, ``open`` bool[U] says which are
     yet to be asked."""
     n, k, top = len(s.x), 0, s.law[FAULT]
@@ -336,9 +337,9 @@ def _look_again(s, factor, open):
     for i in range(n):
         if not open[i]:
             continue
-        if s.may[i] and not s.fresh[i]:
-            s.gains[i] = promise(i, s)
-        open[i] = s.may[i] and s.gains[i] > HOPEFUL * s.law[PENALTY]
+        if s.candidate[i] and not s.current[i]:
+            s.gains[i] = expected_gain(i, s)
+        open[i] = s.candidate[i] and s.gains[i] > HOPEFUL * s.law[PENALTY]
         if open[i]:
             keep(s)
             factor[i] = _factor(i, k, top, s)
@@ -379,7 +380,7 @@ def _look_again(s, factor, open):
 
 
 @kernel
-def doubt(s):
+def acquit_doubtful(s):
     """Acquit blamed units that are likelier healthy than not, given that the others are faulty: the
     search takes a rate to cost what it does at few losses, and of many it is known better."""
     n = len(s.x)

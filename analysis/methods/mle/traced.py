@@ -62,7 +62,7 @@ NEAR = 0.05
 def explain_traced(
     rows: Rows,
     size: FloatArray,
-    may: BoolArray,
+    candidate: BoolArray,
     hidden: HiddenFlows,
     traces: Traces,
     *,
@@ -75,7 +75,7 @@ def explain_traced(
     paths = reports.paths(none, silence)
     mean = reports.mean(none, paths, reports.least, reports.most)
     known = rows._replace(arrived=reports.arrived(paths, mean))
-    found = explain(known, size, may, fault_rate=fault_rate, penalty=penalty)
+    found = explain(known, size, candidate, fault_rate=fault_rate, penalty=penalty)
     silence = reports.settle(found, silence, mean, penalty)
     value, better = reports.value(found, silence), True
     tries = iter(range(WORK // max(len(hidden.many), 1)))
@@ -151,7 +151,7 @@ class _Reports(NamedTuple):
         for unit in np.argsort(-missing, kind="stable").tolist():
             if missing[unit] <= found.law[PENALTY] or next(tries, None) is None:
                 break
-            if found.may[unit] and not found.blamed[unit]:
+            if found.candidate[unit] and not found.blamed[unit]:
                 other = one_more(unit, found)
                 self._settle_once(other, silence)
                 if not self._below(other, silence, value):

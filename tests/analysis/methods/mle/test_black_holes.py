@@ -155,10 +155,10 @@ def test_the_correlation_is_estimated(together):
     part = Observed(paths, sent.astype(np.float64), lost.astype(np.float64))
     units = Units.of(marks([PathSets.known(paths)], 401)[0])
     rows = observe([part], units)
-    may = suspects(rows.lost_over(), rows.arrived, 1e-3)
-    may[1:] = False
+    candidate = suspects(rows.lost_over(), rows.arrived, 1e-3)
+    candidate[1:] = False
     penalty = penalty_of(401)
-    found = explain(rows, units.size, may, fault_rate=1e-3, penalty=penalty)
+    found = explain(rows, units.size, candidate, fault_rate=1e-3, penalty=penalty)
     weighed = correlated([part], units, found)
     assert weighed.any == (together > 0)
     weight = weighed.parts[0].sent / part.sent

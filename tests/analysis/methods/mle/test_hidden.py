@@ -135,8 +135,8 @@ def units(fabric: Fabric) -> Units:
 def test_a_pair_has_all_its_paths(fabric: Fabric, share: float) -> None:
     rng = np.random.default_rng(5)
     pairs, every = flows(fabric, rng), units(fabric)
-    may = rng.random(len(every.size)) < share
-    hidden = pairs.over(every, may)
+    candidate = rng.random(len(every.size)) < share
+    hidden = pairs.over(every, candidate)
     sets = fabric.path_sets(pairs.src, pairs.dst)
     used = np.bincount(pairs.of, minlength=len(pairs.src)) > 0
     g = 0
@@ -145,7 +145,7 @@ def test_a_pair_has_all_its_paths(fabric: Fabric, share: float) -> None:
         for path in range(sets.ptr[pair], sets.ptr[pair + 1]):
             links = sets.paths.links[sets.paths.ptr[path] : sets.paths.ptr[path + 1]]
             over = every.of_link[links]
-            listed[tuple(sorted(over[may[over]].tolist()))] += 1
+            listed[tuple(sorted(over[candidate[over]].tolist()))] += 1
         if set(listed) == {()}:
             continue  # no unit that may be blamed is on its paths
         ours: Counter[tuple[int, ...]] = Counter()

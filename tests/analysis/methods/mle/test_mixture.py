@@ -67,10 +67,10 @@ FLOWS += [(0, 40, 0), (2, 40, 0)]  # as large as one of another set
 def test_gains_are_those_of_the_mixture(given, blamed):
     h = hidden([(g, n, GIVEN) for g, n, _ in FLOWS if n] if given else FLOWS)
     m = make_mixture(known(SENT, LOST), np.ones(6), h)
-    fresh, x, mean = np.ones(6, bool), np.zeros(6), 3e-4
+    current, x, mean = np.ones(6, bool), np.zeros(6), 3e-4
     set_mean(mean, m)
     for unit, rate in blamed.items():
-        change(unit, rate, m, fresh)
+        change(unit, rate, m, current)
         x[unit] = rate
     now = plain(SENT, LOST, h, x, mean)
     rates, gain = np.geomspace(1e-3, 8, RATES), np.zeros(RATES)

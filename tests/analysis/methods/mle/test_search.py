@@ -30,8 +30,8 @@ def explain(paths, sent, lost, penalty=None, fault_rate=1e-3):
     rows = observe([observed], units)
     if penalty is None:
         penalty = penalty_of(len(units.size))
-    may = suspects(rows.lost_over(), rows.arrived, fault_rate)
-    found = explain_rows(rows, units.size, may, fault_rate=fault_rate, penalty=penalty)
+    candidate = suspects(rows.lost_over(), rows.arrived, fault_rate)
+    found = explain_rows(rows, units.size, candidate, fault_rate=fault_rate, penalty=penalty)
     loss = -np.expm1(-np.where(found.blamed, found.x, found.law[0]))
     return loss[units.of_link], found.gains[units.of_link]
 
