@@ -4,7 +4,7 @@
 
 `analysis.methods.base.Method` has every constructor checked by `checked`, and
 `analysis.methods.parameters` reads values that a user wrote as the same annotations: both call
-`converted`, so a constraint is said once.
+`converted`, so a constraint is declared once.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def declared(constructor: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def converted(annotation: Any, value: Any, said: str) -> Any:
+def converted(annotation: Any, value: Any, given_as: str) -> Any:
     """Return a value as the type that is declared.
 
     Args:
-        said: Parameter and value as the message has them: ``noise=2``.
+        given_as: Parameter and value as the message has them: ``noise=2``.
 
     Raises:
         UserError: It is of another type, or outside of what is declared (one line).
@@ -67,7 +67,7 @@ def converted(annotation: Any, value: Any, said: str) -> Any:
         reason = first["msg"]
         if first["type"] != "literal_error":  # of which the list is the message
             reason = reason.partition(",")[0]
-        raise UserError(f"{said}: it {reason.removeprefix('Input ')}") from None
+        raise UserError(f"{given_as}: it {reason.removeprefix('Input ')}") from None
 
 
 def checked(init: Callable[..., None]) -> Callable[..., None]:

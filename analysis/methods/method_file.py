@@ -86,7 +86,7 @@ def make_from_file(
     file = _file(path)
     with file.blamed(constructor):
         method = constructor(**given)
-    return _OfFile(file, method)
+    return _FileMethod(file, method)
 
 
 def _file(path: Path) -> UserFile:
@@ -99,7 +99,7 @@ def _is_method(value: Any) -> bool:
     return inspect.isclass(value) and has_face and not inspect.isabstract(value)
 
 
-class _OfFile:
+class _FileMethod:
     """A method of a file, with its mistakes told by line. Its attributes are the method's own."""
 
     def __init__(self, file: UserFile, method: Localizer) -> None:

@@ -84,10 +84,10 @@ class Parameters:
 
     def origin(self, named: NamedMethod, constructor: Callable[..., Localizer]) -> str:
         """Where a method's parameters come from, in words."""
-        said = [self.source if self.given(named.name) else "default"]
+        origins = [self.source if self.given(named.name) else "default"]
         if self.fault_rate is not None and _of_fault(constructor, self.fault_rate):
-            said.append(f"fault rate {self.fault_rate:g}")
-        return ", ".join([*said, *(["as named"] if named.words else [])])
+            origins.append(f"fault rate {self.fault_rate:g}")
+        return ", ".join([*origins, *(["as named"] if named.words else [])])
 
 
 DEFAULTS = Parameters()
@@ -193,8 +193,9 @@ def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Loc
     lists = any(get_origin(each) in (list, tuple, set, frozenset, Sequence) for each in inner)
     lists &= len(inner) == 1 or _JOINED.search(text) is not None
     try:
-        said = f"{name}:{parameter}={text}"
-        value = converted(kind, _JOINED.split(text) if lists else text, said)
+        value = converted(
+            kind, _JOINED.split(text) if lists else text, f"{name}:{parameter}={text}"
+        )
     except PydanticSchemaGenerationError:
         raise UserError(f"{name}: {parameter} cannot be said in words") from None
     if isinstance(value, float) and math.isnan(value):

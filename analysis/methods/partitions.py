@@ -101,7 +101,7 @@ def diagnose_mle(parts: Parts, method: CanaryMle, fabric: Fabric) -> Diagnosis:
     """
     units = _units(parts.each(_classes, fabric.n_links), fabric.n_links)
 
-    def again(found: Problem) -> tuple[BoolArray, Problem | None]:
+    def explain_again(found: Problem) -> tuple[BoolArray, Problem | None]:
         weighed = parts.each(_weigh, units, found)
         in_flows = np.any([part.in_flows for part in weighed], axis=0)
         if not any(part.changed for part in weighed):
@@ -109,7 +109,7 @@ def diagnose_mle(parts: Parts, method: CanaryMle, fabric: Fabric) -> Diagnosis:
         return in_flows, _explanation([part.sums for part in weighed], units, method)
 
     first = _explanation(parts.each(_add_up, units), units, method)
-    found, in_flows = weigh_until_settled(first, again)
+    found, in_flows = weigh_until_settled(first, explain_again)
     failed = failed_devices(found, fabric, units, penalty=method.penalty)
     in_flows &= found.blamed
     return verdict_of(method, fabric, units, units, found, failed, in_flows)

@@ -33,7 +33,7 @@ _CELLS = 10**9  # of the table of epochs and segments
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Columns:
     """The columns of a checked file, a value for each row.
 
     ``kind`` and ``plan`` number `KINDS` and `PLANS`; ``src`` and ``dst`` are ToRs; ``set_of`` is
@@ -80,15 +80,15 @@ def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
     set_of, sets = _path_sets(table, numbered)
     _check_paths(table, fabric, kind, src, dst, set_of, sets)
     sent, lost, epoch = _counts(table, kind)
-    seen = _Seen(table, fabric, kind, plan, src, dst, set_of, sets, sent, lost, epoch)
+    columns = _Columns(table, fabric, kind, plan, src, dst, set_of, sets, sent, lost, epoch)
     return Telemetry(
         fabric,
         "given",
-        segments=_segments(seen),
-        flows=_flows(seen),
-        probes=_probes(seen, "netbouncer"),
-        detector=_probes(seen, "detector"),
-        connections=_connections(seen),
+        segments=_segments(columns),
+        flows=_flows(columns),
+        probes=_probes(columns, "netbouncer"),
+        detector=_probes(columns, "detector"),
+        connections=_connections(columns),
     )
 
 
@@ -253,31 +253,31 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
     return value["sent"], lost, value["epoch"]
 
 
-def _probes(seen: _Seen, plan: str) -> Probes | None:
+def _probes(columns: _Columns, plan: str) -> Probes | None:
     """Probes of a plan and of none."""
-    rows = seen.rows("active")
-    rows = rows[(seen.plan[rows] < 0) | (seen.plan[rows] == PLANS.index(plan))]
+    rows = columns.rows("active")
+    rows = rows[(columns.plan[rows] < 0) | (columns.plan[rows] == PLANS.index(plan))]
     if not len(rows):
         return None
-    return Probes(seen.one_path(rows), seen.sent[rows], seen.lost[rows])
+    return Probes(columns.one_path(rows), columns.sent[rows], columns.lost[rows])
 
 
-def _flows(seen: _Seen) -> Flows | None:
-    rows, fabric = seen.rows("passive"), seen.fabric
-    times = _round_trips(seen.table, rows)
+def _flows(columns: _Columns) -> Flows | None:
+    rows, fabric = columns.rows("passive"), columns.fabric
+    times = _round_trips(columns.table, rows)
     if not len(rows):
         return None
-    src, dst = seen.src[rows], seen.dst[rows]
-    own = seen.set_of[rows] >= 0
-    sets = seen.sets.take(seen.set_of[rows[own]])
-    flows = Flows.of(fabric, src, dst, own, sets, seen.sent[rows], seen.lost[rows], times)
+    src, dst = columns.src[rows], columns.dst[rows]
+    own = columns.set_of[rows] >= 0
+    sets = columns.sets.take(columns.set_of[rows[own]])
+    flows = Flows.of(fabric, src, dst, own, sets, columns.sent[rows], columns.lost[rows], times)
     assert isinstance(flows.sets, PairSets)
     counts = fabric.path_counts(flows.sets.src_tor, flows.sets.dst_tor)
     nowhere = np.append(counts == 0, np.zeros(len(sets), np.bool_))[flows.path_set]
     if nowhere.any():
         row = int(rows[np.argmax(nowhere)])
-        ends = (fabric.switch_names[end[row]] for end in (seen.src, seen.dst))
-        raise seen.table.fail(row, f"no path goes up and down from {' to '.join(ends)}")
+        ends = (fabric.switch_names[end[row]] for end in (columns.src, columns.dst))
+        raise columns.table.fail(row, f"no path goes up and down from {' to '.join(ends)}")
     return flows
 
 
@@ -296,13 +296,13 @@ def _round_trips(table: Table, passive: LongArray) -> FloatArray | None:
     return times[passive]
 
 
-def _connections(seen: _Seen) -> Connections | None:
-    rows, fabric = seen.rows("connection"), seen.fabric
+def _connections(columns: _Columns) -> Connections | None:
+    rows, fabric = columns.rows("connection"), columns.fabric
     if not len(rows):
         return None
-    src, dst, traced = seen.src[rows], seen.dst[rows], seen.set_of[rows] >= 0
+    src, dst, traced = columns.src[rows], columns.dst[rows], columns.set_of[rows] >= 0
     length = np.zeros(len(rows), np.int64)
-    known = seen.one_path(rows[traced])
+    known = columns.one_path(rows[traced])
     length[traced] = known.length
     paths = Paths(pointers(length), known.links)
     # Complete: without a gap from src to dst.
@@ -314,15 +314,15 @@ def _connections(seen: _Seen) -> Connections | None:
     complete[there] = (fabric.link_src[begin] == src[there]) & (fabric.link_dst[end] == dst[there])
     complete[owner[1:][gap]] = False
     tors = src.astype(np.int32), dst.astype(np.int32)
-    return Connections(tors[0], tors[1], seen.lost[rows], paths, complete, traceroute_packets=0)
+    return Connections(tors[0], tors[1], columns.lost[rows], paths, complete, traceroute_packets=0)
 
 
-def _segments(seen: _Seen) -> SegmentCounts | None:
+def _segments(columns: _Columns) -> SegmentCounts | None:
     """Rows of the same path are a segment; of the same epoch too, they add up."""
-    rows, fabric = seen.rows("segment"), seen.fabric
+    rows, fabric = columns.rows("segment"), columns.fabric
     if not len(rows):
         return None
-    paths = seen.one_path(rows)
+    paths = columns.one_path(rows)
     _, first, number = np.unique(
         _path_keys(paths, fabric.n_links), return_index=True, return_inverse=True
     )
@@ -330,15 +330,15 @@ def _segments(seen: _Seen) -> SegmentCounts | None:
     rank[np.argsort(first)] = np.arange(len(first))  # segments in order of appearance
     segment = rank[number]
     distinct = paths.take(np.sort(first))
-    epochs, when = np.unique(seen.epoch[rows], return_inverse=True)
+    epochs, when = np.unique(columns.epoch[rows], return_inverse=True)
     if len(epochs) * len(distinct) > _CELLS:
         raise TableError(
-            f"{seen.table.path}: {len(epochs)} epochs of {len(distinct)} segments are too many: "
+            f"{columns.table.path}: {len(epochs)} epochs of {len(distinct)} segments are too many: "
             f"their product must be at most {_CELLS}"
         )
     shape = len(epochs), len(distinct)
     sums = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    for cells, column in zip(sums, (seen.sent, seen.lost), strict=True):
+    for cells, column in zip(sums, (columns.sent, columns.lost), strict=True):
         np.add.at(cells, (when, segment), column[rows])
     padded = distinct.padded()
     return SegmentCounts(

@@ -162,19 +162,19 @@ def correlated(parts: Sequence[Observed], units: Units, found: Problem) -> Corre
 
 
 def weigh_until_settled(
-    found: Problem, again: Callable[[Problem], tuple[BoolArray, Problem | None]]
+    found: Problem, explain_again: Callable[[Problem], tuple[BoolArray, Problem | None]]
 ) -> tuple[Problem, BoolArray]:
     """Explain again until what is blamed stays the same, at most `ROUNDS` times. Returns the
     explanation, and the blamed units that lose packets in flows.
 
     Args:
         found: The explanation of observations that all weigh alike.
-        again: Given an explanation, the units that lose packets in flows, and the explanation of
-            observations weighed by that; None where none of them weighs less.
+        explain_again: Given an explanation, the units that lose packets in flows, and the
+            explanation of observations weighed by that; None where none of them weighs less.
     """
     in_flows = np.zeros(len(found.x), np.bool_)
     for _ in range(ROUNDS):
-        in_flows, after = again(found)
+        in_flows, after = explain_again(found)
         in_flows = in_flows & found.blamed
         if after is None:
             break

@@ -30,6 +30,7 @@ from analysis.methods.mle.likelihood import (
     PENALTY,
     STATE,
     Problem,
+    fallen_on_all,
     gain,
     healthy,
     held,
@@ -160,10 +161,7 @@ def _share(n, m):
 @kernel
 def _rate(i, s):
     """Nats by which the evidence of unit i's rate is below its likelihood."""
-    lost = 0.0
-    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
-        r = s.rows[e]
-        lost += s.lost[r] * min(s.x[i] / s.total[r], 1.0)
+    lost = fallen_on_all(i, s)
     if s.blamed[i]:
         over = width(lost, s.arrived[i] * s.law[FAULT])
         return max(np.log(-np.log(s.law[FAULT]) / over), 0.0)

@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.mle.likelihood import Problem
-from analysis.methods.mle.problem import Rows, Units
+from analysis.methods.mle.problem import Rows, Units, scramble
 from analysis.methods.mle.search import explain, resume
 from analysis.telemetry.telemetry import MissingTelemetry
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
@@ -238,13 +238,6 @@ class PairFlows:
         return HiddenFlows(set_ptr, path_ptr, over, many, flow_ptr, arrived, lost, times, hops)
 
 
-@njit(inline="always")
-def _scramble(x):
-    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
 @kernel
 def _mark(way, tier_ptr, ptr, links, on, same, alike):
     tiers = tier_ptr.shape[1] - 1
@@ -252,9 +245,9 @@ def _mark(way, tier_ptr, ptr, links, on, same, alike):
         for tier in range(1, tiers):
             if not on[tor * tiers + tier]:
                 continue
-            of_list = _scramble(_scramble(np.uint64(2 * (tor * tiers + tier) + way)))
+            of_list = scramble(scramble(np.uint64(2 * (tor * tiers + tier) + way)))
             for climb in range(tier_ptr[tor, tier], tier_ptr[tor, tier + 1]):
-                of_climb = _scramble(of_list + np.uint64(climb))
+                of_climb = scramble(of_list + np.uint64(climb))
                 for e in range(ptr[climb], ptr[climb + 1]):
                     same[links[e] ^ way] += of_climb
                     alike[links[e] ^ way] += of_list

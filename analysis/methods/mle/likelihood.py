@@ -164,6 +164,21 @@ def cost(s):
 
 
 @kernel
+def fallen_on(r, i, s):
+    """What unit i lost of the losses of row r, in proportion to its rate."""
+    return s.lost[r] * min(s.x[i] / s.total[r], 1.0)
+
+
+@kernel
+def fallen_on_all(i, s):
+    """What unit i lost on all rows."""
+    total = 0.0
+    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
+        total += fallen_on(s.rows[e], i, s)
+    return total
+
+
+@kernel
 def move(i, new, s):
     change = new - s.x[i]
     s.x[i] = new
@@ -295,7 +310,7 @@ def evidence(s):
     for r in range(len(s.lost)):
         total += s.lost[r] * np.log(-np.expm1(-s.total[r]))
         for e in range(s.ptr[r], s.ptr[r + 1]):
-            fallen[s.units[e]] += s.lost[r] * min(s.x[s.units[e]] / s.total[r], 1.0)
+            fallen[s.units[e]] += fallen_on(r, s.units[e], s)
     for i in range(len(s.x)):
         total -= s.arrived[i] * s.x[i]
         if s.blamed[i]:

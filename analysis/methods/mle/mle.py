@@ -99,20 +99,20 @@ class Mle(Method):
             in_flows = found.blamed & (found.x < SOME_LIVE) & flows.trials
             return verdict_of(self, fabric, units, Units.of(alike), found, none, in_flows)
         # Flows that are known as they lost packets say nothing of how losses are correlated.
-        telling = [
+        informative = [
             flows is None or part is not flows.known or "INT" in flows.kinds for part in parts.known
         ]
-        asked = [part for part, tells in zip(known, telling, strict=True) if tells]
-        others = [part for part, tells in zip(known, telling, strict=True) if not tells]
+        weighable = [part for part, useful in zip(known, informative, strict=True) if useful]
+        others = [part for part, useful in zip(known, informative, strict=True) if not useful]
 
-        def again(found: Problem) -> tuple[BoolArray, Problem | None]:
-            weighed = correlated(asked, units, found)
+        def explain_again(found: Problem) -> tuple[BoolArray, Problem | None]:
+            weighed = correlated(weighable, units, found)
             if not weighed.any:
                 return weighed.in_flows, None
             return weighed.in_flows, self._explanation(weighed.parts + others, flows, fabric, units)
 
         explained = self._explanation(summed, flows, fabric, units)
-        found, in_flows = weigh_until_settled(explained, again)
+        found, in_flows = weigh_until_settled(explained, explain_again)
         counted = None
         if flows is not None and flows.kinds == {"A2"}:
             counted = observe(summed, units).arrived
@@ -125,27 +125,27 @@ class Mle(Method):
     ) -> Problem:
         """Rates and blamed units that explain observations over known paths, and flows of hidden
         ones that lost nothing."""
-        rows, candidate, hidden, asked = self._observed(known, flows, units)
+        rows, candidate, hidden, options = self._observed(known, flows, units)
         if hidden is None:
-            return explain(rows, units.size, candidate, **asked)
+            return explain(rows, units.size, candidate, **options)
         if flows is not None and flows.kinds == {"A2"}:
             traces = flows.traces(fabric, units)
-            return explain_traced(rows, units.size, candidate, hidden, traces, **asked)
-        return explain_loss_free(rows, units.size, candidate, hidden, **asked)
+            return explain_traced(rows, units.size, candidate, hidden, traces, **options)
+        return explain_loss_free(rows, units.size, candidate, hidden, **options)
 
     def _mixture(
         self, known: list[Observed], probed: list[Observed], flows: FlowParts, units: Units
     ) -> Problem | Found:
         """The same where flows of hidden paths lost packets; ``probed`` are what of the known paths
         speaks for itself."""
-        rows, candidate, hidden, asked = self._observed(known, flows, units)
+        rows, candidate, hidden, options = self._observed(known, flows, units)
         if hidden is None:
-            return explain(rows, units.size, candidate, **asked)
-        start = start_from(probed, units, **asked)
+            return explain(rows, units.size, candidate, **options)
+        start = start_from(probed, units, **options)
         if self.penalty is None:  # which of its paths a flow took is picked, too
             choices = 0.5 * math.log(max(len(hidden.times), 1))
-            asked["penalty"] = penalty_of(len(units.size)) + choices
-        return explain_hidden(rows, units.size, candidate, hidden, start, **asked)
+            options["penalty"] = penalty_of(len(units.size)) + choices
+        return explain_hidden(rows, units.size, candidate, hidden, start, **options)
 
     def _observed(
         self, known: list[Observed], flows: FlowParts | None, units: Units
@@ -164,8 +164,8 @@ class Mle(Method):
             # One by one where it matters, to first order elsewhere.
             rows = rows._replace(arrived=arrived + np.where(candidate, 0.0, more_arrived))
             hidden = hidden_flows(flows, units, candidate)
-        asked = {"fault_rate": self.fault_rate, "penalty": self.penalty}
-        return rows, candidate, hidden, asked
+        options = {"fault_rate": self.fault_rate, "penalty": self.penalty}
+        return rows, candidate, hidden, options
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         data = self.data(telemetry)

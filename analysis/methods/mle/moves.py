@@ -24,6 +24,7 @@ from analysis.methods.mle.likelihood import (
     STATE,
     Problem,
     best,
+    fallen_on,
     gain,
     healthy,
     held,
@@ -179,7 +180,7 @@ def _shared(i, s):
     mine = most = 0.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         r = s.rows[e]
-        fallen = s.lost[r] * min(s.x[i] / s.total[r], 1.0)
+        fallen = fallen_on(r, i, s)
         mine += fallen
         for f in range(s.ptr[r], s.ptr[r + 1]):
             j = s.units[f]
@@ -312,11 +313,6 @@ def _others(i: int, s: Problem) -> IntArray:
 
 
 @kernel
-def _fallen(r, i, s):
-    return s.lost[r] * min(s.x[i] / s.total[r], 1.0)
-
-
-@kernel
 def _shares(on, share, s):
     """Of each blamed unit's losses, those on some rows, bool[R]."""
     for i in range(len(s.x)):
@@ -324,9 +320,9 @@ def _shares(on, share, s):
             whole = some = 0.0
             for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
                 r = s.rows[e]
-                whole += _fallen(r, i, s)
+                whole += fallen_on(r, i, s)
                 if on[r]:
-                    some += _fallen(r, i, s)
+                    some += fallen_on(r, i, s)
             if whole > 0.0:
                 share[i] = some / whole
 
@@ -340,9 +336,9 @@ def _count(count, s):
         whole = 0.0
         for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
             r = s.rows[e]
-            whole += _fallen(r, i, s)
+            whole += fallen_on(r, i, s)
             for f in range(s.ptr[r], s.ptr[r + 1]):
-                s.share[s.units[f]] += _fallen(r, i, s)
+                s.share[s.units[f]] += fallen_on(r, i, s)
         for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
             for f in range(s.ptr[s.rows[e]], s.ptr[s.rows[e] + 1]):
                 j = s.units[f]

@@ -174,7 +174,8 @@ def marks(sets: Sequence[PathSets], n_links: int) -> tuple[WordArray, WordArray]
 
 
 @njit(inline="always")
-def _scramble(x):
+def scramble(x):
+    """Numbers from 0 to 2^64 - 1 in an order that looks random."""
     x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -183,9 +184,9 @@ def _scramble(x):
 @kernel
 def _mark(set_ptr, ptr, links, first, same, alike):
     for g in range(len(set_ptr) - 1):
-        of_set = _scramble(np.uint64(first + set_ptr[g]))
+        of_set = scramble(np.uint64(first + set_ptr[g]))
         for p in range(set_ptr[g], set_ptr[g + 1]):
-            of_path = _scramble(np.uint64(first + p))
+            of_path = scramble(np.uint64(first + p))
             for e in range(ptr[p], ptr[p + 1]):
                 same[links[e]] += of_path
                 alike[links[e]] += of_set

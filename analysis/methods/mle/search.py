@@ -47,6 +47,7 @@ from analysis.methods.mle.likelihood import (
     Problem,
     best,
     evidence,
+    fallen_on_all,
     gain,
     healthy,
     held,
@@ -247,15 +248,6 @@ def _density(at, highest, k, widest):
 
 
 @kernel
-def _fallen(i, s):
-    total = 0.0
-    for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
-        r = s.rows[e]
-        total += s.lost[r] * min(s.x[i] / s.total[r], 1.0)
-    return total
-
-
-@kernel
 def _beyond(i, s):
     """Nats that a healthy unit's rate gains if its law is not cut off at a fault's least."""
     mean, size = s.law[MEAN], s.size[i]
@@ -268,14 +260,14 @@ def _beyond(i, s):
 @kernel
 def _around(i, s):
     """What the healthy units that share a row with unit i, or are it, lose in evidence."""
-    total = 0.0 if s.blamed[i] else settled(_fallen(i, s), s.size[i])
+    total = 0.0 if s.blamed[i] else settled(fallen_on_all(i, s), s.size[i])
     s.share[i] = 1.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         for f in range(s.ptr[s.rows[e]], s.ptr[s.rows[e] + 1]):
             j = s.units[f]
             if s.share[j] == 0.0 and not s.blamed[j]:
                 s.share[j] = 1.0
-                total += settled(_fallen(j, s), s.size[j])
+                total += settled(fallen_on_all(j, s), s.size[j])
     s.share[i] = 0.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         for f in range(s.ptr[s.rows[e]], s.ptr[s.rows[e] + 1]):
@@ -302,7 +294,7 @@ def _factor(i, k, top, s):
     factor the evidence is more (the Bayes factor)."""
     before = _around(i, s) - _beyond(i, s)
     gained = blame(i, s) + before - _around(i, s)
-    over = width(_fallen(i, s), s.arrived[i] * s.law[FAULT])
+    over = width(fallen_on_all(i, s), s.arrived[i] * s.law[FAULT])
     return np.exp(min(gained, 50.0)) * _density_at(s.x[i], k, top, s) * over
 
 
@@ -316,7 +308,7 @@ def _unseen(i, k, top, s):
             r = s.rows[e]
             lost += s.lost[r] * min(x / (s.total[r] - s.x[i] + x), 1.0)
         over = width(lost, s.arrived[i] * s.law[FAULT])
-        own = settled(_fallen(i, s), s.size[i]) - _beyond(i, s)
+        own = settled(fallen_on_all(i, s), s.size[i]) - _beyond(i, s)
         return np.exp(s.gains[i] + own) * _density_at(x, k, top, s) * over
     if s.unit_ptr[i] < s.unit_ptr[i + 1]:
         return 0.0  # it clearly loses less than a fault does

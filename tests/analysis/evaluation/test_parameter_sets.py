@@ -15,6 +15,7 @@ from analysis.evaluation.parameter_sets import (
     read_set,
     write_set,
 )
+from analysis.methods import registry
 from analysis.methods.registry import build, make_method, method_names
 
 
@@ -74,3 +75,16 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
 def test_no_such_file() -> None:
     with pytest.raises(ValueError, match="PARAMETERS=papr: no such file: use default, paper"):
         read_set("papr")
+
+
+def test_methods_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, construct = [], registry._constructed
+    monkeypatch.setattr(
+        registry, "_constructed", lambda *given: (made.append(1), construct(*given))[1]
+    )
+    assert choose_methods("flock:p_bad=0.02,vigil")[0] == ["flock:p_bad=0.02", "007"]
+    assert len(made) == 2
+    built = build("flock:p_bad=0.02")
+    assert (built.name, built.bench) == ("flock:p_bad=0.02", "published")
+    assert built.parameters.startswith("p_bad=0.02,") and built.origin == "default, as named"
+    assert len(made) == 3
