@@ -149,9 +149,14 @@ def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
 
 
 def _named(text: str, parameters: Parameters) -> list[NamedMethod]:
-    if text.strip() == "all":
-        return [NamedMethod(name, ()) for name in method_names() if name not in ON_REQUEST]
-    return [_known(named, parameters) for named in read_names(text)]
+    found: list[NamedMethod] = []
+    for named in read_names(text):
+        if named == NamedMethod("all", ()):
+            every = (name for name in method_names() if name not in ON_REQUEST)
+            found += [NamedMethod(name, ()) for name in every]
+        else:
+            found.append(_known(named, parameters))
+    return found
 
 
 def _build(named: NamedMethod, parameters: Parameters) -> BuiltMethod:

@@ -112,13 +112,16 @@ def test_methods_without_their_telemetry_are_named(files: Files, tmp_path: Path)
         ("flock, netbouncer,007,vigil", ["flock", "netbouncer", "007"]),
         ("max-coverage,007-binary", ["max-coverage", "007-binary"]),
         ("all", list(METHODS)),
+        (" all , sherlock", [*METHODS, "sherlock"]),
+        ("sherlock,all,flock", ["sherlock", *METHODS]),
+        ("all,flock:p_bad=0.01", [*METHODS, "flock:p_bad=0.01"]),
     ],
 )
 def test_methods_by_name(text: str, found: list[str]) -> None:
     assert find_methods(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "flock,", "Flock", "all,flock"])
+@pytest.mark.parametrize("text", ["", "flock,", "Flock", "all:p_bad=0.01", "every"])
 def test_unknown_methods_are_named(text: str) -> None:
     with pytest.raises(ValueError, match="known are canary, netbouncer, .*, or all"):
         find_methods(text)
