@@ -55,8 +55,8 @@ def reproduce(
     """Reproduce figures and tables of the papers, and compare."""
     with errors():
         from scenarios.papers.experiment import Effort
-        from scenarios.papers.registry import chosen
-        from scenarios.papers.results import listed
+        from scenarios.papers.registry import experiments_named
+        from scenarios.papers.results import experiment_table
 
         console = wide_console()
         if results is not None:
@@ -66,12 +66,12 @@ def reproduce(
             console.print(line(f"written: {results}"), soft_wrap=True)
             return
         if fig is None:
-            console.print(listed(out))
+            console.print(experiment_table(out))
             console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
             return
         if not 2 <= draws <= 1000:
             raise UserError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
-        experiments = chosen(fig)
+        experiments = experiments_named(fig)
         effort = Effort(draws, trace=_checked(trace, experiments))
         _run(experiments, effort, out, cluster)
 

@@ -19,7 +19,7 @@ from analysis.methods.netbouncer import NetBouncer
 from analysis.methods.sherlock import ferret
 from analysis.methods.vigil.vigil import Vigil
 from analysis.telemetry.telemetry import Telemetry
-from scenarios.papers.experiment import Effort, Row, Task, by_draw, label, together
+from scenarios.papers.experiment import Effort, Row, Task, by_draw, draw_groups, label
 from scenarios.papers.flock_network import (
     ENVIRONMENTS,
     FLOWS,
@@ -118,7 +118,7 @@ def figure_2(effort: Effort) -> Mapping[str, Task]:
     return {
         f"{number}-{draws}": partial(few_faults, some, name, effort.small)
         for number, name in enumerate((DROPS_100K, DROPS_400K, DEVICES))
-        for draws, some in together(effort.draws).items()
+        for draws, some in draw_groups(effort.draws).items()
     }
 
 
@@ -143,7 +143,7 @@ def figure_3(effort: Effort) -> Mapping[str, Task]:
     return {
         f"{label(rate)}-{draws}": partial(soft, some, rate, effort.small)
         for rate in rates
-        for draws, some in together(effort.draws).items()
+        for draws, some in draw_groups(effort.draws).items()
     }
 
 
@@ -266,7 +266,7 @@ def figure_5(effort: Effort) -> Mapping[str, Task]:
     return {
         f"omitted-{label(share)}-{draws}": partial(with_paths, some, share, effort.small)
         for share in (OMITTED[1:2] if effort.small else OMITTED)
-        for draws, some in together(effort.draws).items()
+        for draws, some in draw_groups(effort.draws).items()
     }
 
 
@@ -356,5 +356,5 @@ def table_1(effort: Effort) -> Mapping[str, Task]:
     return {
         f"{name.replace(' ', '-')}-{draws}": partial(tested, some, name, effort.small)
         for name in ENVIRONMENTS
-        for draws, some in together(effort.draws).items()
+        for draws, some in draw_groups(effort.draws).items()
     }

@@ -15,7 +15,7 @@ from analysis.methods.netbouncer import NetBouncer
 from analysis.methods.netscope import NetScope
 from analysis.solvers.coordinate_descent import coordinate_descent, stochastic_descent
 from analysis.solvers.incidence import Incidence
-from scenarios.papers.experiment import Effort, Row, Task, label, together
+from scenarios.papers.experiment import Effort, Row, Task, draw_groups, label
 from scenarios.papers.netbouncer_network import QUANTITIES, Network, draw_truth, probe, scores
 
 FN, FP, _ = QUANTITIES
@@ -46,7 +46,7 @@ def by_share(
     return {
         f"{label(100 * share)}-{draws}": partial(_draws, work, some, k, share)
         for share in shares
-        for draws, some in together(effort.draws).items()
+        for draws, some in draw_groups(effort.draws).items()
     }
 
 
@@ -118,7 +118,7 @@ def timed(draws: range, k: int) -> list[Row]:
 
 def figure_7(effort: Effort) -> Mapping[str, Task]:
     k = 8 if effort.small else 48
-    every = together(effort.draws, 5)
+    every = draw_groups(effort.draws, 5)
     return {name: partial(timed, draws, k) for name, draws in every.items()}
 
 

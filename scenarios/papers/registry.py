@@ -81,7 +81,7 @@ LEFT_OUT = {
 }
 
 
-def chosen(names: str) -> list[Experiment]:
+def experiments_named(names: str) -> list[Experiment]:
     """Return experiments by a comma list, ``quick`` or ``all``.
 
     Raises:

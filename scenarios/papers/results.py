@@ -10,7 +10,7 @@ from rich.text import Text
 
 from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
 from scenarios.papers.reproduce import OUT, Kept, kept, was_run
-from scenarios.papers.tables import beside, new_table, summary
+from scenarios.papers.tables import markdown_rows, new_table, summary
 from testbed.record.places import whole
 
 HEAD = """# The papers' figures, reproduced
@@ -23,7 +23,7 @@ seeds 0 to 19; seconds are of one processor; code is the commit, with a + if the
 from it, and how their SHA-256 begins."""
 
 
-def listed(out: Path) -> Table:
+def experiment_table(out: Path) -> Table:
     """Return the list for the terminal: what each experiment shows and takes, whether it was run;
     then what is left out."""
     table = new_table("name", "shows", "time", "memory", "run")
@@ -52,7 +52,7 @@ def write_results(path: Path, out: Path = OUT) -> None:
         if of is not None:
             experiment = EXPERIMENTS[name]
             text += ["", f"## {name}", "", f"{experiment.paper}: {experiment.shows}.", ""]
-            text += [experiment.setting, "", *beside(of.lines)]
+            text += [experiment.setting, "", *markdown_rows(of.lines)]
     with whole(path) as new:
         new.write_text("\n".join(text) + "\n", encoding="utf-8")
 

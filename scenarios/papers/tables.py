@@ -61,7 +61,7 @@ def summary(lines: Sequence[Line]) -> str:
     return ", ".join(f"{n} {verdict}" for verdict, n in sorted(count.items())) or "nothing printed"
 
 
-def beside(lines: Sequence[Line]) -> list[str]:
+def markdown_rows(lines: Sequence[Line]) -> list[str]:
     """Return the paper's values beside ours, as lines of Markdown."""
     text = [f"| {' | '.join(HEAD)} |", "| --- " * len(HEAD) + "|"]
     return text + [f"| {' | '.join(cell.replace('|', '/') for cell in cells(n))} |" for n in lines]
@@ -69,7 +69,8 @@ def beside(lines: Sequence[Line]) -> list[str]:
 
 def markdown(experiment: Experiment, lines: Sequence[Line], ours: Ours) -> str:
     """Return ``table.md``: the paper's values beside ours, then all of ours."""
-    text = [f"# {experiment.paper}: {experiment.shows}", "", experiment.setting, "", *beside(lines)]
+    text = [f"# {experiment.paper}: {experiment.shows}", "", experiment.setting, ""]
+    text += markdown_rows(lines)
     text += ["", "All figures of ours:", "", "| quantity | series | x | mean | 95 % | draws |"]
     text += ["| --- | --- | --- | ---: | --- | ---: |"]
     for (quantity, series, x), figures in ours.items():

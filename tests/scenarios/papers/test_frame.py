@@ -24,9 +24,9 @@ from scenarios.papers.experiment import (
     Row,
     Task,
     by_draw,
-    together,
+    draw_groups,
 )
-from scenarios.papers.registry import EXPERIMENTS, TASKS, chosen
+from scenarios.papers.registry import EXPERIMENTS, TASKS, experiments_named
 from scenarios.papers.reproduce import reproduce, was_run, write_overview
 from scenarios.papers.values import numbers, read_values
 from scenarios.papers.verdicts import figures_of, verdicts
@@ -122,9 +122,9 @@ def test_of_several_series_those_are_held_against_a_value_that_there_are() -> No
 
 
 def test_draws_that_share_a_calibration_are_done_together() -> None:
-    assert together(20) == {"draws-0-19": range(20)}
-    assert list(together(42).values()) == [range(20), range(20, 40), range(40, 42)]
-    assert not set(together(20)) & set(together(7))  # as they are parts of their own
+    assert draw_groups(20) == {"draws-0-19": range(20)}
+    assert list(draw_groups(42).values()) == [range(20), range(20, 40), range(40, 42)]
+    assert not set(draw_groups(20)) & set(draw_groups(7))  # as they are parts of their own
 
 
 def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:
     wrong = canary("reproduce", "FIG=canary-7", f"TRACE={tmp_path / 'a.pcap'}", out)
     refused(wrong, "is no capture")
     assert not (tmp_path / "canary-7").exists()
-    names = [each.name for each in chosen("all")]
-    assert names == list(EXPERIMENTS) and {each.name for each in chosen("quick")} <= set(names)
+    every, quick = ([each.name for each in experiments_named(names)] for names in ("all", "quick"))
+    assert every == list(EXPERIMENTS) and set(quick) < set(every)
     said = canary("reproduce", "FIG=canary-table-3", out)
     assert said.code == 0 and "canary-table-3/index.html" in said.out
     assert "not explained" not in said.out
