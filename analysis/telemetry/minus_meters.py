@@ -34,9 +34,7 @@ import numpy.typing as npt
 
 from testbed.arrays import BoolArray, IntArray, LongArray, WordArray
 from testbed.fabric.segments import Segments
-
-USM, DSM = 0, 1
-
+from testbed.record.run_tables import DSM, USM
 
 Decoder = Callable[[IntArray, npt.NDArray[np.uint32]], IntArray]
 """``decode(downstream int32[N], path_bf uint32[N]) -> int32[N]``: segment ids, or -1."""

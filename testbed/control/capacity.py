@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from testbed.control.forwarding import routes
 from testbed.dataplane import HEAVY_HITTER, ROUTING
 from testbed.fabric.addressed import AddressedFabric
-from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.segments import Segments
 
 
@@ -19,10 +19,10 @@ def needed_entries(topology: AddressedFabric, segments: Segments) -> dict[str, i
     """Return the most entries that a switch ever has in each table that may be too small.
 
     Every segment into a monitor switch may want flows at once, as before the first epoch all do.
-    The most routes are a ToR's: itself, its rack and its hosts, each core switch, each aggregation
-    switch of its pod, and the way up (`testbed.control.forwarding`).
+    Switches of a tier have as many routes as each other.
     """
-    needed = {HEAVY_HITTER.segments: int(np.bincount(segments.downstream).max())}
-    if isinstance(topology, FatTree):
-        needed[ROUTING.routes] = 2 + topology.half + topology.n_cores + topology.half + 1
-    return needed
+    first_of_tier = np.unique(topology.tier, return_index=True)[1].tolist()
+    return {
+        HEAVY_HITTER.segments: int(np.bincount(segments.downstream).max()),
+        ROUTING.routes: max(len(routes(topology, switch)) for switch in first_of_tier),
+    }

@@ -12,21 +12,9 @@ from testbed.control.switch import SwitchControl, for_each
 from testbed.dataplane import BUCKETS, HASHPIPE, HEAVY_HITTER, ROWS
 from testbed.dataplane import DSM as DOWNSTREAM
 from testbed.dataplane import USM as UPSTREAM
+from testbed.record.run_tables import DSM, REGISTERS, USM
 
-USM, DSM = 0, 1
 _METERS = {USM: UPSTREAM, DSM: DOWNSTREAM}
-
-COLUMNS = (
-    "switch",  # int32
-    "meter",  # int8, USM or DSM
-    "row",  # int8
-    "bucket",  # int16
-    "dirty",  # bool
-    "flow_hi",  # uint64, the upper 40 bits of the flow ID
-    "flow_lo",  # uint64
-    "path_bf",  # uint32, 0 in a USM bucket
-    "count",  # uint32
-)
 
 
 def upload_bytes(n_switches: int, buckets: int = BUCKETS) -> int:
@@ -82,20 +70,22 @@ def collect(controls: dict[int, SwitchControl], parity: int) -> dict[str, npt.ND
     wire are read all at once.
 
     Returns:
-        The non-empty buckets, as equally long columns (`COLUMNS`).
+        The non-empty buckets, as the columns of `testbed.record.run_tables.REGISTERS`.
     """
     numbers = {id(control): switch for switch, control in controls.items()}
     parts = for_each(
         controls.values(), lambda control: _read_switch(control, numbers[id(control)], parity)
     )
     every = [part for switch in parts for part in switch]
-    columns = [np.concatenate(column) for column in zip(*every, strict=True)]
-    return dict(zip(COLUMNS, columns, strict=True))
+    return {
+        column.name: np.concatenate([part[column.name] for part in every]).astype(column.type)
+        for column in REGISTERS.columns
+    }
 
 
 def _read_switch(
     control: SwitchControl, switch: int, parity: int
-) -> list[tuple[npt.NDArray[Any], ...]]:
+) -> list[dict[str, npt.NDArray[Any]]]:
     here = slice(parity * BUCKETS, (parity + 1) * BUCKETS)
     rows = [
         (m, row, fields) for m, meter in _METERS.items() for row, fields in enumerate(meter.rows)
@@ -112,23 +102,22 @@ def _read_switch(
 
 def _columns(
     bucket: dict[str, npt.NDArray[Any]], switch: int, meter: int, row: int
-) -> tuple[npt.NDArray[Any], ...]:
+) -> dict[str, npt.NDArray[Any]]:
     used = np.flatnonzero(bucket["count"])
-    n = len(used)
     # The switch keeps a flow ID as two halves of as many bits.
     half = np.uint64(_METERS[meter].half_bits)
     hi, lo = (bucket[name][used].astype(np.uint64) for name in ("flow_hi", "flow_lo"))
-    return (
-        np.full(n, switch, np.int32),
-        np.full(n, meter, np.int8),
-        np.full(n, row, np.int8),
-        used.astype(np.int16),
-        bucket["dirty"][used].astype(np.bool_),
-        hi >> np.uint64(64) - half,
-        hi << half | lo,
-        bucket["path_bfs"][used].astype(np.uint32) if meter == DSM else np.zeros(n, np.uint32),
-        bucket["count"][used].astype(np.uint32),
-    )
+    return {
+        "switch": np.full(len(used), switch),
+        "meter": np.full(len(used), meter),
+        "row": np.full(len(used), row),
+        "bucket": used,
+        "dirty": bucket["dirty"][used],
+        "flow_hi": hi >> np.uint64(64) - half,
+        "flow_lo": hi << half | lo,
+        "path_bf": bucket["path_bfs"][used] if meter == DSM else np.zeros(len(used), np.uint32),
+        "count": bucket["count"][used],
+    }
 
 
 def clear_hashpipe(controls: dict[int, SwitchControl]) -> None:

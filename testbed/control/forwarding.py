@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.control.switch import Tables
 from testbed.dataplane import IDENTITY, ROUTING
@@ -53,91 +53,102 @@ def install_forwarding(
         mask: Its bits of pathBF (`testbed.fabric.pathbf.bloom_mask`).
         monitor: Whether it hosts meters.
 
-    Costs O(k^2) table writes at a ToR and O(k) elsewhere.
+    A table write for each of `routes`.
     """
-    own_ip = int(topology.switch_ip[switch])
-    tier = int(topology.tier[switch])
+    own_ip, tier = int(topology.switch_ip[switch]), int(topology.tier[switch])
     control.table(IDENTITY.identity).set_default(
         IDENTITY.identify, (int(monitor), int(tier > 0), mask, own_ip)
     )
-    routes = _Routes(topology, control)
-    routes.add(own_ip, 32, ROUTING.local)
+    table = control.table(ROUTING.routes)
+    for route in routes(topology, switch):
+        table.add([(route.prefix, route.length)], route.action, route.params)
+    uplinks = isinstance(topology, FatTree) and tier < 2
+    return _install_uplinks(topology, switch, control) if uplinks else None
+
+
+class Route(NamedTuple):
+    """An entry of the table of routes: a prefix and its length, the action and its parameters."""
+
+    prefix: int
+    length: int
+    action: str
+    params: tuple[int, ...] = ()
+
+
+def routes(topology: AddressedFabric, switch: int) -> list[Route]:
+    """Return the routes of a switch, in the order in which they are installed.
+
+    O(k^2) at a ToR and O(k) elsewhere.
+    """
+    own = Route(int(topology.switch_ip[switch]), 32, ROUTING.local)
     if not isinstance(topology, FatTree):
-        _rack_routes(topology, switch, routes)
-        for link in _outgoing(topology, switch):
-            rack = int(topology.switch_ip[topology.link_dst[link]]) & ~0xFF
-            routes.through(rack, 24, int(link))
-        return None
-    if tier == 0:
-        _tor_routes(topology, switch, routes)
-    elif tier == 1:
-        _agg_routes(topology, switch, routes)
-    else:
-        _core_routes(topology, switch, routes)
-    return _uplinks(topology, switch, control) if tier < 2 else None
+        others = [_through(topology, link, 24) for link in _outgoing(topology, switch)]
+        return [own, *_rack_routes(topology, switch), *others]
+    by_tier = (_tor_routes, _agg_routes, _core_routes)
+    return [own, *by_tier[int(topology.tier[switch])](topology, switch)]
 
 
-class _Routes:
-    """Writes routes of one switch; links give port and next hop's MAC."""
-
-    def __init__(self, topology: AddressedFabric, control: Tables) -> None:
-        self._topology = topology
-        self._table = control.table(ROUTING.routes)
-
-    def add(self, prefix: int, length: int, action: str, *params: int) -> None:
-        self._table.add([(prefix, length)], action, params)
-
-    def through(self, prefix: int, length: int, link: int) -> None:
-        self.add(prefix, length, ROUTING.forward, *_hop(self._topology, link))
+def _through(topology: AddressedFabric, link: int, length: int) -> Route:
+    """The route over a link to the addresses that share so many bits with the switch there."""
+    address = int(topology.switch_ip[topology.link_dst[link]])
+    prefix = address >> 32 - length << 32 - length
+    return Route(prefix, length, ROUTING.forward, _hop(topology, link))
 
 
 def _hop(topology: AddressedFabric, link: int) -> tuple[int, int]:
+    """The port of a link and the MAC address of the switch there."""
     return int(topology.link_src_port[link]), int(topology.switch_mac[topology.link_dst[link]])
 
 
-def _outgoing(topology: AddressedFabric, switch: int) -> npt.NDArray[np.intp]:
-    return np.flatnonzero(topology.link_src == switch)
+def _outgoing(topology: AddressedFabric, switch: int) -> list[int]:
+    return np.flatnonzero(topology.link_src == switch).tolist()
 
 
-def _rack_routes(topology: AddressedFabric, tor: int, routes: _Routes) -> None:
-    routes.add(int(topology.switch_ip[tor]) & ~0xFF, 24, ROUTING.unroutable)
-    for host in np.flatnonzero(topology.host_tor == tor):
-        port, mac = int(topology.host_port[host]), int(topology.host_mac[host])
-        routes.add(int(topology.host_ip[host]), 32, ROUTING.deliver, port, mac)
+def _rack_routes(topology: AddressedFabric, tor: int) -> list[Route]:
+    rack = Route(int(topology.switch_ip[tor]) & ~0xFF, 24, ROUTING.unroutable)
+    hosts = [
+        Route(
+            int(topology.host_ip[host]),
+            32,
+            ROUTING.deliver,
+            (int(topology.host_port[host]), int(topology.host_mac[host])),
+        )
+        for host in np.flatnonzero(topology.host_tor == tor)
+    ]
+    return [rack, *hosts]
 
 
-def _tor_routes(topology: FatTree, tor: int, routes: _Routes) -> None:
-    _rack_routes(topology, tor, routes)
+def _tor_routes(topology: FatTree, tor: int) -> list[Route]:
     up = _outgoing(topology, tor)
-    for core in range(topology.n_cores):
-        core_ip = int(topology.switch_ip[topology.core(core)])
-        routes.through(core_ip, 32, int(up[core // topology.half]))
-    for link in up:  # for probes that turn there
-        routes.through(int(topology.switch_ip[topology.link_dst[link]]), 32, int(link))
-    routes.add(0, 0, ROUTING.up)
+    cores = [
+        Route(
+            int(topology.switch_ip[topology.core(core)]),
+            32,
+            ROUTING.forward,
+            _hop(topology, up[core // topology.half]),
+        )
+        for core in range(topology.n_cores)
+    ]
+    turns = [_through(topology, link, 32) for link in up]  # for probes that turn there
+    return [*_rack_routes(topology, tor), *cores, *turns, Route(0, 0, ROUTING.up)]
 
 
-def _agg_routes(topology: FatTree, agg: int, routes: _Routes) -> None:
-    routes.add(int(topology.switch_ip[agg]) & ~0xFFFF, 16, ROUTING.unroutable)
-    for link in _outgoing(topology, agg):
-        neighbour = int(topology.link_dst[link])
-        address = int(topology.switch_ip[neighbour])
-        if topology.tier[neighbour] == 0:
-            routes.through(address & ~0xFF, 24, int(link))
-        else:
-            routes.through(address, 32, int(link))
-    routes.add(0, 0, ROUTING.up)
+def _agg_routes(topology: FatTree, agg: int) -> list[Route]:
+    pod = Route(int(topology.switch_ip[agg]) & ~0xFFFF, 16, ROUTING.unroutable)
+    neighbours = [
+        _through(topology, link, 24 if topology.tier[topology.link_dst[link]] == 0 else 32)
+        for link in _outgoing(topology, agg)
+    ]
+    return [pod, *neighbours, Route(0, 0, ROUTING.up)]
 
 
-def _core_routes(topology: FatTree, core: int, routes: _Routes) -> None:
-    for link in _outgoing(topology, core):
-        agg = int(topology.link_dst[link])
-        routes.through(int(topology.switch_ip[agg]) & ~0xFFFF, 16, int(link))
+def _core_routes(topology: FatTree, core: int) -> list[Route]:
+    return [_through(topology, link, 16) for link in _outgoing(topology, core)]
 
 
-def _uplinks(topology: FatTree, switch: int, control: Tables) -> Uplinks:
+def _install_uplinks(topology: FatTree, switch: int, control: Tables) -> Uplinks:
     profile = control.action_profile(ROUTING.selector)
-    up = [int(link) for link in _outgoing(topology, switch) if link % 2 == 0]
+    up = [link for link in _outgoing(topology, switch) if link % 2 == 0]
     members = {link: profile.add_member(ROUTING.forward, _hop(topology, link)) for link in up}
     group = profile.add_group(list(members.values()))
     control.table(ROUTING.uplinks).add_group_entry([1], group)

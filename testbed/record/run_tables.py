@@ -167,12 +167,15 @@ SEGMENTS = Schema(
     key=("epoch", "segment"),
 )
 
+USM, DSM = 0, 1
+"""The meters of a switch, as the column ``meter`` numbers them: upstream and downstream."""
+
 REGISTERS = Schema(
     "registers",
     "the non-empty buckets of all monitors' meters after an epoch",
     (
         Column("switch", "int32", "the monitor, numbered as in `switches`", numbers="switches"),
-        Column("meter", "int8", "0: upstream (USM), 1: downstream (DSM)", low=0, high=1),
+        Column("meter", "int8", f"{USM}: upstream (USM), {DSM}: downstream (DSM)", low=0, high=1),
         Column("row", "int8", "row of the meter", low=0),
         Column("bucket", "int16", "bucket of the row", low=0),
         Column("dirty", "bool", "whether several flows met in it"),

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.telemetry.minus_meters import DSM, USM, MeterDump, Rules, minus_meter, segment_counts
+from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter, segment_counts
 from testbed.fabric.fat_tree import FatTree
+from testbed.record.run_tables import DSM, USM
 
 WIDTH, DEPTH = 16, 3
 TOPOLOGY = FatTree(4)
