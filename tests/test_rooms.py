@@ -19,8 +19,9 @@ ROOMS = ("testbed", "analysis", "scenarios")
 
 EVERYWHERE = {"testbed.errors", "testbed.arrays"}
 CACHES = {"testbed.caches"}
-FABRIC_AND_RECORD = {"testbed.fabric", "testbed.record"}
-LOW = {"testbed.fabric", "testbed.record", "testbed.dataplane", "testbed.softswitch"}
+COMPILED = {"testbed.compiled"}
+FABRIC_AND_RECORD = COMPILED | {"testbed.fabric", "testbed.record"}
+LOW = COMPILED | {"testbed.fabric", "testbed.record", "testbed.dataplane", "testbed.softswitch"}
 CONTROL = LOW | {"testbed.control"}
 FAULTS = CONTROL | {"testbed.faults"}
 NETWORK = FAULTS | {"testbed.network"}
@@ -30,7 +31,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.arrays": set(),
     "testbed.caches": set(),
     "testbed.user_files": set(),
-    "testbed.fabric": CACHES,
+    "testbed.compiled": CACHES,
+    "testbed.fabric": COMPILED,
     "testbed.dataplane": set(),
     "testbed.softswitch": CACHES,
     "testbed.record": {"testbed.fabric"},
@@ -39,8 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testbed.network": FAULTS,
     "testbed.traffic": NETWORK,
     "testbed.probes": TRAFFIC,
-    "analysis.solvers": {"testbed.fabric"},
-    "analysis.sketches": {"testbed.fabric"},
+    "analysis.solvers": COMPILED | {"testbed.fabric"},
+    "analysis.sketches": COMPILED | {"testbed.fabric"},
     "analysis.telemetry": FABRIC_AND_RECORD,
     "analysis.methods": FABRIC_AND_RECORD
     | {"testbed.user_files", "analysis.solvers", "analysis.telemetry"},

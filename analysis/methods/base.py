@@ -23,7 +23,7 @@ from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import FloatArray, IntArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import timed
+from testbed.compiled import timed
 from testbed.fabric.names import nearest
 from testbed.record.measurements import Measurement
 

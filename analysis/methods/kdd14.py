@@ -23,8 +23,8 @@ from analysis.methods.constraints import Rate, Share
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import LongArray
+from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
 

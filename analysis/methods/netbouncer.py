@@ -29,8 +29,8 @@ from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
 from analysis.telemetry.telemetry import Probes
 from testbed.arrays import BoolArray, FloatArray, LongArray
+from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import kernel
 
 LOG_FLOOR = 1e-8
 """What the convex representation takes a dead path's success probability for (section 6.4)."""

@@ -22,8 +22,8 @@ from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import Search
 from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
+from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import njit
 from testbed.record.measurements import Measurement
 
 

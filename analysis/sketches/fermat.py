@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from analysis.sketches.hashing import bucket
 from testbed.arrays import LongArray, WordArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 
 BUCKET_BITS = 32 + 104
 """Count and ID (Canary, table I)."""

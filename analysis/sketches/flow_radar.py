@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from analysis.sketches.hashing import bucket
 from testbed.arrays import LongArray, WordArray
-from testbed.fabric.compiled import njit
+from testbed.compiled import njit
 
 CELL_BITS = 104 + 8 + 32
 """FlowXOR, FlowCount, PacketCount (Canary, table I)."""

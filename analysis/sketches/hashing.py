@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from testbed.arrays import IntArray, WordArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray, LongArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 ENTRY_BITS = 104 + 32
 """Flow ID and count (Canary, table I)."""

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from analysis.sketches.hashing import bucket
 from testbed.arrays import LongArray, WordArray
+from testbed.compiled import njit
 from testbed.errors import UserError
-from testbed.fabric.compiled import njit
 
 CELL_BITS = 32 + 120
 """Count and xorSum (Canary, table I)."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, IntArray, LongArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 USM_BUCKET_BITS = 1 + 104 + 32
 """dirtyFlag, flowID, count (Canary, section IV-A)."""

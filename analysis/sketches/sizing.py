@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.sketches.hashing import bucket
-from testbed.fabric.compiled import njit
+from testbed.compiled import njit
 
 PEELING = 1.222
 """Buckets an item from which three hashes can be peeled, in the limit of many items (Goodrich and

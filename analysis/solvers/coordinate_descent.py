@@ -40,7 +40,7 @@ import numpy.typing as npt
 
 from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 
 EPSILON = 1e-4
 """The paper's epsilon for coordinate descent (figure 7; the text at hand has lost the dot)."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from analysis.solvers.parts import in_parts
 from testbed.arrays import BoolArray, IntArray, LongArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 from testbed.fabric.paths import Paths
 
 

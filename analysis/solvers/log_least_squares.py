@@ -22,7 +22,7 @@ import numpy as np
 
 from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 
 def log_least_squares(

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from analysis.solvers.coordinate_descent import EPSILON, coordinate_descent
 from analysis.solvers.incidence import Incidence, Sweeps
 from testbed.arrays import BoolArray, FloatArray, LongArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 Mapping = Literal["logarithmic", "linear"]
 """How a group's success probabilities are spread over [0, 0.8]: by equation 4, or evenly, as the

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
+from testbed.compiled import kernel
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import kernel
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import Paths, PathSets
 from testbed.fabric.segments import Segments

@@ -31,8 +31,8 @@ from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
 from scenarios.experiment.memory import available_bytes, in_gigabytes
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.traffic import workload
+from testbed.compiled import all_to_compile
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.monitors import monitor_switches
 from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
 
@@ -126,7 +126,7 @@ def need_memory(expected: Estimate, available: int | None = None) -> None:
 
 def announce(expected: Estimate) -> None:
     """Say on standard error what a run will take that takes longer than `LONG_S`."""
-    if nothing_kept():
+    if all_to_compile():
         print("first use: compiling takes about a minute, once", file=sys.stderr)
     if expected.seconds > LONG_S:
         print(expected, file=sys.stderr)

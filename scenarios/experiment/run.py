@@ -32,9 +32,9 @@ from scenarios.experiment.settings import Settings
 from scenarios.experiment.traffic import make_traffic
 from scenarios.experiment.without_packets import simulate, write_run
 from scenarios.process.signals import undisturbed
+from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
 from testbed.fabric.addressed import AddressedFabric
-from testbed.fabric.compiled import nothing_kept
 from testbed.fabric.names import command
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
@@ -208,7 +208,7 @@ def _diagnose(
         counts = telemetry.segments
         writer.table("segments", segment_columns(counts.sent, counts.lost))
     done = 0
-    doing = "first use, compiling" if nothing_kept() else "diagnosis"
+    doing = "first use, compiling" if all_to_compile() else "diagnosis"
 
     def tell(method: str) -> None:
         nonlocal done

@@ -15,8 +15,8 @@ import numpy as np
 
 from analysis.solvers.parts import in_parts
 from testbed.arrays import IntArray
+from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.compiled import njit
+from testbed.compiled import njit
 from testbed.fabric.paths import Paths, PathSets, pointers
 
 IntArray = npt.NDArray[np.int32]

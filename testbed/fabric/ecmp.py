@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from testbed.compiled import njit
 from testbed.fabric.clos import Fabric, TopologyError
-from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths, pointers
 
 IntArray = npt.NDArray[np.int32]

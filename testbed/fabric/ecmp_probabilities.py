@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import njit
 from testbed.fabric.ecmp_walks import FAR, forward, shares
 from testbed.fabric.paths import Paths, pointers
 

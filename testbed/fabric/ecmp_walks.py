@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]

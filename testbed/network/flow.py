@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import njit
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultError, FaultPlan

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import kernel
 from testbed.fabric.paths import Paths
 from testbed.probes.identifiability import PlanError
 

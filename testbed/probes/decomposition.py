@@ -10,8 +10,8 @@ import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import kernel
 from testbed.probes.candidates import MeetingClimbs, is_candidate
 
 IntArray = npt.NDArray[np.int32]

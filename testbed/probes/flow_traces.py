@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.compiled import njit
 from testbed.dataplane.icmp_limit import IcmpLimit
-from testbed.fabric.compiled import njit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
 from testbed.probes.traceroute import MAX_HOPS

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 from testbed.probes.identifiability import combinations
 
 IntArray = npt.NDArray[np.int32]

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.compiled import njit
 from testbed.control.collection import upload_bytes
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane import BUCKETS, ROWS
-from testbed.fabric.compiled import njit
 from testbed.fabric.segments import Segments
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 

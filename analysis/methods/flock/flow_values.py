@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from analysis.solvers.parts import in_parts
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, LongArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 from testbed.fabric.paths import pointers
 
 MEMO_SLOTS = 1 << 25

@@ -43,7 +43,7 @@ from analysis.methods.flock.pairs import (
 )
 from analysis.solvers.parts import in_parts
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray, WordArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 
 
 class State(NamedTuple):

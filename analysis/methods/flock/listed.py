@@ -13,8 +13,8 @@ from analysis.methods.flock.flow_values import Counts, FlowValues, Loss, flow_va
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Flows, Probes
 from testbed.arrays import IntArray, LongArray
+from testbed.compiled import kernel, njit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import kernel, njit
 from testbed.fabric.paths import Paths, PathSets, pointers
 
 

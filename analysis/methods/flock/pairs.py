@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.methods.flock.flow_values import FlowValues, value
 from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 
 WayArray = np.ndarray[tuple[int, int], np.dtype[np.int32]]
 

@@ -24,7 +24,7 @@ from analysis.methods.flock.likelihood import (
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from testbed.arrays import BoolArray, FloatArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 
 MANY_PAIRS = 100_000
 """Pairs of ToRs, as of K=26, from which on a flip is too slow to be tried in vain for each link."""

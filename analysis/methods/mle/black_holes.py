@@ -36,8 +36,8 @@ from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Observed, Units, over_units
 from analysis.telemetry.telemetry import Connections, Flows
 from testbed.arrays import BoolArray, FloatArray, LongArray
+from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import njit
 from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets, pointers
 

@@ -52,8 +52,8 @@ from analysis.methods.mle.moves import (
 from analysis.methods.mle.problem import Units
 from analysis.methods.mle.search import RATE, penalty_of
 from testbed.arrays import BoolArray, FloatArray, IntArray
+from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import kernel
 
 FEWEST = 2
 """Links of a device that must look faulty before it is considered."""

@@ -41,7 +41,7 @@ from analysis.methods.mle.problem import Rows, Units, scramble
 from analysis.methods.mle.search import explain, resume
 from analysis.telemetry.telemetry import MissingTelemetry
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import pointers
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 DEAD = 60.0
 """The rate that stands for total loss."""

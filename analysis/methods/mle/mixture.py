@@ -34,7 +34,7 @@ from analysis.methods.mle.hidden import HiddenFlows
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 from testbed.fabric.paths import PathSets, pointers
 
 NOTHING = 30.0

@@ -33,7 +33,7 @@ from analysis.methods.mle.moves import LENIENT
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 BETTER = 0.1
 """Nats that a set must be better by: less is rounding."""

@@ -34,7 +34,7 @@ from analysis.methods.mle.likelihood import (
     touch,
 )
 from testbed.arrays import IntArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 LENIENT = 2.0
 """Nats by which a rate below the least of a fault may be more likely: a fault may be just above."""

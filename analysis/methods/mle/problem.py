@@ -25,7 +25,7 @@ from scipy.sparse.csgraph import connected_components
 
 from analysis.methods.mle.likelihood import Problem
 from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
-from testbed.fabric.compiled import kernel, njit
+from testbed.compiled import kernel, njit
 from testbed.fabric.paths import Paths, PathSets
 
 

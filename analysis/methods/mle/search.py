@@ -72,7 +72,7 @@ from analysis.methods.mle.moves import (
 )
 from analysis.methods.mle.problem import Components, Rows
 from testbed.arrays import BoolArray, FloatArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 RATE = 1.2
 """Nats that a free rate costs: the logarithm of its range, ln(1 / 0.001), over the width of the

@@ -46,7 +46,7 @@ from analysis.methods.mle.moves import COARSE, one_more, other_explanations, set
 from analysis.methods.mle.problem import Rows
 from analysis.methods.mle.search import NARROWEST, explain, penalty_of, resume
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.fabric.compiled import kernel
+from testbed.compiled import kernel
 
 TURNS = 40
 AS_GOOD = 1.0  # nats by which another explanation must be likelier: less may be rounding

@@ -41,8 +41,8 @@ from analysis.methods.constraints import NotNegative
 from analysis.solvers.parts import in_parts
 from analysis.telemetry.telemetry import Connections
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
+from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
-from testbed.fabric.compiled import kernel
 from testbed.fabric.ecmp_probabilities import Continuations, EcmpProbabilities, Shares
 from testbed.fabric.paths import pointers
 

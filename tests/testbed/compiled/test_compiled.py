@@ -1,7 +1,5 @@
-"""What is compiled is kept on disk, and never outlives the sources it was made of."""
+"""What is compiled is kept on disk, and is found again only for the very code it was made of."""
 
-import ast
-import importlib
 import os
 import shutil
 import subprocess
@@ -14,11 +12,11 @@ import numpy as np
 import pytest
 from numba.core import event
 
-from testbed import caches
-from testbed.fabric import compiled
+from testbed import caches, compiled
+from testbed.compiled import cache
 
-CALLEE = "from testbed.fabric.compiled import njit\n\n@njit\ndef f():\n    return {}\n"
-CALLER = "from testbed.fabric.compiled import njit\n{}\n@njit\ndef g():\n    return 10 * f()\n"
+CALLEE = "from testbed.compiled import njit\n\n@njit\ndef f():\n    return {}\n"
+CALLER = "from testbed.compiled import njit\n{}\n@njit\ndef g():\n    return 10 * f()\n"
 COUNT = """
 import numba.core.event as event
 def count(e):
@@ -34,9 +32,10 @@ class Project:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        (root / "testbed" / "fabric").mkdir(parents=True)
+        (root / "testbed" / "compiled").mkdir(parents=True)
         (root / "analysis").mkdir()
-        shutil.copy(Path(compiled.__file__), root / "testbed" / "fabric")
+        for module in (compiled, cache):
+            shutil.copy(Path(module.__file__), root / "testbed" / "compiled")
         shutil.copy(Path(caches.__file__), root / "testbed")
         self.write("analysis/callee.py", CALLEE.format(1))
         self.write("analysis/caller.py", CALLER.format("from analysis.callee import f\n"))
@@ -63,7 +62,7 @@ class Project:
 
     @property
     def folders(self) -> list[Path]:
-        return sorted((self.root / "testbed" / "fabric" / "__pycache__").glob("kernels-*"))
+        return sorted((self.root / "testbed" / "compiled" / "__pycache__").glob("kernels-*"))
 
 
 @pytest.fixture
@@ -80,10 +79,64 @@ def test_a_changed_callee_in_another_file_is_noticed(project: Project) -> None:
     assert project.run() == "10"  # and what it was before is still there
 
 
+def test_an_edit_compiles_what_it_touches_and_what_calls_that(project: Project) -> None:
+    other = "\n@njit\ndef h():\n    return {}\n"
+    both = "from analysis.caller import g; from analysis.callee import h; print(g(), h())"
+    project.write("analysis/callee.py", CALLEE.format(1) + other.format(5))
+    assert project.run(both) == "compiled compiled compiled 10 5"
+    project.write("analysis/callee.py", CALLEE.format(1) + other.format(6))
+    assert project.run(both) == "compiled 10 6"
+    moved = CALLEE.format(1).replace("@njit", "# a comment\n\n@njit") + other.format(6)
+    project.write("analysis/callee.py", moved)
+    assert project.run(both) == "10 6"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value"),
+    [
+        ("A = 1", "A = 2", "A"),
+        ("A = (1.5, 2)", "A = (1.5, 3)", "A[1]"),
+        ("A = np.arange(3)", "A = np.arange(1, 4)", "A[0]"),
+        ("import analysis.callee as B", "import analysis.other as B", "B.f() + B.ONE"),
+    ],
+)
+def test_a_constant_is_compiled_in(project: Project, before: str, after: str, value: str) -> None:
+    project.write("analysis/callee.py", CALLEE.format(1) + "ONE = 1\n")
+    project.write("analysis/other.py", CALLEE.format(3) + "ONE = 4\n")
+    head = "import numpy as np\nfrom testbed.compiled import njit\n"
+    text = head + "{}\n@njit\ndef g():\n    return {}\n"
+    shown = []
+    for line in (before, before, after):
+        project.write("analysis/caller.py", text.format(line, value))
+        shown.append(project.run())
+    assert shown[0].endswith(f" {shown[1]}") and shown[1] != shown[2].split()[-1]
+    assert "compiled" in shown[2]
+
+
+def test_fields_of_a_named_tuple_are_compiled_in(project: Project) -> None:
+    """Two of one type that change places leave Numba's own text of the type as it was."""
+    text = (
+        "from collections import namedtuple\nfrom testbed.compiled import njit\n"
+        "P = namedtuple('P', '{}')\n\n@njit\ndef g(p):\n    return p.a\n"
+    )
+    call = "from analysis.caller import P, g; print(g(P(1, 2)))"
+    for fields, shown in (("a b", "compiled 1"), ("a b", "1"), ("b a", "compiled 2")):
+        project.write("analysis/caller.py", text.format(fields))
+        assert project.run(call) == shown
+
+
+def test_a_function_given_as_an_argument_is_compiled_in(project: Project) -> None:
+    text = "from testbed.compiled import njit\n\n@njit\ndef g(f):\n    return 10 * f()\n"
+    project.write("analysis/caller.py", text)
+    call = "from analysis.caller import g; from analysis.callee import f; print(g(f))"
+    assert project.run(call).endswith("10")
+    assert project.run(call) == "10"
+    project.write("analysis/callee.py", CALLEE.format(2))
+    assert project.run(call).endswith("20")
+
+
 def test_a_script_of_ones_own_notices_it_too(project: Project) -> None:
-    """One that says `numba.njit(cache=True)` itself."""
-    script = CALLER.format("from analysis.callee import f\n").replace("@njit", "@numba.njit")
-    project.write("mine.py", "import numba\n" + script.replace("numba.njit", "numba.njit(cache=1)"))
+    project.write("mine.py", CALLER.format("from analysis.callee import f\n"))
     mine = "from mine import g; print(g())"
     assert project.run(mine).endswith("10")
     assert project.run(mine) == "10"
@@ -107,10 +160,10 @@ def test_processes_of_a_pool_share_the_cache(project: Project) -> None:
     assert len(project.folders) == 1
 
 
-def test_nothing_is_kept_of_sources_edited_after_the_start(project: Project) -> None:
+def test_sources_edited_after_the_start_are_kept_as_what_they_are(project: Project) -> None:
     """A long run imports its methods at the end; meanwhile a file is edited, and later put back."""
     edit = (
-        "import testbed.fabric.compiled, pathlib\n"
+        "import testbed.compiled, pathlib\n"
         f"pathlib.Path('analysis/callee.py').write_text({CALLEE.format(2)!r})\n"
         "from analysis.caller import g; print(g())"
     )
@@ -121,7 +174,7 @@ def test_nothing_is_kept_of_sources_edited_after_the_start(project: Project) -> 
 
 def test_without_a_place_to_write_it_compiles_in_memory(project: Project) -> None:
     (project.root / "cache").write_text("no folder")
-    (project.root / "testbed" / "fabric" / "__pycache__").write_text("no folder")
+    (project.root / "testbed" / "compiled" / "__pycache__").write_text("no folder")
     assert project.run() == "compiled compiled 10"
     assert project.run() == "compiled compiled 10"
 
@@ -129,17 +182,17 @@ def test_without_a_place_to_write_it_compiles_in_memory(project: Project) -> Non
 def test_what_is_damaged_is_compiled_again(project: Project) -> None:
     project.run()
     [folder] = project.folders
-    indices, contents = sorted(folder.rglob("*.nbi")), sorted(folder.rglob("*.nbc"))
-    os.truncate(indices[0], indices[0].stat().st_size // 2)  # the callee's
-    data = bytearray(contents[1].read_bytes())
+    callee, caller = sorted(folder.glob("*.nbc"))
+    os.truncate(callee, callee.stat().st_size // 2)
+    data = bytearray(caller.read_bytes())
     data[-400:] = bytes(400)
-    contents[1].write_bytes(data)
+    caller.write_bytes(data)
     assert project.run() == "compiled compiled 10"
     assert project.run() == "10"
 
 
 def test_a_place_that_others_can_write_is_not_used(project: Project) -> None:
-    own = project.root / "testbed" / "fabric" / "__pycache__"
+    own = project.root / "testbed" / "compiled" / "__pycache__"
     own.mkdir()
     own.chmod(0o777)
     assert project.run() == "compiled compiled 10"
@@ -161,9 +214,10 @@ def test_who_does_not_own_the_program_reads_its_cache_and_keeps_an_own_one(
     for file in (project.root / "testbed").rglob("*"):
         os.chown(file, 12345, 12345)
     before = sorted(folder.rglob("*"))
+    changed = CALLER.format("from analysis.callee import f\n").replace("10 *", "20 *")
     assert project.run() == "10"
     assert not list((project.root / "cache").rglob("*.nbc"))
-    project.write("analysis/caller.py", CALLER.format("from analysis.callee import f\n\n"))
+    project.write("analysis/caller.py", changed)
     assert project.run().startswith("compiled")
     assert project.run() == "10"
     assert list((project.root / "cache").rglob("*.nbc"))
@@ -173,34 +227,15 @@ def test_who_does_not_own_the_program_reads_its_cache_and_keeps_an_own_one(
     assert project.run() == "compiled compiled 10"
 
 
-def test_folders_of_old_sources_go(tmp_path: Path) -> None:
+def test_what_was_not_used_for_long_goes(tmp_path: Path) -> None:
     for n in range(10):
-        (tmp_path / f"kernels-{n}").mkdir()
-        os.utime(tmp_path / f"kernels-{n}", (n, n))  # long ago
-    (tmp_path / "kernels-now").mkdir()
-    compiled._forget(tmp_path)
-    left = {folder.name for folder in tmp_path.iterdir()}
-    assert left == {"kernels-now", *(f"kernels-{n}" for n in range(11 - compiled.KEPT, 10))}
-
-
-def test_what_compiled_functions_read_is_in_files_with_compiled_functions() -> None:
-    """The digest is of these alone: a constant of another file would change unnoticed."""
-    for file in compiled._STATE:
-        if file == "testbed/fabric/compiled.py":
-            continue
-        tree = ast.parse((compiled.ROOT / file).read_text())
-        origin = {
-            alias.asname or alias.name: node.module or ""
-            for node in tree.body
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
-        module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
-        for value in vars(module).values():
-            if isinstance(value, numba.core.registry.CPUDispatcher):
-                for name in value.py_func.__code__.co_names:
-                    source = origin.get(name, "").replace(".", "/") + ".py"
-                    assert source == ".py" or source in compiled._STATE, (file, name)
+        for part in ("a", "b"):
+            (tmp_path / f"f-{n}-{part}").touch()
+            os.utime(tmp_path / f"f-{n}-{part}", (n, n))  # long ago
+    (tmp_path / "f-now-a").touch()
+    cache._forget(tmp_path.glob("f-*"), lambda path: path.name.rsplit("-", 1)[0])
+    left = {file.name.rsplit("-", 1)[0] for file in tmp_path.iterdir()}
+    assert left == {"f-now", *(f"f-{n}" for n in range(11 - cache.KEPT, 10))}
 
 
 def test_compiling_takes_no_time_of_what_is_timed() -> None:
@@ -216,10 +251,11 @@ def test_compiling_takes_no_time_of_what_is_timed() -> None:
 
 
 def test_all_compile_in_this_way() -> None:
-    own = Path(compiled.__file__)
-    for package in (*compiled.PACKAGES, "scenarios"):
-        for file in (compiled.ROOT / package).rglob("*.py"):
-            assert file == own or "import numba" not in file.read_text(), f"{file}: use njit"
+    root = Path(compiled.__file__).parents[2]
+    for package in ("testbed", "analysis", "scenarios"):
+        for file in (root / package).rglob("*.py"):
+            own = file.parent == Path(compiled.__file__).parent
+            assert own or "import numba" not in file.read_text(), f"{file}: use njit"
 
 
 def test_help_compiles_nothing() -> None:

@@ -1,0 +1,73 @@
+"""Compiled (Numba) functions: `njit` and `kernel` say how they are compiled and cached.
+
+The cache (`testbed.compiled.cache`) follows what a function calls: an edit makes what was edited
+and what calls it compile again, and nothing else.
+
+The body of a compiled function is machine code to a coverage tool, which cannot see it run: what
+has one of these decorators is left out of the coverage figure (pyproject.toml).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+
+@contextmanager
+def _elsewhere(file: str) -> Iterator[None]:
+    """Run the block in the folder of this module if the current one has a file of that name."""
+    if not os.path.lexists(file):
+        yield
+        return
+    here = os.open(".", os.O_PATH)
+    os.chdir(Path(__file__).parent)
+    try:
+        yield
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+# Numba takes settings from this file, also where compiled code is kept, which it unpickles.
+with _elsewhere(".numba_config.yaml"):
+    import numba
+    from numba.core import config, event
+config._config_fname = os.devnull  # it looks again whenever it compiles
+
+from testbed.compiled.cache import KernelCache, is_empty  # noqa: E402, which imports numba
+
+T = TypeVar("T")
+
+
+def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """`numba.njit` as it is used all over: cached, and without the interpreter's lock."""
+    if function is None:
+        return partial(njit, **options)
+    compiled: Any = numba.njit(nogil=True, **options)(function)
+    compiled._cache = KernelCache(compiled)
+    return compiled
+
+
+kernel = njit(_nrt=False)
+"""Compiles what allocates nothing, without counts of references: to count them at every access to
+an array of a named tuple took 5 to 150 times as long as the arithmetic."""
+
+
+def timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
+    """Return what ``work`` returns, and its seconds without those of compiling, done once."""
+    compiling: list[float] = []
+    begin = time.perf_counter()
+    with event.install_timer("numba:compile", compiling.append):
+        result = work(*arguments)
+    return result, time.perf_counter() - begin - sum(compiling)
+
+
+def all_to_compile() -> bool:
+    """Return True if nothing was in the cache when this program started: to compile all takes a
+    minute, once an installation."""
+    return is_empty()
