@@ -52,6 +52,27 @@ typedef struct {
 
 typedef struct net_t net_t;
 
+/* A network's parts as Python gives them; the arrays are copied. */
+typedef struct {
+    ss_switch **switches;
+    forward_fn forward;
+    prefetch_fn prefetch;
+    guess_fn guess;
+    guess_rows_fn guess_rows;
+    const link_t *links;       /* fabric, then host->ToR, then ToR->host */
+    const uint32_t *port_link; /* [n_switches * max_port] outgoing link */
+    const uint32_t *owner;     /* of each switch: its thread, */
+    const uint32_t *place;     /* and its number there */
+    const uint32_t *boundary;  /* of each thread: how many of its first switches have links to other
+                                  threads' switches */
+    uint64_t window_ns;
+    uint32_t n_switches, n_links, n_hosts, n_parts;
+    uint32_t host_link; /* the first link of a host */
+    uint32_t max_port;
+    uint32_t head; /* bytes of a frame that are stored */
+    uint32_t always;
+} setup_t;
+
 /* A thread and what it owns. */
 typedef struct {
     _Atomic uint64_t done; /* windows of which others may have the results */

@@ -326,14 +326,8 @@ static void *copied(const void *from, size_t size) {
     return copy;
 }
 
-/* owner, place: of each switch, its thread and its number there; boundary: of each thread, how many
- * of its first switches have links to other threads' switches. */
-EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, uint32_t n_links,
-                      prefetch_fn prefetch, guess_fn guess, guess_rows_fn guess_rows,
-                      const link_t *links, uint32_t host_link, uint32_t n_hosts,
-                      uint32_t max_port, const uint32_t *port_link, uint64_t window_ns, uint32_t head,
-                      uint32_t n_parts, const uint32_t *owner, const uint32_t *place,
-                      const uint32_t *boundary, int always) {
+EXPORT net_t *net_new(const setup_t *setup) {
+    uint32_t n_switches = setup->n_switches, n_links = setup->n_links, n_parts = setup->n_parts;
     net_t *net = calloc(1, sizeof(net_t));
     if (!net) return NULL;
     pthread_mutex_init(&net->pool.lock, NULL);
@@ -342,35 +336,37 @@ EXPORT net_t *net_new(uint32_t n_switches, ss_switch **switches, void *forward, 
     net->pid = getpid();
     net->n_switches = n_switches;
     net->n_links = n_links;
-    net->host_link = host_link;
-    net->max_port = max_port;
-    net->window_ns = window_ns;
-    net->head = head;
-    net->always = always;
+    net->host_link = setup->host_link;
+    net->max_port = setup->max_port;
+    net->window_ns = setup->window_ns;
+    net->head = setup->head;
+    net->always = (int)setup->always;
     net->between = 1;
-    net->forward = (forward_fn)forward;
-    net->prefetch = n_switches / n_parts > MANY ? prefetch : NULL;
-    net->guess = guess;
-    net->guess_rows = guess_rows;
-    net->switches = copied(switches, n_switches * sizeof(ss_switch *));
-    net->links = copied(links, n_links * sizeof(link_t));
-    net->port_link = copied(port_link, (size_t)n_switches * max_port * sizeof(uint32_t));
-    net->host_owner = calloc(n_hosts + 1, sizeof(uint32_t));
+    net->forward = setup->forward;
+    net->prefetch = n_switches / n_parts > MANY ? setup->prefetch : NULL;
+    net->guess = setup->guess;
+    net->guess_rows = setup->guess_rows;
+    net->switches = copied(setup->switches, n_switches * sizeof(ss_switch *));
+    net->links = copied(setup->links, n_links * sizeof(link_t));
+    net->port_link =
+        copied(setup->port_link, (size_t)n_switches * net->max_port * sizeof(uint32_t));
+    net->host_owner = calloc(setup->n_hosts + 1, sizeof(uint32_t));
     net->parts = aligned_alloc(64, n_parts * sizeof(part_t));
     if (!net->switches || !net->links || !net->port_link || !net->host_owner || !net->parts)
         return NULL;
     memset(net->parts, 0, n_parts * sizeof(part_t));
     net->n_parts = n_parts;
-    for (uint32_t h = 0; h < n_hosts; h++) net->host_owner[h] = owner[links[host_link + h].dst];
+    for (uint32_t h = 0; h < setup->n_hosts; h++)
+        net->host_owner[h] = setup->owner[net->links[net->host_link + h].dst];
     for (uint32_t l = 0; l < n_links; l++) {
         link_t *link = &net->links[l];
         net->rated |= link->rate != 0;
         if (link->to_host) continue;
-        link->owner = owner[link->dst];
-        link->place = place[link->dst];
+        link->owner = setup->owner[link->dst];
+        link->place = setup->place[link->dst];
     }
     for (uint32_t p = 0; p < n_parts; p++)
-        if (make_part(net, p, owner, place, boundary)) return NULL;
+        if (make_part(net, p, setup->owner, setup->place, setup->boundary)) return NULL;
     return net;
 }
 

@@ -72,6 +72,26 @@ class _Stats(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in _STATISTICS]
 
 
+_POINTERS = (
+    *("switches", "forward", "prefetch", "guess", "guess_rows"),
+    *("links", "port_link", "owner", "place", "boundary"),
+)
+_NUMBERS = (
+    *("n_switches", "n_links", "n_hosts", "n_parts"),
+    *("host_link", "max_port", "head", "always"),
+)
+
+
+class _Setup(ctypes.Structure):
+    """``setup_t`` of `links.h`: what a network is made of."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in _POINTERS),
+        ("window_ns", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in _NUMBERS),
+    ]
+
+
 @dataclass(frozen=True)
 class LinkModel:
     """Delay, rate and queue of every link. ``rate_bps`` 0 is infinitely fast and never queues."""
@@ -131,27 +151,28 @@ class VirtualNetwork:
         self._drops, self._replies = np.empty(0, DROP), np.empty(0, REPLY)
         self._fed: list[FedSource] = []
         self._now_ns = 0
-        self._net = self._library.net_new(
-            len(switches),
-            handles,
-            program.address("ss_forward"),
-            len(table),
-            program.address("ss_prefetch"),
-            program.address("ss_guess"),
-            program.address("ss_guess_rows"),
-            table.ctypes.data,
-            topology.n_links,
-            topology.n_hosts,
-            ports.shape[1],
-            ports.ctypes.data,
-            min(links.delay_ns, _LONGEST_WINDOW_NS),
-            head,
-            self._threads,
-            shares.owner.ctypes.data,
-            shares.place.ctypes.data,
-            shares.boundary.ctypes.data,
-            always,
+        setup = _Setup(
+            switches=ctypes.addressof(handles),
+            forward=program.address("ss_forward"),
+            prefetch=program.address("ss_prefetch"),
+            guess=program.address("ss_guess"),
+            guess_rows=program.address("ss_guess_rows"),
+            links=table.ctypes.data,
+            port_link=ports.ctypes.data,
+            owner=shares.owner.ctypes.data,
+            place=shares.place.ctypes.data,
+            boundary=shares.boundary.ctypes.data,
+            window_ns=min(links.delay_ns, _LONGEST_WINDOW_NS),
+            n_switches=len(switches),
+            n_links=len(table),
+            n_hosts=topology.n_hosts,
+            n_parts=self._threads,
+            host_link=topology.n_links,
+            max_port=ports.shape[1],
+            head=head,
+            always=always,
         )
+        self._net = self._library.net_new(ctypes.byref(setup))
         if not self._net:
             raise MemoryError("the virtual network does not fit into memory")
 
@@ -368,10 +389,7 @@ def _load() -> ctypes.CDLL:
     return load_library(
         c_defines() + read_c(Path(__file__).parent / "virtual.c"),
         {
-            "net_new": (
-                *(pointer, u32, pointer, pointer, u32, pointer, pointer, pointer, pointer),
-                *(u32, u32, u32, pointer, u64, u32, u32, pointer, pointer, pointer, ctypes.c_int),
-            ),
+            "net_new": (pointer, pointer),
             "net_free": (None, pointer),
             "net_add_source": (ctypes.c_int, pointer, pointer),
             "net_feed_source": (None, pointer, u32, pointer),
