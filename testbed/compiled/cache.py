@@ -20,12 +20,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numba
 import numpy as np
 from numba.core import config, types
-from numba.core.caching import _Cache as Cache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
@@ -36,8 +35,8 @@ KEPT, KEPT_SECONDS = 4, 3600.0
 """States of a function, and folders of other versions, that stay; all used ones do so long."""
 
 
-class KernelCache(Cache):
-    """The cache of one compiled function, as Numba asks for it."""
+class KernelCache:
+    """The cache of one compiled function, with the methods that Numba's dispatcher calls."""
 
     def __init__(self, compiled: Dispatcher) -> None:
         self._compiled = compiled
@@ -63,11 +62,8 @@ class KernelCache(Cache):
             _write(_FOLDER / file, dumps(data._reduce()))
             _forget(_FOLDER.glob(f"{self._name}-*"), lambda path: path.name.rsplit("-", 1)[0])
 
-    def enable(self) -> None: ...
-
-    def disable(self) -> None: ...
-
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Do nothing: what is in the cache is right."""
 
     @property
     def _name(self) -> str:
@@ -166,8 +162,8 @@ def _type_text(kind: Any) -> str:
     if isinstance(kind, types.Dispatcher):
         return state(kind.dispatcher)
     if isinstance(kind, types.BaseTuple):
-        named = getattr(kind, "instance_class", None)
-        return f"{'' if named is None else _value_text(named)}({', '.join(map(_type_text, kind))})"
+        named, parts = getattr(kind, "instance_class", None), cast(Iterable[Any], kind)
+        return f"{'' if named is None else _value_text(named)}({', '.join(map(_type_text, parts))})"
     return str(kind)
 
 

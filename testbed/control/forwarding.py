@@ -62,8 +62,9 @@ def install_forwarding(
     table = control.table(ROUTING.routes)
     for route in routes(topology, switch):
         table.add([(route.prefix, route.length)], route.action, route.params)
-    uplinks = isinstance(topology, FatTree) and tier < 2
-    return _install_uplinks(topology, switch, control) if uplinks else None
+    if not isinstance(topology, FatTree) or tier == 2:
+        return None
+    return _install_uplinks(topology, switch, control)
 
 
 class Route(NamedTuple):

@@ -8,12 +8,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.segments import Segments, segments
-
-IntArray = npt.NDArray[np.int32]
 
 
 class AddressedFabric(Fabric, ABC):

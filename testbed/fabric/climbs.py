@@ -12,11 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray, LongArray
 from testbed.compiled import njit
 from testbed.fabric.paths import Paths, PathSets, pointers
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

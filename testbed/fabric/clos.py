@@ -13,11 +13,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray
 from testbed.errors import UserError
 from testbed.fabric.climbs import Climbs
 from testbed.fabric.paths import PathSets
-
-IntArray = npt.NDArray[np.int32]
 
 
 class TopologyError(UserError):

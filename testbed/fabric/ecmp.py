@@ -13,12 +13,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray, LongArray
 from testbed.compiled import njit
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.paths import Paths, pointers
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 
 class Ecmp:

@@ -14,15 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp_walks import FAR, forward, shares
 from testbed.fabric.paths import Paths, pointers
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import FloatArray, IntArray
 from testbed.compiled import kernel, njit
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int32]
 
 FAR = 255
 """Hops to a ToR that no path leads to."""

@@ -19,10 +19,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import TopologyError
-
-IntArray = npt.NDArray[np.int32]
 
 
 class FatTree(AddressedFabric):

@@ -15,12 +15,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.names import nearest
-
-BoolArray = npt.NDArray[np.bool_]
 
 TIERS = ("tor", "agg", "core")
 

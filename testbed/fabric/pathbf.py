@@ -12,6 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray
 from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.segments import Segments
@@ -19,7 +20,6 @@ from testbed.fabric.segments import Segments
 BITS = 32
 HASHES = 3
 
-IntArray = npt.NDArray[np.int32]
 Ids = npt.NDArray[np.uint64]
 Masks = npt.NDArray[np.uint32]
 Indices = npt.NDArray[np.intp]

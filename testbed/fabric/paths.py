@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
+from testbed.arrays import IntArray, LongArray
 
 
 def pointers(length: npt.ArrayLike) -> LongArray:

@@ -9,14 +9,11 @@ import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
+from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.climbs import Climbs
 from testbed.fabric.clos import TopologyError
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths, pointers
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int32]
-FloatArray = npt.NDArray[np.float64]
 
 MOST_ENTRIES = 200_000_000  # links of all segments: 0.8 GB
 
@@ -39,7 +36,7 @@ class Segments:
     def __len__(self) -> int:
         return len(self.upstream)
 
-    def through(self, switch: int) -> npt.NDArray[np.bool_]:
+    def through(self, switch: int) -> BoolArray:
         """Return whether each segment begins at, ends at or crosses a switch, bool[S]."""
         return (self.switches == switch).any(axis=1) | (self.downstream == switch)
 

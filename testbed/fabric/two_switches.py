@@ -11,9 +11,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import IntArray
 from testbed.fabric.addressed import AddressedFabric
-
-IntArray = npt.NDArray[np.int32]
 
 _LINK = 2  # a switch's port, the host's is 1
 

@@ -12,15 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultError, FaultPlan
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

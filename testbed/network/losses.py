@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import LongArray
 from testbed.control.switch import batch, for_each
 from testbed.dataplane import INGRESS_FAULT
 from testbed.fabric.addressed import AddressedFabric
@@ -27,7 +28,6 @@ from testbed.network.packet_sockets import PacketSockets
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
 
-LongArray = npt.NDArray[np.int64]
 
 _ANY = (0, 0)
 _EVERYTHING = 1  # the lowest priority: an entry that drops comes first

@@ -11,14 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import BoolArray, IntArray, LongArray
 from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.probes.identifiability import PlanError
-
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 _MAX_PAIRS = 3_000_000_000  # of climbs to look at: a fat-tree with K=64 has 2.1 thousand million
 

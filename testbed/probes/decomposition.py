@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from testbed.arrays import IntArray
 from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
 from testbed.probes.candidates import MeetingClimbs, is_candidate
-
-IntArray = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)

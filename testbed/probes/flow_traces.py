@@ -13,14 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import FloatArray, IntArray
 from testbed.compiled import njit
 from testbed.dataplane.icmp_limit import IcmpLimit
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import Paths
 from testbed.probes.traceroute import MAX_HOPS
-
-IntArray = npt.NDArray[np.int32]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import IntArray, LongArray
 from testbed.compiled import kernel
 from testbed.probes.identifiability import combinations
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 _DONE = np.iinfo(np.int64).max  # the score of a candidate that is selected, or useless
 

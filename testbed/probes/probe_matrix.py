@@ -21,17 +21,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import IntArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.probes.candidates import MeetingClimbs
 from testbed.probes.decomposition import Part, decompose, shapes
 from testbed.probes.greedy_selection import Choice, select
 from testbed.probes.identifiability import PlanError, combinations, identifies
-
-IntArray = npt.NDArray[np.int32]
-LongArray = npt.NDArray[np.int64]
 
 MAX_BETA = 3
 _MAX_COMBINATIONS = 100_000_000  # of links that fail together, 16 bytes each

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.record.messages import shown
 from testbed.record.schema import Column, Numbered, Schema, TableError
 from testbed.record.tables import Table
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 def check_values(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
+from testbed.arrays import LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.two_switches import TwoSwitches
@@ -19,8 +19,6 @@ from testbed.record.messages import shown
 from testbed.record.run_tables import FABRIC
 from testbed.record.schema import TableError
 from testbed.record.tables import Columns, Table, Texts, read_table, write_table
-
-LongArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

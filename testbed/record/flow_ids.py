@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Words = npt.NDArray[np.uint64]
+from testbed.arrays import WordArray
 
 # From the most significant bit: source 32, destination 8 | destination 24, ports 16 + 16, protocol
 # 8. P4 puts them together in p4/include/flow.p4.
@@ -23,7 +23,7 @@ class FiveTuples(NamedTuple):
     protocol: npt.NDArray[np.uint8]
 
 
-def flow_ids(flows: FiveTuples) -> tuple[Words, Words]:
+def flow_ids(flows: FiveTuples) -> tuple[WordArray, WordArray]:
     """Return the upper 40 and the lower 64 bits of each flow's ID, as ``flow_hi`` and ``flow_lo``.
 
     >>> hi, lo = flow_ids(FiveTuples(*(np.array([n]) for n in (0x0A000002, 0x0A030003, 1, 2, 6))))
@@ -40,7 +40,7 @@ def five_tuples(flow_hi: npt.ArrayLike, flow_lo: npt.ArrayLike) -> FiveTuples:
     """Return what `flow_ids` made IDs of."""
     hi, lo = np.asarray(flow_hi, np.uint64), np.asarray(flow_lo, np.uint64)
 
-    def bits(word: Words, shift: int, kind: Any) -> npt.NDArray[Any]:
+    def bits(word: WordArray, shift: int, kind: Any) -> npt.NDArray[Any]:
         return (word >> np.uint64(shift) & np.uint64(np.iinfo(kind).max)).astype(kind)
 
     dst = (hi & np.uint64(0xFF)) << np.uint64(24) | lo >> np.uint64(40)

@@ -16,13 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute
 
+from testbed.arrays import BoolArray, LongArray
 from testbed.fabric.paths import Paths, PathSets, pointers
 from testbed.record.files import is_csv, is_list, read_file, write_file
 from testbed.record.messages import first_line, shown
 from testbed.record.schema import Column, Schema, TableError
-
-LongArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import FloatArray
 from testbed.errors import UserError
 from testbed.traffic.size_table import read_sizes
 
-FloatArray = npt.NDArray[np.float64]
 Workload = Literal["hadoop", "websearch", "storage", "pareto"]
 WORKLOADS: tuple[Workload, ...] = ("hadoop", "websearch", "storage", "pareto")
 

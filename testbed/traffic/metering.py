@@ -22,14 +22,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import FloatArray
 from testbed.compiled import njit
 from testbed.control.collection import upload_bytes
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane import BUCKETS, ROWS
 from testbed.fabric.segments import Segments
 from testbed.traffic.generator import PAYLOAD, FlowProcess
-
-FloatArray = npt.NDArray[np.float64]
 
 _POOL = 1 << 16  # flows drawn beforehand, of which the segments draw theirs
 _CHUNK = 1 << 15  # segments

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from testbed.arrays import FloatArray
 from testbed.errors import UserError
 from testbed.record.messages import shown, why
-
-FloatArray = npt.NDArray[np.float64]
 
 _MOST_LINES = 100_000
 _LARGEST = 1e15  # bytes of a flow

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from testbed.arrays import LongArray
 from testbed.network.schedules import Packets, block_ends
 from testbed.traffic.flows import MAX_FRAME
-
-LongArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Trains:
         )
 
 
-def _in_order(time: LongArray, begin: int) -> npt.NDArray[np.int64]:
+def _in_order(time: LongArray, begin: int) -> LongArray:
     """Which time comes when, of those from ``begin`` on; of equal ones the first comes first.
 
     By 16 bits after 16 bits, which NumPy sorts by counting: a third of the time of comparisons.
