@@ -21,9 +21,9 @@ import numpy.typing as npt
 from analysis.methods.constraints import checked
 from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import FloatArray, IntArray
+from testbed.compiled import timed
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.compiled import timed
 from testbed.fabric.names import nearest
 from testbed.record.measurements import Measurement
 
