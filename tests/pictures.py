@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Locator
 
-from scenarios.command.showing import make_page
+from scenarios.command.show import make_page
 from tests.browser import SCHEMES, browser, opened
 
 PICTURES = Path(__file__).parent.parent / "docs"

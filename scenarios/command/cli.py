@@ -114,7 +114,7 @@ def run(
     with errors():
         from analysis.evaluation.parameter_sets import choose_methods
         from analysis.evaluation.report import render
-        from scenarios.command.showing import offer_page
+        from scenarios.command.show import offer_page
         from scenarios.command.watch import watching
         from scenarios.experiment.backends import at_this_pace, pick_backend
         from scenarios.experiment.request import make_request
@@ -165,7 +165,7 @@ def analyze(
     with errors():
         from analysis.evaluation.parameter_sets import choose_methods
         from analysis.evaluation.report import render
-        from scenarios.command.showing import offer_page
+        from scenarios.command.show import offer_page
         from scenarios.experiment.run import analyze as analyze_run
 
         names, chosen = choose_methods(methods, parameters, fault_rate)
@@ -187,7 +187,7 @@ def show(
 ) -> None:
     """Print the table of a finished run or comparison."""
     with errors():
-        from scenarios.command.showing import figures_of, show_figures
+        from scenarios.command.show import figures_of, show_figures
 
         if as_json:
             print(json.dumps(figures_of(run_dir, trust), indent=2))
@@ -224,7 +224,7 @@ def compare(
     command goes on.
     """
     with errors():
-        from scenarios.command.comparing import compare_seeds
+        from scenarios.command.compare import compare_seeds
 
         failed = compare_seeds(
             ctx.obj,

@@ -25,7 +25,7 @@ from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment.observer import Progress
-from scenarios.many.workers import workers_of
+from scenarios.many.cluster import workers_of
 from testbed.record.columns import write_columns
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
 from testbed.record.places import held

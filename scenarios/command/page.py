@@ -26,7 +26,7 @@ def page(
 ) -> None:
     """Make the page (index.html) of a run or comparison."""
     with errors():
-        from scenarios.command.showing import make_page
+        from scenarios.command.show import make_page
 
         with progress_bar() as progress:
             path = make_page(directory, trust, over_time, progress)

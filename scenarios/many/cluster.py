@@ -1,8 +1,8 @@
-"""The workers of a Dask cluster that is up.
+"""The workers of a Dask cluster that is up, as `scenarios.many.work.Workers`.
 
-Every worker must hold the same code, packages and files: what decides a seed's figures is compared
-before any begins. This process unpickles what the scheduler sends and so trusts whom it connects
-to: the address comes from the command line only.
+Every worker must hold the same code, packages and files: what decides the figures of a piece of
+work is compared before any begins. This process unpickles what the scheduler sends and so trusts
+whom it connects to: the address comes from the command line only.
 """
 
 from __future__ import annotations
@@ -11,23 +11,15 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import dask.config
-
+from scenarios.many.work import LocalWorkers, Outcome, Outcomes, Work, Workers, do_in_process
 from testbed.record.run import RunError
 
-dask.config.set(
-    {"logging": {"distributed": "critical"}, "distributed.scheduler.allowed-failures": 1}
-)
+if TYPE_CHECKING:
+    from distributed import Client, Future
 
-from distributed import (  # noqa: E402
-    Client,
-    Future,
-    KilledWorker,
-    as_completed,
-)
-from distributed.client import FutureCancelledError  # noqa: E402
+    from analysis.methods.partitions import Parts
 
 Result = TypeVar("Result")
 WAIT = 10
@@ -47,13 +39,8 @@ class Cluster:
         self.dashboard = dashboard
 
     def check(self, ours: Mapping[str, Any], theirs: Callable[[], Mapping[str, Any]]) -> None:
-        """See that every worker finds what was found here.
-
-        Raises:
-            ValueError: One does not, or may not start processes (one line).
-        """
         try:
-            found: dict[str, Any] = self._client.run(_standing, theirs, on_error="return")  # type: ignore
+            found: dict[str, Any] = self._client.run(_found_here, theirs, on_error="return")  # type: ignore
         except OSError:
             raise RunError("a worker was lost before any seed began: try again") from None
         for worker, said in found.items():
@@ -71,36 +58,32 @@ class Cluster:
                     "its packages and the files of the run to what they are here"
                 )
 
-    def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Held:
-        """What ``load`` makes of each file, spread over the workers, who must all see the files."""
-        return Held(self._client, [self._client.submit(load, file) for file in files])
+    def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Parts:
+        return _Held(self._client, [self._client.submit(load, file) for file in files])
 
-    def outcomes(
-        self, jobs: Mapping[int, Callable[[], Result]]
-    ) -> Iterator[tuple[int, Result | str]]:
-        """What the jobs return, as they end; of one whose worker was lost twice that, in words."""
+    def outcomes(self, pieces: Mapping[str, Work], folder: Path) -> Outcomes:
+        """Pieces of a lost worker are done again by another, once; they have folders in its own."""
+        from distributed import KilledWorker, as_completed
+
         futures = {
-            self._client.submit(job, key=f"seed-{number}-{id(jobs)}", pure=False): number
-            for number, job in jobs.items()
+            self._client.submit(_do_here, work, key, key=f"{key}-{id(pieces)}", pure=False): key
+            for key, work in pieces.items()
         }
         for future in as_completed(futures, raise_errors=False):
             error = future.exception()
             if error is None:
-                yield futures[future], future.result()
-            elif type(error).__name__ == "KilledWorker":
-                yield futures[future], "its worker was lost, and so was the next one"
+                outcome = future.result()
+            elif isinstance(error, KilledWorker):
+                outcome = Outcome(None, "its worker was lost, and so was the next one")
             else:
-                yield futures[future], f"{type(error).__name__}: {' '.join(str(error).split())}"
+                said = " ".join(str(error).split())
+                outcome = Outcome(None, f"{type(error).__name__}: {said}")
+            yield futures[future], outcome
             future.release()
 
 
-class Held:
-    """Parts of something, each on the worker that made it: a lost worker's are made again.
-
-    Args:
-        client: Connected to the scheduler.
-        parts: Of each part.
-    """
+class _Held:
+    """Parts of something, each on the worker that made it: a lost worker's are made again."""
 
     def __init__(self, client: Client, parts: Sequence[Future]) -> None:
         self._client, self._parts = client, parts
@@ -111,6 +94,9 @@ class Held:
         Raises:
             RunError: The workers of a part were lost twice.
         """
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
         sent: list[Any] = [
             cast("list[Future]", self._client.scatter([each], broadcast=True, hash=False))[0]
             for each in shared
@@ -125,15 +111,31 @@ class Held:
 
 
 @contextmanager
-def cluster_at(where: str) -> Iterator[Cluster]:
-    """Yield the workers of a scheduler.
+def workers_of(cluster: str | None, at_once: int) -> Iterator[Workers]:
+    """Yield the workers of a cluster, or so many of this machine.
 
     Args:
-        where: Its address, as ``tcp://10.0.0.1:8786``, or its scheduler file.
+        cluster: The address of a scheduler, as ``tcp://10.0.0.1:8786``, or its scheduler file.
 
     Raises:
-        ValueError: It does not answer, or has no workers (one line).
+        RunError: It does not answer, or has no workers (one line).
     """
+    if cluster is None:
+        yield LocalWorkers(at_once)
+    else:
+        with _cluster_at(cluster) as workers:
+            yield workers
+
+
+@contextmanager
+def _cluster_at(where: str) -> Iterator[Cluster]:
+    import dask.config
+
+    dask.config.set(
+        {"logging": {"distributed": "critical"}, "distributed.scheduler.allowed-failures": 1}
+    )
+    from distributed import Client  # takes a second
+
     is_file = where.endswith(".json")
     if is_file and not Path(where).is_file():
         raise RunError(f"CLUSTER={where}: there is no such scheduler file")
@@ -153,5 +155,11 @@ def cluster_at(where: str) -> Iterator[Cluster]:
         yield Cluster(client, client.dashboard_link or where)
 
 
-def _standing(theirs: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+def _do_here(work: Work, key: str) -> Outcome:
+    from distributed import get_worker
+
+    return do_in_process(work, Path(get_worker().local_directory), key)
+
+
+def _found_here(theirs: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     return {**theirs(), "daemon": multiprocessing.current_process().daemon}

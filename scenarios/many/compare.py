@@ -1,18 +1,16 @@
 """Many seeds of one scenario, in parallel, each method scored on every one.
 
-A seed is a run in a process of its own: what befalls it does not touch the others. Its figures are
-kept in the comparison's folder as soon as it ends, so an interrupted comparison goes on where it
-was when the same command is given again, and more seeds can be added later.
+A seed is a run, and a piece of work of `scenarios.many.work`: an interrupted comparison goes on
+where it was when the same command is given again, and more seeds can be added later.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import entry_points
@@ -20,27 +18,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, Field, ValidationError
 
-from analysis.evaluation.comparison import COLUMNS, plot
+from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, build
 from scenarios.experiment.estimate import estimate, need_memory
 from scenarios.experiment.memory import available_bytes
 from scenarios.experiment.observer import Progress
-from scenarios.experiment.run import run_config
-from scenarios.experiment.settings import Settings
+from scenarios.experiment.run import run_config, run_experiment
+from scenarios.experiment.scenario import load_scenario
+from scenarios.experiment.settings import Settings, described
 from scenarios.experiment.traffic import capture_file, make_traffic, traffic_file
-from scenarios.many.kept import alone, is_of
-from scenarios.many.seed_process import Outcome, begin, end_all, run_seed
-from scenarios.many.workers import Workers, own_folder, workers_of
+from scenarios.many.cluster import workers_of
+from scenarios.many.work import complete, hold_folder, is_of
 from testbed.errors import UserError
+from testbed.fabric.names import plain, shortened
 from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.json_files import document_text
+from testbed.record.messages import first_problem
 from testbed.record.places import whole
-from testbed.record.run import RunError
+from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
 
 SETTINGS_FILE = "comparison.json"
@@ -99,26 +101,28 @@ def compare(
     if cluster is not None and settings.real_time:
         raise RunError("CLUSTER= is of simulated networks: a real one is run where the command is")
     capture = _account(settings, seeds[0], progress)
-    every = _key(name, settings, methods, parameters)
-    with _alone(folder, every):
-        todo = [seed for seed in seeds if not _file(folder, seed).exists()]
-        alone = settings
+    key = _key(name, settings, methods, parameters)
+    with hold_folder(folder, SETTINGS_FILE, "comparison") as file:
+        document_text(file, key)  # it is as declared
+        if not is_of(file, key):
+            raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
+        every = {f"seed-{seed}": seed for seed in seeds}
+        lacking = {each: seed for each, seed in every.items() if not _file(folder, seed).exists()}
+        own = settings
         if settings.backend == "virtual" and not settings.threads:
-            alone = replace(settings, threads=1)  # seeds share the cores
-        jobs = {
-            seed: partial(
-                _run,
-                partial(run_seed, name, replace(alone, seed=seed), methods, parameters),
-                None if cluster else folder,
-            )
-            for seed in todo
-        }
+            own = replace(settings, threads=1)  # seeds share the cores
         failures: dict[int, str] = {}
-        if jobs:
+        if lacking:
+            pieces = {
+                each: partial(_seed_file, name, replace(own, seed=seed), methods, parameters)
+                for each, seed in lacking.items()
+            }
             with workers_of(cluster, _at_once(settings)) as workers:
                 theirs = partial(_key, name, settings, methods, parameters)
-                workers.check(json.loads(json.dumps(every)), theirs)
-                failures = _keep(workers, jobs, folder, len(seeds), progress)
+                workers.check(json.loads(json.dumps(key)), theirs)
+                n_before = len(every) - len(pieces)
+                failed = complete(pieces, n_before, folder, workers, "seeds", progress)
+                failures = {every[each]: reason for each, reason in failed.items()}
         done = [seed for seed in seeds if seed not in failures]
         if not done:
             seed, reason = next(iter(failures.items()))
@@ -191,69 +195,6 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def _alone(folder: Path, key: Mapping[str, Any]) -> Iterator[None]:
-    """Make the folder, or go on in one of the same key; keep other commands out of it, and leave
-    nothing of ended processes in it."""
-    with alone(folder, SETTINGS_FILE, "comparison") as settings:
-        document_text(settings, key)  # it is as declared
-        if not is_of(settings, key):
-            raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
-        try:
-            yield
-        finally:
-            for left in folder.glob(".seed-*"):
-                shutil.rmtree(left, ignore_errors=True)
-            for left in folder.glob(".partial-*"):
-                left.unlink(missing_ok=True)
-
-
-def _file(folder: Path, seed: int) -> Path:
-    return folder / f"seed-{seed}.parquet"
-
-
-def _run(work: Callable[[Path], Outcome], folder: Path | None) -> Outcome:
-    """What a worker does."""
-    return work(folder or own_folder())
-
-
-def _keep(
-    workers: Workers,
-    jobs: Mapping[int, Callable[[], Outcome]],
-    folder: Path,
-    n_all: int,
-    progress: Progress,
-) -> dict[int, str]:
-    """Run seeds and keep their rows; what went wrong, by seed."""
-    failures: dict[int, str] = {}
-    done = n_all - len(jobs)
-
-    def tell() -> None:
-        where = workers.dashboard and f" ({workers.dashboard})"
-        progress(f"seeds: {done} of {n_all}{where}", done / n_all)
-
-    tell()
-    begin()
-    try:
-        for seed, outcome in workers.outcomes(jobs):
-            if isinstance(outcome, str) or outcome.rows is None:
-                failures[seed] = outcome if isinstance(outcome, str) else outcome.reason
-                _log(folder, seed).write_text(getattr(outcome, "log", ""))
-            else:
-                with whole(_file(folder, seed)) as new:
-                    new.write_bytes(outcome.rows)
-            done += 1
-            tell()
-    except KeyboardInterrupt as stop:
-        end_all()
-        stop.add_note(
-            f"{done - len(failures)} of {n_all} seeds are kept in {folder}: "
-            "the same command goes on from there"
-        )
-        raise
-    return dict(sorted(failures.items()))
-
-
 def _at_once(settings: Settings) -> int:
     """How many seeds run at once: one a processor, if there is the memory; real networks alone."""
     if settings.real_time:
@@ -264,8 +205,48 @@ def _at_once(settings: Settings) -> int:
     return max(1, min(os.cpu_count() or 1, available_bytes() // expected.memory))
 
 
-def _log(folder: Path, seed: int) -> Path:
-    return folder / f"seed-{seed}-failure.txt"
+def _file(folder: Path, seed: int) -> Path:
+    return folder / f"seed-{seed}.parquet"
+
+
+def _seed_file(
+    name: str, settings: Settings, methods: Sequence[str], parameters: Parameters, place: Path
+) -> bytes:
+    """Run a scenario, and return the file of its rows."""
+    path, scenario = place / "run", load_scenario(name)
+    run_experiment(name, scenario, settings, path, methods, parameters=parameters)
+    write_columns(place / "rows.parquet", _rows(RunDirectory(path), settings.seed))
+    return (place / "rows.parquet").read_bytes()
+
+
+def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
+    """A finished run's figures: a row for each method."""
+    faulty: npt.NDArray[np.bool_] = np.asarray(run.table("links")["faulty"], np.bool_)
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for method, entry in run.summary["methods"].items():
+        native = entry["native"]
+        score, truth = run.table(f"diagnoses/{method}")["score"], faulty
+        if native == "undirected":
+            score, truth = np.maximum(score[::2], score[1::2]), faulty[::2] | faulty[1::2]
+        found = found_at(score, truth)
+        own = entry[native]
+        figures = {
+            "seed": seed,
+            "method": method,
+            "native": native,
+            "faulty": int(truth.sum()),
+            "undirected_f1": entry["undirected"]["f1"],
+            "average_precision": average_precision(found),
+            "fed": entry.get("fed", np.nan),
+            "found_at": found,
+        }
+        for column in COLUMNS:
+            value = figures.get(column, own.get(column, entry.get(column)))
+            columns[column].append(math.nan if value is None else value)  # of undefined precision
+    lengths = [len(found) for found in columns["found_at"]]
+    links = np.concatenate([np.zeros(0, np.int32), *columns["found_at"]])
+    ptr = pointers(lengths)
+    return columns | {"found_at": Paths(ptr, links)}
 
 
 def _finished(folder: Path, seed: int) -> dict[str, Any]:
@@ -280,13 +261,13 @@ def _finished(folder: Path, seed: int) -> dict[str, Any]:
         rows = read_columns(path)
     except TableError as error:
         raise TableError(f"{error}: {again}") from None
-    check_rows(path, rows, f"seed {seed}", again)
+    _check_rows(path, rows, f"seed {seed}", again)
     if set(np.asarray(rows["seed"]).tolist()) != {seed}:
         raise TableError(f"{path} is not what seed {seed} wrote: {again}")
     return rows
 
 
-def check_rows(path: Path, rows: Mapping[str, Any], who: str, again: str) -> None:
+def _check_rows(path: Path, rows: Mapping[str, Any], who: str, again: str) -> None:
     """See that rows have the columns of a comparison.
 
     Raises:
@@ -318,3 +299,64 @@ def _described(settings: Settings) -> str:
     """The settings in a few words, for the plot."""
     where = f"K={settings.k}" if settings.topology == "fat-tree" else settings.topology
     return f"{where}, faults {settings.faults}, {settings.traffic} traffic, {settings.backend}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison's rows (`analysis.evaluation.comparison.COLUMNS`), and what decided them: the
+    content of ``comparison.json``."""
+
+    folder: Path
+    rows: Mapping[str, Any]
+    key: Mapping[str, Any]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted(set(np.asarray(self.rows["seed"]).tolist()))
+
+
+class _Parameters(BaseModel):
+    """What a method had."""
+
+    values: str
+    origin: str = Field(alias="from")
+
+
+class _Key(BaseModel):
+    """What is read of ``comparison.json`` besides the settings."""
+
+    scenario: str
+    backend: str
+    parameters: dict[str, _Parameters]
+
+
+def is_comparison(folder: Path) -> bool:
+    """Whether it is the folder of a comparison, and not of a run."""
+    return (folder / SETTINGS_FILE).is_file()
+
+
+def read_comparison(folder: Path) -> Compared:
+    """What ended in ``folder``.
+
+    Raises:
+        RunError: No seed has ended, or ``comparison.json`` is damaged.
+        TableError: ``results.parquet`` is damaged or another table.
+    """
+    results = folder / "results.parquet"
+    if not results.is_file():
+        raise RunError(f"{folder} has no results yet: let the same canary compare go on to its end")
+    rows = read_columns(results)
+    _check_rows(results, rows, "canary compare", "the same command writes it anew")
+    file = folder / SETTINGS_FILE
+    try:
+        key = json.loads(file.read_bytes())
+        _Key.model_validate(key)
+        Settings(**{s.name: key[s.name] for s in described() if s.name in key})
+    except ValidationError as error:
+        place, reason = first_problem(error)
+        where = ".".join(str(part) for part in place)
+        said = shortened(plain(f"{where}: {reason}"))
+        raise RunError(f"{file} is damaged: {said}: make the comparison again") from None
+    except (OSError, ValueError, RecursionError):
+        raise RunError(f"{file} is damaged: make the comparison again") from None
+    return Compared(folder, rows, key)

@@ -9,22 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from analysis.evaluation.comparison import in_short, interval, method_names, origins
-from analysis.evaluation.report import parameters_line
-from analysis.evaluation.sweep import sweep_tables
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.settings import Settings, SettingsError, described
-from scenarios.experiment.terminal import line
-from scenarios.many.compare import default_folder
-from scenarios.many.compared import Compared, is_comparison, read_comparison
-from scenarios.many.kept import alone, is_of
+from scenarios.many.compare import Compared, default_folder, is_comparison, read_comparison
+from scenarios.many.work import hold_folder, is_of
 from testbed.fabric.names import nearest
 from testbed.record.run import RunError
 
@@ -98,8 +91,8 @@ def run_sweep(
         RunError: ``folder`` holds something else, or another command is at work there.
     """
     failures: dict[tuple[str, int], str] = {}
-    with alone(folder, SWEEP_FILE, "sweep") as mark:
-        if not is_of(mark, {"setting": setting}):
+    with hold_folder(folder, SWEEP_FILE, "sweep") as file:
+        if not is_of(file, {"setting": setting}):
             raise RunError(f"{folder} holds a sweep of another setting: choose another")
         for number, value in enumerate(values):
 
@@ -139,37 +132,3 @@ def _order(value: str) -> tuple[float, str]:
         return float(value), ""
     except ValueError:
         return float("inf"), value
-
-
-def tell_sweep(sweep: Sweep, console: Console) -> None:
-    """Print F1 by method and value, and what it is of."""
-    tables = sweep_tables(sweep.setting.upper(), sweep.values, [p.rows for p in sweep.parts])
-    for table in tables:
-        console.print(table, width=min(console.width, 80))
-    rows = sweep.parts[0].rows
-    seeds = sorted({len(part.seeds) for part in sweep.parts})
-    runs = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    console.print(line(f"F1: {in_short(rows, runs).partition(chr(10))[0]}", "dim"), soft_wrap=True)
-    console.print(line(parameters_line(origins(rows)), "dim"), soft_wrap=True)
-
-
-def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
-    """The figures for programs: of each value and method F1 with its interval."""
-
-    def figures() -> Iterator[dict[str, Any]]:
-        for value, part in zip(sweep.values, sweep.parts, strict=True):
-            for method in method_names(part.rows):
-                own = [i for i, name in enumerate(part.rows["method"]) if name == method]
-                f1 = interval([part.rows["f1"][i] for i in own])
-                bounds = None if f1.low != f1.low else [f1.low, f1.high]
-                yield {
-                    "value": value,
-                    "method": method,
-                    "bench": part.rows["bench"][own[0]],
-                    "runs": len(own),
-                    "f1": f1.mean,
-                    "interval": bounds,
-                }
-
-    settings = {name: v for name, v in sweep.parts[0].key.items() if name != sweep.setting}
-    return {"setting": sweep.setting, "settings": settings, "rows": list(figures())}

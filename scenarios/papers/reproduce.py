@@ -6,8 +6,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 from analysis.pages.template import write_page
 from scenarios.experiment.memory import available_bytes
 from scenarios.experiment.observer import Progress
+from scenarios.many.cluster import workers_of
 from scenarios.many.compare import code_digest
-from scenarios.many.kept import alone, is_of
-from scenarios.many.seed_process import Outcome, Work, begin, end_all, run_apart
-from scenarios.many.workers import Workers, own_folder, workers_of
+from scenarios.many.work import Outcome, Workers, complete, hold_folder, is_of
 from scenarios.papers.experiment import Effort, Experiment, Row
 from scenarios.papers.pages import Reproduction, experiment_page, overview_page
 from scenarios.papers.plot import draw
@@ -59,16 +58,16 @@ def reproduce(
     out: Path = OUT,
     effort: Effort = Effort(),
     cluster: str | None = None,
-    do: Callable[[Work, Path, str], Outcome] = run_apart,
+    workers: Workers | None = None,
 ) -> list[Line]:
     """Run what ``out / name`` does not hold yet, and write figure, table, page and results there.
 
     What other code left there is begun anew; more draws are added to those of before. Parts are
     computed on as many processors as there are and as the memory allows, or on the workers of
-    ``cluster``, see `scenarios.many.cluster`.
+    ``cluster``, see `scenarios.many.work`.
 
     Args:
-        do: How a part is computed: in a process of its own.
+        workers: What computes the parts in place of these.
 
     Raises:
         RunError: The folder is another's, another command is at work there, or parts failed.
@@ -76,16 +75,14 @@ def reproduce(
     """
     folder = out / experiment.name
     key = _key(experiment, effort)
-    with alone(folder, MARK, "reproduction") as settings:
-        if not is_of(settings, key):
+    with hold_folder(folder, MARK, "reproduction") as file:
+        if not is_of(file, key):
             shutil.rmtree(folder / PARTS, ignore_errors=True)
-            settings.write_text(json.dumps(key, indent=2) + "\n")
+            file.write_text(json.dumps(key, indent=2) + "\n")
         if not (folder / PARTS).exists():
             (folder / PARTS).mkdir()
             (folder / PARTS / COMMIT).write_text(_commit())
-        rows = _run(experiment, effort, folder / PARTS, progress, cluster, do)
-        for left in (folder / PARTS).glob(".*-????????"):  # of processes that were killed
-            shutil.rmtree(left, ignore_errors=True)
+        rows = _run(experiment, effort, folder / PARTS, progress, cluster, workers)
         write_columns(folder / "results.parquet", rows)
         return _show(experiment, rows, folder)
 
@@ -119,23 +116,29 @@ def _run(
     folder: Path,
     progress: Progress,
     cluster: str | None,
-    do: Callable[[Work, Path, str], Outcome],
+    workers: Workers | None,
 ) -> dict[str, list[Any]]:
     names = list(experiment.tasks(effort))
-    todo = [number for number, name in enumerate(names) if not _is_kept(folder / f"{name}.parquet")]
-    jobs = {
-        number: partial(
-            _job, do, partial(_rows, experiment, effort, names[number]),
-            None if cluster else folder, names[number],
-        )
-        for number in todo
-    }  # fmt: skip
-    if jobs:
+    pieces = {
+        name: partial(_rows, experiment, effort, name)
+        for name in names
+        if not _is_kept(folder / f"{name}.parquet")
+    }
+    if pieces:
         at_once = available_bytes() // (experiment.memory_mb * 1_000_000)
-        at_once = max(1, min(os.cpu_count() or 1, at_once, len(jobs)))
-        with workers_of(cluster, at_once) as workers:
-            workers.check(_key(experiment, effort), partial(_key, experiment, effort))
-            _keep(workers, experiment.name, names, jobs, folder, progress)
+        at_once = max(1, min(os.cpu_count() or 1, at_once, len(pieces)))
+        chosen = workers_of(cluster, at_once) if workers is None else nullcontext(workers)
+        with chosen as those:
+            those.check(_key(experiment, effort), partial(_key, experiment, effort))
+            n_before, kind = len(names) - len(pieces), f"parts of {experiment.name}"
+            took = partial(_note_seconds, folder / TOOK)
+            failures = complete(pieces, n_before, folder, those, kind, progress, took)
+        if failures:
+            name, reason = min(failures.items())
+            raise RunError(
+                f"{len(failures)} of {len(names)} {kind} failed, {name}: {reason} "
+                f"({folder / name}-failure.txt); the same command tries again what is not kept"
+            )
     progress(f"{experiment.name}: drawing", 1.0)
     parts = [read_columns(folder / f"{name}.parquet") for name in names]
     columns = {field: [value for part in parts for value in part[field]] for field in Row._fields}
@@ -144,60 +147,12 @@ def _run(
     return {field: columns[field] + [row[n] for row in more] for n, field in enumerate(Row._fields)}
 
 
-def _keep(
-    workers: Workers,
-    experiment: str,
-    names: Sequence[str],
-    jobs: Mapping[int, Callable[[], Outcome]],
-    folder: Path,
-    progress: Progress,
-) -> None:
-    """Compute parts and keep each as it ends, with its processor seconds in `TOOK`."""
-    failures: dict[str, str] = {}
-    done, took = len(names) - len(jobs), folder / TOOK
-
-    def tell() -> None:
-        where = workers.dashboard and f" ({workers.dashboard})"
-        progress(f"{experiment}: {done} of {len(names)} parts{where}", done / len(names))
-
-    begin()
-    try:
-        tell()
-        for number, outcome in workers.outcomes(jobs):
-            if isinstance(outcome, str) or outcome.rows is None:
-                failures[names[number]] = outcome if isinstance(outcome, str) else outcome.reason
-                log = folder / f"{names[number]}-failure.txt"
-                log.write_text(getattr(outcome, "log", ""))
-                continue
-            with whole(folder / f"{names[number]}.parquet") as new:
-                new.write_bytes(outcome.rows)
-            (folder / f"{names[number]}-failure.txt").unlink(missing_ok=True)
-            seconds = json.loads(took.read_text()) if took.exists() else {}
-            with whole(took) as new:
-                seconds[names[number]] = round(outcome.seconds, 3)
-                new.write_text(json.dumps(seconds))
-            done += 1
-            tell()
-    except KeyboardInterrupt as stop:
-        end_all()
-        stop.add_note(
-            f"{done} of {len(names)} parts of {experiment} are kept in {folder.parent}: the "
-            "same command goes on from there"
-        )
-        raise
-    if failures:
-        name, reason = next(iter(sorted(failures.items())))
-        raise RunError(
-            f"{len(failures)} of {len(names)} parts of {experiment} failed, {name}: {reason} "
-            f"({folder / name}-failure.txt); the same command tries again what is not kept"
-        )
-
-
-def _job(
-    do: Callable[[Work, Path, str], Outcome], work: Work, folder: Path | None, name: str
-) -> Outcome:
-    """What a worker does."""
-    return do(work, folder or own_folder(), name)
+def _note_seconds(file: Path, name: str, outcome: Outcome) -> None:
+    """Write the processor seconds of a part into a file that has those of the others."""
+    seconds = json.loads(file.read_text()) if file.exists() else {}
+    seconds[name] = round(outcome.seconds, 3)
+    with whole(file) as new:
+        new.write_text(json.dumps(seconds))
 
 
 def _rows(experiment: Experiment, effort: Effort, name: str, place: Path) -> bytes:

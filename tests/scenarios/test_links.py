@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.command.showing import make_page
+from scenarios.command.show import make_page
 from scenarios.experiment.run import analyze
-from scenarios.many.kept import alone
+from scenarios.many.work import hold_folder
 from scenarios.papers.experiment import Effort
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.reproduce import reproduce
 from tests.conftest import quiet
-from tests.scenarios.papers.test_frame import here
+from tests.scenarios.papers.test_frame import Here
 
 
 @pytest.fixture
@@ -72,14 +72,14 @@ def test_a_comparison_with_a_link_does_not_go_on(tmp_path: Path, outside: Path, 
     (folder / name).symlink_to(outside / "precious")
     with (
         pytest.raises(ValueError, match=f"{name} is a link"),
-        alone(folder, "comparison.json", "comparison"),
+        hold_folder(folder, "comparison.json", "comparison"),
     ):
         pass
     linked = tmp_path / "linked"
     linked.symlink_to(outside)
     with (
         pytest.raises(ValueError, match="linked is a link"),
-        alone(linked, "comparison.json", "comparison"),
+        hold_folder(linked, "comparison.json", "comparison"),
     ):
         pass
     assert unchanged(outside)
@@ -87,7 +87,7 @@ def test_a_comparison_with_a_link_does_not_go_on(tmp_path: Path, outside: Path, 
 
 def test_a_copied_reproduction_leaves_the_page_beside_it(tmp_path: Path) -> None:
     experiment = EXPERIMENTS["canary-table-3"]
-    reproduce(experiment, quiet, tmp_path / "runs", Effort(draws=2, small=True), do=here)
+    reproduce(experiment, quiet, tmp_path / "runs", Effort(draws=2, small=True), workers=Here(1))
     place = tmp_path / "mine"
     place.mkdir()
     (place / "index.html").write_text("my own page")

@@ -12,7 +12,7 @@ from analysis.evaluation.report import diagnosis_columns, figures
 from analysis.methods.base import Diagnosis
 from analysis.methods.registry import build
 from analysis.telemetry.observations import read_telemetry
-from scenarios.command.showing import make_page
+from scenarios.command.show import make_page
 from scenarios.experiment.run import run_config, run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings

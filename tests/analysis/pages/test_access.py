@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from analysis.pages.template import ASSETS
-from scenarios.command.showing import make_page
+from scenarios.command.show import make_page
 from tests.analysis.pages.test_run_page import choose, figures_of, marks, summary_of
 from tests.browser import opened
 

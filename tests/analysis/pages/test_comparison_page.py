@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from analysis.evaluation.comparison import COLUMNS, interval
-from scenarios.command.showing import again_all, figures_of, make_page
-from scenarios.many.compared import read_comparison
+from scenarios.command.show import again_all, figures_of, make_page
+from scenarios.many.compare import read_comparison
 from testbed.fabric.paths import Paths
 from testbed.record.columns import write_columns
 from tests.browser import SCHEMES, cut_off, opened

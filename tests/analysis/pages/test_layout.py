@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from scenarios.command.showing import make_page
+from scenarios.command.show import make_page
 from testbed.record.run import RunDirectory
 from tests.browser import SCHEMES, WIDTHS, cut_off, opened
 

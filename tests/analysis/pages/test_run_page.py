@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from analysis.evaluation.columns import in_bytes
-from scenarios.command.showing import make_page
+from scenarios.command.show import make_page
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.record.run import RunDirectory

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from scenarios.command.showing import again
+from scenarios.command.show import again
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from testbed.fabric.names import command

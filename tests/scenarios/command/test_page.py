@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.command.showing import again, make_page, offer_page
+from scenarios.command.show import again, make_page, offer_page
 from scenarios.experiment.request import make_request
 from scenarios.experiment.run import analyze, run_config
 from scenarios.experiment.settings import Settings, make_settings

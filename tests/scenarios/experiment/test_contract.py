@@ -17,7 +17,7 @@ from analysis.methods.registry import METHODS, make_method
 from analysis.telemetry.observations import read_telemetry
 from scenarios import load
 from scenarios.command import budgets
-from scenarios.command.showing import make_page
+from scenarios.command.show import make_page
 from scenarios.experiment import setup
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario

@@ -20,10 +20,10 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
+from scenarios.command.seeds import parse_seeds
 from scenarios.experiment.settings import Settings
 from scenarios.many.compare import Comparison, code_digest, compare, default_folder
-from scenarios.many.seed_process import _work
-from scenarios.many.seeds import parse_seeds
+from scenarios.many.work import _work
 from scenarios.process.signals import Stopped
 from testbed.record.columns import read_columns, write_columns
 from testbed.record.places import PlaceError
@@ -344,7 +344,7 @@ def test_a_signal_that_came_before_a_seed_began_is_no_failure(
     def pending() -> None:
         raise Stopped(signal.SIGHUP)
 
-    monkeypatch.setattr("scenarios.many.seed_process.tidily", pending)
+    monkeypatch.setattr("scenarios.many.work.tidily", pending)
     receive, send = multiprocessing.Pipe(duplex=False)
     _work(lambda place: b"", tmp_path / "seed", send)
     assert receive.recv().reason == "interrupted"

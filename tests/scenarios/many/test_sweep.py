@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from scenarios.command.showing import figures_of, make_page
+from scenarios.command.show import figures_of, make_page
 from scenarios.many.sweep import folder_of, parse_sweep, read_sweep
 from tests.browser import SCHEMES, cut_off, opened
 from tests.scenarios.conftest import Canary, refused

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-import shutil
-import threading
-import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.many.seed_process import Outcome, Work
+from scenarios.many.work import LocalWorkers, Outcome, Outcomes, Work
 from scenarios.papers.experiment import (
     Effort,
     Experiment,
@@ -38,23 +36,16 @@ from tests.scenarios.conftest import Canary, refused
 
 PAPER = Printed("F1", "a", "1", 0.5, "stated", section="1", quote="0.5")
 CALLS: list[int] = []
-LOCK = threading.Lock()
-BEGUN: list[str] = []
-ENDED: list[str] = []
 
 
-def here(work: Work, folder: Path, name: str) -> Outcome:
-    """A part within this process, where all is compiled."""
-    place = folder / f".{name}-12345678"
-    BEGUN.append(name)
-    try:
-        with LOCK:
+class Here(LocalWorkers):
+    """This process, where all is compiled."""
+
+    def outcomes(self, pieces: Mapping[str, Work], folder: Path) -> Outcomes:
+        for name, work in pieces.items():
+            place = folder / f".{name}-12345678"
             place.mkdir()
-            outcome = Outcome(work(place))
-            shutil.rmtree(place)
-            return outcome
-    finally:
-        ENDED.append(name)
+            yield name, Outcome(work(place))
 
 
 def draw(number: int) -> list[Row]:
@@ -132,18 +123,16 @@ def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
     def run(draws: int, **changed: object) -> list[int]:
         before = len(CALLS)
-        reproduce(toy(**changed), quiet, tmp_path, Effort(draws), do=here)
+        reproduce(toy(**changed), quiet, tmp_path, Effort(draws), workers=Here(1))
         return sorted(CALLS[before:])
 
     def stop(what: str, share: float) -> None:
-        if "3 of 5 parts" in what:
+        if what == "parts of toy: 3 of 5":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as stopped:
-        reproduce(toy(), stop, tmp_path, Effort(5), do=here)
+        reproduce(toy(), stop, tmp_path, Effort(5), workers=Here(1))
     assert "3 of 5 parts of toy are kept" in stopped.value.__notes__[0]
-    while len(ENDED) < len(BEGUN):  # a thread ends what it has begun, and nobody takes it
-        time.sleep(0.01)
     assert not was_run(toy(), tmp_path)
     parts = tmp_path / "toy" / "parts"
     kept = {int(path.stem.removeprefix("draw-")) for path in parts.glob("*.parquet")}
@@ -231,7 +220,7 @@ def test_every_figure_is_declared_and_computed() -> None:
 def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     experiment = EXPERIMENTS[name]
     effort = Effort(draws=2, small=True)
-    lines = reproduce(experiment, quiet, tmp_path, effort, do=here)
+    lines = reproduce(experiment, quiet, tmp_path, effort, workers=Here(1))
     folder = tmp_path / name
     there = {"figure.png", "figure.svg", "table.md", "results.parquet", "setting.json"}
     assert {*there, "index.html", "parts"} == {path.name for path in folder.iterdir()}

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from scenarios.command.showing import make_page
+from scenarios.command.show import make_page
 from scenarios.papers import reproduce as module
 from scenarios.papers.experiment import Effort, Experiment, Panel, Printed, Row, by_draw
 from scenarios.papers.reproduce import reproduce, write_overview
 from tests.browser import SCHEMES, cut_off, opened
 from tests.conftest import quiet
-from tests.scenarios.papers.test_frame import here
+from tests.scenarios.papers.test_frame import Here
 
 HOSTILE = "</script><b>'\"</b>"
 PANELS = (
@@ -61,7 +61,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(
         module, "EXPERIMENTS", {"toy": toy, "other": replace(toy, name="other", values=())}
     )
-    reproduce(toy, quiet, tmp_path, Effort(5), do=here)
+    reproduce(toy, quiet, tmp_path, Effort(5), workers=Here(1))
     write_overview(tmp_path)
     return tmp_path
 

@@ -11,21 +11,42 @@ from pathlib import Path
 import psutil
 import pytest
 
-from scenarios.many.workers import workers_of
+from scenarios.many.cluster import workers_of
+from scenarios.many.work import complete
 
 COMPARE = ["compare", "--backend", "flow", "--epochs", "2", "--seeds", "1-4"]
 COMPARE += ["--methods", "netbouncer"]
 REPRODUCE = ["reproduce", "--fig", "canary-table-3", "--draws", "2"]
 
 
-def test_what_a_job_raises_is_its_own() -> None:
-    def wrong() -> int:
-        raise OSError("no such luck")
+def no_such_luck(folder: Path) -> bytes:
+    raise OSError("no such luck")
 
+
+def folder_name(folder: Path) -> bytes:
+    return folder.name.encode()
+
+
+def wait_long(folder: Path) -> bytes:
+    (folder.parent / "begun").touch()
+    time.sleep(600)
+    return b""
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes import this module."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+
+
+def test_what_a_piece_raises_is_its_own(tmp_path: Path) -> None:
     with workers_of(None, 1) as workers:
         workers.check({"k": 4}, dict)
-        found = dict(workers.outcomes({1: lambda: 5, 2: wrong}))
-    assert found == {1: 5, 2: "OSError: no such luck"}
+        found = dict(workers.outcomes({"a": folder_name, "b": no_such_luck}, tmp_path))
+    assert found["a"].content is not None and found["a"].content.startswith(b".a-")
+    assert (found["b"].content, found["b"].reason) == (None, "no such luck")
+    assert 'OSError("no such luck")' in found["b"].log
+    assert not list(tmp_path.iterdir())
 
 
 def test_parts_are_held_in_order(tmp_path: Path) -> None:
@@ -37,12 +58,23 @@ def test_parts_are_held_in_order(tmp_path: Path) -> None:
             workers.held(Path.read_text, files)
 
 
-def test_the_end_does_not_wait_for_what_runs() -> None:
+def test_the_end_does_not_wait_for_what_runs(tmp_path: Path) -> None:
     begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), workers_of(None, 2) as workers:
-        for _ in workers.outcomes({1: lambda: None, 2: lambda: time.sleep(600)}):
+    pieces = {"a": folder_name, "b": wait_long, "c": wait_long, "d": wait_long}
+
+    def progress(what: str, share: float) -> None:
+        while what == "pieces: 4 of 7" and not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        if what == "pieces: 4 of 7":
             raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped, workers_of(None, 2) as workers:
+        complete(pieces, 3, tmp_path, workers, "pieces", progress)
+    assert stopped.value.__notes__ == [
+        f"4 of 7 pieces are kept in {tmp_path}: the same command goes on from there"
+    ]
     assert time.monotonic() - begin < 300
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "begun"]
 
 
 def listeners(process: psutil.Process) -> list[tuple[str, int]]:
@@ -84,9 +116,9 @@ def test_many_runs_listen_nowhere(
 def test_without_a_cluster_nothing_of_dask_is_loaded() -> None:
     code = (
         "import sys\n"
-        "from scenarios.many.workers import workers_of\n"
+        "from scenarios.many.cluster import workers_of\n"
         "import scenarios.many.compare, scenarios.command.localize, scenarios.papers.reproduce\n"
-        "with workers_of(None, 1) as workers: list(workers.outcomes({1: dict}))\n"
+        "with workers_of(None, 1) as workers: list(workers.outcomes({}, None))\n"
         "print(sorted({'distributed', 'dask', 'bokeh', 'tornado'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)

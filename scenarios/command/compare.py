@@ -13,15 +13,14 @@ from analysis.evaluation.report import capture_line
 from analysis.methods.parameters import Parameters
 from analysis.methods.registry import REFERENCE
 from scenarios.command.options import Given
-from scenarios.command.showing import offer_page
+from scenarios.command.seeds import parse_seeds
+from scenarios.command.show import offer_page, print_comparison, print_sweep
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.request import make_request
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from scenarios.many.compare import compare, default_folder
-from scenarios.many.compared import tell
-from scenarios.many.seeds import parse_seeds
-from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder, tell_sweep
+from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder
 from scenarios.process.keeper import root_can_be_asked
 from scenarios.process.leaving import go_through_sudo
 from scenarios.process.signals import at_once
@@ -99,7 +98,7 @@ def _one(asked: _Asked, settings: Settings, folder: Path) -> bool:
     console = wide_console()
     if result.capture is not None:
         console.print(line(capture_line(result.capture)), soft_wrap=True)
-    tell(result.rows, console)
+    print_comparison(result.rows, console)
     for seed, reason in result.failures.items():
         console.print(line(f"seed {seed} failed: {reason}", "red"))
     _places(console, folder, f"{folder}/results.parquet, {folder}/f1.png")
@@ -123,7 +122,7 @@ def _swept(asked: _Asked, setting: str, by_value: Mapping[str, Settings], folder
         failures = run_sweep(setting, list(by_value), folder, compare_at, progress)
     at_once(plain(f"the figures are in {folder}"))
     console = wide_console()
-    tell_sweep(read_sweep(folder), console)
+    print_sweep(read_sweep(folder), console)
     for (value, seed), reason in failures.items():
         console.print(line(f"{setting.upper()}={value}, seed {seed} failed: {reason}", "red"))
     _places(console, folder, f"{folder}: a comparison for each {setting.upper()}")

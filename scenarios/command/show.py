@@ -6,24 +6,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
-from analysis.evaluation.report import render
+from analysis.evaluation.comparison import (
+    COLUMNS,
+    MEANS,
+    chosen,
+    comparison_cells,
+    comparison_table,
+    defined,
+    in_short,
+    interval,
+    method_names,
+    origins,
+)
+from analysis.evaluation.report import parameters_line, render
+from analysis.evaluation.sweep import sweep_tables
 from analysis.methods.registry import METHODS, REFERENCE
 from analysis.pages.comparison_page import comparison_page
 from analysis.pages.run_page import run_page
 from analysis.pages.sweep_page import sweep_page
 from analysis.pages.template import write_page
+from scenarios.command.seeds import in_ranges
 from scenarios.experiment.errors import message_of
 from scenarios.experiment.observer import Progress
 from scenarios.experiment.scenario import load_scenario, scenario_names
 from scenarios.experiment.settings import described, make_settings
-from scenarios.experiment.terminal import wide_console
-from scenarios.many.compared import Compared, as_json, is_comparison, read_comparison, tell
-from scenarios.many.seeds import in_ranges
-from scenarios.many.sweep import Sweep, is_sweep, read_sweep, sweep_as_json, tell_sweep
+from scenarios.experiment.terminal import line, wide_console
+from scenarios.many.compare import Compared, is_comparison, read_comparison
+from scenarios.many.sweep import Sweep, is_sweep, read_sweep
 from testbed.errors import UserError
-from testbed.fabric.names import command
+from testbed.fabric.names import command, plain
 from testbed.record.manifest import PAGE
 from testbed.record.places import need_no_links
 from testbed.record.run import RunDirectory
@@ -75,18 +89,18 @@ def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
         ValueError: There is no such run or comparison, or it is damaged (one line).
     """
     if is_sweep(directory):
-        return sweep_as_json(read_sweep(directory))
+        return sweep_figures(read_sweep(directory))
     if is_comparison(directory):
-        return as_json(read_comparison(directory))
+        return comparison_figures(read_comparison(directory))
     return RunDirectory(directory, trust=trust).summary
 
 
 def show_figures(directory: Path, trust: bool = False) -> None:
     """Print the table of a run or a comparison. Raises as `figures_of`."""
     if is_sweep(directory):
-        tell_sweep(read_sweep(directory), wide_console())
+        print_sweep(read_sweep(directory), wide_console())
     elif is_comparison(directory):
-        tell(read_comparison(directory).rows, wide_console())
+        print_comparison(read_comparison(directory).rows, wide_console())
     else:
         render(figures_of(directory, trust), Console())
 
@@ -167,3 +181,68 @@ def _methods(had: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     ]
     if named and named != list(METHODS):
         yield f"METHODS={','.join(named)}"
+
+
+def print_comparison(rows: Mapping[str, Any], console: Console) -> None:
+    """Print the table, what it is of, and the parameters that methods had."""
+    console.print(comparison_table(rows), width=min(console.width, 80))
+    for text in (*in_short(rows).split("\n"), parameters_line(origins(rows))):
+        console.print(line(text, "dim"), soft_wrap=True)
+
+
+def comparison_figures(found: Compared) -> dict[str, Any]:
+    """The figures for programs: the means by method, and a row for each seed and method."""
+    names = [name for name in COLUMNS if name != "found_at"]
+    columns = [np.asarray(found.rows[name]).tolist() for name in names]
+    at = names.index("precision")
+    columns[at] = [None if value != value else value for value in columns[at]]  # JSON has no nan
+    blaming = {
+        plain(name): len(defined(chosen(found.rows, name)["precision"]))
+        for name in method_names(found.rows)
+    }
+    return {
+        "settings": dict(found.key),
+        "means": {
+            row[0].value: {
+                column.title: cell.value for column, cell in zip(MEANS[1:], row[1:], strict=True)
+            }
+            | {"runs with precision": blaming[str(row[0].value)]}
+            for block in comparison_cells(found.rows).values()
+            for row in block
+        },
+        "rows": [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)],
+    }
+
+
+def print_sweep(sweep: Sweep, console: Console) -> None:
+    """Print F1 by method and value, and what it is of."""
+    tables = sweep_tables(sweep.setting.upper(), sweep.values, [p.rows for p in sweep.parts])
+    for table in tables:
+        console.print(table, width=min(console.width, 80))
+    rows = sweep.parts[0].rows
+    seeds = sorted({len(part.seeds) for part in sweep.parts})
+    runs = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+    console.print(line(f"F1: {in_short(rows, runs).partition(chr(10))[0]}", "dim"), soft_wrap=True)
+    console.print(line(parameters_line(origins(rows)), "dim"), soft_wrap=True)
+
+
+def sweep_figures(sweep: Sweep) -> dict[str, Any]:
+    """The figures for programs: of each value and method F1 with its interval."""
+
+    def figures() -> Iterator[dict[str, Any]]:
+        for value, part in zip(sweep.values, sweep.parts, strict=True):
+            for method in method_names(part.rows):
+                own = [i for i, name in enumerate(part.rows["method"]) if name == method]
+                f1 = interval([part.rows["f1"][i] for i in own])
+                bounds = None if f1.low != f1.low else [f1.low, f1.high]
+                yield {
+                    "value": value,
+                    "method": method,
+                    "bench": part.rows["bench"][own[0]],
+                    "runs": len(own),
+                    "f1": f1.mean,
+                    "interval": bounds,
+                }
+
+    settings = {name: v for name, v in sweep.parts[0].key.items() if name != sweep.setting}
+    return {"setting": sweep.setting, "settings": settings, "rows": list(figures())}
