@@ -41,14 +41,26 @@ from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.page import page
 from scenarios.command.reproduce import reproduce
 from scenarios.command.upkeep import clean_net, doctor, net, shell, warm_up
-from scenarios.experiment.errors import DEFECT, errors, message_line, show_tracebacks, stopped
+from scenarios.experiment.errors import DEFECT, message_line, message_of, stopped
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from testbed.errors import UserError
 from testbed.fabric.names import nearest, plain
 
 
 class Commands(TyperGroup):
-    """A command that does not exist is answered by those that do."""
+    """The commands. One that does not exist is answered by those that do."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. A mistake is one line and exit code 2; ``--debug`` shows its traceback."""
+        try:
+            return super().invoke(ctx)
+        except (UserError, OSError) as error:
+            if ctx.params["debug"]:
+                traceback.print_exc()
+            print(f"canary: {message_of(error)}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt as stop:  # Typer would make another of it, without its notes
+            raise typer.Exit(stopped(stop)) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
@@ -82,8 +94,6 @@ def start(
     ] = False,
 ) -> None:
     """Break links of a fat-tree that runs the Canary P4 program, and see who finds them."""
-    if debug:
-        show_tracebacks()
     if version:
         from importlib.metadata import version as version_of
 
@@ -111,46 +121,45 @@ def run(
     sudo: SudoOption = False,
 ) -> None:
     """Emulate a scenario, and compare all methods on it."""
-    with errors():
-        from analysis.evaluation.parameter_sets import choose_methods
-        from analysis.evaluation.report import render
-        from scenarios.command.show import offer_page
-        from scenarios.command.watch import watching
-        from scenarios.experiment.backends import at_this_pace, pick_backend
-        from scenarios.experiment.request import make_request
-        from scenarios.experiment.run import default_directory, new_run, run_experiment
-        from testbed.fabric.topologies import make_addressed
+    from analysis.evaluation.parameter_sets import choose_methods
+    from analysis.evaluation.report import render
+    from scenarios.command.show import offer_page
+    from scenarios.command.watch import watching
+    from scenarios.experiment.backends import at_this_pace, pick_backend
+    from scenarios.experiment.request import make_request
+    from scenarios.experiment.run import default_directory, new_run, run_experiment
+    from testbed.fabric.topologies import make_addressed
 
-        names, chosen = choose_methods(methods, parameters, fault_rate)
-        request = make_request(scenario, ctx.obj.settings, config)
-        ctx.obj.tell()
+    names, chosen = choose_methods(methods, parameters, fault_rate)
+    request = make_request(scenario, ctx.obj.settings, config)
+    ctx.obj.tell()
 
-        def switches() -> int:
-            settings = request.settings("virtual")
-            return make_addressed(settings.topology, settings.k).n_switches
+    def switches() -> int:
+        settings = request.settings("virtual")
+        return make_addressed(settings.topology, settings.k).n_switches
 
-        backend = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
-        settings = at_this_pace(request.settings(backend), request.named)
-        path = run_dir or default_directory(request.name)
-        with (
-            progress_bar() as progress,
-            watching(watch, settings, progress) as observer,
-            new_run(path, numbered=run_dir is None) as writer,
-        ):
-            summary = run_experiment(
-                request.name,
-                request.scenario,
-                settings,
-                writer,
-                names,
-                chosen,
-                observer,
-            )
-            at_once(plain(f"the run is in {writer.path}"))
-        console = Console()
-        render(summary, console)
-        console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
-        console.print(line(offer_page(writer.path)), soft_wrap=True)
+    backend = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
+    settings = at_this_pace(request.settings(backend), request.named)
+    path = run_dir or default_directory(request.name)
+    with (
+        progress_bar() as progress,
+        watching(watch, settings, progress) as observer,
+        new_run(path, numbered=run_dir is None) as writer,
+    ):
+        summary = run_experiment(
+            request.name,
+            request.scenario,
+            settings,
+            writer,
+            names,
+            chosen,
+            observer,
+        )
+        at_once(plain(f"the run is in {writer.path}"))
+    console = Console()
+    render(summary, console)
+    console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
+    console.print(line(offer_page(writer.path)), soft_wrap=True)
 
 
 @app.command(cls=WordsCommand)
@@ -162,19 +171,18 @@ def analyze(
     fault_rate: FaultRateOption = None,
 ) -> None:
     """Diagnose a finished run again, without the network."""
-    with errors():
-        from analysis.evaluation.parameter_sets import choose_methods
-        from analysis.evaluation.report import render
-        from scenarios.command.show import offer_page
-        from scenarios.experiment.run import analyze as analyze_run
+    from analysis.evaluation.parameter_sets import choose_methods
+    from analysis.evaluation.report import render
+    from scenarios.command.show import offer_page
+    from scenarios.experiment.run import analyze as analyze_run
 
-        names, chosen = choose_methods(methods, parameters, fault_rate)
-        with progress_bar() as progress:
-            summary = analyze_run(run_dir, progress, trust, names, chosen)
-        at_once(f"the diagnoses are in {run_dir}")
-        console = Console()
-        render(summary, console)
-        console.print(line(offer_page(run_dir)), soft_wrap=True)
+    names, chosen = choose_methods(methods, parameters, fault_rate)
+    with progress_bar() as progress:
+        summary = analyze_run(run_dir, progress, trust, names, chosen)
+    at_once(f"the diagnoses are in {run_dir}")
+    console = Console()
+    render(summary, console)
+    console.print(line(offer_page(run_dir)), soft_wrap=True)
 
 
 @app.command()
@@ -186,13 +194,12 @@ def show(
     trust: TrustOption = False,
 ) -> None:
     """Print the table of a finished run or comparison."""
-    with errors():
-        from scenarios.command.show import figures_of, show_figures
+    from scenarios.command.show import figures_of, show_figures
 
-        if as_json:
-            print(json.dumps(figures_of(run_dir, trust), indent=2))
-        else:
-            show_figures(run_dir, trust)
+    if as_json:
+        print(json.dumps(figures_of(run_dir, trust), indent=2))
+    else:
+        show_figures(run_dir, trust)
 
 
 @app.command(cls=SettingsCommand)
@@ -223,22 +230,21 @@ def compare(
     Figures come with confidence intervals. Finished seeds are kept: after an interruption the same
     command goes on.
     """
-    with errors():
-        from scenarios.command.compare import compare_seeds
+    from scenarios.command.compare import compare_seeds
 
-        failed = compare_seeds(
-            ctx.obj,
-            scenario,
-            config,
-            seeds,
-            methods,
-            out,
-            parameters,
-            fault_rate,
-            cluster,
-            sweep,
-            sudo,
-        )
+    failed = compare_seeds(
+        ctx.obj,
+        scenario,
+        config,
+        seeds,
+        methods,
+        out,
+        parameters,
+        fault_rate,
+        cluster,
+        sweep,
+        sudo,
+    )
     if failed:
         raise typer.Exit(1)
 
@@ -268,34 +274,33 @@ def localize(
 
     testbed/record/README.md describes them.
     """
-    with errors():
-        from analysis.evaluation.parameter_sets import choose_methods
-        from analysis.evaluation.ranking import render_ranking
-        from analysis.evaluation.report import parameters_line
-        from analysis.methods.registry import build
-        from scenarios.command.localize import localize as localize_files
-        from testbed.record.files import is_csv
-        from testbed.record.places import need_place
+    from analysis.evaluation.parameter_sets import choose_methods
+    from analysis.evaluation.ranking import render_ranking
+    from analysis.evaluation.report import parameters_line
+    from analysis.methods.registry import build
+    from scenarios.command.localize import localize as localize_files
+    from testbed.record.files import is_csv
+    from testbed.record.places import need_place
 
-        if out is not None:
-            is_csv(out)
-            need_place(out, "ranking.parquet")
-        names, chosen = choose_methods(method, parameters, fault_rate)
-        with progress_bar() as progress:
-            verdicts = localize_files(topology, telemetry, names, progress, chosen, cluster)
-        if out is not None:
-            verdicts.write(out)
-        console = wide_console()
-        console.print(line(verdicts.heading()))
-        for name, diagnosis in verdicts.diagnoses.items():
-            console.print()
-            console.print(render_ranking(name, diagnosis, verdicts.numbered))
-        used = {name: build(name, chosen).origin for name in verdicts.diagnoses}
+    if out is not None:
+        is_csv(out)
+        need_place(out, "ranking.parquet")
+    names, chosen = choose_methods(method, parameters, fault_rate)
+    with progress_bar() as progress:
+        verdicts = localize_files(topology, telemetry, names, progress, chosen, cluster)
+    if out is not None:
+        verdicts.write(out)
+    console = wide_console()
+    console.print(line(verdicts.heading()))
+    for name, diagnosis in verdicts.diagnoses.items():
         console.print()
-        console.print(line(parameters_line(used), "dim"), soft_wrap=True)
-        for reason in verdicts.silent:
-            console.print()
-            console.print(line(reason, "yellow"))
+        console.print(render_ranking(name, diagnosis, verdicts.numbered))
+    used = {name: build(name, chosen).origin for name in verdicts.diagnoses}
+    console.print()
+    console.print(line(parameters_line(used), "dim"), soft_wrap=True)
+    for reason in verdicts.silent:
+        console.print()
+        console.print(line(reason, "yellow"))
 
 
 @app.command()
@@ -310,15 +315,14 @@ def export(
     trust: TrustOption = False,
 ) -> None:
     """Write a run as files that `localize` reads."""
-    with errors():
-        from scenarios.command.localize import export as export_run
+    from scenarios.command.localize import export as export_run
 
-        if csv and parts:
-            raise UserError("--csv and --parts exclude each other: parts are Parquet")
-        tidily()
-        suffix = ".csv" if csv else ".parquet"
-        for path in export_run(run_dir, out, suffix, trust, parts=parts):
-            print(plain(str(path)))
+    if csv and parts:
+        raise UserError("--csv and --parts exclude each other: parts are Parquet")
+    tidily()
+    suffix = ".csv" if csv else ".parquet"
+    for path in export_run(run_dir, out, suffix, trust, parts=parts):
+        print(plain(str(path)))
 
 
 @app.command(cls=WordsCommand)
@@ -340,19 +344,18 @@ def plan(
 
     Few paths that cover every link and tell failures apart, against plans that need no thought.
     """
-    with errors():
-        from scenarios.command.plan import make_plan, render_plan, write_plan
-        from testbed.record.places import need_place
+    from scenarios.command.plan import make_plan, render_plan, write_plan
+    from testbed.record.places import need_place
 
-        if out is not None:
-            need_place(out, "paths.parquet")
-        with progress_bar() as progress:
-            matrix, timings = make_plan(k, alpha, beta, progress)
-        console = Console()
-        render_plan(matrix, timings, console)
-        if out is not None:
-            write_plan(matrix, out)
-            console.print(line(f"paths: {out}"), soft_wrap=True)
+    if out is not None:
+        need_place(out, "paths.parquet")
+    with progress_bar() as progress:
+        matrix, timings = make_plan(k, alpha, beta, progress)
+    console = Console()
+    render_plan(matrix, timings, console)
+    if out is not None:
+        write_plan(matrix, out)
+        console.print(line(f"paths: {out}"), soft_wrap=True)
 
 
 @app.command(cls=WordsCommand)
@@ -386,26 +389,25 @@ def calibrate(
 
     All by one rule; what it writes is what --parameters takes.
     """
-    with errors():
-        from analysis.methods.parameters import in_words
-        from scenarios.many.calibrate import TRAINING
-        from scenarios.many.calibrate import calibrate as calibrate_methods
-        from testbed.record.places import need_place
+    from analysis.methods.parameters import in_words
+    from scenarios.many.calibrate import TRAINING
+    from scenarios.many.calibrate import calibrate as calibrate_methods
+    from testbed.record.places import need_place
 
-        need_place(out, "parameters.yaml")
-        with progress_bar() as progress:
-            found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
-        at_once(plain(f"the parameters are in {out}"))
-        console = wide_console()
-        for name, entry in found.methods.items():
-            said = f"{name}: {in_words(entry.parameters)}"
-            console.print(line(said, "bold"), soft_wrap=True)
-            console.print(
-                f"  F1 {entry.f1:.3f}, precision {entry.precision:.3f}, recall {entry.recall:.3f} "
-                f"on {entry.cases} training cases; {entry.tried} settings tried",
-                highlight=False,
-            )
-        console.print(line(str(out)), soft_wrap=True)
+    need_place(out, "parameters.yaml")
+    with progress_bar() as progress:
+        found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
+    at_once(plain(f"the parameters are in {out}"))
+    console = wide_console()
+    for name, entry in found.methods.items():
+        said = f"{name}: {in_words(entry.parameters)}"
+        console.print(line(said, "bold"), soft_wrap=True)
+        console.print(
+            f"  F1 {entry.f1:.3f}, precision {entry.precision:.3f}, recall {entry.recall:.3f} "
+            f"on {entry.cases} training cases; {entry.tried} settings tried",
+            highlight=False,
+        )
+    console.print(line(str(out)), soft_wrap=True)
 
 
 app.command()(page)

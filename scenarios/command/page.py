@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from scenarios.command.arguments import TrustOption
-from scenarios.experiment.errors import errors
 from scenarios.experiment.terminal import progress_bar
 from testbed.fabric.names import plain
 
@@ -25,9 +24,8 @@ def page(
     trust: TrustOption = False,
 ) -> None:
     """Make the page (index.html) of a run or comparison."""
-    with errors():
-        from scenarios.command.show import make_page
+    from scenarios.command.show import make_page
 
-        with progress_bar() as progress:
-            path = make_page(directory, trust, over_time, progress)
-        print(plain(f"page: {path}"))
+    with progress_bar() as progress:
+        path = make_page(directory, trust, over_time, progress)
+    print(plain(f"page: {path}"))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scenarios.experiment.errors import errors
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from testbed.errors import UserError
 
@@ -53,27 +52,26 @@ def reproduce(
     ] = Path("runs/reproduce"),
 ) -> None:
     """Reproduce figures and tables of the papers, and compare."""
-    with errors():
-        from scenarios.papers.experiment import Effort
-        from scenarios.papers.registry import experiments_named
-        from scenarios.papers.results import experiment_table
+    from scenarios.papers.experiment import Effort
+    from scenarios.papers.registry import experiments_named
+    from scenarios.papers.results import experiment_table
 
-        console = wide_console()
-        if results is not None:
-            from scenarios.papers.results import write_results
+    console = wide_console()
+    if results is not None:
+        from scenarios.papers.results import write_results
 
-            write_results(results, out)
-            console.print(line(f"written: {results}"), soft_wrap=True)
-            return
-        if fig is None:
-            console.print(experiment_table(out))
-            console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
-            return
-        if not 2 <= draws <= 1000:
-            raise UserError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
-        experiments = experiments_named(fig)
-        effort = Effort(draws, trace=_checked(trace, experiments))
-        _run(experiments, effort, out, cluster)
+        write_results(results, out)
+        console.print(line(f"written: {results}"), soft_wrap=True)
+        return
+    if fig is None:
+        console.print(experiment_table(out))
+        console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
+        return
+    if not 2 <= draws <= 1000:
+        raise UserError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
+    experiments = experiments_named(fig)
+    effort = Effort(draws, trace=_checked(trace, experiments))
+    _run(experiments, effort, out, cluster)
 
 
 def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None) -> None:

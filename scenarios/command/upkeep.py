@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scenarios.command.arguments import KOption, WatchOption
-from scenarios.experiment.errors import errors
 from scenarios.experiment.terminal import progress_bar, wide_console
 from scenarios.process.signals import tidily
 
@@ -37,42 +36,38 @@ def net(
     watch: WatchOption = False,
 ) -> None:
     """Bring the network up, with Mininet's prompt (root)."""
-    with errors():
-        from scenarios.experiment.settings import REAL_TIME, SettingsError
-        from scenarios.live.prompt import open_prompt
+    from scenarios.experiment.settings import REAL_TIME, SettingsError
+    from scenarios.live.prompt import open_prompt
 
-        if backend not in REAL_TIME:
-            raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
-        tidily()
-        with tempfile.TemporaryDirectory() as logs:
-            open_prompt(k, backend, Path(logs), watch)
+    if backend not in REAL_TIME:
+        raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
+    tidily()
+    with tempfile.TemporaryDirectory() as logs:
+        open_prompt(k, backend, Path(logs), watch)
 
 
 def doctor() -> None:
     """What this machine can run, and what to install."""
-    with errors():
-        from scenarios.command.doctor import examine, render_findings
+    from scenarios.command.doctor import examine, render_findings
 
-        render_findings(examine(), wide_console())
+    render_findings(examine(), wide_console())
 
 
 def warm_up() -> None:
     """Compile what a run needs, once an installation: `make setup` does it."""
-    with errors():
-        from scenarios.command.warm_up import warm_up as compile_all
+    from scenarios.command.warm_up import warm_up as compile_all
 
-        with progress_bar() as progress:
-            compile_all(progress)
+    with progress_bar() as progress:
+        compile_all(progress)
 
 
 def shell(
     switch: Annotated[str, typer.Argument(help="A switch of the running network: agg0_1.")],
 ) -> None:
     """Open p4runtime-sh on a switch of the running network."""
-    with errors():
-        from testbed.network.switches import running_switch
+    from testbed.network.switches import running_switch
 
-        arguments = running_switch(switch)
+    arguments = running_switch(switch)
     os.execv(sys.executable, [sys.executable, "-P", "-c", _P4RUNTIME_SH, *arguments])
 
 
@@ -91,12 +86,11 @@ def clean_net() -> None:
 
     And nothing else.
     """
-    with errors():
-        from testbed.network.processes import ProcessError, clean
+    from testbed.network.processes import ProcessError, clean
 
-        if os.geteuid() != 0:
-            raise ProcessError("networks are root's: use sudo")
-        cleaned = clean()
-        print(ended_in_words(cleaned))
-        for runner in cleaned.alive:
-            print(f"process {runner} still runs a network: it is let alone")
+    if os.geteuid() != 0:
+        raise ProcessError("networks are root's: use sudo")
+    cleaned = clean()
+    print(ended_in_words(cleaned))
+    for runner in cleaned.alive:
+        print(f"process {runner} still runs a network: it is let alone")

@@ -1,4 +1,4 @@
-"""What goes wrong in a command: a mistake is one line, a defect shows its traceback."""
+"""Errors and interruptions in one line."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ import os
 import re
 import signal
 import sys
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, cast
 
-import typer
-
 from scenarios.process.signals import exit_code, in_one_line
-from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
 
 DEFECT = "canary: this is a defect of canary: please report the command and the lines above"
@@ -32,49 +27,6 @@ _TO_DO = {
     errno.EIO: "the disk may be damaged: copy the file elsewhere",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
-
-
-_shown: set[str] = set()
-
-
-def show_tracebacks() -> None:
-    """Let `errors` show the traceback of a mistake, too."""
-    _shown.add("tracebacks")
-
-
-def one_line() -> tuple[type[Exception], ...]:
-    """Return the exceptions that are told in one line: mistakes of the user, and what the system
-    or the network refuses. All others are defects."""
-    from testbed.control.remote.connection import RemoteError
-    from testbed.control.remote.thrift import ThriftError
-    from testbed.network.network import NetworkError
-    from testbed.network.processes import ProcessError
-    from testbed.softswitch import SoftSwitchError
-
-    return (
-        UserError,
-        OSError,
-        SoftSwitchError,
-        NetworkError,
-        ProcessError,
-        RemoteError,
-        ThriftError,
-    )
-
-
-@contextmanager
-def errors() -> Iterator[None]:
-    """Print one line for an exception of `one_line`, and exit with code 2. After
-    `show_tracebacks` its traceback comes first. Any other exception passes."""
-    try:
-        yield
-    except one_line() as error:
-        if _shown:
-            traceback.print_exc()
-        print(f"canary: {message_of(error)}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    except KeyboardInterrupt as stop:
-        raise typer.Exit(stopped(stop)) from None
 
 
 def message_of(error: Exception) -> str:

@@ -22,7 +22,7 @@ from mininet.cli import CLI
 
 from analysis.methods.registry import find_methods
 from scenarios.experiment.backends import open_backend
-from scenarios.experiment.errors import DEFECT, message_of, one_line
+from scenarios.experiment.errors import DEFECT, message_of
 from scenarios.experiment.settings import make_settings
 from scenarios.live.net import WatchedNet, watched_net
 from scenarios.live.network import Live
@@ -93,7 +93,7 @@ class Prompt(CLI):
         """Run a command. A mistake is one line, a defect a traceback, and the prompt goes on."""
         try:
             return super().onecmd(line)
-        except one_line() as error:
+        except (UserError, OSError) as error:
             print(f"{line.split()[0]}: {message_of(error)}", flush=True)
         except Exception:
             traceback.print_exc()

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.network.sources import Source
 
@@ -26,7 +27,7 @@ DROP = np.dtype(
 """A lost packet: its flow's number in its source, where it was lost, why, and its shim's marks."""
 
 
-class NetworkError(RuntimeError):
+class NetworkError(UserError):
     """The network cannot be brought up. One line that says what to do."""
 
 

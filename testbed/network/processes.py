@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.errors import UserError
 from testbed.record.places import hold
 
 TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
@@ -41,7 +42,7 @@ _NODE = re.compile(r"^mininet:(\w+)$|^unix:.*/(\w+)\.grpc$")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-class ProcessError(RuntimeError):
+class ProcessError(UserError):
     """A process could not be started or ended, or there is no place for the state. One line."""
 
 

@@ -6,8 +6,10 @@ import difflib
 from collections.abc import Iterable
 from enum import IntEnum
 
+from testbed.errors import UserError
 
-class SoftSwitchError(Exception):
+
+class SoftSwitchError(UserError):
     """Base class: a wrong file, name, value or call."""
 
 

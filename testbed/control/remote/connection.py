@@ -18,6 +18,8 @@ from google.rpc import status_pb2 as _status_pb2
 from p4.v1 import p4runtime_pb2 as _p4runtime_pb2
 from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeException
 
+from testbed.errors import UserError
+
 # Their classes are made at run time: a type checker sees nothing of them.
 p4runtime_pb2: Any = _p4runtime_pb2
 status_pb2: Any = _status_pb2
@@ -35,7 +37,7 @@ _GONE = {
 }
 
 
-class RemoteError(RuntimeError):
+class RemoteError(UserError):
     """A switch refused something, or cannot be reached. One line."""
 
 

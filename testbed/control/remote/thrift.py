@@ -21,6 +21,8 @@ from thrift.Thrift import TApplicationException, TException, TMessageType, TType
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
+from testbed.errors import UserError
+
 _CONTEXT = 0
 _AT_ONCE = 64  # requests under way; they and their answers must fit into the sockets' buffers
 _BUFFER = 1 << 16
@@ -29,7 +31,7 @@ CARRIED_BITS = 63
 """Wider register values do not survive: they travel as signed 64-bit numbers and saturate."""
 
 
-class ThriftError(RuntimeError):
+class ThriftError(UserError):
     """The switch refused a call, or answered what this client does not understand. One line."""
 
 
