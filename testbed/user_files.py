@@ -7,9 +7,7 @@ from a file of settings or parameters, and not from the record of a run.
 from __future__ import annotations
 
 import importlib.util
-import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,11 +32,8 @@ class UserFile:
     error: type[ValueError]
     clear: tuple[type[Exception], ...] = ()
 
-    def load(self, seconds: float | None = None) -> ModuleType:
+    def load(self) -> ModuleType:
         """Run the file as a module of its own, and return that.
-
-        Args:
-            seconds: How long it may take; None for as long as it likes.
 
         Raises:
             ValueError: It is not there, or does not load: ``error``, in one line.
@@ -49,7 +44,7 @@ class UserFile:
             raise self.error(f"no {self.kind} file {self.path}: check {self.kind.upper()}")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
-        with self.blamed(seconds=seconds):
+        with self.blamed():
             spec.loader.exec_module(module)
         return module
 
@@ -57,28 +52,23 @@ class UserFile:
     def blamed(
         self,
         function: Callable[..., object] | None = None,
-        seconds: float | None = None,
         passed: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
         """Run the file's code in a block: what it does wrong is one line with file and line.
 
         Args:
             function: What is called of it; where that begins is told if nothing closer is known.
-            seconds: As of `load`.
             passed: Exceptions that are let through as they are.
 
         Raises:
             ValueError: Of the class ``error``.
         """
         try:
-            with _time_limit(seconds):
-                yield
+            yield
         except (KeyboardInterrupt, *passed):
             raise
         except BaseException as error:
-            if isinstance(error, _TooLong):
-                reason = f"still at work after {seconds:g} s: that is too long for what it is asked"
-            elif isinstance(error, SystemExit):
+            if isinstance(error, SystemExit):
                 reason = "calls sys.exit: raise ValueError with a reason instead"
             elif isinstance(error, (self.error, *self.clear)):
                 reason = str(error)
@@ -100,26 +90,3 @@ class UserFile:
             return lines[-1]
         code = getattr(function, "__code__", None)
         return code.co_firstlineno if code and code.co_filename == file else None
-
-
-class _TooLong(BaseException):
-    """Not an `Exception`, or the user's code might catch it."""
-
-
-@contextmanager
-def _time_limit(seconds: float | None) -> Iterator[None]:
-    """Raise `_TooLong` after a time, also in a sleep; other threads than the main have none."""
-    if seconds is None or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)  # again, if something catches it
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -19,9 +19,6 @@ from testbed.faults.specification import parse_faults
 from testbed.network.virtual import LinkModel
 from testbed.user_files import UserFile
 
-SECONDS = 8.0
-"""How long a scenario file may take to load, and then to say what breaks."""
-
 FaultMaker = Callable[[Fabric, Settings], FaultPlan]
 
 
@@ -73,7 +70,7 @@ class Scenario:
             plan = self.make_faults(topology, settings)
             plan.check(topology, settings.duration_s)
             return plan
-        with _user_file(self.file).blamed(self.make_faults, SECONDS):
+        with _user_file(self.file).blamed(self.make_faults):
             try:
                 inspect.signature(self.make_faults).bind(topology, settings)
             except TypeError:
@@ -121,7 +118,7 @@ def load_scenario(name: str) -> Scenario:
     """
     if name.endswith(".py"):
         path = Path(name)
-        found = getattr(_user_file(path).load(SECONDS), "SCENARIO", None)
+        found = getattr(_user_file(path).load(), "SCENARIO", None)
         if isinstance(found, Scenario):
             return replace(found, file=path)
     elif name in scenario_names():

@@ -234,8 +234,7 @@ class Settings:
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
-        fabric: AddressedFabric = make_addressed("fat-tree", self.k)  # raises
-        noise_range(self.noise)
+        noise_range(self.noise)  # raises, as what follows
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
         if self.injector in ("netem", "nft") and self.backend == "virtual":
@@ -244,11 +243,11 @@ class Settings:
             )
         if self.backend == "flow" and self.events.strip().lower() != "none":
             raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
-        if self.backend != "flow":
-            if self.topology != "fat-tree":
-                fabric = make_addressed(self.topology, self.k)
-            self.happening(fabric)  # raises
-            monitor_switches(fabric, self.monitors, self.seed)  # raises
+        if self.backend != "flow" or self.topology == "fat-tree":
+            fabric = make_addressed(self.topology, self.k)
+            if self.backend != "flow":
+                self.happening(fabric)
+                monitor_switches(fabric, self.monitors, self.seed)
         if self.threads and self.backend != "virtual":
             raise SettingsError(f"THREADS={self.threads} needs BACKEND=virtual: leave it out")
         if self.tcp and not self.real_time:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import scenarios
-from scenarios.experiment import scenario as module
 from scenarios.experiment.scenario import load_scenario, scenario_names
 from scenarios.experiment.settings import Settings, SettingsError
 from testbed.fabric.fat_tree import FatTree
@@ -69,22 +68,16 @@ def test_the_faults_are_those_that_the_file_makes(tmp_path: Path) -> None:
         ("return FaultPlan((Fault(topology.link('tor9->agg9'), 1),))", 4, "no switch 'tor9'"),
         ("return faults(topology, settings)", 4, "RecursionError"),
         ("return 1 / 0", 4, "ZeroDivisionError"),
-        ("while True: pass", 4, "still at work after 0.3 s"),
-        ("import time; time.sleep(60)", 4, "still at work after 0.3 s"),
-        ("while True:\n        try: int('x')\n        except Exception: pass", 6, "still at work"),
     ],
 )
 def test_what_goes_wrong_in_make_faults_is_one_line(
-    tmp_path: Path, body: str, line: int, message: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, body: str, line: int, message: str
 ) -> None:
-    if "still at work" in message:
-        monkeypatch.setattr(module, "SECONDS", 0.3)
     code = BEGIN + f"def faults(topology, settings):\n    {body}\n" + END
     with pytest.raises(SettingsError) as error:
         plan_of(tmp_path, code)
     said = str(error.value)
-    close = f"{line - 2}|{line - 1}|{line}" if "still at work" in message else str(line)
-    assert re.match(rf"scenario file {tmp_path}/mine.py line ({close}): .*{message}", said), said
+    assert re.match(rf"scenario file {tmp_path}/mine.py line {line}: .*{message}", said), said
 
 
 @pytest.mark.parametrize(
@@ -111,7 +104,6 @@ def test_another_signature_is_one_line(tmp_path: Path, head: str, message: str) 
         ("\x00", "mine.py.*: .*null bytes"),
         ("import sys\nsys.exit('bye')", "line 2: calls sys.exit"),
         ("raise SystemExit", "line 1: calls sys.exit"),
-        ("\nwhile True:\n    pass", "line [23]: still at work after 0.3 s"),
         (BEGIN + "SCENARIO = Scenario(defaults={'fault': 'none'})", "line 3: FAULT is no setting"),
         (BEGIN + "SCENARIO = Scenario(defaults=['k'])", "line 3: defaults of a Scenario must be"),
         (BEGIN + "SCENARIO = Scenario(make_faults=FaultPlan())", "line 3: make_faults of a Scen"),
@@ -119,11 +111,7 @@ def test_another_signature_is_one_line(tmp_path: Path, head: str, message: str) 
         (BEGIN + "SCENARIO = Scenario(colour='red')", "line 3: TypeError: .*colour"),
     ],
 )
-def test_a_file_that_does_not_load_is_one_line(
-    tmp_path: Path, code: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if "still at work" in message:
-        monkeypatch.setattr(module, "SECONDS", 0.3)
+def test_a_file_that_does_not_load_is_one_line(tmp_path: Path, code: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message) as error:
         plan_of(tmp_path, code)
     assert "\n" not in str(error.value) and "mine.py" in str(error.value)
