@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.evaluation.columns import BENCHES, in_bytes
-from scenarios.experiment.estimate import estimate
 from scenarios.experiment.request import make_request
+from scenarios.experiment.run import expected_of
 from testbed.fabric.topologies import make_fabric
 
 ROOT = Path(__file__).parent.parent
@@ -183,7 +183,7 @@ def _estimate(command: tuple[str, ...]) -> str:
     settings = request.settings("virtual" if request.backend == "auto" else None)
     fabric = make_fabric(settings.topology, settings.k, settings.seed)
     faults = request.scenario.faults(fabric, settings)
-    return str(estimate(settings, fabric, len(faults.links)))
+    return str(expected_of(settings, fabric, len(faults.links)))
 
 
 OF_METHOD: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

@@ -143,7 +143,7 @@ def run(
     path = run_dir or default_directory(request.name)
     with (
         progress_bar() as progress,
-        watching(watch, settings, progress) as observer,
+        watching(watch, settings.backend, progress) as observer,
         new_run(path, numbered=run_dir is None) as writer,
     ):
         summary = run_experiment(

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from scenarios.experiment.estimate import Estimate, announce
 from scenarios.experiment.observer import Observer, Observers, Progress, ProgressObserver
-from scenarios.experiment.settings import Settings
 
 
 class _Terminal(ProgressObserver):
@@ -18,7 +17,7 @@ class _Terminal(ProgressObserver):
 
 
 @contextmanager
-def watching(asked: bool, settings: Settings, progress: Progress) -> Iterator[Observer]:
+def watching(asked: bool, backend: str, progress: Progress) -> Iterator[Observer]:
     """Give a block what observes its run: ``progress``, and a page if that is ``asked``.
 
     The page ends with the block, however that ends.
@@ -33,7 +32,7 @@ def watching(asked: bool, settings: Settings, progress: Progress) -> Iterator[Ob
     from scenarios.live.publisher import Publisher
     from scenarios.live.watched_run import WatchedRun, can_be_watched
 
-    can_be_watched(settings)
+    can_be_watched(backend)
     publisher = Publisher()
     watched = WatchedRun(publisher)
     print(f"watch: {publisher.address}", flush=True)

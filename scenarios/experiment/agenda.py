@@ -21,19 +21,19 @@ Agenda = list[tuple[int, Callable[[], None]]]
 
 def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agenda:
     """All that is due in a run; ``end_epoch`` hears the number of each epoch that has drained."""
-    settings, injector = emulation.settings, emulation.injector
-    period, tick_ns = settings.epoch_ns, settings.epoch_ns // TICKS
+    inputs, injector = emulation.inputs, emulation.injector
+    period, tick_ns = inputs.epochs.length_ns, inputs.epochs.length_ns // TICKS
     agenda: Agenda = []
-    end = settings.epochs * period
+    end = inputs.epochs.number * period
     for seconds in injector.times():
         if 0 < seconds * 1e9 < end:
             agenda.append((round(seconds * 1e9), lambda s=seconds: injector.apply(s)))
-    for event in settings.happening(emulation.topology):
+    for event in inputs.events:
         agenda.append((event.time_ns, lambda e=event: emulation.events.carry_out(e)))
     ticks = range(tick_ns, end + 6 * tick_ns, tick_ns)
     for at in ticks:
         agenda.append((at, lambda at=at: _tick(emulation, at, at == ticks[-1])))
-    for epoch in range(settings.epochs):
+    for epoch in range(inputs.epochs.number):
         for at, switch in emulation.clock.flips(epoch, emulation.monitors):
             control, parity = emulation.controls[switch], (epoch + 1) % 2
             agenda.append((at, lambda c=control, p=parity: set_parity(c, p)))
@@ -46,7 +46,7 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
     """The controller brings back switches that restarted, and installs and removes rules; agents
     trace connections that lost packets."""
-    tick_ns = emulation.settings.epoch_ns // TICKS
+    tick_ns = emulation.inputs.epochs.length_ns // TICKS
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does it all
     emulation.events.look()

@@ -10,6 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
+import numpy as np
+import numpy.typing as npt
+
+from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.settings import REAL_TIME, Settings
 from scenarios.process.keeper import root_can_be_asked
 from scenarios.process.leaving import go_through_sudo
@@ -18,12 +22,8 @@ from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
 from testbed.dataplane import VERDICT
 from testbed.dataplane.adapted import Adapted, adapted_program
-from testbed.dataplane.icmp_limit import IcmpLimit
-from testbed.fabric.addressed import AddressedFabric
-from testbed.fabric.segments import Segments
 from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import KernelInjector, NetemInjector, NftInjector
-from testbed.faults.noise import noise_rates
 from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network, NetworkError, switch_seed
 from testbed.network.speed import slowness
@@ -46,8 +46,7 @@ REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that 
 
 @dataclass(frozen=True)
 class Backend:
-    """A network that is up, its switches' controls in the topology's order, the segments for which
-    its tables have room, and its pace.
+    """A network that is up, its switches' controls in the topology's order, and its pace.
 
     ``drain_ns``: so long after an epoch all its packets have arrived. ``skew_ns``: so much early or
     late a switch changes its epoch, at most.
@@ -55,7 +54,6 @@ class Backend:
 
     network: Network
     controls: Sequence[SwitchControl]
-    segments: Segments
     drain_ns: int
     skew_ns: int
 
@@ -113,38 +111,38 @@ def pick_backend(
     return backend
 
 
-def need_backend(settings: Settings) -> None:
-    """Raises NetworkError where the network of a run cannot be brought up (one line)."""
-    if settings.real_time:
+def need_backend(backend: str, tcp: bool) -> None:
+    """Check that the network of a run can be brought up, with real TCP if that is wanted.
+
+    Raises:
+        NetworkError: It cannot (one line).
+    """
+    if backend in REAL_TIME:
         from testbed.network.installed import not_installed
         from testbed.traffic.iperf import need_iperf
 
         if not root_can_be_asked():
             raise NetworkError(
-                f"BACKEND={settings.backend} needs root for its network: say SUDO=1, or use sudo"
+                f"BACKEND={backend} needs root for its network: say SUDO=1, or use sudo"
             )
-        if reason := not_installed(cast(Literal["bmv2", "softswitch"], settings.backend)):
+        if reason := not_installed(cast(Literal["bmv2", "softswitch"], backend)):
             raise NetworkError(reason)
-        if settings.tcp:
+        if tcp:
             need_iperf()
 
 
-def _threads(settings: Settings, fabric: AddressedFabric) -> int:
+def _threads(inputs: Inputs) -> int:
     """As many as were asked for; else one a core, if each has work that pays for the waiting."""
-    if settings.threads:
-        return settings.threads
-    return max(1, min(len(os.sched_getaffinity(0)), fabric.n_switches // SWITCHES_PER_THREAD))
+    paying = inputs.fabric.n_switches // SWITCHES_PER_THREAD
+    return inputs.threads or max(1, min(len(os.sched_getaffinity(0)), paying))
 
 
 @contextmanager
-def open_backend(
-    settings: Settings, fabric: AddressedFabric, links: LinkModel, logs: Path
-) -> Iterator[Backend]:
-    """Bring up the network of ``settings.backend``, and take it down again.
+def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backend]:
+    """Bring up the network of a run, and take it down again.
 
     Args:
-        settings: Those of the run.
-        fabric: Its fabric.
+        inputs: What the run is made of.
         links: Of a network in virtual time.
         logs: The folder for the output of a real network's processes.
 
@@ -152,40 +150,33 @@ def open_backend(
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
-    segments = fabric.segments(settings.monitors, settings.seed)
-    entries = needed_entries(fabric, segments)
+    entries = needed_entries(inputs.fabric, inputs.segments)
     with tempfile.TemporaryDirectory() as folder:
-        program = adapted_program(Path(folder), IcmpLimit.of(settings.icmp_per_s), entries)
-        yield from _open(settings, fabric, segments, links, program, logs)
+        program = adapted_program(Path(folder), inputs.icmp, entries)
+        yield from _open(inputs, links, program, logs)
 
 
-def _open(
-    settings: Settings,
-    fabric: AddressedFabric,
-    segments: Segments,
-    links: LinkModel,
-    source: Adapted,
-    logs: Path,
-) -> Iterator[Backend]:
-    skew = round(settings.skew * settings.epoch_ns)
-    if settings.backend == "virtual":
+def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iterator[Backend]:
+    fabric, epoch_ns = inputs.fabric, inputs.epochs.length_ns
+    skew = round(inputs.epochs.skew * epoch_ns)
+    if inputs.backend == "virtual":
         program = Program.load(source.json, observe=VERDICT.field)
         switches = [
-            Switch(program, seed=switch_seed(settings.seed, index))
+            Switch(program, seed=switch_seed(inputs.seed, index))
             for index in range(fabric.n_switches)
         ]
-        network = VirtualNetwork(fabric, program, switches, links, _threads(settings, fabric))
+        network = VirtualNetwork(fabric, program, switches, links, _threads(inputs))
         # Every switch has changed its epoch, and every queue on a segment was full.
-        drain = max(settings.epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
+        drain = max(epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
         controls = [LocalSwitch(switch) for switch in switches]
-        yield Backend(network, controls, segments, drain, skew)
+        yield Backend(network, controls, drain, skew)
         return
     from testbed.network.mininet import MininetNetwork
 
-    kind = cast(Literal["bmv2", "softswitch"], settings.backend)
-    with MininetNetwork(fabric, kind, *source, logs, settings.seed) as network:
+    kind = cast(Literal["bmv2", "softswitch"], inputs.backend)
+    with MininetNetwork(fabric, kind, *source, logs, inputs.seed) as network:
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
-        yield Backend(network, network.controls, segments, drain, skew)
+        yield Backend(network, network.controls, drain, skew)
 
 
 def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:
@@ -212,29 +203,32 @@ def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:
 Injector = FaultInjector | KernelInjector
 
 
-def make_injector(settings: Settings, backend: Backend, plan: FaultPlan) -> Injector:
-    """The injector of ``settings.injector``: P4 fault tables, netem or nftables.
+def make_injector(
+    injector: str, backend: Backend, plan: FaultPlan, noise: npt.NDArray[np.float64]
+) -> Injector:
+    """Return what injects faults into a network: its P4 fault tables, netem or nftables.
+
+    Args:
+        injector: The setting.
+        backend: The network.
+        plan: The faults.
+        noise: Loss rate of each healthy directed link, float64[n_links].
 
     Raises:
         InjectorError: The kernel cannot do what is asked. One line.
     """
     topology = backend.network.topology
-    noise = noise_rates(settings.noise, topology.n_links, settings.seed)
-    if settings.injector in ("auto", "p4"):
+    if injector in ("auto", "p4"):
         return FaultInjector(topology, backend.controls, plan, noise)
-    kind = {"netem": NetemInjector, "nft": NftInjector}[settings.injector]
+    kind = {"netem": NetemInjector, "nft": NftInjector}[injector]
     egress = cast("Callable[[int], tuple[int, str]]", getattr(backend.network, "egress", None))
     return kind(topology, egress, plan, noise)
 
 
-def make_tcp(
-    settings: Settings, backend: Backend, traffic: Traffic, transfers: Transfers
-) -> Iperf | None:
-    """What carries the transfers with real TCP, if there are any."""
-    if not settings.tcp:
-        return None
+def make_tcp(network: Network, traffic: Traffic, transfers: Transfers, duration_s: float) -> Iperf:
+    """Return what carries the transfers with real TCP."""
     from testbed.network.mininet import MininetNetwork
     from testbed.traffic.iperf import Iperf
 
-    assert isinstance(backend.network, MininetNetwork)
-    return Iperf(backend.network, traffic, transfers, settings.duration_s)
+    assert isinstance(network, MininetNetwork)
+    return Iperf(network, traffic, transfers, duration_s)

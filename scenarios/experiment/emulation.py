@@ -5,22 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.loop import run
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Recorder
-from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
-from testbed.fabric.addressed import AddressedFabric
-from testbed.faults.plan import FaultPlan
 from testbed.network.virtual import LinkModel
-from testbed.traffic.flows import Traffic
 
 
 def emulate(
-    settings: Settings,
-    fabric: AddressedFabric,
-    plan: FaultPlan,
-    traffic: Traffic,
+    inputs: Inputs,
     links: LinkModel,
     recorder: Recorder,
     logs: Path,
@@ -29,7 +23,7 @@ def emulate(
     """Bring a network up, run all epochs on it, record them, and take it down.
 
     Args:
-        fabric: That of the settings.
+        inputs: What the run is made of.
         links: Of the network in virtual time.
         logs: The folder for the output of a real network's processes.
         observer: Receives the progress, and the events of the network.
@@ -40,8 +34,8 @@ def emulate(
         ValueError: The faults or the traffic cannot be emulated (one line).
     """
     observer.progressed("switch program", 0.0)  # compiled once
-    with open_backend(settings, fabric, links, logs) as backend:
-        emulation = set_up(settings, plan, traffic, backend, progress=observer.progressed)
+    with open_backend(inputs, links, logs) as backend:
+        emulation = set_up(inputs, backend, progress=observer.progressed)
         observer.network_up(emulation)
         run(emulation, recorder, observer)
         observer.network_ended()

@@ -22,19 +22,20 @@ is of fewer, 11 ms a failure and 0.1 ms a link.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.flock.search import MANY_PAIRS, MANY_TRIED
+from scenarios.experiment.inputs import Demand
 from scenarios.experiment.memory import available_bytes, in_gigabytes
-from scenarios.experiment.settings import Settings, SettingsError
-from scenarios.experiment.traffic import workload
+from scenarios.experiment.settings import REAL_TIME, Backend, SettingsError
+from scenarios.experiment.traffic import arrivals
+from testbed.arrays import BoolArray
 from testbed.compiled import all_to_compile
 from testbed.fabric.clos import Fabric
-from testbed.fabric.monitors import monitor_switches
-from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
+from testbed.traffic.generator import PAYLOAD, FlowProcess
 
 LONG_S = 10.0
 """A run that takes longer says so before it begins."""
@@ -75,23 +76,42 @@ class Estimate:
         )
 
 
-def estimate(settings: Settings, fabric: Fabric, failures: int, *, flock: bool = True) -> Estimate:
-    """What a run will take.
+def estimate(
+    backend: Backend,
+    fabric: Fabric,
+    monitor: BoolArray,
+    demand: Demand,
+    n_epochs: int,
+    probes: int,
+    failures: int,
+    *,
+    flock: bool,
+    traced: bool,
+) -> Estimate:
+    """Return what a run will take.
 
     Args:
-        fabric: That of the settings.
+        backend: Name of the network.
+        fabric: The fabric.
+        monitor: Which of its switches host meters, bool[n_switches].
+        demand: What hosts send.
+        n_epochs: How many epochs.
+        probes: Probes of each host over each path of NetBouncer's plan.
         failures: How many directed links are faulty.
         flock: Whether it is among the methods.
+        traced: Whether flows that lost packets are traced.
     """
-    process = _process(settings, fabric)
-    counted = _Counts(settings, fabric, process)
+    rng = np.random.default_rng(0)
+    process = arrivals(replace(demand, load=min(demand.load, 0.95)), fabric, rng)
+    without = backend == "flow"
+    counted = _Counts(fabric, monitor, process, demand.duration_s, probes, without)
     packets = counted.data + counted.probes
     hops = counted.data * counted.data_hops + counted.probes * counted.probe_hops
-    search = counted.flock_seconds(failures) if flock else 0.0
-    if settings.backend == "flow":
-        seconds, memory = _without_packets(settings, counted)
-    elif settings.real_time:
-        seconds = settings.duration_s + 10 + 0.5 * fabric.n_switches
+    search = counted.flock_seconds(failures, traced) if flock else 0.0
+    if without:
+        seconds, memory = _without_packets(counted, n_epochs)
+    elif backend in REAL_TIME:
+        seconds = demand.duration_s + 10 + 0.5 * fabric.n_switches
         memory = 300e6 + 50e6 * fabric.n_switches
     else:
         seconds = 2.5 + 0.4e-6 * hops
@@ -135,36 +155,41 @@ def announce(expected: Estimate) -> None:
 class _Counts:
     """What follows from the settings before anything is drawn."""
 
-    def __init__(self, settings: Settings, fabric: Fabric, process: FlowProcess | None) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        monitor: BoolArray,
+        process: FlowProcess | None,
+        duration_s: float,
+        probes: int,
+        without: bool,
+    ) -> None:
         tiers = np.bincount(fabric.tier)
         risen = np.bincount(fabric.tier[fabric.link_src[::2]], minlength=len(tiers))[:-1]
         ups = risen / tiers[:-1]  # links that lead up from a switch of each tier
         top = len(tiers) - 1
-        self.fabric, self.settings = fabric, settings
+        self.fabric = fabric
         self.pairs = fabric.n_tors * (fabric.n_tors - 1)
         self.climbs = fabric.n_tors * float(ups.prod())
         self.probed = self.climbs * fabric.hosts_per_tor
         self.links_of_pair = 2 * float(np.cumprod(ups).sum())
         pods = np.bincount(fabric.pod[: fabric.n_tors]) if top > 1 else np.ones(1)
         self.local = float((pods * (pods - 1)).sum())
-        self.segments = _segments(fabric, settings, tiers, ups)
-        probes_each = 2 * settings.probes  # NetBouncer's and as many of deTector's
+        self.segments = _segments(fabric, monitor, tiers, ups)
+        probes_each = 2 * probes  # NetBouncer's and as many of deTector's
         self.probes = self.probed * probes_each
-        without = settings.backend == "flow"
         self.probe_hops = 2 * top + (not without)
         self.data_hops = 2 * top - 2 * self.local / max(self.pairs, 1) + (not without)
         self.data = self.records = self.started = 0.0
         if process is not None:
-            duration = settings.duration_s
-            self.started = process.arrivals * duration
-            every = process.arrivals * (duration + process.mean_duration_s)
+            self.started = process.arrivals * duration_s
+            every = process.arrivals * (duration_s + process.mean_duration_s)
             self.records = min(_FLOWS, every) if without else 0.0
             per_flow = process.sizes.mean / PAYLOAD + 0.5
             # of the longest flows only a part is sent in the run
             self.data = (self.records / every if without else 1.0) * self.started * per_flow
 
-    def flock_seconds(self, failures: int) -> float:
-        traced = "A2" in self.settings.telemetry.split("+")
+    def flock_seconds(self, failures: int, traced: bool) -> float:
         if self.pairs > MANY_PAIRS or (traced and failures * self.pairs > MANY_TRIED):
             return 11e-3 * failures + 1e-4 * self.fabric.n_links
         through = self.pairs * self.links_of_pair / self.fabric.n_links
@@ -172,7 +197,7 @@ class _Counts:
 
 
 def _segments(
-    fabric: Fabric, settings: Settings, tiers: npt.NDArray[np.int64], ups: npt.NDArray[np.float64]
+    fabric: Fabric, monitor: BoolArray, tiers: npt.NDArray[np.int64], ups: npt.NDArray[np.float64]
 ) -> float:
     """Return how many path segments there are, about: as if each tier's switches were all alike.
 
@@ -180,7 +205,6 @@ def _segments(
         tiers: The switches of each tier.
         ups: The links that lead up from a switch of each tier but the highest.
     """
-    monitor = monitor_switches(fabric, settings.monitors, settings.seed)
     share = np.bincount(fabric.tier, monitor) / tiers
     found, climbs = 0.0, np.zeros(0)
     for tier in range(len(tiers)):
@@ -196,21 +220,11 @@ def _segments(
     return found
 
 
-def _without_packets(settings: Settings, counted: _Counts) -> tuple[float, float]:
+def _without_packets(counted: _Counts, n_epochs: int) -> tuple[float, float]:
     seconds = 2.5 + 0.5e-6 * counted.records + 16e-9 * counted.started + 1e-6 * counted.probed
-    seconds += 0.5e-6 * counted.segments * settings.epochs
+    seconds += 0.5e-6 * counted.segments * n_epochs
     memory = 350e6 + 250 * counted.records + 1300 * counted.pairs
     return seconds, memory
-
-
-def _process(settings: Settings, fabric: Fabric) -> FlowProcess | None:
-    """How flows arrive; None of a capture."""
-    named = workload(settings.traffic)
-    if named is None:
-        return None
-    kind, pattern = named
-    rng, rate = np.random.default_rng(0), settings.line_rate_bps
-    return flow_process(fabric, kind, min(settings.load, 0.95), rng, pattern, rate)
 
 
 def _rounded(seconds: float) -> str:

@@ -75,7 +75,7 @@ def collect_meters(epoch: Epoch) -> None:
     emulation, seen = epoch.emulation, epoch.seen
     begin = time.perf_counter()
     epoch.dump = MeterDump(**collect(emulation.controls, epoch.number % 2))
-    if emulation.settings.real_time:
+    if emulation.inputs.real_time:
         seen.collection_s.append(round(time.perf_counter() - begin, 3))
         controls = emulation.controls.items()
         gone = [switch for switch, control in controls if control.lost]
@@ -120,7 +120,7 @@ def clear(epoch: Epoch) -> None:
 
 def record_so_far(epoch: Epoch) -> None:
     """In real time a run may be interrupted: its finished epochs are kept."""
-    if epoch.emulation.settings.real_time:
+    if epoch.emulation.inputs.real_time:
         record(epoch.emulation, epoch.seen, epoch.writer)
 
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.estimate import Estimate
-from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import Emulation
+from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
 
@@ -31,8 +31,11 @@ class Observer:
     def estimated(self, expected: Estimate) -> None:
         """The time and memory that the run will take are known; nothing has begun yet."""
 
-    def planned(self, name: str, settings: Settings, fabric: Fabric, plan: FaultPlan) -> None:
-        """The faults of a run with packets are drawn. ``name`` is that of its scenario."""
+    def planned(
+        self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
+    ) -> None:
+        """The faults of a run with packets are drawn. ``monitor`` says which switches host meters,
+        bool[n_switches]; ``epochs`` how many there will be."""
 
     def progressed(self, what: str, share: float) -> None:
         """The phase ``what`` has come to ``share``, from 0 to 1; called from begin to end."""
@@ -71,9 +74,11 @@ class Observers(Observer):
         for each in self._observers:
             each.estimated(expected)
 
-    def planned(self, name: str, settings: Settings, fabric: Fabric, plan: FaultPlan) -> None:
+    def planned(
+        self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
+    ) -> None:
         for each in self._observers:
-            each.planned(name, settings, fabric, plan)
+            each.planned(title, fabric, monitor, plan, epochs)
 
     def progressed(self, what: str, share: float) -> None:
         for each in self._observers:

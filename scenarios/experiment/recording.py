@@ -307,7 +307,7 @@ def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None
         "icmp_messages": len(emulation.network.replies()),
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
-    if not emulation.settings.real_time:  # real switches do not tell what they held back
+    if not emulation.inputs.real_time:  # real switches do not tell what they held back
         drops = emulation.network.drops()
         network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
         network["icmp_messages"] = statistics.ttl_drops - refused
@@ -319,7 +319,7 @@ def _degraded(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | Non
     found = list(emulation.network.degraded)
     if emulation.tcp is not None:
         found += emulation.tcp.degraded
-    if seen.late_ns > emulation.settings.epoch_ns // 3:
+    if seen.late_ns > emulation.inputs.epochs.length_ns // 3:
         late = seen.late_ns / 1e9
         found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
     if by_emulator is not None and len(by_emulator.packets):

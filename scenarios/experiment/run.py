@@ -25,7 +25,8 @@ from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
 from scenarios.experiment.emulation import emulate
-from scenarios.experiment.estimate import estimate, need_memory
+from scenarios.experiment.estimate import Estimate, estimate, need_memory
+from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.observer import Observer, Progress
 from scenarios.experiment.scenario import Scenario
 from scenarios.experiment.settings import Settings
@@ -35,6 +36,8 @@ from scenarios.process.signals import undisturbed
 from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
 from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.clos import Fabric
+from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
@@ -102,24 +105,20 @@ def run_experiment(
     begin = time.perf_counter()
     writer = place if isinstance(place, RunWriter) else RunWriter(place)
     try:
-        need_backend(settings)
+        need_backend(settings.backend, settings.tcp > 0)
         fabric = make_fabric(settings.topology, settings.k, settings.seed)
-        need_memory(estimate(settings, fabric, failures=0))  # more take time, not memory
+        need_memory(expected_of(settings, fabric, 0))  # more failures take time, not memory
         plan = scenario.faults(fabric, settings)
-        observer.estimated(
-            estimate(
-                settings,
-                fabric,
-                len(plan.links),
-                flock=any(name.startswith("flock") for name in methods),
-            )
-        )
+        flock = any(name.startswith("flock") for name in methods)
+        observer.estimated(expected_of(settings, fabric, len(plan.links), flock))
         writer.config(run_config(name, settings))
         if settings.backend == "flow":
             write_run(simulate(settings, plan, fabric, progress=observer.progressed), writer)
         else:
             assert isinstance(fabric, AddressedFabric)  # as the settings have made sure
-            observer.planned(name, settings, fabric, plan)
+            where = f"{fabric.title} on {settings.backend}, seed {settings.seed}"
+            monitor = monitor_switches(fabric, settings.monitors, settings.seed)
+            observer.planned(f"{Path(name).stem}: {where}", fabric, monitor, plan, settings.epochs)
             _emulate(scenario, settings, fabric, plan, writer, observer)
         run = RunDirectory(writer.partial, finished=False)
         summary = _diagnose(run, writer, observer.progressed, methods, parameters)
@@ -142,6 +141,28 @@ def run_experiment(
     return summary
 
 
+def expected_of(settings: Settings, fabric: Fabric, failures: int, flock: bool = True) -> Estimate:
+    """Return what a run will take.
+
+    Args:
+        settings: Those of the run.
+        fabric: That of the settings.
+        failures: How many directed links are faulty.
+        flock: Whether it is among the methods.
+    """
+    return estimate(
+        settings.backend,
+        fabric,
+        monitor_switches(fabric, settings.monitors, settings.seed),
+        demand_of(settings),
+        settings.epochs,
+        settings.probes,
+        failures,
+        flock=flock,
+        traced="A2" in settings.telemetry.split("+"),
+    )
+
+
 def _emulate(
     scenario: Scenario,
     settings: Settings,
@@ -152,7 +173,7 @@ def _emulate(
 ) -> None:
     observer.progressed("traffic", 0.0)
     traffic, account = make_traffic(
-        settings, fabric, lambda share: observer.progressed("traffic", share)
+        demand_of(settings), fabric, lambda share: observer.progressed("traffic", share)
     )
     if account is not None:
         writer.json("capture.json", account.as_dict())
@@ -162,8 +183,8 @@ def _emulate(
 
         emulate_as_root(Order(settings, plan, traffic, observer.watches), writer, observer)
         return
-    links, logs = scenario.links, writer.partial / "logs"
-    emulate(settings, fabric, plan, traffic, links, writer, logs, observer)
+    inputs = inputs_of(settings, fabric, plan, traffic)
+    emulate(inputs, scenario.links, writer, writer.partial / "logs", observer)
 
 
 def analyze(

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from scenarios.experiment.backends import Backend, Injector, make_injector, make_tcp
 from scenarios.experiment.events import Events
-from scenarios.experiment.settings import Settings, SettingsError
+from scenarios.experiment.inputs import Epochs, Inputs
+from scenarios.experiment.settings import SettingsError
 from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks, install_forwarding
-from testbed.control.selection import FlowSelector, SelectionParameters
+from testbed.control.selection import FlowSelector
 from testbed.control.switch import SwitchControl, batch
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
@@ -61,7 +62,7 @@ class Emulation:
     theirs; ``transfers`` are the flows that ``tcp`` carries, where there is any.
     """
 
-    settings: Settings
+    inputs: Inputs
     plan: FaultPlan
     backend: Backend
     network: Network
@@ -82,9 +83,7 @@ class Emulation:
 
 
 def set_up(
-    settings: Settings,
-    plan: FaultPlan,
-    traffic: Traffic,
+    inputs: Inputs,
     backend: Backend,
     idle: bool = False,
     progress: Callable[[str, float], None] = lambda what, share: None,
@@ -92,9 +91,7 @@ def set_up(
     """Make a network ready to run.
 
     Args:
-        settings: What to emulate.
-        plan: The faults.
-        traffic: The hosts' packets.
+        inputs: What the run is made of.
         backend: The network, up and idle.
         idle: Hosts send nothing yet: the frames of `Sources` are fed when they are wanted.
         progress: Hears what is being made, and the share that is: of a large fabric each takes
@@ -104,29 +101,27 @@ def set_up(
         SettingsError: An epoch is too short for the network's packets to drain.
     """
     progress("switch IDs", 0.1)
-    topology = backend.network.topology
-    segments = backend.segments
-    ids = switch_ids(topology, segments, settings.seed)
+    topology, segments, epochs = inputs.fabric, inputs.segments, inputs.epochs
+    ids = switch_ids(topology, segments, inputs.seed)
     decoder = SegmentDecoder(topology, segments, ids)
     progress("forwarding rules", 0.4)
     monitors: list[int] = np.unique(segments.downstream).tolist()
     every = backend.controls
     uplinks = _install_forwarding(topology, every, ids, set(monitors))
     controls = {index: every[index] for index in monitors}
-    parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
-    selector = FlowSelector(segments, decoder, controls, parameters)
-    clock = EpochClock(settings.epoch_ns, backend.skew_ns, settings.seed)
-    injector = make_injector(settings, backend, plan)
-    if backend.drain_ns + backend.skew_ns > settings.epoch_ns // 2:
-        raise _too_short(settings, backend)
+    selector = FlowSelector(segments, decoder, controls, inputs.selection)
+    clock = EpochClock(epochs.length_ns, backend.skew_ns, inputs.seed)
+    injector = make_injector(inputs.injector, backend, inputs.plan, inputs.noise)
+    if backend.drain_ns + backend.skew_ns > epochs.length_ns // 2:
+        raise _too_short(epochs, backend)
     traffic, transfers = take_transfers(
-        traffic, settings.tcp, settings.seed, settings.line_rate_bps
+        inputs.traffic, inputs.tcp, inputs.seed, inputs.line_rate_bps
     )
     progress("probes", 0.8)
-    sources = _add_sources(settings, topology, backend.network, traffic, idle)
+    sources = _add_sources(inputs, backend.network, traffic, idle)
     return Emulation(
-        settings=settings,
-        plan=plan,
+        inputs=inputs,
+        plan=inputs.plan,
         backend=backend,
         network=backend.network,
         topology=topology,
@@ -144,21 +139,23 @@ def set_up(
             backend.network,
             traffic,
             sources.data,
-            settings.epoch_ns,
-            settings.traces_of_host(topology),
+            epochs.length_ns,
+            inputs.traces_per_s,
         ),
         transfers=transfers,
-        tcp=make_tcp(settings, backend, traffic, transfers),
+        tcp=make_tcp(backend.network, traffic, transfers, inputs.duration_s)
+        if inputs.tcp
+        else None,
     )
 
 
-def _too_short(settings: Settings, backend: Backend) -> SettingsError:
+def _too_short(epochs: Epochs, backend: Backend) -> SettingsError:
     """What to say of an epoch that ends before the meters of the one before are read."""
     packets_ns = backend.drain_ns - 2 * backend.skew_ns
-    least_ms = math.ceil(packets_ns / (0.5 - 3 * settings.skew) / 1e6)
+    least_ms = math.ceil(packets_ns / (0.5 - 3 * epochs.skew) / 1e6)
     return SettingsError(
-        f"EPOCH_MS={settings.epoch_ms} is too short: packets need up to {packets_ns / 1e6:.0f} ms "
-        f"to leave a segment; use {least_ms}"
+        f"EPOCH_MS={epochs.length_ns // 1_000_000} is too short: packets need up to "
+        f"{packets_ns / 1e6:.0f} ms to leave a segment; use {least_ms}"
     )
 
 
@@ -177,9 +174,8 @@ def _install_forwarding(
         ]
 
 
-def _add_sources(
-    settings: Settings, topology: AddressedFabric, network: Network, traffic: Traffic, idle: bool
-) -> Sources:
+def _add_sources(inputs: Inputs, network: Network, traffic: Traffic, idle: bool) -> Sources:
+    topology = inputs.fabric
     templates, lengths = headers(traffic, topology)
     data = Source(
         packets=traffic.packets,
@@ -188,7 +184,7 @@ def _add_sources(
         src_host=traffic.src_host,
         dst_host=traffic.dst_host,
     )
-    probes = probe_plan(topology, settings.duration_s, settings.probes, settings.seed)
+    probes = probe_plan(topology, inputs.duration_s, inputs.probes, inputs.seed)
     pairs = probes.frames
     probing = Source(
         packets=probes.packets,
@@ -200,9 +196,9 @@ def _add_sources(
     matrix = matrix_probes(
         topology,
         standard_matrix(topology),
-        settings.duration_s,
+        inputs.duration_s,
         packets=len(probes.packets),  # as many as NetBouncer's
-        seed=settings.seed,
+        seed=inputs.seed,
     )
     frames = matrix.frames
     probing_matrix = Source(

@@ -6,14 +6,18 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from scenarios.experiment.settings import Settings, SettingsError
+import numpy as np
+
+from scenarios.experiment.inputs import Demand
+from scenarios.experiment.settings import SettingsError
 from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
 from testbed.traffic.capture import BEYOND
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flow_list import FlowList, read_flow_list
 from testbed.traffic.flows import Traffic
-from testbed.traffic.generator import Pattern, generate
+from testbed.traffic.generator import FlowProcess, Pattern, flow_process, generate
 from testbed.traffic.replay import Account, replay
 
 log = logging.getLogger(__name__)
@@ -50,8 +54,24 @@ def workload(traffic: str) -> tuple[str, Pattern] | None:
     return name, "skewed" if skewed else "uniform"
 
 
+def arrivals(demand: Demand, fabric: Fabric, rng: np.random.Generator) -> FlowProcess | None:
+    """Return how the flows of a workload arrive; None if ``traffic`` names none.
+
+    Args:
+        rng: Draws which racks are busy in skewed traffic.
+
+    Raises:
+        TrafficError: Links cannot carry the load (one line).
+    """
+    named = workload(demand.traffic)
+    if named is None:
+        return None
+    kind, pattern = named
+    return flow_process(fabric, kind, demand.load, rng, pattern, demand.line_rate_bps)
+
+
 def make_traffic(
-    settings: Settings,
+    demand: Demand,
     topology: AddressedFabric,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Traffic, Account | None]:
@@ -64,30 +84,28 @@ def make_traffic(
     cuts packets off.
 
     Args:
-        settings: Those of the run.
+        demand: What hosts send in the run.
         topology: Its fabric.
         progress: Receives the share of a capture that was read, from 0 to 1.
 
     Raises:
         ValueError: It is neither, or the capture is unreadable (one line).
     """
-    path = capture_file(settings.traffic)
+    path = capture_file(demand.traffic)
     if path is not None:
-        fit = settings.traffic.endswith(":fit")
-        traffic, account = replay(path, topology, settings.seed, settings.duration_s, fit, progress)
-        _warn_of_what_is_cut_off(settings, account)
+        fit = demand.traffic.endswith(":fit")
+        traffic, account = replay(path, topology, demand.seed, demand.duration_s, fit, progress)
+        _warn_of_what_is_cut_off(demand, account)
         return traffic, account
-    path = flow_file(settings.traffic)
+    path = flow_file(demand.traffic)
     if path is not None:
-        flows = read_flow_list(
-            path, topology, settings.duration_s, settings.seed, settings.line_rate_bps
-        )
-        _warn_of_what_is_not_sent(settings, flows)
+        flows = read_flow_list(path, topology, demand.duration_s, demand.seed, demand.line_rate_bps)
+        _warn_of_what_is_not_sent(demand, flows)
         return flows.traffic, None
-    named = workload(settings.traffic)
+    named = workload(demand.traffic)
     if named is None:
         raise SettingsError(
-            f"TRAFFIC={settings.traffic} is unknown: use {', '.join(WORKLOADS)} or a .txt file of "
+            f"TRAFFIC={demand.traffic} is unknown: use {', '.join(WORKLOADS)} or a .txt file of "
             "flow sizes (with :skewed), a .csv list of flows, or a .pcap or .pcapng file, also .gz "
             "(with :fit)"
         )
@@ -95,24 +113,24 @@ def make_traffic(
     traffic = generate(
         topology,
         kind,
-        settings.load,
-        settings.duration_s,
-        settings.seed,
+        demand.load,
+        demand.duration_s,
+        demand.seed,
         pattern,
-        settings.line_rate_bps,
+        demand.line_rate_bps,
     )
     return traffic, None
 
 
-def _warn_of_what_is_not_sent(settings: Settings, flows: FlowList) -> None:
+def _warn_of_what_is_not_sent(demand: Demand, flows: FlowList) -> None:
     if flows.late:
         log.warning(
             "%s of the %s flows of %s begin after the run of %g s: more EPOCHS or a longer "
             "EPOCH_MS send them",
             f"{flows.late:,}",
             f"{flows.listed:,}",
-            plain(settings.traffic),
-            settings.duration_s,
+            plain(demand.traffic),
+            demand.duration_s,
         )
     if flows.within_a_rack:
         log.warning(
@@ -120,11 +138,11 @@ def _warn_of_what_is_not_sent(settings: Settings, flows: FlowList) -> None:
             "between switches",
             f"{flows.within_a_rack:,}",
             f"{flows.listed:,}",
-            plain(settings.traffic),
+            plain(demand.traffic),
         )
 
 
-def _warn_of_what_is_cut_off(settings: Settings, account: Account) -> None:
+def _warn_of_what_is_cut_off(demand: Demand, account: Account) -> None:
     if account.fit or (account.share == 1.0 and BEYOND not in account.refused):
         return
     if account.share == 1.0:
@@ -135,8 +153,8 @@ def _warn_of_what_is_cut_off(settings: Settings, account: Account) -> None:
         "capture %s is longer than the run of %g s: %s of %s are replayed; "
         "TRAFFIC=%s:fit squeezes it into the run, more EPOCHS or a longer EPOCH_MS replay more",
         plain(account.file),
-        settings.duration_s,
+        demand.duration_s,
         f"{account.replayed:,}",
         of,
-        plain(settings.traffic),
+        plain(demand.traffic),
     )

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
+from scenarios.experiment.inputs import Demand, demand_of
 from scenarios.experiment.settings import Settings, SettingsError
-from scenarios.experiment.traffic import capture_file, flow_file, workload
+from scenarios.experiment.traffic import arrivals, capture_file, flow_file
 from testbed.control.collection import Exchanged
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.icmp_limit import IcmpLimit
@@ -37,7 +38,7 @@ from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunWriter, segment_columns
 from testbed.record.run_tables import PLANS
 from testbed.traffic.distributions import WORKLOADS
-from testbed.traffic.generator import PAYLOAD, FlowProcess, flow_process
+from testbed.traffic.generator import PAYLOAD, FlowProcess
 from testbed.traffic.metering import Metered, meter, meter_upload
 
 FLOWS = 4_000_000
@@ -138,6 +139,7 @@ class FlowRun:
         return np.sum([getattr(one, what) for one in every], axis=0)
 
 
+# Long: the steps of a run, each of which needs what those before it made.
 def simulate(
     settings: Settings,
     plan: FaultPlan,
@@ -159,27 +161,43 @@ def simulate(
         ValueError: Faults, traffic or monitors ask for what is not possible here (one line).
     """
     progress("paths", 0.0)
+    seed, n_probes, epoch_s = settings.seed, settings.probes, settings.epoch_ms / 1000
     ecmp = Ecmp(fabric)
-    parts = segments(ecmp, monitor_switches(fabric, settings.monitors, settings.seed))
-    epoch_s = settings.epoch_ms / 1000
-    noise = noise_rates(settings.noise, fabric.n_links, settings.seed)
+    parts = segments(ecmp, monitor_switches(fabric, settings.monitors, seed))
+    noise = noise_rates(settings.noise, fabric.n_links, seed)
     loss = link_loss(fabric, plan, settings.epochs, epoch_s, noise)
-    process = _process(settings, fabric)
+    selection = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
+    process = _process(demand_of(settings), fabric)
     with ThreadPoolExecutor(1) as pool:
         planning = pool.submit(standard_matrix, fabric)  # takes as long as all the rest
         progress("flows", 0.1)
-        host, start_s, records, carried = _send_flows(settings, ecmp, loss, process, flows)
-        traces = _trace(settings, ecmp, loss, host, start_s, records)
+        host, start_s, records, carried = _send_flows(
+            ecmp, loss, process, flows, settings.duration_s, settings.epoch_ms, seed
+        )
+        traces = trace(
+            ecmp,
+            loss,
+            host,
+            start_s,
+            records.paths,
+            records.lost,
+            epoch_s,
+            settings.traces_of_host(fabric),
+            IcmpLimit.of(settings.icmp_per_s),
+            _rng(seed, 4),
+        )
         progress("probes", 0.4)
         paths = ecmp.bounces()
         hosts = np.repeat(np.arange(len(paths), dtype=np.int32), fabric.hosts_per_tor)
-        probes = _send_probes(loss, paths, hosts, settings.probes, _rng(settings, 6))
+        probes = _send_probes(loss, paths, hosts, n_probes, _rng(seed, 6))
         progress("meters", 0.6)
-        metered, lost = _meter(settings, ecmp, loss, process, parts)
+        metered, lost = _meter(
+            ecmp, loss, process, parts, selection, settings.epochs, epoch_s, seed
+        )
         planned = planning.result().both_ways
-    each = max(1, len(hosts) * settings.probes // max(len(planned), 1))  # as many as NetBouncer's
+    each = max(1, len(hosts) * n_probes // max(len(planned), 1))  # as many as NetBouncer's
     rows = np.arange(len(planned), dtype=np.int32)
-    matrix = _send_probes(loss, planned, rows, each, _rng(settings, 7))
+    matrix = _send_probes(loss, planned, rows, each, _rng(seed, 7))
     shape = (len(paths), fabric.hosts_per_tor)
     seen = Observation(
         fabric=fabric,
@@ -188,7 +206,7 @@ def simulate(
         metered_lost=lost,
         flows=records,
         bounces=paths,
-        probed_sent=np.full(shape, settings.probes, np.int32),
+        probed_sent=np.full(shape, n_probes, np.int32),
         probed_lost=probes.lost.astype(np.int32).reshape(shape),
         matrix=planned,
         matrix_sent=np.full(len(planned), each, np.int64),
@@ -290,75 +308,61 @@ _TABLES: Mapping[str, Callable[[FlowRun], Mapping[str, Any]]] = {
 }
 
 
-def _rng(settings: Settings, part: int) -> np.random.Generator:
-    return np.random.default_rng([settings.seed, 0xF10, part])
+def _rng(seed: int, part: int) -> np.random.Generator:
+    return np.random.default_rng([seed, 0xF10, part])
 
 
-def _process(settings: Settings, fabric: Fabric) -> FlowProcess:
+def _process(demand: Demand, fabric: Fabric) -> FlowProcess:
     for what, is_it in (("a capture", capture_file), ("a list of flows", flow_file)):
-        if is_it(settings.traffic) is not None:
+        if is_it(demand.traffic) is not None:
             raise SettingsError(
-                f"TRAFFIC={settings.traffic} is {what}, and BACKEND=flow sends no packets: use "
+                f"TRAFFIC={demand.traffic} is {what}, and BACKEND=flow sends no packets: use "
                 "BACKEND=virtual"
             )
-    named = workload(settings.traffic)
-    if named is None:
+    process = arrivals(demand, fabric, _rng(demand.seed, 0))
+    if process is None:
         raise SettingsError(
-            f"TRAFFIC={settings.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "
+            f"TRAFFIC={demand.traffic} is unknown on BACKEND=flow: use {', '.join(WORKLOADS)} "
             "or a .txt file of flow sizes (with :skewed)"
         )
-    kind, pattern = named
-    return flow_process(
-        fabric, kind, settings.load, _rng(settings, 0), pattern, settings.line_rate_bps
-    )
-
-
-def _trace(
-    settings: Settings,
-    ecmp: Ecmp,
-    loss: FloatArray,
-    host: npt.NDArray[np.int32],
-    start_s: FloatArray,
-    records: FlowRecords,
-) -> Traces:
-    """007's traceroutes of the flows that lost packets."""
-    return trace(
-        ecmp,
-        loss,
-        host,
-        start_s,
-        records.paths,
-        records.lost,
-        settings.epoch_ms / 1000,
-        settings.traces_of_host(ecmp.fabric),
-        IcmpLimit.of(settings.icmp_per_s),
-        _rng(settings, 4),
-    )
+    return process
 
 
 def _send_flows(
-    settings: Settings, ecmp: Ecmp, loss: FloatArray, process: FlowProcess, most: int
+    ecmp: Ecmp,
+    loss: FloatArray,
+    process: FlowProcess,
+    most: int,
+    duration_s: float,
+    epoch_ms: int,
+    seed: int,
 ) -> tuple[npt.NDArray[np.int32], FloatArray, FlowRecords, Carried]:
     """The hosts that send, when, and the records of the flows. Flows are cut at the run's end."""
-    flows = process.draw(settings.duration_s, _rng(settings, 1), most)
-    fitting = np.ceil((settings.duration_s - flows.start_s) * flows.rate_bps / 8 / PAYLOAD)
+    flows = process.draw(duration_s, _rng(seed, 1), most)
+    fitting = np.ceil((duration_s - flows.start_s) * flows.rate_bps / 8 / PAYLOAD)
     sent = np.maximum(np.minimum(flows.frames, fitting), 1).astype(np.int64)
     src, dst = (host // ecmp.fabric.hosts_per_tor for host in (flows.src, flows.dst))
-    paths = ecmp.draw(src, dst, _rng(settings, 2))
-    epoch = (flows.start_s * 1000 / settings.epoch_ms).astype(np.int32)
-    carried = send(loss, paths, sent, _rng(settings, 3), epoch=epoch)
+    paths = ecmp.draw(src, dst, _rng(seed, 2))
+    epoch = (flows.start_s * 1000 / epoch_ms).astype(np.int32)
+    carried = send(loss, paths, sent, _rng(seed, 3), epoch=epoch)
     return flows.src, flows.start_s, FlowRecords(src, dst, sent, carried.lost, paths), carried
 
 
 def _meter(
-    settings: Settings, ecmp: Ecmp, loss: FloatArray, process: FlowProcess, parts: Segments
+    ecmp: Ecmp,
+    loss: FloatArray,
+    process: FlowProcess,
+    parts: Segments,
+    selection: SelectionParameters,
+    n_epochs: int,
+    epoch_s: float,
+    seed: int,
 ) -> tuple[Metered, npt.NDArray[np.int32]]:
     """What Canary's meters count on each segment, and what of that is lost, int32[E, S]."""
     share = segment_share(ecmp, process.pair_share(), parts)
-    parameters = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
-    success, epoch_s = _success(loss, parts.paths), settings.epoch_ms / 1000
-    metered = meter(process, share, success, settings.epochs, epoch_s, parameters, settings.seed)
-    rng = _rng(settings, 5)
+    success = _success(loss, parts.paths)
+    metered = meter(process, share, success, n_epochs, epoch_s, selection, seed)
+    rng = _rng(seed, 5)
     lost = np.empty_like(metered.sent)
     for epoch, sent in enumerate(metered.sent):
         now = loss[min(epoch, len(loss) - 1)][None, :]

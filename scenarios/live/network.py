@@ -26,12 +26,12 @@ from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.experiment.agenda import TICKS
 from scenarios.experiment.backends import Backend
 from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.loop import STEPS
 from scenarios.experiment.recording import Seen
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
-from scenarios.experiment.traffic import make_traffic
 from testbed.control.collection import collect
 from testbed.control.epochs import set_parity
 from testbed.control.switch import batch
@@ -60,19 +60,19 @@ class Live:
 
     Args:
         settings: Of one epoch's run.
+        inputs: What that is made of.
         backend: The network, up and idle.
 
     Attributes:
         using: Held while the switches are asked or told something: one thread at a time may.
     """
 
-    def __init__(self, settings: Settings, backend: Backend) -> None:
+    def __init__(self, settings: Settings, inputs: Inputs, backend: Backend) -> None:
         self.topology = backend.network.topology
         self.using = threading.RLock()
         self._settings = settings
         self._controls = backend.controls
-        traffic, _ = make_traffic(settings, self.topology)
-        self._emulation = set_up(settings, FaultPlan(), traffic, backend, idle=True)
+        self._emulation = set_up(inputs, backend, idle=True)
         self._faults: dict[int, tuple[Fault, FaultInjector]] = {}
         none = np.zeros(len(self._emulation.segments), np.int64)
         self._emulation.selector.plan(none, none)

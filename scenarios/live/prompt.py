@@ -23,13 +23,16 @@ from mininet.cli import CLI
 from analysis.methods.registry import find_methods
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.errors import DEFECT, message_of
+from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.settings import make_settings
+from scenarios.experiment.traffic import make_traffic
 from scenarios.live.net import WatchedNet, watched_net
 from scenarios.live.network import Live
 from scenarios.process.user import create_file
 from testbed.errors import UserError
 from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.topologies import make_addressed
+from testbed.faults.plan import FaultPlan
 from testbed.network.mininet import MininetNetwork
 from testbed.network.packet_dump import PacketDump
 from testbed.network.virtual import LinkModel
@@ -55,9 +58,12 @@ def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
     """
     asked = {"k": k, "backend": backend, "epochs": 1, "epoch_ms": _EPOCH_MS, "load": _LOAD}
     settings = make_settings(asked | {"tcp": 0})
-    with open_backend(settings, make_addressed(settings.topology, k), LinkModel(), logs) as made:
+    fabric = make_addressed(settings.topology, k)
+    traffic, _ = make_traffic(demand_of(settings), fabric)
+    inputs = inputs_of(settings, fabric, FaultPlan(), traffic)
+    with open_backend(inputs, LinkModel(), logs) as made:
         assert isinstance(made.network, MininetNetwork)
-        live = Live(settings, made)
+        live = Live(settings, inputs, made)
         with watched_net(watch, made.network, live) as watched:
             made.network.prompt(partial(Prompt, network=made.network, live=live, watched=watched))
 

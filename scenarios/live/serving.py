@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.experiment.emulation import emulate
+from scenarios.experiment.inputs import inputs_of
 from scenarios.experiment.observer import Observer, Observers
 from scenarios.experiment.order import receive_order
 from scenarios.live.watched_run import WatchedRun
@@ -76,16 +77,8 @@ def serve(wire: Connection) -> None:
                 stack.callback(watched.close)
                 observer = Observers(relay, watched)
             fabric = make_addressed(order.settings.topology, order.settings.k)
-            emulate(
-                order.settings,
-                fabric,
-                order.plan,
-                order.traffic,
-                LinkModel(),
-                relay,
-                logs,
-                observer,
-            )
+            inputs = inputs_of(order.settings, fabric, order.plan, order.traffic)
+            emulate(inputs, LinkModel(), relay, logs, observer)
     except (Stopped, EOFError):
         end = ("stopped",)
     except Exception as error:

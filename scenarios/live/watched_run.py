@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,20 +18,20 @@ from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.settings import Settings, SettingsError
+from scenarios.experiment.settings import SettingsError
 from scenarios.experiment.setup import Emulation
 from scenarios.live.publisher import Counters, Teller
+from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
-from testbed.fabric.monitors import monitor_switches
 from testbed.faults.plan import FaultPlan
 
 WATCHED_METHOD = "canary"
 """It reads nothing but the meters, which are read after every epoch, and takes milliseconds."""
 
 
-def can_be_watched(settings: Settings) -> None:
+def can_be_watched(backend: str) -> None:
     """Raises SettingsError where there is nothing to see (one line)."""
-    if settings.backend == "flow":
+    if backend == "flow":
         raise SettingsError("WATCH=1 needs packets to count: leave it out, or another BACKEND")
 
 
@@ -56,12 +55,12 @@ class WatchedRun(Observer):
         self._sent: list[npt.NDArray[np.int64]] = []
         self._lost: list[npt.NDArray[np.int64]] = []
 
-    def planned(self, name: str, settings: Settings, fabric: Fabric, plan: FaultPlan) -> None:
+    def planned(
+        self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
+    ) -> None:
         """Show the page of a fabric with these faults."""
-        title = f"{Path(name).stem}: {fabric.title} on {settings.backend}, seed {settings.seed}"
         faults = [(fault.link, fault.rate) for fault in plan.faults]
-        monitor = monitor_switches(fabric, settings.monitors, settings.seed)
-        page = live_page(fabric, monitor, title, faults, settings.epochs, WATCHED_METHOD)
+        page = live_page(fabric, monitor, title, faults, epochs, WATCHED_METHOD)
         self._publisher.tell("page", page)
 
     def progressed(self, what: str, share: float) -> None:
@@ -85,7 +84,7 @@ class WatchedRun(Observer):
             ]
 
         # In real time the controller waits most of the time, in virtual time nobody does.
-        real = emulation.settings.real_time
+        real = emulation.inputs.real_time
         self._counters = Counters(self._publisher, network, active, 0.02 if real else 0.005)
         if real:
             self._diagnosing = ThreadPoolExecutor(1, "verdicts")
@@ -104,8 +103,8 @@ class WatchedRun(Observer):
             self._publisher.tell("epoch", said | {"flagged": None})
             return
         counts = SegmentCounts(segments, np.stack(self._sent), np.stack(self._lost))
-        settings = epoch.emulation.settings
-        telemetry = Telemetry(epoch.emulation.topology, settings.monitors, counts)
+        inputs = epoch.emulation.inputs
+        telemetry = Telemetry(inputs.fabric, inputs.monitors, counts)
 
         def diagnose() -> None:
             flagged = make_method(WATCHED_METHOD).localize(telemetry).flagged

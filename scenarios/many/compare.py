@@ -24,10 +24,11 @@ from pydantic import BaseModel, Field, ValidationError
 from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import GROUP, build
-from scenarios.experiment.estimate import estimate, need_memory
+from scenarios.experiment.estimate import need_memory
+from scenarios.experiment.inputs import demand_of
 from scenarios.experiment.memory import available_bytes
 from scenarios.experiment.observer import Progress
-from scenarios.experiment.run import run_config, run_experiment
+from scenarios.experiment.run import expected_of, run_config, run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, described
 from scenarios.experiment.traffic import capture_file, make_traffic, traffic_file
@@ -140,8 +141,8 @@ def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, 
     if settings.backend == "flow" or capture_file(settings.traffic) is None:
         return None
     fabric = make_addressed(settings.topology, settings.k)
-    settings = replace(settings, seed=seed)
-    _, account = make_traffic(settings, fabric, lambda share: progress("capture", share))
+    demand = replace(demand_of(settings), seed=seed)
+    _, account = make_traffic(demand, fabric, lambda share: progress("capture", share))
     return None if account is None else account.as_dict()
 
 
@@ -200,7 +201,7 @@ def _at_once(settings: Settings) -> int:
     if settings.real_time:
         return 1
     fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    expected = estimate(settings, fabric, failures=0)  # more take time, not memory
+    expected = expected_of(settings, fabric, 0)  # more failures take time, not memory
     need_memory(expected)
     return max(1, min(os.cpu_count() or 1, available_bytes() // expected.memory))
 

@@ -17,6 +17,7 @@ from analysis.sketches.hashing import buckets, flow_ids
 from analysis.sketches.hashpipe import HashPipe
 from analysis.sketches.meters import DSM_BUCKET_BITS, FlowMeter
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.inputs import inputs_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
@@ -117,8 +118,9 @@ def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Counts:
     with tempfile.TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder) / "run")
         writer.config(run_config("two-switch", settings))
-        with open_backend(settings, TwoSwitches(), LinkModel(), Path(folder)) as backend:
-            emulation = set_up(settings, FaultPlan(), traffic, backend)
+        inputs = inputs_of(settings, TwoSwitches(), FaultPlan(), traffic)
+        with open_backend(inputs, LinkModel(), Path(folder)) as backend:
+            emulation = set_up(inputs, backend)
             run(emulation, writer, Observer())
         table = RunDirectory(writer.partial, finished=False).table("selection")
         writer.abandon()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config
@@ -30,12 +31,13 @@ LOSSY = "50pct:0.1"  # each host has more lossy connections than it may trace
 
 def emulated(settings: Settings, folder: Path) -> tuple[Emulation, RunDirectory]:
     """A run whose network is still there to be looked at, and its record."""
-    traffic, _ = make_traffic(settings, K4)
+    traffic, _ = make_traffic(demand_of(settings), K4)
     plan = parse_faults(settings.faults, K4, settings.seed)
     writer = RunWriter(folder / "run")
     writer.config(run_config("budgets", settings))
-    with open_backend(settings, K4, LinkModel(), folder) as backend:
-        emulation = set_up(settings, plan, traffic, backend)
+    inputs = inputs_of(settings, K4, plan, traffic)
+    with open_backend(inputs, LinkModel(), folder) as backend:
+        emulation = set_up(inputs, backend)
         run(emulation, writer, Observer())
         return emulation, RunDirectory(writer.partial, finished=False)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.experiment.estimate import LONG_S, Estimate, announce, estimate, need_memory
+from scenarios.experiment.estimate import LONG_S, Estimate, announce, need_memory
 from scenarios.experiment.memory import available_bytes
 from scenarios.experiment.observer import ProgressObserver
-from scenarios.experiment.run import run_experiment
+from scenarios.experiment.run import expected_of, run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.without_packets import simulate
@@ -29,7 +29,9 @@ from tests.scenarios.conftest import Canary, refused
 
 
 def expected(settings: Settings, failures: int = 0) -> Estimate:
-    return estimate(settings, make_fabric(settings.topology, settings.k, settings.seed), failures)
+    return expected_of(
+        settings, make_fabric(settings.topology, settings.k, settings.seed), failures
+    )
 
 
 def test_counts_of_a_run_with_packets(finished_run: RunDirectory) -> None:

@@ -19,6 +19,7 @@ from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
@@ -150,10 +151,11 @@ def test_no_restart_invents_a_loss(
     def ended(epoch: Epoch) -> None:
         lost.append(segment_counts(epoch.meter, len(epoch.emulation.segments))[1])
 
-    traffic, _ = make_traffic(chosen, FatTree(4))
+    traffic, _ = make_traffic(demand_of(chosen), FatTree(4))
     folder = tmp_path_factory.mktemp("restart")
-    with open_backend(chosen, FatTree(4), LinkModel(delay_ns=100_000), folder) as backend:
-        emulation = set_up(chosen, FaultPlan(), traffic, backend)
+    inputs = inputs_of(chosen, FatTree(4), FaultPlan(), traffic)
+    with open_backend(inputs, LinkModel(delay_ns=100_000), folder) as backend:
+        emulation = set_up(inputs, backend)
         run(emulation, Nowhere(), EpochObserver(ended))
         [restart] = emulation.events.restarts
         void = emulation.events.void(chosen.epochs)

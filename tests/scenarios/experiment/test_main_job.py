@@ -19,6 +19,7 @@ from analysis.methods.registry import METHODS
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.agenda import follow, make_agenda
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import analyze, run_config, run_experiment
@@ -162,8 +163,10 @@ def test_congestion_at_a_monitor_switch_is_not_mistaken_for_silent_loss(tmp_path
     links = LinkModel(rate_bps=500_000_000, queue_bytes=60_000)
     writer = RunWriter(tmp_path / "run")
     writer.config(run_config("faulty_links", settings))
-    with open_backend(settings, topology, links, tmp_path) as backend:
-        emulation = set_up(settings, plan, make_traffic(settings, topology)[0], backend)
+    traffic, _ = make_traffic(demand_of(settings), topology)
+    inputs = inputs_of(settings, topology, plan, traffic)
+    with open_backend(inputs, links, tmp_path) as backend:
+        emulation = set_up(inputs, backend)
         run_epochs(emulation, writer, Observer())
     run = RunDirectory(writer.partial, finished=False)
     parts = run.network["conservation"]
@@ -335,8 +338,10 @@ def test_packets_under_way_really_cross_the_epoch_boundary(tmp_path: Path) -> No
     settings = replace(SMALL, faults="none", epochs=2)
     topology = FatTree(4)
     plan = parse_faults("none", topology, 1)
-    with open_backend(settings, topology, LinkModel(), tmp_path) as backend:
-        emulation = set_up(settings, plan, make_traffic(settings, topology)[0], backend)
+    traffic, _ = make_traffic(demand_of(settings), topology)
+    inputs = inputs_of(settings, topology, plan, traffic)
+    with open_backend(inputs, LinkModel(), tmp_path) as backend:
+        emulation = set_up(inputs, backend)
         emulation.selector.plan(*np.zeros((2, len(emulation.segments)), np.int64))
         flips = dict((switch, at) for at, switch in emulation.clock.flips(0, emulation.monitors))
         at_flip: dict[int, npt.NDArray[np.int64]] = {}

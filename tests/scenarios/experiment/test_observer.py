@@ -49,8 +49,9 @@ def test_a_run_with_packets_tells_its_events_in_order(tmp_path: Path) -> None:
         "network_ended",
     ]
     said = dict(seen.noted)
-    name, settings, fabric, plan = said["planned"]
-    assert name == "faulty_links" and settings.epochs == 3 and len(plan.links)
+    title, fabric, monitor, plan, n_epochs = said["planned"]
+    assert title == f"faulty_links: {fabric.title} on virtual, seed {SMALL.seed}"
+    assert n_epochs == 3 and len(plan.links) and len(monitor) == fabric.n_switches
     assert said["network_up"][0].topology is fabric, "the fabric is built once"
     epochs = [arguments[0].number for what, arguments in seen.noted if what == "epoch_ended"]
     assert epochs == [0, 1, 2]
@@ -72,7 +73,7 @@ def test_several_observers_hear_each_event_in_their_order() -> None:
     every = Observers(first, second)
     sent = {
         "estimated": ("expected",),
-        "planned": ("name", "settings", "fabric", "plan"),
+        "planned": ("title", "fabric", "monitor", "plan", 10),
         "progressed": ("what", 0.5),
         "network_up": ("emulation",),
         "epoch_ended": ("epoch",),

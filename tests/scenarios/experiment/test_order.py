@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scenarios.experiment.inputs import demand_of
 from scenarios.experiment.order import Order, OrderError, receive_order, send_order
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.traffic import make_traffic
@@ -32,7 +33,7 @@ PLAN = FaultPlan(
     ),
     (4,),
 )
-TRAFFIC, _ = make_traffic(SETTINGS, FatTree(4))
+TRAFFIC, _ = make_traffic(demand_of(SETTINGS), FatTree(4))
 ORDER = Order(SETTINGS, PLAN, TRAFFIC, watched=True)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from scenarios.experiment.backends import open_backend
 from scenarios.experiment.epoch import Epoch
+from scenarios.experiment.inputs import Inputs, demand_of, inputs_of
 from scenarios.experiment.loop import run
 from scenarios.experiment.settings import Settings, SettingsError, make_settings
 from scenarios.experiment.setup import set_up
@@ -28,6 +29,11 @@ HEALTHY = replace(SMALL, faults="none", epochs=3, epoch_ms=40, alpha=50, beta=2)
 LINKS = LinkModel(delay_ns=100_000)  # so slow that many packets are under way at any time
 
 
+def inputs_for(chosen: Settings) -> Inputs:
+    traffic, _ = make_traffic(demand_of(chosen), FatTree(4))
+    return inputs_of(chosen, FatTree(4), FaultPlan(), traffic)
+
+
 def metered(chosen: Settings, skew_ns: int, drain_ns: int, folder: Path) -> npt.NDArray[np.int64]:
     """Of each epoch of a run the flows whose packets the meters counted, the packets that they call
     lost, and the flows of which they counted more at the downstream: int64[epochs, 3]."""
@@ -38,10 +44,9 @@ def metered(chosen: Settings, skew_ns: int, drain_ns: int, folder: Path) -> npt.
         wrong = meter.negative + meter.inconsistent + meter.unmatched
         found.append((len(meter), int(meter.lost.sum()), wrong))
 
-    traffic, _ = make_traffic(chosen, FatTree(4))
-    with open_backend(chosen, FatTree(4), LINKS, folder) as backend:
+    with open_backend(inputs_for(chosen), LINKS, folder) as backend:
         other = replace(backend, skew_ns=skew_ns, drain_ns=drain_ns)
-        run(set_up(chosen, FaultPlan(), traffic, other), Nowhere(), EpochObserver(ended))
+        run(set_up(inputs_for(chosen), other), Nowhere(), EpochObserver(ended))
     return np.array(found)
 
 
@@ -80,10 +85,10 @@ def test_a_skew_above_the_drain_time_invents_losses(folder: Path) -> None:
 @pytest.mark.parametrize("skew", [0, 0.01, 0.1])
 def test_the_drain_time_covers_the_skew(skew: float, tmp_path: Path) -> None:
     chosen = replace(HEALTHY, skew=skew)
-    with open_backend(chosen, FatTree(4), LINKS, tmp_path) as backend:
+    with open_backend(inputs_for(chosen), LINKS, tmp_path) as backend:
         assert backend.skew_ns == skew * chosen.epoch_ns
         assert backend.drain_ns >= backend.skew_ns + 4 * LINKS.transit_ns
-        emulation = set_up(chosen, FaultPlan(), make_traffic(chosen, FatTree(4))[0], backend)
+        emulation = set_up(inputs_for(chosen), backend)
         flips = np.array([at for at, _ in emulation.clock.flips(0, emulation.monitors)])
     off = np.abs(flips - chosen.epoch_ns)
     assert off.max() <= backend.skew_ns and (off.max() > 0.7 * backend.skew_ns or not skew)
@@ -97,8 +102,8 @@ def test_an_epoch_too_short_for_the_skew_names_one_that_will_do(
 
     def make(epoch_ms: int) -> None:
         chosen = replace(HEALTHY, skew=skew, epoch_ms=epoch_ms)
-        with open_backend(chosen, FatTree(4), slow, tmp_path) as backend:
-            set_up(chosen, FaultPlan(), make_traffic(chosen, FatTree(4))[0], backend)
+        with open_backend(inputs_for(chosen), slow, tmp_path) as backend:
+            set_up(inputs_for(chosen), backend)
 
     with pytest.raises(SettingsError, match="EPOCH_MS=20 is too short") as error:
         make(20)

@@ -16,15 +16,18 @@ from playwright.sync_api import Browser, Page
 from analysis.methods.base import Diagnosis
 from analysis.pages.live_page import live_page
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.inputs import demand_of, inputs_of
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
+from scenarios.experiment.traffic import make_traffic
 from scenarios.live.net import WatchedNet
 from scenarios.live.network import Live
 from scenarios.live.publisher import Publisher
 from scenarios.live.watched_run import WatchedRun
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
+from testbed.faults.plan import FaultPlan
 from testbed.network.installed import missing
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
@@ -138,8 +141,10 @@ def test_names_are_text_and_many_links_are_a_table(chromium: Browser) -> None:
 def test_a_network_at_the_prompt_is_watched(chromium: Browser) -> None:
     """In virtual time here; the prompt's own is under Mininet."""
     settings = make_settings({"backend": "virtual", "epochs": 1, "load": 0.005})
-    with open_backend(settings, FatTree(4), LinkModel(), Path()) as backend:
-        live = Live(settings, backend)
+    traffic, _ = make_traffic(demand_of(settings), FatTree(4))
+    inputs = inputs_of(settings, FatTree(4), FaultPlan(), traffic)
+    with open_backend(inputs, LinkModel(), Path()) as backend:
+        live = Live(settings, inputs, backend)
         watched = WatchedNet(backend.network, live)
         with opened(chromium, watched.address) as it:
             until(it.page, "panel", "Nothing is broken now")

@@ -36,8 +36,9 @@ def on_packets(settings: Settings) -> np.ndarray:
     topology = FatTree(settings.k)
     switches = [Recorder() for _ in range(topology.n_switches)]
     network = type("Network", (), {"topology": topology})()
-    backend = Backend(network, switches, topology.segments(), 0, 0)  # type: ignore[arg-type]
-    make_injector(settings, backend, FaultPlan()).start()
+    backend = Backend(network, switches, 0, 0)  # type: ignore[arg-type]
+    noise = noise_rates(settings.noise, topology.n_links, settings.seed)
+    make_injector("p4", backend, FaultPlan(), noise).start()
     loss = np.zeros(topology.n_links)
     for link in range(topology.n_links):
         ports = dict(switches[int(topology.link_src[link])].thresholds)

@@ -15,6 +15,7 @@ import pytest
 
 from analysis.telemetry.observations import read_minus_meters
 from scenarios.experiment.backends import open_backend
+from scenarios.experiment.inputs import inputs_of
 from scenarios.experiment.loop import run as run_epochs
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_config, run_experiment
@@ -186,8 +187,9 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
     )
     writer = RunWriter(path)
     writer.config(run_config("faulty_links", settings))
-    with open_backend(settings, TOPOLOGY, LinkModel(), tmp_path / "logs") as up:
-        emulation = set_up(settings, FaultPlan(()), mesh(), up)
+    inputs = inputs_of(settings, TOPOLOGY, FaultPlan(()), mesh())
+    with open_backend(inputs, LinkModel(), tmp_path / "logs") as up:
+        emulation = set_up(inputs, up)
         run_epochs(emulation, writer, Observer())
     run = RunDirectory(writer.partial, finished=False)
     counted = np.zeros(len(SEGMENTS))

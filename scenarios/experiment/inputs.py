@@ -1,0 +1,142 @@
+"""What a run is made of: values that follow from its settings, made once and handed down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
+from testbed.control.selection import SelectionParameters
+from testbed.dataplane.icmp_limit import IcmpLimit
+from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.segments import Segments
+from testbed.faults.events import Event
+from testbed.faults.noise import noise_rates
+from testbed.faults.plan import FaultPlan
+from testbed.traffic.flows import Traffic
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What hosts send.
+
+    Attributes:
+        traffic: The setting: a workload or a capture file.
+        load: Share of ``line_rate_bps`` that each host sends of a workload.
+        duration_s: Length of the run.
+        seed: Draws the flows.
+    """
+
+    traffic: str
+    load: float
+    line_rate_bps: float
+    duration_s: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """The epochs of a run: how many, their length, and by which share of it a switch changes its
+    epoch early or late, at most."""
+
+    number: int
+    length_ns: int
+    skew: float
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run with packets is made of.
+
+    Attributes:
+        backend: Name of the network.
+        threads: Of the network in virtual time; 0 for as many as pay.
+        seed: Draws switch IDs, losses, clocks and probes.
+        fabric, segments: The fabric, and its path segments between switches with meters.
+        monitors: The setting that places these meters.
+        epochs: The epochs.
+        selection: Parameters of Canary's selection of flows.
+        plan, injector, noise: The faults, the setting that says what makes them, and the loss rate
+            of each healthy directed link, float64[n_links].
+        events: What else happens, in order of time.
+        traffic: The hosts' packets.
+        tcp, line_rate_bps: Share of the larger TCP flows that real TCP carries, and the rate of the
+            hosts' links.
+        probes: Probes of each host over each path of NetBouncer's plan.
+        icmp: Limit of a switch's answers to traceroutes.
+        traces_per_s: Traceroutes a second that each host may send.
+    """
+
+    backend: Backend
+    threads: int
+    seed: int
+    fabric: AddressedFabric
+    segments: Segments
+    monitors: str
+    epochs: Epochs
+    selection: SelectionParameters
+    plan: FaultPlan
+    injector: Injector
+    noise: npt.NDArray[np.float64]
+    events: tuple[Event, ...]
+    traffic: Traffic
+    tcp: float
+    line_rate_bps: float
+    probes: int
+    icmp: IcmpLimit
+    traces_per_s: float
+
+    @property
+    def real_time(self) -> bool:
+        """Whether the network's clock is the wall's."""
+        return self.backend in REAL_TIME
+
+    @property
+    def duration_s(self) -> float:
+        return self.epochs.number * self.epochs.length_ns / 1e9
+
+
+def demand_of(settings: Settings) -> Demand:
+    """Return what hosts send in a run with these settings."""
+    return Demand(
+        settings.traffic,
+        settings.load,
+        settings.line_rate_bps,
+        settings.duration_s,
+        settings.seed,
+    )
+
+
+def inputs_of(
+    settings: Settings, fabric: AddressedFabric, plan: FaultPlan, traffic: Traffic
+) -> Inputs:
+    """Return what a run with packets is made of.
+
+    Args:
+        settings: Those of the run.
+        fabric: That of the settings.
+        plan: The faults.
+        traffic: The hosts' packets.
+    """
+    return Inputs(
+        backend=settings.backend,
+        threads=settings.threads,
+        seed=settings.seed,
+        fabric=fabric,
+        segments=fabric.segments(settings.monitors, settings.seed),
+        monitors=settings.monitors,
+        epochs=Epochs(settings.epochs, settings.epoch_ns, settings.skew),
+        selection=SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta),
+        plan=plan,
+        injector=settings.injector,
+        noise=noise_rates(settings.noise, fabric.n_links, settings.seed),
+        events=settings.happening(fabric),
+        traffic=traffic,
+        tcp=settings.tcp,
+        line_rate_bps=settings.line_rate_bps,
+        probes=settings.probes,
+        icmp=IcmpLimit.of(settings.icmp_per_s),
+        traces_per_s=settings.traces_of_host(fabric),
+    )
