@@ -13,9 +13,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.evaluation.budgets import fed, measured_lines, missed_lines, starving
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
-from analysis.evaluation.use import fed, measured_lines, missed_lines, starving
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry
@@ -89,7 +89,7 @@ def figures(
         methods: Those that diagnosed, and maybe others.
         truth: The links with an injected fault.
         lost: The links that really lost packets, where the network tells: scored as ``lost``.
-        use: What the measurements got of what they asked for, see `analysis.evaluation.use`.
+        use: What the measurements got of what they asked for, see `analysis.evaluation.budgets`.
     """
     topology = telemetry.topology
     names = {

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from analysis.evaluation.budgets import measured_lines, missed_lines
 from analysis.evaluation.columns import cells, columns, in_blocks, in_bytes
 from analysis.evaluation.report import capture_line, headline
-from analysis.evaluation.use import measured_lines, missed_lines
 from analysis.pages.packet import example_flows
 from analysis.pages.ranges import RANGES, in_words
 from analysis.pages.run_data import link_data, range_rows, verdicts

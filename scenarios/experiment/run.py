@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from analysis.evaluation.budgets import measured
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
-from analysis.evaluation.use import measured
 from analysis.methods.base import Diagnosis
 from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.registry import METHODS, build

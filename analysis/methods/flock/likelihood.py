@@ -73,7 +73,9 @@ def accumulate(listed: Listed, pairs: Pairs, failed: BoolArray) -> FloatArray:
     shares = in_parts(len(listed.components), accumulate_listed, listed, failed, n)
     if len(pairs.bad):
         for down in (0, 1):  # one after the other, so that a group is in one part
-            shares += in_parts(len(pairs.components), accumulate_pairs, pairs, down, failed, n)
+            shares += in_parts(
+                len(pairs.climbs.components), accumulate_pairs, pairs, down, failed, n
+            )
     return np.sum(shares, axis=0)
 
 
@@ -145,7 +147,7 @@ def touched(component, gains: Gains, s: State):
     """What shares a group with a component is out of date."""
     gains.stale[component // _BLOCK] = True
     pairs, listed = s.pairs, s.listed
-    if pairs.component_ptr[component] < pairs.component_ptr[component + 1]:
+    if pairs.climbs.component_ptr[component] < pairs.climbs.component_ptr[component + 1]:
         gains.stale[:] = True  # a flip of it takes far longer than to look at all
         return
     for at in range(listed.component_ptr[component], listed.component_ptr[component + 1]):
@@ -221,7 +223,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Pairs) -> Room:
-        most = int(np.diff(pairs.list_ptr).max(initial=0))
+        most = int(np.diff(pairs.climbs.list_ptr).max(initial=0))
         near = np.full((len(pairs.bad), 4), np.nan)
         return cls(np.zeros(most, np.int64), np.zeros(most, np.uint64), near)
 
@@ -281,8 +283,8 @@ def _over_pairs(component, flips, room, s):
     the way up or down; with ``flips`` their bad paths are counted as after it instead."""
     p, gain = s.pairs, 0.0
     released = s.failed[component]
-    for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
-        of_list = p.lists[at]
+    for at in range(p.climbs.component_ptr[component], p.climbs.component_ptr[component + 1]):
+        of_list = p.climbs.lists[at]
         n = _turning(p, of_list, component, released, room)
         for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
             turned = 0
@@ -326,12 +328,12 @@ def _turning(p, of_list, component, released, room):
     """Where the climbs of a list lead that a flip of one of their components turns: words of tops
     and their index, or the tops alone where several climbs lead to one. How many there are."""
     n = 0
-    for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
+    for climb in range(p.climbs.list_ptr[of_list], p.climbs.list_ptr[of_list + 1]):
         if p.failures[climb] != released:
             continue
-        for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
-            if p.components[e] == component:
-                top = p.top[climb]
+        for e in range(p.climbs.climb_ptr[climb], p.climbs.climb_ptr[climb + 1]):
+            if p.climbs.components[e] == component:
+                top = p.climbs.top[climb]
                 if len(p.ways):
                     room.at[n] = top
                     n += 1

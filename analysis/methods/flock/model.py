@@ -32,7 +32,7 @@ from analysis.methods.flock.listed import (
     make_listed,
     occurrences,
 )
-from analysis.methods.flock.pairs import Pairs
+from analysis.methods.flock.pairs import Climbs, Pairs
 from analysis.telemetry.telemetry import Flows, Probes
 from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
@@ -207,29 +207,32 @@ def _lists(ecmp: Ecmp, number: Components, n_components: int) -> Pairs:
     climb_ptr = pointers(np.concatenate([np.full(len(part), part.shape[1]) for part in parts]))
     components = np.concatenate([part.reshape(-1) for part in parts]).astype(np.int32)
     component_ptr, lists = occurrences(list_ptr, climb_ptr, components, n_components)
-    found = no_pairs(n_components)._replace(
+    found = no_pairs(n_components)
+    climbs = found.climbs._replace(
         list_ptr=list_ptr,
         climb_ptr=climb_ptr,
         components=components,
         top=top.astype(np.int32),
         component_ptr=component_ptr,
         lists=lists,
-        failures=np.zeros(len(top), np.int32),
     )
+    found = found._replace(climbs=climbs, failures=np.zeros(len(top), np.int32))
     return _with_bits(found) if ecmp.count.max(initial=0) <= 1 else _with_ways(found)
 
 
 def _with_ways(lists: Pairs) -> Pairs:
     """How many climbs of each list lead to each top, all of them good."""
-    of_list = np.repeat(np.arange(len(lists.list_ptr) - 1), np.diff(lists.list_ptr))
-    ways = np.zeros((len(lists.list_ptr) - 1, int(lists.top.max(initial=-1)) + 1), np.int32)
-    np.add.at(ways, (of_list, lists.top), 1)
+    of_list = np.repeat(np.arange(len(lists.climbs.list_ptr) - 1), np.diff(lists.climbs.list_ptr))
+    ways = np.zeros(
+        (len(lists.climbs.list_ptr) - 1, int(lists.climbs.top.max(initial=-1)) + 1), np.int32
+    )
+    np.add.at(ways, (of_list, lists.climbs.top), 1)
     return lists._replace(ways=ways)
 
 
 def _with_bits(lists: Pairs) -> Pairs:
     """The words of each list's bits, all of its tops good."""
-    ptr, top = lists.list_ptr, lists.top.astype(np.int64)
+    ptr, top = lists.climbs.list_ptr, lists.climbs.top.astype(np.int64)
     length = np.diff(ptr)
     first, last = np.zeros(len(length), np.int64), np.full(len(length), -1)
     some = length > 0
@@ -242,13 +245,10 @@ def _with_bits(lists: Pairs) -> Pairs:
     climb_at[word, top % 64] = np.arange(len(top))
     good = np.zeros(len(climb_at), np.uint64)
     np.bitwise_or.at(good, word, np.uint64(1) << (top % 64).astype(np.uint64))
-    return lists._replace(
-        word_ptr=word_ptr,
-        first_word=first.astype(np.int32),
-        climb_at=climb_at,
-        good=good,
-        single=np.zeros_like(good),
+    climbs = lists.climbs._replace(
+        word_ptr=word_ptr, first_word=first.astype(np.int32), climb_at=climb_at
     )
+    return lists._replace(climbs=climbs, good=good, single=np.zeros_like(good))
 
 
 def no_pairs(n_components: int) -> Pairs:
@@ -267,7 +267,7 @@ def no_pairs(n_components: int) -> Pairs:
         seed=0,
         bits=0,
     )
-    return Pairs(
+    climbs = Climbs(
         list_ptr=none,
         climb_ptr=none,
         components=nothing,
@@ -277,6 +277,9 @@ def no_pairs(n_components: int) -> Pairs:
         top=nothing,
         component_ptr=np.zeros(n_components + 1, np.int64),
         lists=nothing,
+    )
+    return Pairs(
+        climbs=climbs,
         up=nothing,
         down=nothing,
         group_ptr=none,

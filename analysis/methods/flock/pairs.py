@@ -13,23 +13,16 @@ from testbed.compiled import kernel, njit
 WayArray = np.ndarray[tuple[int, int], np.dtype[np.int32]]
 
 
-class Pairs(NamedTuple):
-    """Groups of ToR pairs over lists of climbs, and the state of a hypothesis over them.
+class Climbs(NamedTuple):
+    """Lists of climbs: of one ToR in one direction to the switches of one tier.
 
     List l holds the climbs ``list_ptr[l]:list_ptr[l + 1]``, ascending in their top; climb a
     consists of the components ``components[climb_ptr[a]:climb_ptr[a + 1]]``. The bits of list l are
     the words ``word_ptr[l]:word_ptr[l + 1]``, the first of them standing for the tops from
     ``64 * first_word[l]``; ``climb_at`` int32[words, 64] is the climb of each bit, ``top`` int32[A]
-    the bit of each climb. Component c is in the lists ``lists[component_ptr[c]:...]``. Group g is
-    between the climbs of list ``up[g]`` and ``down[g]``; list l's groups are
-    ``groups[group_ptr[l]:group_ptr[l + 1]]``, their other lists the same part of ``others``. The
-    last ``len(list_ptr) // 2`` lists are the ways down.
-
-    ``failures`` int32[A] failed components of each climb; ``good`` and ``single`` uint64[words] the
-    tops that a climb with none and with just one reaches; ``bad`` int32[G].
-
-    Where several climbs of a list lead to one top there are no words: ``ways`` int32[lists, tops]
-    is how many climbs without failed component do, and has no row otherwise.
+    the bit of each climb. Component c is in the lists ``lists[component_ptr[c]:...]``. The last
+    ``len(list_ptr) // 2`` lists are the ways down. Where several climbs of a list lead to one top
+    there are no words, see `Pairs`.
     """
 
     list_ptr: LongArray
@@ -41,6 +34,21 @@ class Pairs(NamedTuple):
     top: IntArray
     component_ptr: LongArray
     lists: IntArray
+
+
+class Pairs(NamedTuple):
+    """Groups of ToR pairs over lists of climbs, and the state of a hypothesis over them.
+
+    Group g is between the climbs of list ``up[g]`` and ``down[g]``; list l's groups are
+    ``groups[group_ptr[l]:group_ptr[l + 1]]``, their other lists the same part of ``others``.
+
+    ``failures`` int32[A] failed components of each climb; ``good`` and ``single`` uint64[words] the
+    tops that a climb with none and with just one reaches; ``bad`` int32[G]. Where several climbs of
+    a list lead to one top ``ways`` int32[lists, tops] is how many climbs without failed component
+    do; it has no row otherwise.
+    """
+
+    climbs: Climbs
     up: IntArray
     down: IntArray
     group_ptr: LongArray
@@ -64,42 +72,42 @@ def ones(x):
 
 
 @njit(inline="always")
-def word_of(bits, p, of_list, index):
+def word_of(bits, pairs, of_list, index):
     """The word of a list's bits that stands for the tops from 64 * index, 0 where it has none."""
-    at = p.word_ptr[of_list] + index - p.first_word[of_list]
-    if at < p.word_ptr[of_list] or at >= p.word_ptr[of_list + 1]:
+    at = pairs.climbs.word_ptr[of_list] + index - pairs.climbs.first_word[of_list]
+    if at < pairs.climbs.word_ptr[of_list] or at >= pairs.climbs.word_ptr[of_list + 1]:
         return np.uint64(0)
     return bits[at]
 
 
 @kernel
-def shared_tops(p, a, b):
+def shared_tops(pairs, a, b):
     """How many pairs of good climbs of two lists end at the same top."""
     shared = 0
-    if len(p.ways):
-        for top in range(p.ways.shape[1]):
-            shared += p.ways[a, top] * p.ways[b, top]
+    if len(pairs.ways):
+        for top in range(pairs.ways.shape[1]):
+            shared += pairs.ways[a, top] * pairs.ways[b, top]
         return shared
-    for at in range(p.word_ptr[a], p.word_ptr[a + 1]):
-        index = p.first_word[a] + at - p.word_ptr[a]
-        shared += ones(p.good[at] & word_of(p.good, p, b, index))
+    for at in range(pairs.climbs.word_ptr[a], pairs.climbs.word_ptr[a + 1]):
+        index = pairs.climbs.first_word[a] + at - pairs.climbs.word_ptr[a]
+        shared += ones(pairs.good[at] & word_of(pairs.good, pairs, b, index))
     return shared
 
 
 @kernel
-def _count_turning(p, climb, failed, turned, touched, n):
+def _count_turning(pairs, climb, failed, turned, touched, n):
     """Count a climb for the components whose flip turns it: 1 if to bad, -1 if to good.
 
     ``touched[:n]`` are the components counted so far; returns how many are now.
     """
-    if p.failures[climb] <= 1:
-        for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
-            c = p.components[e]
-            if p.failures[climb] == failed[c]:
+    if pairs.failures[climb] <= 1:
+        for e in range(pairs.climbs.climb_ptr[climb], pairs.climbs.climb_ptr[climb + 1]):
+            c = pairs.climbs.components[e]
+            if pairs.failures[climb] == failed[c]:
                 if turned[c] == 0:
                     touched[n] = c
                     n += 1
-                turned[c] += 1 - 2 * p.failures[climb]
+                turned[c] += 1 - 2 * pairs.failures[climb]
     return n
 
 
@@ -124,10 +132,10 @@ class _Scratch(NamedTuple):
 
 
 @njit
-def _scratch(p, n_components):
+def _scratch(pairs, n_components):
     most = 0
-    for of_list in range(len(p.list_ptr) - 1):
-        most = max(most, p.list_ptr[of_list + 1] - p.list_ptr[of_list])
+    for of_list in range(len(pairs.climbs.list_ptr) - 1):
+        most = max(most, pairs.climbs.list_ptr[of_list + 1] - pairs.climbs.list_ptr[of_list])
     size = 2 * most + 1
     return _Scratch(
         np.zeros(n_components, np.int32),
@@ -142,15 +150,15 @@ def _scratch(p, n_components):
 
 
 @kernel
-def _list_share(p, of_list, sign, only, chosen, failed, delta, s):
+def _list_share(pairs, of_list, sign, only, chosen, failed, delta, s):
     """Add to delta, ``sign`` times, what the pairs of a list say about the list's components.
 
     With ``only``, just its pairs whose other list is ``chosen``.
     """
     zero = len(s.total) // 2
     n_members = 0
-    for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
-        n_members = _count_turning(p, climb, failed, s.usual, s.members, n_members)
+    for climb in range(pairs.climbs.list_ptr[of_list], pairs.climbs.list_ptr[of_list + 1]):
+        n_members = _count_turning(pairs, climb, failed, s.usual, s.members, n_members)
     n_numbers = 0
     for i in range(n_members):
         n = s.usual[s.members[i]]
@@ -161,33 +169,35 @@ def _list_share(p, of_list, sign, only, chosen, failed, delta, s):
     for i in range(n_numbers):
         s.mark[zero + s.numbers[i]] = -1
         s.total[zero + s.numbers[i]] = 0.0
-    for at in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
-        other = p.others[at]
+    for at in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
+        other = pairs.others[at]
         if only and not chosen[other]:
             continue
-        g = p.groups[at]
-        bad = p.bad[g]
-        now = value(p.values, g, bad)
+        g = pairs.groups[at]
+        bad = pairs.bad[g]
+        now = value(pairs.values, g, bad)
         for i in range(n_numbers):
             n = s.numbers[i]
-            s.known[zero + n] = value(p.values, g, bad + n) - now
+            s.known[zero + n] = value(pairs.values, g, bad + n) - now
             s.mark[zero + n] = g
             s.total[zero + n] += s.known[zero + n]
         n_touched = 0
-        for word in range(p.word_ptr[of_list], p.word_ptr[of_list + 1]):
-            index = p.first_word[of_list] + word - p.word_ptr[of_list]
-            lacks = (p.good[word] | p.single[word]) & ~word_of(p.good, p, other, index)
+        for word in range(pairs.climbs.word_ptr[of_list], pairs.climbs.word_ptr[of_list + 1]):
+            index = pairs.climbs.first_word[of_list] + word - pairs.climbs.word_ptr[of_list]
+            lacks = (pairs.good[word] | pairs.single[word]) & ~word_of(
+                pairs.good, pairs, other, index
+            )
             while lacks:
                 low = lacks & (~lacks + np.uint64(1))
                 lacks ^= low
-                climb = p.climb_at[word, ones(low - np.uint64(1))]
-                n_touched = _count_turning(p, climb, failed, s.missing, s.touched, n_touched)
+                climb = pairs.climbs.climb_at[word, ones(low - np.uint64(1))]
+                n_touched = _count_turning(pairs, climb, failed, s.missing, s.touched, n_touched)
         for i in range(n_touched):
             c = s.touched[i]
             n = s.usual[c] - s.missing[c]
             s.missing[c] = 0
             if s.mark[zero + n] != g:
-                s.known[zero + n] = value(p.values, g, bad + n) - now
+                s.known[zero + n] = value(pairs.values, g, bad + n) - now
                 s.mark[zero + n] = g
             delta[c] += sign * (s.known[zero + n] - s.known[zero + s.usual[c]])
     s.mark[:] = -1
@@ -198,126 +208,136 @@ def _list_share(p, of_list, sign, only, chosen, failed, delta, s):
 
 
 @kernel
-def _list_share_by_ways(p, of_list, sign, only, chosen, failed, delta, s):
+def _list_share_by_ways(pairs, of_list, sign, only, chosen, failed, delta, s):
     """`_list_share` where several climbs lead to a top: each pair for itself."""
-    for at in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
-        other = p.others[at]
+    for at in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
+        other = pairs.others[at]
         if only and not chosen[other]:
             continue
-        g = p.groups[at]
+        g = pairs.groups[at]
         n_touched = 0
-        for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
-            ways = p.ways[other, p.top[climb]]
-            if ways == 0 or p.failures[climb] > 1:
+        for climb in range(pairs.climbs.list_ptr[of_list], pairs.climbs.list_ptr[of_list + 1]):
+            ways = pairs.ways[other, pairs.climbs.top[climb]]
+            if ways == 0 or pairs.failures[climb] > 1:
                 continue
-            for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
-                c = p.components[e]
-                if p.failures[climb] == failed[c]:
+            for e in range(pairs.climbs.climb_ptr[climb], pairs.climbs.climb_ptr[climb + 1]):
+                c = pairs.climbs.components[e]
+                if pairs.failures[climb] == failed[c]:
                     if s.usual[c] == 0:
                         s.touched[n_touched] = c
                         n_touched += 1
-                    s.usual[c] += ways * (1 - 2 * p.failures[climb])
-        now = value(p.values, g, p.bad[g])
+                    s.usual[c] += ways * (1 - 2 * pairs.failures[climb])
+        now = value(pairs.values, g, pairs.bad[g])
         for i in range(n_touched):
             c = s.touched[i]
-            delta[c] += sign * (value(p.values, g, p.bad[g] + s.usual[c]) - now)
+            delta[c] += sign * (value(pairs.values, g, pairs.bad[g] + s.usual[c]) - now)
             s.usual[c] = 0
 
 
 @njit
-def accumulate_pairs(part, parts, p, down, failed, n_components):
+def accumulate_pairs(part, parts, pairs, down, failed, n_components):
     """A part of the delta of the ways up or down: float64[n_components]."""
-    delta, scratch = np.zeros(n_components), _scratch(p, n_components)
+    delta, scratch = np.zeros(n_components), _scratch(pairs, n_components)
     chosen = np.zeros(0, np.bool_)
-    half = (len(p.list_ptr) - 1) // 2
+    half = (len(pairs.climbs.list_ptr) - 1) // 2
     for of_list in range(down * half + part, (1 + down) * half, parts):
-        if len(p.ways):
-            _list_share_by_ways(p, of_list, 1.0, False, chosen, failed, delta, scratch)
+        if len(pairs.ways):
+            _list_share_by_ways(pairs, of_list, 1.0, False, chosen, failed, delta, scratch)
         else:
-            _list_share(p, of_list, 1.0, False, chosen, failed, delta, scratch)
+            _list_share(pairs, of_list, 1.0, False, chosen, failed, delta, scratch)
     return delta
 
 
 @njit
-def flip_pairs(component, p, failed, delta):
-    if p.component_ptr[component] == p.component_ptr[component + 1]:
+def flip_pairs(component, pairs, failed, delta):
+    if pairs.climbs.component_ptr[component] == pairs.climbs.component_ptr[component + 1]:
         return
-    n = len(p.list_ptr) - 1
+    n = len(pairs.climbs.list_ptr) - 1
     mine, others = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-    scratch = _scratch(p, len(delta))
-    _meet(component, p, mine, others)
+    scratch = _scratch(pairs, len(delta))
+    _meet(component, pairs, mine, others)
     fails = not failed[component]
-    _shares(p, -1.0, mine, others, failed, delta, scratch)
+    _shares(pairs, -1.0, mine, others, failed, delta, scratch)
     failed[component] = fails
-    step_pairs(component, p, 1 if fails else -1)
-    _recount(component, p)
-    _shares(p, 1.0, mine, others, failed, delta, scratch)
+    step_pairs(component, pairs, 1 if fails else -1)
+    _recount(component, pairs)
+    _shares(pairs, 1.0, mine, others, failed, delta, scratch)
     failed[component] = not fails
 
 
 @kernel
-def _meet(component, p, mine, others):
+def _meet(component, pairs, mine, others):
     """Mark the lists that a component is in, and those that share a group with one of them."""
-    for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
-        of_list = p.lists[at]
+    for at in range(
+        pairs.climbs.component_ptr[component], pairs.climbs.component_ptr[component + 1]
+    ):
+        of_list = pairs.climbs.lists[at]
         mine[of_list] = True
-        for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
-            others[p.others[i]] = True
+        for i in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
+            others[pairs.others[i]] = True
 
 
 @kernel
-def _shares(p, sign, mine, others, failed, delta, scratch):
+def _shares(pairs, sign, mine, others, failed, delta, scratch):
     """Add to delta, ``sign`` times, what pairs say of which a list is ``mine``."""
     for of_list in range(len(mine)):
         if not mine[of_list] and not others[of_list]:
             continue
         only = not mine[of_list]
-        if len(p.ways):
-            _list_share_by_ways(p, of_list, sign, only, mine, failed, delta, scratch)
+        if len(pairs.ways):
+            _list_share_by_ways(pairs, of_list, sign, only, mine, failed, delta, scratch)
         else:
-            _list_share(p, of_list, sign, only, mine, failed, delta, scratch)
+            _list_share(pairs, of_list, sign, only, mine, failed, delta, scratch)
 
 
 @kernel
-def _recount(component, p):
+def _recount(component, pairs):
     """Count the bad paths of all pairs anew of which a component is in a list."""
-    for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
-        of_list = p.lists[at]
-        for i in range(p.group_ptr[of_list], p.group_ptr[of_list + 1]):
-            g = p.groups[i]
-            p.bad[g] = p.values.width[g] - shared_tops(p, p.up[g], p.down[g])
+    for at in range(
+        pairs.climbs.component_ptr[component], pairs.climbs.component_ptr[component + 1]
+    ):
+        of_list = pairs.climbs.lists[at]
+        for i in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
+            g = pairs.groups[i]
+            pairs.bad[g] = pairs.values.width[g] - shared_tops(pairs, pairs.up[g], pairs.down[g])
 
 
 @kernel
-def _step_list(p, of_list, component, by):
+def _step_list(pairs, of_list, component, by):
     """Count a component's failure or release on the climbs of a list."""
-    for climb in range(p.list_ptr[of_list], p.list_ptr[of_list + 1]):
-        for e in range(p.climb_ptr[climb], p.climb_ptr[climb + 1]):
-            if p.components[e] == component:
-                p.failures[climb] += by
-                if len(p.ways):
-                    if p.failures[climb] == 0 or (p.failures[climb] == 1 and by == 1):
-                        p.ways[of_list, p.top[climb]] -= by
+    for climb in range(pairs.climbs.list_ptr[of_list], pairs.climbs.list_ptr[of_list + 1]):
+        for e in range(pairs.climbs.climb_ptr[climb], pairs.climbs.climb_ptr[climb + 1]):
+            if pairs.climbs.components[e] == component:
+                pairs.failures[climb] += by
+                if len(pairs.ways):
+                    if pairs.failures[climb] == 0 or (pairs.failures[climb] == 1 and by == 1):
+                        pairs.ways[of_list, pairs.climbs.top[climb]] -= by
                     continue
-                at = p.word_ptr[of_list] + p.top[climb] // 64 - p.first_word[of_list]
-                bit = np.uint64(1) << np.uint64(p.top[climb] % 64)
-                p.good[at] &= ~bit
-                p.single[at] &= ~bit
-                if p.failures[climb] == 0:
-                    p.good[at] |= bit
-                elif p.failures[climb] == 1:
-                    p.single[at] |= bit
+                at = (
+                    pairs.climbs.word_ptr[of_list]
+                    + pairs.climbs.top[climb] // 64
+                    - pairs.climbs.first_word[of_list]
+                )
+                bit = np.uint64(1) << np.uint64(pairs.climbs.top[climb] % 64)
+                pairs.good[at] &= ~bit
+                pairs.single[at] &= ~bit
+                if pairs.failures[climb] == 0:
+                    pairs.good[at] |= bit
+                elif pairs.failures[climb] == 1:
+                    pairs.single[at] |= bit
 
 
 @kernel
-def step_pairs(component, p, by):
+def step_pairs(component, pairs, by):
     """Count a component's failure (``by`` 1) or release (-1) on all climbs, not yet on pairs."""
-    for at in range(p.component_ptr[component], p.component_ptr[component + 1]):
-        _step_list(p, p.lists[at], component, by)
+    for at in range(
+        pairs.climbs.component_ptr[component], pairs.climbs.component_ptr[component + 1]
+    ):
+        _step_list(pairs, pairs.climbs.lists[at], component, by)
 
 
 @kernel
-def place_pairs(p):
+def place_pairs(pairs):
     """Count every pair's bad paths anew."""
-    for g in range(len(p.bad)):
-        p.bad[g] = p.values.width[g] - shared_tops(p, p.up[g], p.down[g])
+    for g in range(len(pairs.bad)):
+        pairs.bad[g] = pairs.values.width[g] - shared_tops(pairs, pairs.up[g], pairs.down[g])

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from analysis.evaluation.budgets import measured_lines, missed_lines
 from analysis.evaluation.report import render
-from analysis.evaluation.use import measured_lines, missed_lines
 from analysis.methods.registry import METHODS, make_method
 from analysis.telemetry.observations import read_telemetry
 from scenarios import load
