@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.softswitch.compiler import bounds, schema
+from testbed.softswitch.compiler import bounds, schema, schema_tables
 from testbed.softswitch.compiler.bmv2_program import (
     VALID,
     Action,
     Bmv2Program,
+    Constant,
     Counter,
     DirectMeter,
     FieldList,
@@ -32,7 +33,7 @@ from testbed.softswitch.compiler.bmv2_program import (
 from testbed.softswitch.compiler.bmv2_tables import pipeline
 from testbed.softswitch.compiler.references import Place, Wrong, check
 from testbed.softswitch.compiler.schema_rules import MAX_BITS, unwrapped
-from testbed.softswitch.compiler.schema_values import FieldValue, kind_of, source_of
+from testbed.softswitch.compiler.schema_values import FieldValue, HexValue, kind_of, source_of
 from testbed.softswitch.errors import InvalidProgram, UnsupportedProgram
 
 CORE_ERRORS = (  # of core.p4
@@ -49,6 +50,7 @@ WANTED = {  # pydantic speaks of Python's types
     "dict_type": "should be an object",
     "dataclass_type": "should be an object",
 }
+VERSION = 2, 24
 SHOWN = 60
 """Characters of a wrong value that a message repeats."""
 
@@ -69,8 +71,9 @@ def parse(data: bytes, path: str) -> Parsed:
         UnsupportedProgram: The program uses what this switch does not run.
     """
     raw = _raw(data, path)
+    _check_version(raw, path)
     try:
-        root: schema.Root = _reader().validate_python(raw)
+        root = _with_action_ids(_reader().validate_python(raw))
         _check_architecture(root)
         check(root)
         return Parsed(_convert(root, path), root)
@@ -118,6 +121,37 @@ def _raw(data: bytes, path: str) -> Any:
     if not isinstance(raw, dict):
         raise InvalidProgram(f"{path} is not a BMv2 JSON: it is no object")
     return raw
+
+
+def _check_version(raw: Any, path: str) -> None:
+    """Refuse another version of BMv2's JSON, as BMv2 does; old files do not say which they are."""
+    meta = raw.get("__meta__")
+    version = meta.get("version") if isinstance(meta, dict) else None
+    if not isinstance(version, list) or len(version) != 2:
+        return
+    if version[0] != VERSION[0] or not isinstance(version[1], int) or version[1] > VERSION[1]:
+        said = ".".join(shortened(x) for x in version)
+        raise InvalidProgram(f"{path} is BMv2 JSON of version {said}: 2.0 to 2.24 are read")
+
+
+def _with_action_ids(root: schema.Root) -> schema.Root:
+    """Return a file whose tables say the ids of their actions, of which old ones have the names."""
+    ids = {a.name: a.id for a in reversed(root.actions)}
+    pipelines: list[schema_tables.Pipeline] = []
+    for i, pipe in enumerate(root.pipelines):
+        tables: list[schema_tables.Table] = []
+        for j, table in enumerate(pipe.tables):
+            place = ("pipelines", i, "tables", j)
+            if table.action_ids is None:
+                if table.actions is None:
+                    raise Wrong(place, "it has no 'action_ids'")
+                for k, name in enumerate(table.actions):
+                    if name not in ids:
+                        raise Wrong((*place, "actions", k), f"there is no action {name!r}")
+                table = replace(table, action_ids=tuple(ids[name] for name in table.actions))
+            tables.append(table)
+        pipelines.append(replace(pipe, tables=tuple(tables)))
+    return replace(root, pipelines=tuple(pipelines))
 
 
 def _shown_place(raw: Any, place: Place) -> str:
@@ -238,8 +272,6 @@ def _header_type(index: int, t: schema.HeaderType) -> HeaderType:
         raise UnsupportedProgram(f"length expression of header type {t.name!r}", source_of(t))
     fixed = sum(f.width for f in t.fields if f.width != "*")
     for i, f in enumerate(t.fields):
-        if f.saturating:
-            raise UnsupportedProgram(f"saturating field {t.name}.{f.name}", source_of(t))
         if f.width == "*":
             if any(x.varbit for x in fields) or not 8 <= longest - fixed <= MAX_BITS:
                 raise UnsupportedProgram(
@@ -252,7 +284,7 @@ def _header_type(index: int, t: schema.HeaderType) -> HeaderType:
         if f.signed and not f.width:
             place = ("header_types", index, "fields", i)
             raise Wrong(place, "a signed field has at least one bit")
-        fields.append(FieldType(f.name, f.width, f.signed, offset))
+        fields.append(FieldType(f.name, f.width, f.signed, offset, saturating=f.saturating))
         offset += f.width
     return HeaderType(t.name, tuple(fields), offset)
 
@@ -276,10 +308,6 @@ def _unions(root: schema.Root, p: Bmv2Program, types: dict[str, HeaderType]) -> 
 
 def _arrays(root: schema.Root, p: Bmv2Program) -> None:
     for r in root.register_arrays:
-        if r.bitwidth > 128:
-            raise UnsupportedProgram(
-                f"register {r.name!r} of {r.bitwidth} bits (at most 128)", source_of(r)
-            )
         p.registers[r.name] = Register(len(p.registers), r.name, r.bitwidth, r.size)
     for c in root.counter_arrays:
         if c.is_direct:
@@ -306,8 +334,12 @@ def _arrays(root: schema.Root, p: Bmv2Program) -> None:
 def _field_lists(root: schema.Root, p: Bmv2Program) -> None:
     for key, target in (("learn_list", p.learn_lists), ("field_list", p.field_lists)):
         for fl in getattr(root, f"{key}s"):
-            elements: list[tuple[str, str]] = []
+            elements: list[tuple[str, str] | Constant] = []
             for e in fl.elements:
+                if isinstance(e, HexValue):
+                    width = e.bitwidth or max(8, -(-e.value.bit_length() // 8) * 8)
+                    elements.append(Constant(e.value & (1 << width) - 1, width))
+                    continue
                 if not isinstance(e, FieldValue):
                     what = f"{kind_of(e)} in {key} {fl.name!r}"
                     raise UnsupportedProgram(what, source_of(fl))

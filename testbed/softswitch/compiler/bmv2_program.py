@@ -21,6 +21,7 @@ DROP_PORT = 511  # simple_switch's, unless told otherwise
 class FieldType:
     """One field of a header type; ``offset`` is in bits from the start of the header.
 
+    A ``saturating`` one keeps the nearest of its values to what is assigned.
     A ``varbit`` field has at most ``width`` bits; the offsets of those behind it leave it out.
     """
 
@@ -29,6 +30,7 @@ class FieldType:
     signed: bool
     offset: int
     varbit: bool = False
+    saturating: bool = False
 
 
 @dataclass(frozen=True)
@@ -249,12 +251,20 @@ class ValueSet:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """A number of ``width`` bits."""
+
+    value: int
+    width: int
+
+
+@dataclass(frozen=True)
 class FieldList:
-    """A list of (header, field): of a digest, or preserved over a clone or resubmit."""
+    """A list of (header, field): of a digest, with constants, or kept over a clone or resubmit."""
 
     id: int
     name: str
-    elements: tuple[tuple[str, str], ...]
+    elements: tuple[tuple[str, str] | Constant, ...]
 
 
 @dataclass
@@ -301,6 +311,12 @@ class Bmv2Program:
             return FieldType(VALID, 1, False, 0)
         t = self.headers[header].type
         return t.fields[t.find(name)]
+
+    def sampled(self, element: tuple[str, str] | Constant) -> tuple[str, int]:
+        """Name and bits of what a digest has of an element of its list."""
+        if isinstance(element, Constant):
+            return "constant", element.width
+        return plain_name(element[1]), self.field_type(*element).width
 
     def intrinsic(self, name: str) -> tuple[str, str] | None:
         """(header, field) of an intrinsic metadata field by its BMv2 name, or None."""

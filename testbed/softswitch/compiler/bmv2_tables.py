@@ -76,7 +76,7 @@ def _table(
         t.with_counters,
         t.direct_meters or "",
         t.support_timeout,
-        tuple(ids[i] for i in t.action_ids),
+        tuple(ids[i] for i in t.action_ids or ()),
         t.next_tables,
         t.base_default_next,
         default,

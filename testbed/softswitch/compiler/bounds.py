@@ -120,7 +120,7 @@ class _Statements:
             total += self._of(pipe.conditionals)
             total += sum(actions[call.action_id] for call in pipe.action_calls)
             for t in pipe.tables:
-                runs: Iterable[int] = {*t.action_ids}
+                runs: Iterable[int] = {*(t.action_ids or ())}
                 if t.default_entry:
                     runs = {*runs, t.default_entry.action_id}
                 total += 10 + len(t.key) + sum(actions[i] for i in runs)

@@ -13,6 +13,7 @@ from testbed.softswitch.compiler.schema_values import (
     CounterName,
     HexValue,
     MeterName,
+    Operation,
     OtherCall,
     Primitive,
     RegisterName,
@@ -20,8 +21,19 @@ from testbed.softswitch.compiler.schema_values import (
     kind_of,
     source_of,
 )
-from testbed.softswitch.errors import UnsupportedProgram
 
+ARITHMETIC = {
+    "add_to_field": "+",
+    "subtract_from_field": "-",
+    "add": "+",
+    "subtract": "-",
+    "bit_xor": "^",
+    "bit_or": "|",
+    "bit_and": "&",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
+"""P4-14 primitives and their operators; the target comes first, and is the left operand of two."""
 JUMPS = ("_jump", "_jump_if_zero")
 
 
@@ -46,13 +58,11 @@ class ActionWriter:
     def params(self, action: Action) -> list[tuple[str, int]]:
         """(C expression, width) of an action's parameters, which are 64-bit words in ``a``."""
         params, word = [], 0
-        for name, width in action.params:
-            if width > 128:
-                raise UnsupportedProgram(
-                    f"parameter {name!r} of {width} bits of action {action.name!r}", action.source
-                )
+        for _, width in action.params:
             code = f"a[{word}]"
-            if width > 64:
+            if width > 128:  # big-endian bytes, as in a header
+                code = f"((const uint8_t *)(a + {word}))"
+            elif width > 64:
                 code = f"((u128)a[{word + 1}] << 64 | a[{word}])"
             params.append((code, width))
             word += field_words(width)
@@ -99,6 +109,10 @@ class ActionWriter:
             raise e.refuse(f"primitive {prim.op!r}")
         if prim.op == "log_msg":
             return log_msg(e, prim)
+        if prim.op in ARITHMETIC:
+            target, *operands = prim.parameters
+            left, right = operands if len(operands) == 2 else (target, operands[0])
+            return self._op_assign(e, target, Operation(ARITHMETIC[prim.op], left, right))
         return getattr(self, f"_op_{prim.op.lstrip('_')}")(e, *prim.parameters)
 
     # ---- values ----
@@ -330,7 +344,9 @@ class ActionWriter:
     def _register(self, e: Expressions, name: str, index: Value) -> tuple[list[str], str, int]:
         r = self.program.registers[name]
         place = self.registers[r.name]
-        code = f"(*({storage(r.width)} *)(at + i * {place.stride} + {place.offset}))"
+        code = f"(at + i * {place.stride} + {place.offset})"
+        if r.width <= 128:
+            code = f"(*({storage(r.width)} *){code})"
         return (
             [
                 f"{{ uint64_t i = {e.index(e.read(index))};",
@@ -345,7 +361,7 @@ class ActionWriter:
         self, e: Expressions, dst: Value, reg: RegisterName, index: Value
     ) -> list[str]:
         out, code, width = self._register(e, reg.value, index)
-        value = Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
+        value = e.load(FieldRef(code, width, False, "1", reg.value))
         return [*out, f"    {e.store(self.target(e, dst), value)}", "} }"]
 
     def _op_register_write(

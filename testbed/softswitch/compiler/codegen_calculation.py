@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from testbed.softswitch.compiler import schema_values as values
-from testbed.softswitch.compiler.bmv2_program import VALID
+from testbed.softswitch.compiler.bmv2_program import VALID, Constant
 from testbed.softswitch.compiler.codegen_headers import write_values
 from testbed.softswitch.compiler.expressions import Expressions
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.compiler.nodes import literal
+from testbed.softswitch.compiler.rows import field_words
 from testbed.softswitch.compiler.schema_values import Value, source_of
 from testbed.softswitch.errors import UnsupportedProgram
 
@@ -252,8 +253,11 @@ def learning(layout: Layout) -> str:
     ]
     for i, fl in enumerate(layout.program.learn_lists.values()):
         words: list[str] = []
-        for header, name in fl.elements:
-            f = layout.field(header, name)
+        for e in fl.elements:
+            if isinstance(e, Constant):
+                words += [literal(e.value >> 64 * k, 64) for k in range(field_words(e.width))]
+                continue
+            f = layout.field(*e)
             if f.width > 128 or f.length:
                 raise UnsupportedProgram(f"digest {fl.name!r} with {f.width}-bit {f.name}")
             words.append(f"(uint64_t){f.code}")

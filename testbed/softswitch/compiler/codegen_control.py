@@ -92,7 +92,7 @@ class ControlWriter:
             "    {0, 0, 0, 0, 0, 0, 0, 0, 0, NULL}\n};",
         ]
         learn = [
-            max(sum(field_words(p.field_type(*f).width) for f in fl.elements), 1)
+            max(sum(field_words(p.sampled(e)[1]) for e in fl.elements), 1)
             for fl in p.learn_lists.values()
         ]
         for name, values in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from testbed.softswitch.compiler.bmv2_program import VALID, Header, HeaderType
+from testbed.softswitch.compiler.bmv2_program import VALID, Constant, Header, HeaderType
 from testbed.softswitch.compiler.layout import FieldRef, Layout
 from testbed.softswitch.compiler.nodes import literal
 from testbed.softswitch.errors import UnsupportedProgram
@@ -173,8 +173,10 @@ def field_lists(layout: Layout) -> str:
     ]
     for fl in layout.program.field_lists.values():
         out.append(f"    case {fl.id}:")
-        for header, name in fl.elements:
-            ref = layout.field(header, name)
+        for e in fl.elements:
+            if isinstance(e, Constant):  # a copy has it anyway
+                continue
+            ref = layout.field(*e)
             if ref.code != "1":
                 out.append(f"        {copy_field(ref, ref)}")
         out.append("        break;")

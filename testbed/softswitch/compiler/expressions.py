@@ -57,6 +57,8 @@ class Expressions:
                 node = Node("bool", "bool", code="1" if truth else "0")
             case values.ParameterValue(value=number):
                 code, width = self.params[number]
+                if width > 128:
+                    return self.load(FieldRef(code, width, False, "1", "a parameter"))
                 node = Node("data", "load", lo=0, hi=(1 << width) - 1, code=code)
             case values.UnionValue(value=name):
                 node = self._union(name)
@@ -419,6 +421,9 @@ class Expressions:
                 text = ", ".join(str(x) for x in data)
                 return f"memcpy({f.code}, (const uint8_t[]){{{text}}}, {size});"
             raise self.refuse(f"assignment of an expression to the {f.width} bits of {f.name}")
+        if f.saturating:
+            width = Node("data", "const", lo=f.width, hi=f.width)
+            n = self._binary("sat_cast" if f.signed else "usat_cast", n, width)
         bits = 64 if f.width <= 64 else 128
         code = self.modular(n, bits)
         if not (n.lo >= 0 and n.hi < 1 << f.width):

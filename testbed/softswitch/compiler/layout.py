@@ -40,6 +40,7 @@ class FieldRef:
     valid: str  # C expression, "1" for metadata
     name: str
     length: str = ""
+    saturating: bool = False
 
     @property
     def wide(self) -> bool:
@@ -121,7 +122,9 @@ class Layout:
         f = t.fields[i]
         valid = "1" if metadata else f"{header}.valid"
         length = f"{header}.v" if f.varbit else ""
-        return FieldRef(f"{header}.f{i}", f.width, f.signed, valid, f"{name}.{f.name}", length)
+        return FieldRef(
+            f"{header}.f{i}", f.width, f.signed, valid, f"{name}.{f.name}", length, f.saturating
+        )
 
     def field(self, header: str, name: str) -> FieldRef:
         """Field of a header instance by names; ``$valid$`` is its validity."""

@@ -115,7 +115,10 @@ class _Names:
         found: dict[Any, Any] = {}
         for i, one in enumerate(getattr(self.root, kind)):
             value = getattr(one, key)
-            if value in found:
+            if getattr(one, "is_direct", False) and key == "name" and kind == "counter_arrays":
+                found.setdefault(value, one)  # tables may share a name: nothing refers to it
+                continue
+            if value in found and not getattr(found[value], "is_direct", False):
                 raise Wrong((kind, i, key), f"two of {kind} have the same {key} {value!r}")
             found[value] = one
         return found
@@ -371,8 +374,8 @@ def _check_table(
         else:
             names.field(at, *key.target)
     known: set[str] = {*SPECIAL}
-    ids = set(table.action_ids)
-    for i, action in enumerate(table.action_ids):
+    ids = set(table.action_ids or ())
+    for i, action in enumerate(table.action_ids or ()):
         names.known((*place, "action_ids", i), "action", action, names.actions)
         known.add(names.actions[action].name)
     default = table.default_entry

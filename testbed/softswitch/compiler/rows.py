@@ -26,7 +26,9 @@ class RegisterPlace:
 
 
 def element_bytes(width: int) -> int:
-    """Bytes that an element of ``width`` bits (at most 128) takes."""
+    """Bytes that an element of ``width`` bits takes; a wide one is in big-endian bytes."""
+    if width > 128:
+        return -(-width // 128) * 16
     return next(size for size in (1, 2, 4, 8, 16) if width <= 8 * size)
 
 
@@ -171,9 +173,13 @@ def profile_words(program: Bmv2Program) -> list[int]:
 
 
 def pack_params(program: Bmv2Program, action_id: int, values: tuple[int, ...]) -> list[int]:
-    """Return action parameters as 64-bit words, low word first."""
+    """Return action parameters as 64-bit words, low word first; wide ones as big-endian bytes."""
     words: list[int] = []
     for (_, width), v in zip(program.actions[action_id].params, values, strict=True):
         v &= (1 << width) - 1
+        if width > 128:
+            data = v.to_bytes((width + 7) // 8, "big")
+            words += [int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data), 8)]
+            continue
         words += [v >> 64 * i & (1 << 64) - 1 for i in range(field_words(width))]
     return words

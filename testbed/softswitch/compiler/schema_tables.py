@@ -139,8 +139,9 @@ class Table:
     match_type: Name
     type: Name
     key: Many[Annotated[Key | ValidKey, Kinds({"valid": ValidKey}, Key, "match_type")]]
-    action_ids: Ids
     next_tables: dict[Name, Name | None]
+    action_ids: Ids | None = None
+    actions: Many[Name] | None = None
     max_size: Entries | None = None
     with_counters: Flag = False
     direct_meters: Name | None = None

@@ -70,6 +70,11 @@ def read_params(action: Action, row: list[int]) -> tuple[int, ...]:
     out, i = [], 0
     for _, width in action.params:
         n = field_words(width)
+        if width > 128:
+            data = b"".join(word.to_bytes(8, "little") for word in row[i : i + n])
+            out.append(int.from_bytes(data[: (width + 7) // 8], "big"))
+            i += n
+            continue
         out.append(sum(row[i + k] << 64 * k for k in range(n)))
         i += n
     return tuple(out)

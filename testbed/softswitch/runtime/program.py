@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from testbed.softswitch.compiler.bmv2_program import DROP_PORT, KeyField, plain_name
+from testbed.softswitch.compiler.bmv2_program import DROP_PORT, KeyField
 from testbed.softswitch.compiler.build import load_library
 from testbed.softswitch.compiler.source import Source, read_file, translate
 
@@ -259,7 +259,7 @@ class Program:
             {
                 fl.name: DigestInfo(
                     fl.name,
-                    tuple((plain_name(f), d.field_type(h, f).width) for h, f in fl.elements),
+                    tuple(d.sampled(e) for e in fl.elements),
                 )
                 for fl in d.learn_lists.values()
             }

@@ -257,7 +257,7 @@ class Switch:
         return self._profiles[name]
 
     def register(self, name: str) -> NDArray[Any]:
-        """Register array as a writable view: u8..u64, or (lo, hi) for 65 to 128 bits.
+        """Register array as a writable view: u8..u64, (lo, hi) for 65 to 128 bits, else u8[n, w].
 
         Values written must fit the register's width.
         """
@@ -270,9 +270,12 @@ class Switch:
         address = self._lib.ss_register(self.handle, r.index)
         if not address:
             raise SoftSwitchError("out of memory")
-        size = (r.size - 1) * place.stride + element_dtype(r.width).itemsize if r.size else 0
+        wide = (r.width + 7) // 8 if r.width > 128 else 0  # bytes of an element, big-endian
+        dtype = np.dtype("u1") if wide else element_dtype(r.width)
+        size = (r.size - 1) * place.stride + (wide or dtype.itemsize) if r.size else 0
         memory = self._memory(address, size)
-        array = np.ndarray(r.size, element_dtype(r.width), memory, strides=(place.stride,))
+        shape, strides = ((r.size, wide), (place.stride, 1)) if wide else (r.size, (place.stride,))
+        array = np.ndarray(shape, dtype, memory, strides=strides)
         self._registers[name] = array
         return array
 

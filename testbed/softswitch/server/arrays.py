@@ -40,6 +40,8 @@ COUNTER_ENTRY, METER_ENTRY, REGISTER_ENTRY = (
 
 def integers(array: NDArray[Any]) -> list[int]:
     """A register array as Python integers."""
+    if array.ndim == 2:
+        return [int.from_bytes(element.tobytes(), "big") for element in array]
     if array.dtype.names is None:
         return array.tolist()
     return [lo | hi << 64 for lo, hi in array.tolist()]
@@ -47,6 +49,9 @@ def integers(array: NDArray[Any]) -> list[int]:
 
 def store(array: NDArray[Any], place: int | slice, value: int) -> None:
     """Set elements of a register array."""
+    if array.ndim == 2:
+        array[place] = np.frombuffer(value.to_bytes(array.shape[1], "big"), np.uint8)
+        return
     array[place] = value if array.dtype.names is None else (value & (1 << 64) - 1, value >> 64)
 
 
