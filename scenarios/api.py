@@ -28,9 +28,9 @@ from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import make_request
 from scenarios.experiment.run import default_directory, run_experiment
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
-from testbed.record.columns import to_arrow
+from testbed.record.files import to_arrow
 from testbed.record.flow_ids import five_tuples
 from testbed.record.run import RunDirectory, RunWriter
 from testbed.record.run_tables import registers
@@ -174,7 +174,7 @@ class Run:
             raise UserError("the table has no flow IDs: registers and rules have")
         flows = five_tuples(table["flow_hi"], table["flow_lo"])
         fabric, hosts = self.record.fabric, dict[int, str]()
-        if isinstance(fabric, AddressedFabric):
+        if isinstance(fabric, PacketFabric):
             hosts = dict(zip(fabric.host_ip.tolist(), fabric.host_names, strict=True))
         columns: dict[str, Any] = {}
         for end, ips in (("src", flows.src_ip), ("dst", flows.dst_ip)):

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
-from testbed.network.installed import IP
+from testbed.network.requirements import IP
 from testbed.record.run import RunDirectory
 from tests.browser import browser
 

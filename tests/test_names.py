@@ -25,8 +25,8 @@ from scenarios.experiment.terminal import progress_bar
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.names import plain
-from testbed.record.columns import read_columns, write_columns
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
+from testbed.record.files import read_columns, write_columns
 
 HOSTILE = "\x1b[31m[red]\n</td><b>$x^$:smile:\u202e[/]"
 SHOWN = "\\x1b[31m[red]\\n</td><b>$x^$:smile:\\u202e[/]"

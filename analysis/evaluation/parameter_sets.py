@@ -22,7 +22,7 @@ from analysis.methods.method_file import method_files
 from analysis.methods.parameters import Parameters, read_names
 from analysis.methods.registry import ALIASES, METHODS, build_all, check_parameters
 from testbed.errors import UserError
-from testbed.record.places import whole
+from testbed.record.atomic import atomic_write
 from testbed.record.yaml_file import read_yaml
 
 PAPER = Path(__file__).parent / "paper_parameters.yaml"
@@ -125,7 +125,7 @@ def write_set(path: Path, content: Calibrated) -> None:
     said = content.model_dump(exclude_none=True)
     text = yaml.safe_dump(said, sort_keys=False, width=100, default_flow_style=None)
     try:
-        with whole(path) as new:
+        with atomic_write(path) as new:
             new.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None

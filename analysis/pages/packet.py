@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from analysis.telemetry.minus_meters import MinusMeter
 from testbed.arrays import LongArray
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.record.flow_ids import FiveTuples, flow_ids
 from testbed.record.run import RunDirectory
 
@@ -33,7 +33,7 @@ def example_flows(
         counted there in all epochs. Empty where no meter is recorded.
     """
     fabric = run.fabric
-    if not meters or not len(drops) or not isinstance(fabric, AddressedFabric):
+    if not meters or not len(drops) or not isinstance(fabric, PacketFabric):
         return []
     flows, traces = run.table("flows"), run.table("connections")
     traced = np.unique(traces["flow"][traces["complete"]])
@@ -61,7 +61,7 @@ def example_flows(
 
 
 def _flow_numbers(
-    fabric: AddressedFabric,
+    fabric: PacketFabric,
     flows: Mapping[str, Any],
     wanted: npt.NDArray[np.integer],
     meters: list[MinusMeter],
@@ -83,7 +83,7 @@ def _flow_numbers(
     return found
 
 
-def _ends(fabric: AddressedFabric, flows: Mapping[str, Any], flow: int) -> dict[str, Any]:
+def _ends(fabric: PacketFabric, flows: Mapping[str, Any], flow: int) -> dict[str, Any]:
     host = fabric.host_names
     protocol = int(flows["protocol"][flow])
     return {
@@ -96,7 +96,7 @@ def _ends(fabric: AddressedFabric, flows: Mapping[str, Any], flow: int) -> dict[
 
 
 def _path(
-    fabric: AddressedFabric, switches: dict[str, Any], links: npt.NDArray[np.integer]
+    fabric: PacketFabric, switches: dict[str, Any], links: npt.NDArray[np.integer]
 ) -> dict[str, Any]:
     path = [*fabric.link_src[links].tolist(), int(fabric.link_dst[links[-1]])]
     bits, value = [], 0

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from testbed.fabric.names import plain
-from testbed.record.places import whole
+from testbed.record.atomic import atomic_write
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -81,5 +81,5 @@ def write_page(path: Path, text: str) -> None:
     Raises:
         OSError: It cannot be written.
     """
-    with whole(path) as new:
+    with atomic_write(path) as new:
         new.write_text(text, encoding="utf-8")

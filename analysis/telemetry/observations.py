@@ -37,8 +37,8 @@ from analysis.telemetry.telemetry import (
     Telemetry,
 )
 from testbed.arrays import LongArray
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.paths import Paths, PathSets
 from testbed.record.run import Record
@@ -82,7 +82,7 @@ def read_minus_meters(record: Record) -> list[MinusMeter]:
     if not record.has(registers(0)):
         return []
     parts = record.segments
-    assert isinstance(record.fabric, AddressedFabric)  # as every network of packets is
+    assert isinstance(record.fabric, PacketFabric)  # as every network of packets is
     decoder = SegmentDecoder(record.fabric, parts, record.table("switches")["id"])
     rules = record.table("rules")
     meters = []

@@ -22,7 +22,7 @@ from analysis.telemetry.telemetry import SegmentCounts
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
-from testbed.record.columns import read_arrow, write_columns
+from testbed.record.files import read_arrow, write_columns
 from testbed.record.schema import Column, Schema, TableError
 from testbed.record.tables import Table
 

@@ -279,8 +279,8 @@ def localize(
     from analysis.evaluation.report import parameters_line
     from analysis.methods.registry import build
     from scenarios.command.localize import localize as localize_files
+    from testbed.record.atomic import need_place
     from testbed.record.files import is_csv
-    from testbed.record.places import need_place
 
     if out is not None:
         is_csv(out)
@@ -345,7 +345,7 @@ def plan(
     Few paths that cover every link and tell failures apart, against plans that need no thought.
     """
     from scenarios.command.plan import make_plan, render_plan, write_plan
-    from testbed.record.places import need_place
+    from testbed.record.atomic import need_place
 
     if out is not None:
         need_place(out, "paths.parquet")
@@ -392,7 +392,7 @@ def calibrate(
     from analysis.methods.parameters import in_words
     from scenarios.many.calibrate import TRAINING
     from scenarios.many.calibrate import calibrate as calibrate_methods
-    from testbed.record.places import need_place
+    from testbed.record.atomic import need_place
 
     need_place(out, "parameters.yaml")
     with progress_bar() as progress:

@@ -24,7 +24,7 @@ from rich.text import Text
 from scenarios.experiment.memory import available_bytes, in_gigabytes
 from testbed.fabric.names import plain
 from testbed.faults.kernel_injectors import NetemInjector, NftInjector, in_new_namespace
-from testbed.network.installed import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, missing
+from testbed.network.requirements import BMV2, IP, IPERF, MNEXEC, P4C, PING, Tool, missing
 from testbed.softswitch import SoftSwitchError
 from testbed.softswitch.compiler.build import cache_dir, compiler, load_library
 

@@ -26,9 +26,9 @@ from analysis.telemetry.telemetry import MissingTelemetry
 from analysis.telemetry.writing import write_observations
 from scenarios.experiment.observer import Progress
 from scenarios.many.cluster import workers_of
-from testbed.record.columns import write_columns
+from testbed.record.atomic import held
 from testbed.record.fabric_file import NumberedFabric, read_fabric, write_fabric
-from testbed.record.places import held
+from testbed.record.files import write_columns
 from testbed.record.run import RunDirectory, RunError
 
 
@@ -156,7 +156,7 @@ def export(
 
     Raises:
         testbed.record.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
-        testbed.record.places.PlaceError: Another command is at work in ``folder``.
+        testbed.record.atomic.FolderError: Another command is at work in ``folder``.
         testbed.record.schema.TableError: A file cannot be written.
     """
     telemetry = read_telemetry(RunDirectory(run, trust=trust))

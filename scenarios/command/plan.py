@@ -21,7 +21,7 @@ from testbed.probes.probe_matrix import (
     probe_matrix,
     standard_matrix,
 )
-from testbed.record.columns import write_columns
+from testbed.record.files import write_columns
 
 _PATIENCE = 1e9  # links to look at, a minute or so; beyond that a slower way is not tried
 

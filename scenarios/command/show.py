@@ -38,8 +38,8 @@ from scenarios.many.compare import Compared, is_comparison, read_comparison
 from scenarios.many.sweep import Sweep, is_sweep, read_sweep
 from testbed.errors import UserError
 from testbed.fabric.names import command, plain
+from testbed.record.atomic import need_no_links
 from testbed.record.manifest import PAGE
-from testbed.record.places import need_no_links
 from testbed.record.run import RunDirectory
 
 REPRODUCED = "setting.json"

@@ -14,7 +14,7 @@ from scenarios.experiment.order import Order, send_order
 from scenarios.process.keeper import connect
 from scenarios.process.signals import undisturbed
 from testbed.network.network import NetworkError
-from testbed.record.places import whole
+from testbed.record.atomic import atomic_write
 from testbed.record.run import RunWriter
 
 
@@ -84,7 +84,7 @@ def _next(wire: Connection) -> tuple[Any, ...]:
 def _keep_log(writer: RunWriter, name: str, content: bytes) -> None:
     folder = writer.partial / "logs"
     folder.mkdir(exist_ok=True)
-    with whole(folder / name) as new:
+    with atomic_write(folder / name) as new:
         new.write_bytes(content)
 
 

@@ -73,7 +73,7 @@ def choose_backend(switches: int, asked: bool) -> Choice:
     Args:
         asked: Whether the user asked for root, by sudo or by SUDO=1.
     """
-    from testbed.network.installed import not_installed
+    from testbed.network.requirements import not_installed
 
     if lacking := not_installed("bmv2"):
         return Choice("virtual", lacking.partition(":")[0] if asked else "")
@@ -118,7 +118,7 @@ def need_backend(backend: str, tcp: bool) -> None:
         NetworkError: It cannot (one line).
     """
     if backend in REAL_TIME:
-        from testbed.network.installed import not_installed
+        from testbed.network.requirements import not_installed
         from testbed.traffic.iperf import need_iperf
 
         if not root_can_be_asked():

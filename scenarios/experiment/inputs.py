@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scenarios.experiment.settings import REAL_TIME, Backend, Injector, Settings
 from testbed.control.selection import SelectionParameters
 from testbed.dataplane.icmp_limit import IcmpLimit
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 from testbed.faults.events import Event
 from testbed.faults.noise import noise_rates
@@ -72,7 +72,7 @@ class Inputs:
     backend: Backend
     threads: int
     seed: int
-    fabric: AddressedFabric
+    fabric: PacketFabric
     segments: Segments
     monitors: str
     epochs: Epochs
@@ -110,7 +110,7 @@ def demand_of(settings: Settings) -> Demand:
 
 
 def inputs_of(
-    settings: Settings, fabric: AddressedFabric, plan: FaultPlan, traffic: Traffic
+    settings: Settings, fabric: PacketFabric, plan: FaultPlan, traffic: Traffic
 ) -> Inputs:
     """Return what a run with packets is made of.
 

@@ -35,10 +35,10 @@ from scenarios.experiment.without_packets import simulate, write_run
 from scenarios.process.signals import undisturbed
 from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.record.documents import Metered, Summary
@@ -115,7 +115,7 @@ def run_experiment(
         if settings.backend == "flow":
             write_run(simulate(settings, plan, fabric, progress=observer.progressed), writer)
         else:
-            assert isinstance(fabric, AddressedFabric)  # as the settings have made sure
+            assert isinstance(fabric, PacketFabric)  # as the settings have made sure
             where = f"{fabric.title} on {settings.backend}, seed {settings.seed}"
             monitor = monitor_switches(fabric, settings.monitors, settings.seed)
             observer.planned(f"{Path(name).stem}: {where}", fabric, monitor, plan, settings.epochs)
@@ -166,7 +166,7 @@ def expected_of(settings: Settings, fabric: Fabric, failures: int, flock: bool =
 def _emulate(
     scenario: Scenario,
     settings: Settings,
-    fabric: AddressedFabric,
+    fabric: PacketFabric,
     plan: FaultPlan,
     writer: RunWriter,
     observer: Observer,

@@ -16,10 +16,10 @@ from pydantic.dataclasses import dataclass
 from pydantic.fields import FieldInfo
 
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_addressed
 from testbed.faults.events import Event, parse_events
 from testbed.faults.noise import noise_range
@@ -270,7 +270,7 @@ class Settings:
         """How many traceroutes a second each host may send."""
         return self.traces_per_s or host_rate_limit(fabric, self.icmp_per_s)
 
-    def happening(self, fabric: AddressedFabric) -> tuple[Event, ...]:
+    def happening(self, fabric: PacketFabric) -> tuple[Event, ...]:
         """Return what EVENTS says of this run's fabric, in order of time."""
         return parse_events(self.events, fabric, self.duration_s)
 

@@ -18,14 +18,13 @@ from testbed.control.epochs import EpochClock
 from testbed.control.forwarding import Uplinks, install_forwarding
 from testbed.control.selection import FlowSelector
 from testbed.control.switch import SwitchControl, batch
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
 from testbed.fabric.segments import Segments
 from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network
 from testbed.network.sources import Source
-from testbed.probes.bounce_probes import ProbePlan, probe_plan
-from testbed.probes.matrix_probes import MatrixProbes, matrix_probes
+from testbed.probes.ip_in_ip_probes import MatrixProbes, ProbePlan, matrix_probes, probe_plan
 from testbed.probes.path_discovery import PathDiscovery
 from testbed.probes.probe_matrix import standard_matrix
 from testbed.traffic.flows import Traffic
@@ -66,7 +65,7 @@ class Emulation:
     plan: FaultPlan
     backend: Backend
     network: Network
-    topology: AddressedFabric
+    topology: PacketFabric
     segments: Segments
     ids: npt.NDArray[np.uint64]
     decoder: SegmentDecoder
@@ -160,7 +159,7 @@ def _too_short(epochs: Epochs, backend: Backend) -> SettingsError:
 
 
 def _install_forwarding(
-    topology: AddressedFabric,
+    topology: PacketFabric,
     controls: Sequence[SwitchControl],
     ids: npt.NDArray[np.uint64],
     monitors: Collection[int],

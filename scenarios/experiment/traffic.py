@@ -10,9 +10,9 @@ import numpy as np
 
 from scenarios.experiment.inputs import Demand
 from scenarios.experiment.settings import SettingsError
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.names import plain
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.traffic.capture import BEYOND
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.flow_list import FlowList, read_flow_list
@@ -72,7 +72,7 @@ def arrivals(demand: Demand, fabric: Fabric, rng: np.random.Generator) -> FlowPr
 
 def make_traffic(
     demand: Demand,
-    topology: AddressedFabric,
+    topology: PacketFabric,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Traffic, Account | None]:
     """Generate or replay the traffic of a run; what became of a capture's frames, if one is.

@@ -30,7 +30,7 @@ from scenarios.live.net import WatchedNet, watched_net
 from scenarios.live.network import Live
 from scenarios.process.user import create_file
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_addressed
 from testbed.faults.plan import FaultPlan
 from testbed.network.mininet import MininetNetwork
@@ -270,7 +270,7 @@ def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
     raise UsageError(told.get("error", "iperf3 said nothing"))
 
 
-def _greeting(topology: AddressedFabric) -> str:
+def _greeting(topology: PacketFabric) -> str:
     hosts, switches = topology.host_names, topology.switch_names
     at = np.cumsum((0, *np.bincount(topology.tier)))
     rows = [

@@ -39,10 +39,10 @@ from testbed.fabric.names import plain, shortened
 from testbed.fabric.paths import Paths, pointers
 from testbed.fabric.topologies import make_addressed, make_fabric
 from testbed.faults.specification import fault_file
-from testbed.record.columns import read_columns, write_columns
+from testbed.record.atomic import atomic_write
+from testbed.record.files import read_columns, write_columns
 from testbed.record.json_files import document_text
 from testbed.record.messages import first_problem
-from testbed.record.places import whole
 from testbed.record.run import RunDirectory, RunError
 from testbed.record.schema import TableError
 
@@ -131,7 +131,7 @@ def compare(
         rows = _join([_finished(folder, seed) for seed in done])
         write_columns(folder / "results.parquet", rows)
         title = f"{Path(name).stem}, {_described(settings)}, {len(done)} runs"
-        with whole(folder / "f1.png") as drawn:
+        with atomic_write(folder / "f1.png") as drawn:
             plot(rows, title, drawn)
     return Comparison(rows, failures, capture)
 

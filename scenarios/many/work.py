@@ -32,7 +32,7 @@ from scenarios.experiment.errors import message_of
 from scenarios.experiment.observer import Progress
 from scenarios.process.signals import SIGNALS, tidily, undisturbed
 from testbed.errors import UserError
-from testbed.record.places import PlaceError, at_work, held, need_no_links, whole
+from testbed.record.atomic import FolderError, at_work, atomic_write, held, need_no_links
 from testbed.record.run import RunError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def hold_folder(folder: Path, mark: str, what: str) -> Iterator[Path]:
             raise RunError(f"{folder} exists and is no {what}: choose another")
         need_no_links(folder)
         file.touch()
-    except PlaceError as error:
+    except FolderError as error:
         raise RunError(str(error)) from None
     except OSError as error:
         raise RunError(f"cannot write {folder}: {error.strerror}") from None
@@ -183,7 +183,7 @@ def complete(
                     failures[key] = outcome.reason
                     log.write_text(outcome.log)
                 else:
-                    with whole(folder / f"{key}.parquet") as new:
+                    with atomic_write(folder / f"{key}.parquet") as new:
                         new.write_bytes(outcome.content)
                     log.unlink(missing_ok=True)
                     kept(key, outcome)

@@ -24,9 +24,9 @@ from scenarios.papers.plot import draw
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.tables import markdown
 from scenarios.papers.verdicts import Line, Ours, figures_of, verdicts
-from testbed.record.columns import read_columns, write_columns
+from testbed.record.atomic import atomic_write
+from testbed.record.files import read_columns, write_columns
 from testbed.record.manifest import PAGE
-from testbed.record.places import whole
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 
@@ -151,7 +151,7 @@ def _note_seconds(file: Path, name: str, outcome: Outcome) -> None:
     """Write the processor seconds of a part into a file that has those of the others."""
     seconds = json.loads(file.read_text()) if file.exists() else {}
     seconds[name] = round(outcome.seconds, 3)
-    with whole(file) as new:
+    with atomic_write(file) as new:
         new.write_text(json.dumps(seconds))
 
 
@@ -199,9 +199,9 @@ def kept(experiment: Experiment, out: Path = OUT) -> Kept | None:
 def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list[Line]:
     ours = figures_of(rows)
     lines = verdicts(experiment, ours)
-    with whole(folder / "figure.png") as png, whole(folder / "figure.svg") as svg:
+    with atomic_write(folder / "figure.png") as png, atomic_write(folder / "figure.svg") as svg:
         draw(experiment, ours, (png, svg))
-    with whole(folder / "table.md") as path:
+    with atomic_write(folder / "table.md") as path:
         path.write_text(markdown(experiment, lines, ours), encoding="utf-8")
     write_page(folder / PAGE, experiment_page(_of(experiment, lines, ours, folder), folder))
     return lines

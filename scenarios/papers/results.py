@@ -11,7 +11,7 @@ from rich.text import Text
 from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
 from scenarios.papers.reproduce import OUT, Kept, kept, was_run
 from scenarios.papers.tables import markdown_rows, new_table, summary
-from testbed.record.places import whole
+from testbed.record.atomic import atomic_write
 
 HEAD = """# The papers' figures, reproduced
 
@@ -53,7 +53,7 @@ def write_results(path: Path, out: Path = OUT) -> None:
             experiment = EXPERIMENTS[name]
             text += ["", f"## {name}", "", f"{experiment.paper}: {experiment.shows}.", ""]
             text += [experiment.setting, "", *markdown_rows(of.lines)]
-    with whole(path) as new:
+    with atomic_write(path) as new:
         new.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 

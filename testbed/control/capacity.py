@@ -11,11 +11,11 @@ import numpy as np
 
 from testbed.control.forwarding import routes
 from testbed.dataplane import HEAVY_HITTER, ROUTING
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 
 
-def needed_entries(topology: AddressedFabric, segments: Segments) -> dict[str, int]:
+def needed_entries(topology: PacketFabric, segments: Segments) -> dict[str, int]:
     """Return the most entries that a switch ever has in each table that may be too small.
 
     Every segment into a monitor switch may want flows at once, as before the first epoch all do.

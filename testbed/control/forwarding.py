@@ -9,8 +9,8 @@ import numpy as np
 
 from testbed.control.switch import Tables
 from testbed.dataplane import IDENTITY, ROUTING
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import PacketFabric
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Uplinks:
 
 
 def install_forwarding(
-    topology: AddressedFabric,
+    topology: PacketFabric,
     switch: int,
     control: Tables,
     mask: int,
@@ -76,7 +76,7 @@ class Route(NamedTuple):
     params: tuple[int, ...] = ()
 
 
-def routes(topology: AddressedFabric, switch: int) -> list[Route]:
+def routes(topology: PacketFabric, switch: int) -> list[Route]:
     """Return the routes of a switch, in the order in which they are installed.
 
     O(k^2) at a ToR and O(k) elsewhere.
@@ -89,23 +89,23 @@ def routes(topology: AddressedFabric, switch: int) -> list[Route]:
     return [own, *by_tier[int(topology.tier[switch])](topology, switch)]
 
 
-def _through(topology: AddressedFabric, link: int, length: int) -> Route:
+def _through(topology: PacketFabric, link: int, length: int) -> Route:
     """The route over a link to the addresses that share so many bits with the switch there."""
     address = int(topology.switch_ip[topology.link_dst[link]])
     prefix = address >> 32 - length << 32 - length
     return Route(prefix, length, ROUTING.forward, _hop(topology, link))
 
 
-def _hop(topology: AddressedFabric, link: int) -> tuple[int, int]:
+def _hop(topology: PacketFabric, link: int) -> tuple[int, int]:
     """The port of a link and the MAC address of the switch there."""
     return int(topology.link_src_port[link]), int(topology.switch_mac[topology.link_dst[link]])
 
 
-def _outgoing(topology: AddressedFabric, switch: int) -> list[int]:
+def _outgoing(topology: PacketFabric, switch: int) -> list[int]:
     return np.flatnonzero(topology.link_src == switch).tolist()
 
 
-def _rack_routes(topology: AddressedFabric, tor: int) -> list[Route]:
+def _rack_routes(topology: PacketFabric, tor: int) -> list[Route]:
     rack = Route(int(topology.switch_ip[tor]) & ~0xFF, 24, ROUTING.unroutable)
     hosts = [
         Route(

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import TopologyError
+from testbed.fabric.packet_fabric import PacketFabric
 
 
-class FatTree(AddressedFabric):
+class FatTree(PacketFabric):
     """A k-ary fat-tree (Al-Fares et al., SIGCOMM 2008) with its names, ports and addresses.
 
     Switches are numbered ToRs first, then aggregation, then core. A directed fabric link is

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from testbed.arrays import IntArray
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments
 
 BITS = 32
@@ -67,7 +67,7 @@ class SegmentDecoder:
         path_bf: uint32[S], what a packet carries at the end of each segment.
     """
 
-    def __init__(self, topology: AddressedFabric, segments: Segments, ids: Ids) -> None:
+    def __init__(self, topology: PacketFabric, segments: Segments, ids: Ids) -> None:
         if len(ids) != topology.n_switches:
             raise PathBfError(f"{len(ids)} IDs for {topology.n_switches} switches")
         self._segments = segments
@@ -91,7 +91,7 @@ class SegmentDecoder:
         return np.unique(this[passes]).astype(np.int32)
 
 
-def switch_ids(topology: AddressedFabric, segments: Segments, seed: int) -> Ids:
+def switch_ids(topology: PacketFabric, segments: Segments, seed: int) -> Ids:
     """Draw a 48-bit ID for every switch such that every segment decodes uniquely.
 
     Two things are required: no segment passes the Bloom test of another between the same ends (the

@@ -14,10 +14,10 @@ import re
 
 import numpy as np
 
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric, TopologyError, clos, leaf_spine
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.two_switches import TwoSwitches
 
 _FORMS = (
@@ -67,7 +67,7 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
     return _irregular(fabric, float(share[1]) / 100, seed)
 
 
-def make_addressed(text: str, k: int) -> AddressedFabric:
+def make_addressed(text: str, k: int) -> PacketFabric:
     """The fabric of a run with packets.
 
     Args:

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import IntArray
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 
 _LINK = 2  # a switch's port, the host's is 1
 
 
-class TwoSwitches(AddressedFabric):
+class TwoSwitches(PacketFabric):
     """``tor0`` with host ``h0`` and ``tor1`` with ``h1``; link 0 leads up, 1 down.
 
     >>> network = TwoSwitches()

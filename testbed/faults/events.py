@@ -18,7 +18,7 @@ from typing import Literal, cast, get_args
 import numpy as np
 
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import FaultError
 from testbed.faults.specification import named_link, named_switch
 
@@ -55,7 +55,7 @@ class Event:
         return round(self.seconds * 1e9)
 
 
-def parse_events(text: str, topology: AddressedFabric, duration_s: float) -> tuple[Event, ...]:
+def parse_events(text: str, topology: PacketFabric, duration_s: float) -> tuple[Event, ...]:
     """Read EVENTS.
 
     Args:
@@ -85,7 +85,7 @@ def parse_events(text: str, topology: AddressedFabric, duration_s: float) -> tup
     return tuple(event for _, event in read)
 
 
-def _read(item: str, topology: AddressedFabric, duration_s: float) -> Event:
+def _read(item: str, topology: PacketFabric, duration_s: float) -> Event:
     found = _ITEM.fullmatch(item)
     if found is None:
         raise _wrong(item, f"use {_EXAMPLE}")
@@ -105,7 +105,7 @@ def _read(item: str, topology: AddressedFabric, duration_s: float) -> Event:
     return Event(float(seconds), cast(Kind, kind), target, names[target])
 
 
-def _check_drain(item: str, event: Event, drained: set[int], topology: AddressedFabric) -> None:
+def _check_drain(item: str, event: Event, drained: set[int], topology: PacketFabric) -> None:
     """See that a link is one of several in a group, and not the last of them.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from testbed.control.switch import Tables
 from testbed.dataplane import FAULT
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 _ANY = (0, 0)
@@ -25,7 +25,7 @@ class FaultInjector:
     holds the loss rate of each link while no fault of it is active, float64[n_links].
     """
 
-    topology: AddressedFabric
+    topology: PacketFabric
     controls: Sequence[Tables]
     plan: FaultPlan
     noise: npt.NDArray[np.float64] | None = None

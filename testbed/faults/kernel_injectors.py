@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from testbed.dataplane import SHIM_BITS
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 Egress = Callable[[int], tuple[int, str]]
@@ -44,7 +44,7 @@ class KernelInjector(ABC):
         noise: The loss rate of each link while no fault of it is active, float64[n_links].
     """
 
-    topology: AddressedFabric
+    topology: PacketFabric
     egress: Egress
     plan: FaultPlan
     noise: npt.NDArray[np.float64] | None = None

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from testbed.arrays import LongArray
 from testbed.control.switch import batch, for_each
 from testbed.dataplane import INGRESS_FAULT
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.network import EmulatorDrops
 from testbed.network.nodes import Nodes
 from testbed.network.packet_sockets import PacketSockets
@@ -36,7 +36,7 @@ _EVERYTHING = 1  # the lowest priority: an entry that drops comes first
 class Arrivals:
     """Counts what each switch began to process, by the port it came in at."""
 
-    def __init__(self, topology: AddressedFabric, controls: Sequence[RemoteSwitch]) -> None:
+    def __init__(self, topology: PacketFabric, controls: Sequence[RemoteSwitch]) -> None:
         self._controls = controls
         self._handles: dict[int, dict[int, int]] = {}
         with batch(controls):
@@ -84,7 +84,7 @@ class Losses:
         sockets: Of each switch.
     """
 
-    topology: AddressedFabric
+    topology: PacketFabric
     nodes: Nodes
     arrivals: Arrivals
     sockets: list[PacketSockets]
@@ -206,7 +206,7 @@ class Losses:
         }
 
 
-def _cables(topology: AddressedFabric) -> _Cables:
+def _cables(topology: PacketFabric) -> _Cables:
     names, hosts = topology.switch_names, topology.host_names
     links = range(topology.n_links)
     tors = [names[tor] for tor in topology.host_tor]

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.addressed import AddressedFabric
-from testbed.network import counters
+from testbed.dataplane import FAULT
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.hosts import HostAgents
-from testbed.network.installed import missing
 from testbed.network.losses import Arrivals, Losses
 from testbed.network.namespaces import inside
 from testbed.network.network import DROP, EmulatorDrops, NetworkError, Statistics
 from testbed.network.nodes import Nodes
 from testbed.network.processes import ProcessError, RunState
+from testbed.network.requirements import missing
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
 from testbed.network.switches import Backend, Switches
@@ -60,7 +60,7 @@ class MininetNetwork:
 
     def __init__(
         self,
-        topology: AddressedFabric,
+        topology: PacketFabric,
         backend: Backend,
         program: Path,
         p4info: Path,
@@ -228,24 +228,24 @@ class MininetNetwork:
         """
         agents = self._hosts.statistics()
         return Statistics(
-            sent=counters.sent_by(self._nodes, self.topology.host_names),
+            sent=_sent_by(self._nodes, self.topology.host_names),
             delivered=agents["delivered"] + agents["strangers"],
             fault_drops=int(self.fault_drops().sum()),
             queue_drops=0,
             ttl_drops=agents["replies"],
             other_drops=agents["receive_drops"],
             misdelivered=agents["misdelivered"],
-            packet_hops=counters.sent_by(self._nodes, self.topology.switch_names),
+            packet_hops=_sent_by(self._nodes, self.topology.switch_names),
             in_flight=0,
         )
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
         """Packets put on each directed fabric link so far: uint64[n_links]."""
-        return counters.link_packets(self.topology, self._nodes)
+        return _link_packets(self.topology, self._nodes)
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
         """Packets that the P4 fault tables dropped at each directed link: uint64[n_links]."""
-        return self._dropped_before + counters.fault_drops(self.topology, self.controls)
+        return self._dropped_before + _fault_drops(self.topology, self.controls)
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
         """Not known of real switches: zeros, uint64[n_links]."""
@@ -341,3 +341,31 @@ class MininetNetwork:
         self._switches.stop()
         self._state.remove()
         self._nodes.forget()
+
+
+# ---- what the kernel's interfaces and the switches' fault tables have counted --------------------
+
+
+def _sent_by(nodes: Nodes, names: Sequence[str]) -> int:
+    """Packets that some nodes have sent, on all their cables."""
+    return sum(packets for name in names for packets, _ in nodes.counters(name).values())
+
+
+def _link_packets(topology: PacketFabric, nodes: Nodes) -> npt.NDArray[np.uint64]:
+    """Packets put on each directed fabric link so far: uint64[n_links]."""
+    names = topology.switch_names
+    counts = [nodes.counters(name) for name in names]
+    ends = zip(topology.link_src.tolist(), topology.link_src_port.tolist(), strict=True)
+    return np.array(
+        [counts[switch][f"{names[switch]}-eth{port}"][0] for switch, port in ends], np.uint64
+    )
+
+
+def _fault_drops(topology: PacketFabric, controls: list[RemoteSwitch]) -> npt.NDArray[np.uint64]:
+    """Packets that the P4 fault tables dropped at each directed link: uint64[n_links]."""
+    from testbed.control.switch import for_each
+
+    every_port = range(1, topology.n_ports + 1)
+    counts = for_each(controls, lambda c: c.counter(FAULT.dropped, every_port))
+    ports = zip(topology.link_src, topology.link_src_port, strict=True)
+    return np.array([counts[s]["packets"][p] for s, p in ports], np.uint64)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.sources import Source
 
 DROP = np.dtype(
@@ -79,7 +79,7 @@ class Network(Protocol):
     """What every network does; see `testbed.network.virtual.VirtualNetwork`."""
 
     @property
-    def topology(self) -> AddressedFabric: ...
+    def topology(self) -> PacketFabric: ...
     @property
     def statistics(self) -> Statistics: ...
     @property

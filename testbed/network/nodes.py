@@ -14,7 +14,7 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import Any
 
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.namespaces import (
     entered,
     inside,
@@ -40,7 +40,7 @@ class Nodes:
         topology: The fabric.
     """
 
-    def __init__(self, topology: AddressedFabric) -> None:
+    def __init__(self, topology: PacketFabric) -> None:
         self._topology = topology
         self._names = [*topology.switch_names, *topology.host_names]
         self._nodes: dict[str, Any] = {}

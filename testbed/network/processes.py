@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import UserError
-from testbed.record.places import hold
+from testbed.record.atomic import hold
 
 TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
 

@@ -16,9 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.names import command
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.two_switches import TwoSwitches
 from testbed.network.namespaces import inside
 from testbed.network.network import NetworkError, switch_seed
@@ -85,7 +85,7 @@ class Switches:
 
     def __init__(
         self,
-        topology: AddressedFabric,
+        topology: PacketFabric,
         backend: Backend,
         nodes: Nodes,
         state: RunState,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from testbed.dataplane import CAUSES, c_defines
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.network import DROP, NetworkError, Statistics
 from testbed.network.schedules import FOREVER
 from testbed.network.sources import JUMBO_MAX, REPLY, FedSource, Feed, Source
@@ -128,7 +128,7 @@ class VirtualNetwork:
 
     def __init__(
         self,
-        topology: AddressedFabric,
+        topology: PacketFabric,
         program: Program,
         switches: list[Switch],
         links: LinkModel = LinkModel(),
@@ -327,7 +327,7 @@ class _Shares:
     boundary: npt.NDArray[np.uint32]
 
     @classmethod
-    def of(cls, topology: AddressedFabric, threads: int) -> _Shares:
+    def of(cls, topology: PacketFabric, threads: int) -> _Shares:
         n = topology.n_switches
         threads = min(threads, n)
         below = np.flatnonzero(topology.pod >= 0)
@@ -357,7 +357,7 @@ def _copy(function: Any, net: int, thread: int, dtype: np.dtype) -> npt.NDArray[
     return np.frombuffer(buffer, dtype, n).copy()
 
 
-def _link_table(topology: AddressedFabric, model: LinkModel) -> npt.NDArray[Any]:
+def _link_table(topology: PacketFabric, model: LinkModel) -> npt.NDArray[Any]:
     """Fabric links, then host->ToR, then ToR->host."""
     fabric, hosts = topology.n_links, topology.n_hosts
     table = np.zeros(fabric + 2 * hosts, _LINK)
@@ -375,7 +375,7 @@ def _link_table(topology: AddressedFabric, model: LinkModel) -> npt.NDArray[Any]
     return table
 
 
-def _port_links(topology: AddressedFabric) -> npt.NDArray[np.uint32]:
+def _port_links(topology: PacketFabric) -> npt.NDArray[np.uint32]:
     """The link that leaves each port of each switch: uint32[n_switches, n_ports + 1]."""
     ports = np.full((topology.n_switches, topology.n_ports + 1), _NOWHERE, np.uint32)
     ports[topology.link_src, topology.link_src_port] = np.arange(topology.n_links)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
 from testbed.traffic.flows import TCP, Traffic
 from testbed.traffic.packets import (
@@ -33,7 +33,7 @@ _REPLY = _QUOTED + IPV4 + 8
 def traceroute_frames(
     traffic: Traffic,
     flows: npt.NDArray[np.integer],
-    topology: AddressedFabric,
+    topology: PacketFabric,
     max_hops: int = MAX_HOPS,
 ) -> npt.NDArray[np.uint8]:
     """One frame a flow and TTL.
@@ -105,7 +105,7 @@ class HopReplies:
 
 
 def parse_time_exceeded(
-    frames: Sequence[bytes] | npt.NDArray[np.uint8], topology: AddressedFabric
+    frames: Sequence[bytes] | npt.NDArray[np.uint8], topology: PacketFabric
 ) -> HopReplies:
     """Read the time-exceeded messages among received frames and skip every other frame.
 
@@ -149,7 +149,7 @@ def parse_time_exceeded(
 
 
 def assemble_paths(
-    topology: AddressedFabric, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
+    topology: PacketFabric, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
 ) -> Paths:
     """The directed links that the replies show each flow to take.
 
@@ -268,7 +268,7 @@ def _flow_keys(
 
 
 def _links(
-    topology: AddressedFabric, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]
+    topology: PacketFabric, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int64]:
     """The directed link from switch to switch, -1 where there is none; shapes are kept."""
     keys = topology.link_src.astype(np.int64) * topology.n_switches + topology.link_dst

@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from testbed.errors import UserError
+from testbed.record.atomic import atomic_write
 from testbed.record.documents import DOCUMENTS
 from testbed.record.messages import shown
-from testbed.record.places import whole
 
 
 class DocumentError(UserError):
@@ -45,7 +45,7 @@ def write_document(path: Path, content: Mapping[str, Any]) -> None:
         OSError: It cannot be written.
     """
     text = document_text(path, content)
-    with whole(path) as new:
+    with atomic_write(path) as new:
         new.write_text(text)
 
 

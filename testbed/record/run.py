@@ -33,13 +33,14 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import command, plain, shortened
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments, segments
+from testbed.record.atomic import MARK, FolderError, PendingRun, atomic_write, held, need_no_links
 from testbed.record.checks import check_values
 from testbed.record.documents import Capture, Config, Network, Summary
 from testbed.record.fabric_file import read_fabric
@@ -47,7 +48,6 @@ from testbed.record.files import count_rows, free_buffers
 from testbed.record.json_files import DocumentError, read_document, write_document
 from testbed.record.manifest import ManifestError, check, replace, seal
 from testbed.record.messages import shown
-from testbed.record.places import MARK, Place, PlaceError, held, need_no_links, whole
 from testbed.record.run_tables import TABLES, of, registers
 from testbed.record.schema import VERSION, Numbered, Schema, TableError
 from testbed.record.tables import Columns, read_table, write_table
@@ -112,10 +112,10 @@ class RunWriter:
 
     def __init__(self, path: Path, numbered: bool = False) -> None:
         try:
-            self._place = Place(path, numbered)
-        except PlaceError as error:
+            self._pending = PendingRun(path, numbered)
+        except FolderError as error:
             raise RunError(str(error)) from None
-        self.path, self.partial = self._place.path, self._place.partial
+        self.path, self.partial = self._pending.path, self._pending.partial
         if self.kept:
             self.leave()
             raise RunError(
@@ -124,7 +124,7 @@ class RunWriter:
                 f"{command('rm', '-r', str(self.partial))} removes them; or choose another RUN"
             )
         try:
-            self._place.clear()
+            self._pending.clear()
             (self.partial / "registers").mkdir()
             (self.partial / "diagnoses").mkdir()
         except OSError as error:
@@ -149,7 +149,7 @@ class RunWriter:
                 for left in run.path.glob(".partial-*"):  # of one that was killed
                     shutil.rmtree(left, ignore_errors=True)
                 yield from cls._again(run)
-        except PlaceError as error:
+        except FolderError as error:
             raise RunError(str(error)) from None
 
     @classmethod
@@ -189,7 +189,7 @@ class RunWriter:
     def text(self, name: str, content: str) -> None:
         """Write a file; it is there whole or not at all, also when it is written once more."""
         try:
-            with whole(self.partial / name) as new:
+            with atomic_write(self.partial / name) as new:
                 new.write_text(content)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
@@ -224,23 +224,23 @@ class RunWriter:
         there meanwhile."""
         try:
             seal(self.partial)
-            self._place.finish()
+            self._pending.finish()
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror or error}") from None
-        self.path = self._place.path
+        self.path = self._pending.path
 
     @property
     def finished(self) -> bool:
         """Whether the run is at its place."""
-        return self._place.finished
+        return self._pending.finished
 
     def leave(self) -> None:
         """Let others have what was written so far."""
-        self._place.leave()
+        self._pending.leave()
 
     def abandon(self) -> None:
         """Leave nothing behind of a run that is not finished."""
-        self._place.abandon()
+        self._pending.abandon()
 
 
 class RunDirectory:
@@ -319,9 +319,9 @@ class RunDirectory:
             # A Clos with other hosts than a fat-tree's may have its switches and links.
             ends = fabric.link_src[::2], fabric.link_dst[::2]
             fabric = Fabric(fabric.switch_names, fabric.tier, *ends)
-        if isinstance(fabric, AddressedFabric) and fabric.title != title:
+        if isinstance(fabric, PacketFabric) and fabric.title != title:
             self._wrong("fabric.parquet", f"is {fabric.title}, network.json says {shown(title)}")
-        if self.has(registers(0)) and not isinstance(fabric, AddressedFabric):
+        if self.has(registers(0)) and not isinstance(fabric, PacketFabric):
             self._wrong(
                 "fabric.parquet",
                 "is no fat-tree or two switches, as all networks of packets",
@@ -379,7 +379,7 @@ class RunDirectory:
             case "tors":
                 return fabric.n_tors
             case "hosts":  # of other fabrics a file of links does not tell
-                return fabric.n_hosts if isinstance(fabric, AddressedFabric) else None
+                return fabric.n_hosts if isinstance(fabric, PacketFabric) else None
             case "segments":
                 return len(self.segments)
             case "epochs":

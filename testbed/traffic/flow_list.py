@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.record.messages import first_line, shown, why
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import FlowArrivals, flow_rates, send
@@ -50,7 +50,7 @@ class FlowList:
 
 
 def read_flow_list(
-    path: Path, topology: AddressedFabric, duration_s: float, seed: int, host_rate_bps: float
+    path: Path, topology: PacketFabric, duration_s: float, seed: int, host_rate_bps: float
 ) -> FlowList:
     """Read a list of flows and cut them into packets, as those of generated flows.
 
@@ -120,9 +120,7 @@ def _read(path: Path) -> pa.Table:
     return table
 
 
-def _hosts(
-    path: Path, table: pa.Table, end: str, topology: AddressedFabric
-) -> npt.NDArray[np.int64]:
+def _hosts(path: Path, table: pa.Table, end: str, topology: PacketFabric) -> npt.NDArray[np.int64]:
     column: Any = table.column(end)
     encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.errors import UserError
-from testbed.fabric.addressed import AddressedFabric
 from testbed.fabric.clos import Fabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.traffic.distributions import FlowSizes, flow_sizes
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic, make_distinct
 from testbed.traffic.trains import Trains, expand, frames_before, serialise
@@ -132,7 +132,7 @@ class FlowProcess:
 
 
 def generate(
-    topology: AddressedFabric,
+    topology: PacketFabric,
     workload: str,
     load: float,
     duration_s: float,

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.network.installed import IPERF
 from testbed.network.mininet import MininetNetwork
 from testbed.network.namespaces import NamespaceError
 from testbed.network.network import NetworkError
+from testbed.network.requirements import IPERF
 from testbed.traffic.flows import Traffic
 from testbed.traffic.retransmissions import FlowKey, watch_retransmissions
 from testbed.traffic.sockets import Connection, TcpSockets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.traffic.flows import TCP, Traffic
 
 Bytes = npt.NDArray[np.uint8]
@@ -20,7 +20,7 @@ HEADER_BYTES = TCP_FRAME
 TTL = 64
 
 
-def headers(traffic: Traffic, topology: AddressedFabric) -> tuple[Bytes, Bytes]:
+def headers(traffic: Traffic, topology: PacketFabric) -> tuple[Bytes, Bytes]:
     """The header bytes of each flow's frames.
 
     IP total length, ID and header checksum are zero, and so are the L4 checksum and UDP length:
@@ -48,7 +48,7 @@ def put(frames: Bytes, at: int, value: Field, width: int) -> None:
     frames[..., at : at + width] = wide[..., 8 - width :]
 
 
-def put_ethernet(frames: Bytes, topology: AddressedFabric, host: npt.NDArray[np.integer]) -> None:
+def put_ethernet(frames: Bytes, topology: PacketFabric, host: npt.NDArray[np.integer]) -> None:
     """An IPv4 frame from each host to its ToR."""
     put(frames, 0, topology.switch_mac[topology.host_tor[host]], 6)
     put(frames, 6, topology.host_mac[host], 6)

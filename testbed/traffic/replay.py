@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from testbed.fabric.addressed import AddressedFabric
+from testbed.fabric.packet_fabric import PacketFabric
 from testbed.network.schedules import Packets
 from testbed.traffic.capture import Capture, mix, read_capture
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, Traffic, make_distinct
@@ -59,7 +59,7 @@ class Account:
 
 def replay(
     path: str | Path,
-    topology: AddressedFabric,
+    topology: PacketFabric,
     seed: int,
     duration_s: float,
     fit: bool = False,
@@ -118,7 +118,7 @@ def _fitted(
 
 
 def onto_hosts(
-    capture: Capture, time_ns: npt.NDArray[np.uint64], topology: AddressedFabric, seed: int
+    capture: Capture, time_ns: npt.NDArray[np.uint64], topology: PacketFabric, seed: int
 ) -> Traffic:
     """Map addresses onto hosts; the packets leave at ``time_ns``.
 

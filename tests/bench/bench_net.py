@@ -11,10 +11,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import NetworkError
 from testbed.network.processes import ProcessError
+from testbed.network.requirements import missing
 from testbed.network.switches import Backend
 from testbed.traffic.iperf import need_iperf
 from testbed.traffic.sockets import TcpSockets

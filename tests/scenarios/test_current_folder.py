@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from analysis.methods.registry import GROUP
-from testbed.network.installed import missing
+from testbed.network.requirements import missing
 
 ROOT = Path(__file__).parents[2]
 FLOW = ["--backend", "flow", "--k", "4", "--epochs", "2", "--methods", "netbouncer"]

@@ -34,7 +34,7 @@ from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
-from testbed.record.places import whole
+from testbed.record.atomic import atomic_write
 from testbed.record.run import RunDirectory
 
 ROOT = Path(__file__).parents[2]
@@ -189,7 +189,7 @@ def _rows(table: Table, cell: Cell) -> dict[str, Row]:
         for key, (_, method, chosen) in todo.items():
             if key.startswith(f"{kind} "):
                 rows[key] = _row(kind, method, chosen, telemetry, truth)
-    with whole(file) as new:
+    with atomic_write(file) as new:
         new.write_text(json.dumps(rows))
     return rows
 

@@ -16,7 +16,7 @@ from analysis.evaluation.comparison import COLUMNS, interval
 from scenarios.command.show import again_all, figures_of, make_page
 from scenarios.many.compare import read_comparison
 from testbed.fabric.paths import Paths
-from testbed.record.columns import write_columns
+from testbed.record.files import write_columns
 from tests.browser import SCHEMES, cut_off, opened
 
 METHODS = ("canary", "netbouncer", "flock:p_bad=0.01,<b>'\"</b>")

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from scenarios.command.doctor import Finding, bmv2_is_slow, examine, render_findings
 from scenarios.experiment.memory import available_bytes
-from testbed.network.installed import not_installed
 from testbed.network.network import NetworkError
+from testbed.network.requirements import not_installed
 from testbed.softswitch import SoftSwitchError
 from testbed.softswitch.compiler.build import compiler
 from testbed.traffic.iperf import need_iperf

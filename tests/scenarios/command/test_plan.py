@@ -10,7 +10,7 @@ import pytest
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.probes.probe_matrix import probe_matrix
-from testbed.record.columns import read_columns
+from testbed.record.files import read_columns
 from tests.scenarios.conftest import Canary, refused
 
 
@@ -74,7 +74,7 @@ def test_a_plan_on_a_full_disk_names_its_file(
         path.write_bytes(b"half of it")
         raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: No space left on device")
 
-    monkeypatch.setattr("testbed.record.columns.pq.write_table", full)
+    monkeypatch.setattr("testbed.record.files.pq.write_table", full)
     out = tmp_path / "plan.parquet"
     said = f"cannot write {out}: No space left on device"
     refused(canary("plan", "--k", "4", "--out", str(out)), said)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.methods.registry import METHODS
-from testbed.record.columns import read_columns
+from testbed.record.files import read_columns
 from testbed.record.run import RunDirectory
 from tests.scenarios.conftest import Canary, refused
 

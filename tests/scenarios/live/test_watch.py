@@ -28,7 +28,7 @@ from scenarios.live.watched_run import WatchedRun
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.faults.plan import FaultPlan
-from testbed.network.installed import missing
+from testbed.network.requirements import missing
 from testbed.network.virtual import LinkModel
 from testbed.record.run import RunDirectory
 from tests.browser import SCHEMES, cut_off, opened

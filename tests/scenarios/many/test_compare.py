@@ -25,8 +25,8 @@ from scenarios.experiment.settings import Settings
 from scenarios.many.compare import Comparison, code_digest, compare, default_folder
 from scenarios.many.work import _work
 from scenarios.process.signals import Stopped
-from testbed.record.columns import read_columns, write_columns
-from testbed.record.places import PlaceError
+from testbed.record.atomic import FolderError
+from testbed.record.files import read_columns, write_columns
 from testbed.record.run import RunError
 from testbed.record.schema import TableError
 from tests.conftest import quiet, without_progress
@@ -152,7 +152,7 @@ def test_a_folder_is_of_one_comparison(compared: tuple[Path, Comparison], tmp_pa
     )
     with (folder / "comparison.json").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(PlaceError, match="another command is at work"):
+        with pytest.raises(FolderError, match="another command is at work"):
             compare("faulty_links", TINY, [1], METHODS, folder, quiet)
     (tmp_path / "letter.txt").write_text("dear diary")
     with pytest.raises(RunError, match="is no comparison"):

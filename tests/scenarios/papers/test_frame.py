@@ -28,7 +28,7 @@ from scenarios.papers.registry import EXPERIMENTS, TASKS, experiments_named
 from scenarios.papers.reproduce import reproduce, was_run, write_overview
 from scenarios.papers.values import numbers, read_values
 from scenarios.papers.verdicts import figures_of, verdicts
-from testbed.record.columns import read_columns
+from testbed.record.files import read_columns
 from testbed.record.run import RunError
 from testbed.record.yaml_file import YamlError
 from tests.conftest import quiet

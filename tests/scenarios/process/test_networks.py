@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.network.installed import missing
+from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 from tests.scenarios.process.conftest import UID, Sudo

@@ -4,7 +4,7 @@ from scapy.layers.l2 import Ether
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.network.schedules import listed
-from testbed.probes.bounce_probes import probe_plan
+from testbed.probes.ip_in_ip_probes import probe_plan
 
 K4 = FatTree(4)
 

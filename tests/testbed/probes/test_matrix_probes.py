@@ -9,7 +9,7 @@ from testbed.fabric.fat_tree import FatTree
 from testbed.network.schedules import listed
 from testbed.network.sources import Source
 from testbed.network.virtual import VirtualNetwork
-from testbed.probes.matrix_probes import PAIRS, MatrixProbes, matrix_probes
+from testbed.probes.ip_in_ip_probes import PAIRS, MatrixProbes, matrix_probes
 from testbed.probes.probe_matrix import probe_matrix, standard_matrix
 from testbed.softswitch import Program, Switch
 

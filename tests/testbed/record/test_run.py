@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.fabric.paths import Paths, pointers
-from testbed.record.columns import read_columns, write_columns
+from testbed.record.files import read_columns, write_columns
 from testbed.record.run import RunDirectory, RunError, RunWriter
 from testbed.record.schema import VERSION
 

@@ -18,8 +18,8 @@ from testbed.control.switch import batch
 from testbed.dataplane import P4INFO, PROGRAM
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.pathbf import SegmentDecoder, bloom_mask, switch_ids
-from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
+from testbed.network.requirements import missing
 from testbed.network.speed import patience
 from testbed.network.switches import Backend
 from tests.testbed.network.real_time import Lateness, in_turns

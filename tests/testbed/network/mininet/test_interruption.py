@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.network.installed import missing
 from testbed.network.processes import state_folder
+from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 from tests.testbed.network.mininet.test_cleanup import namespaces

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from analysis.telemetry.observations import read_telemetry
-from testbed.network.installed import missing
 from testbed.network.processes import TOKEN
+from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 from tests.testbed.network.mininet.test_interruption import finished_epochs, interfaces, token_of

@@ -18,9 +18,9 @@ from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
 from testbed.network import packet_sockets
-from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import EmulatorDrops
+from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.testbed.network.mininet.conftest import some_backend, wait_until
 from tests.testbed.network.mininet.two_switches import UPWARD, bring_up_two, one_flow, send

@@ -8,7 +8,7 @@ import pytest
 from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
-from testbed.probes.matrix_probes import matrix_probes
+from testbed.probes.ip_in_ip_probes import matrix_probes
 from testbed.probes.probe_matrix import standard_matrix
 from tests.testbed.network.mininet.conftest import TOPOLOGY
 

@@ -30,7 +30,7 @@ from testbed.network.mininet import MininetNetwork
 from testbed.network.schedules import Packets, listed
 from testbed.network.sources import Source
 from testbed.network.speed import slowness
-from testbed.probes.bounce_probes import probe_plan
+from testbed.probes.ip_in_ip_probes import probe_plan
 from testbed.probes.traceroute import parse_time_exceeded
 from testbed.traffic.flows import Traffic
 from testbed.traffic.generator import generate

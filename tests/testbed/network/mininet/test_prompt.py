@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from scapy.utils import rdpcap
 
-from testbed.network.installed import missing
+from testbed.network.requirements import missing
 
 pytestmark = [
     pytest.mark.root,

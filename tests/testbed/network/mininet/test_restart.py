@@ -12,7 +12,7 @@ from analysis.telemetry.observations import read_telemetry
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
-from testbed.network.installed import missing
+from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 
 EVENTS = "4.5 reboot core0; 9 reboot agg1_1; 13.5 reboot tor2_0"

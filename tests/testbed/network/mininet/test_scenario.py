@@ -12,7 +12,7 @@ from analysis.telemetry.observations import read_minus_meters
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
-from testbed.network.installed import missing
+from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 
 pytestmark = [

@@ -24,8 +24,8 @@ from scenarios.experiment.settings import make_settings
 from scenarios.experiment.setup import set_up
 from testbed.faults.injector import FaultInjector
 from testbed.faults.plan import Fault, FaultPlan
-from testbed.network.installed import missing
 from testbed.network.mininet import MininetNetwork
+from testbed.network.requirements import missing
 from testbed.network.schedules import Packets
 from testbed.network.switches import Backend
 from testbed.network.virtual import LinkModel

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.record.places import MARK, Place, PlaceError, at_work, held, whole
+from testbed.record.atomic import MARK, FolderError, PendingRun, at_work, atomic_write, held
 from testbed.record.run import RunDirectory, RunError, RunWriter
 
 HOLDER = """
@@ -108,8 +108,8 @@ def test_a_finished_run_is_kept_when_its_place_was_taken_meanwhile(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["x.partial", "."])
 def test_a_name_that_no_run_can_have_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(PlaceError, match="no name for a run"):
-        Place(Path(name))
+    with pytest.raises(FolderError, match="no name for a run"):
+        PendingRun(Path(name))
 
 
 def test_what_an_abandoned_run_made_on_its_way_goes_too(tmp_path: Path) -> None:
@@ -129,12 +129,15 @@ def test_one_analysis_at_a_time(finished_run: RunDirectory) -> None:
 
 
 def test_two_who_write_one_file_do_not_mix(tmp_path: Path) -> None:
-    with whole(tmp_path / "plan.parquet") as first, whole(tmp_path / "plan.parquet") as second:
+    with (
+        atomic_write(tmp_path / "plan.parquet") as first,
+        atomic_write(tmp_path / "plan.parquet") as second,
+    ):
         assert first != second and first.suffix == ".parquet"
         first.write_text("one")
         second.write_text("two")
     assert (tmp_path / "plan.parquet").read_text() == "one"
-    with pytest.raises(ZeroDivisionError), whole(tmp_path / "plan.parquet") as third:
+    with pytest.raises(ZeroDivisionError), atomic_write(tmp_path / "plan.parquet") as third:
         third.write_text("three")
         _ = 1 / 0
     assert [path.name for path in tmp_path.iterdir()] == ["plan.parquet"]
@@ -143,6 +146,6 @@ def test_two_who_write_one_file_do_not_mix(tmp_path: Path) -> None:
 
 def test_a_folder_is_held_without_a_trace(tmp_path: Path) -> None:
     with held(tmp_path, tmp_path):
-        with pytest.raises(PlaceError, match="another command"), held(tmp_path, tmp_path):
+        with pytest.raises(FolderError, match="another command"), held(tmp_path, tmp_path):
             pass
         assert os.listdir(tmp_path) == []

@@ -15,7 +15,7 @@ from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.segments import Segments, segments
 
 
-class AddressedFabric(Fabric, ABC):
+class PacketFabric(Fabric, ABC):
     """A fabric with what a network of packets has besides switches and links.
 
     Ports count from 1, those of hosts first. Every switch has an IPv4 address, every ToR a prefix

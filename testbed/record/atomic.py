@@ -1,4 +1,4 @@
-"""Places on disk that several commands may want: held by one at a time, written whole or not.
+"""Files and folders that appear when they are complete, and that one process writes at a time.
 
 A run is written in ``<its place>.partial``, which carries a mark. The mark is also the lock: it is
 held as long as the run is written, and the kernel lets go of it when the process ends, however it
@@ -27,12 +27,12 @@ _NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY)
 
 
-class PlaceError(UserError):
-    """A place cannot be had, or not be written. One line that says what to do."""
+class FolderError(UserError):
+    """A folder is in use, or cannot be written. One line that says what to do."""
 
 
-class Taken(PlaceError):
-    """Somebody has the place; another name would do."""
+class FolderTaken(FolderError):
+    """Another run has the folder, or another process uses it; another name would do."""
 
 
 class Lock:
@@ -89,16 +89,16 @@ def need_place(path: Path, example: str) -> None:
         example: What such a file may be called, for the message: ``paths.parquet``.
 
     Raises:
-        PlaceError: It cannot: it is a folder, or its folder is not there or may not be written.
+        FolderError: It cannot: it is a folder, or its folder is not there or may not be written.
     """
     if path.is_dir():
-        raise PlaceError(f"--out {path} is a folder: name a file in it, as {path / example}")
+        raise FolderError(f"--out {path} is a folder: name a file in it, as {path / example}")
     if not path.parent.is_dir():
-        raise PlaceError(
+        raise FolderError(
             f"--out {path}: there is no folder {path.parent}: make it, or choose another"
         )
     if not os.access(path.parent, os.W_OK):
-        raise PlaceError(f"--out {path}: you may not write into {path.parent}: choose another")
+        raise FolderError(f"--out {path}: you may not write into {path.parent}: choose another")
 
 
 def need_no_links(folder: Path) -> None:
@@ -108,13 +108,13 @@ def need_no_links(folder: Path) -> None:
     folder itself may be a link: the user has named it.
 
     Raises:
-        PlaceError: There is a link (one line).
+        FolderError: There is a link (one line).
     """
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
             entry = Path(place, name)
             if entry.is_symlink():
-                raise PlaceError(
+                raise FolderError(
                     f"{entry} is a link, and nothing is written through links: "
                     "put what it leads to in its place"
                 )
@@ -125,14 +125,14 @@ def held(path: Path, folder: Path) -> Iterator[None]:
     """Hold ``path`` for a block of work in ``folder``.
 
     Raises:
-        PlaceError: Another command is at work there, or ``path`` cannot be opened.
+        FolderError: Another command is at work there, or ``path`` cannot be opened.
     """
     try:
         lock = hold(path)
     except OSError as error:
-        raise PlaceError(f"cannot open {path}: {error.strerror}") from None
+        raise FolderError(f"cannot open {path}: {error.strerror}") from None
     if lock is None:
-        raise PlaceError(f"another command is at work in {folder}: wait for it")
+        raise FolderError(f"another command is at work in {folder}: wait for it")
     try:
         yield
     finally:
@@ -151,7 +151,7 @@ def at_work(path: Path) -> bool:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A file to write that takes the place of ``path`` when the block ends well.
 
     Its name is its own, as two commands may write to one place at once: the later one stays. The
@@ -175,8 +175,10 @@ def _partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-class Place:
-    """The place of a run, had by this process alone: nothing appears at ``path`` before `finish`.
+class PendingRun:
+    """The folder of a run that is being written, which this process alone has.
+
+    Nothing appears at ``path`` before `finish`.
 
     Args:
         path: Where the run will be: nothing, or an empty directory.
@@ -189,24 +191,24 @@ class Place:
         finished: Whether it is at ``path``.
 
     Raises:
-        PlaceError: The place is taken, or cannot be written.
+        FolderError: The path is taken, or cannot be written.
     """
 
     def __init__(self, path: Path, numbered: bool = False) -> None:
         if not path.name or path.name.endswith(".partial"):
-            raise PlaceError(f"{str(path)!r} is no name for a run: choose another RUN")
+            raise FolderError(f"{str(path)!r} is no name for a run: choose another RUN")
         self.path, self.finished = path, False
         for number in count(2):
             try:
                 self.partial = _partial(self.path)
                 self._lock = self._claimed()
                 return
-            except Taken:
+            except FolderTaken:
                 if not numbered:
                     raise
                 self.path = path.with_name(f"{path.name}-{number}")
             except OSError as error:
-                raise PlaceError(
+                raise FolderError(
                     f"cannot write {path}: {error.strerror}; choose another RUN"
                 ) from None
 
@@ -221,21 +223,21 @@ class Place:
                 lock = hold(self.partial / MARK)
             except (FileNotFoundError, NotADirectoryError):
                 # Another run makes or removes it at this moment, or it is no run's.
-                if self._strange() or time.monotonic() > deadline:
-                    raise Taken(
+                if self._is_foreign() or time.monotonic() > deadline:
+                    raise FolderTaken(
                         f"{self.partial} is in the way and no run's: move it, or choose another RUN"
                     ) from None
                 time.sleep(0.005)
                 continue
             if lock is None:
-                raise Taken(
+                raise FolderTaken(
                     f"another command is at work in {self.partial}: wait for it, or choose "
                     "another RUN"
                 )
             self._lock = lock
             try:
                 self._need_free()  # the one that had it may have finished meanwhile
-            except Taken:
+            except FolderTaken:
                 self.abandon()
                 raise
             return lock
@@ -243,7 +245,7 @@ class Place:
     def _need_free(self) -> None:
         path = self.path
         if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
-            raise Taken(f"{path} exists already: choose another RUN or remove it")
+            raise FolderTaken(f"{path} exists already: choose another RUN or remove it")
 
     def _make(self) -> None:
         """Only who makes the directory marks it."""
@@ -255,8 +257,9 @@ class Place:
         else:
             (self.partial / MARK).touch()
 
-    def _strange(self) -> bool:
-        """Whether what is at ``partial`` cannot be a run's that has just begun or is ending."""
+    def _is_foreign(self) -> bool:
+        """Return True if `partial` is a link, a file or a folder with content, so that it cannot
+        belong to a run that starts or ends now."""
         try:
             return self.partial.is_symlink() or any(self.partial.iterdir())
         except FileNotFoundError:
