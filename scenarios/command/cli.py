@@ -283,8 +283,8 @@ def localize(
     from testbed.record.files import is_csv
 
     if out is not None:
-        is_csv(out)
         need_place(out, "ranking.parquet")
+        is_csv(out)
     names, chosen = choose_methods(method, parameters, fault_rate)
     with progress_bar() as progress:
         verdicts = localize_files(topology, telemetry, names, progress, chosen, cluster)
