@@ -50,7 +50,7 @@ def test_what_it_reads_and_costs() -> None:
     assert AnyLoss().measurements(both) == ["probes", "detector"]
     assert AnyLoss().probe_packets(both) == 2 * AnyLoss().probe_packets(part) == 20 * len(PATHS)
     assert AnyLoss().telemetry_bytes(part) == 16 * len(PATHS)
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="enough=0: it should be greater than or equal to 1"):
         AnyLoss(enough=0)
 
 
