@@ -27,8 +27,8 @@ _CSS = ("page.css", "comparison.css", "reproduction.css")
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An experiment that was run: the paper's values beside ours, all of ours, what it took, and
-    the content of ``setting.json``."""
+    """An experiment that was run: the paper's values beside ours, all of ours, how many draws in
+    how many seconds of a processor, the content of ``setting.json``, and the commit, if known."""
 
     experiment: Experiment
     lines: list[Line]
@@ -36,6 +36,7 @@ class Reproduction:
     draws: int
     seconds: float
     setting: Mapping[str, Any]
+    commit: str = ""
 
 
 def _names_of(of: Reproduction) -> list[str]:

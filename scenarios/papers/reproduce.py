@@ -1,4 +1,4 @@
-"""Running experiments: piece by piece, each kept when it is done, then drawn and compared."""
+"""Runs experiments: part by part, each kept when it is done, then drawn and compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from analysis.pages.template import write_page
 from scenarios.experiment.memory import available_bytes
@@ -23,7 +23,7 @@ from scenarios.papers.pages import Reproduction, experiment_page, overview_page
 from scenarios.papers.plot import draw
 from scenarios.papers.registry import EXPERIMENTS
 from scenarios.papers.tables import markdown
-from scenarios.papers.verdicts import Line, Ours, figures_of, verdicts
+from scenarios.papers.verdicts import Line, figures_of, verdicts
 from testbed.record.atomic import atomic_write
 from testbed.record.files import read_columns, write_columns
 from testbed.record.manifest import PAGE
@@ -35,20 +35,8 @@ MARK = "setting.json"
 PARTS, TOOK, COMMIT = "parts", "took.json", "commit.txt"
 
 
-class Kept(NamedTuple):
-    """The paper's values beside ours, of so many draws that took so many seconds of a processor;
-    of which code and commit, if that is known, and of which capture."""
-
-    lines: list[Line]
-    draws: int
-    seconds: float
-    code: str
-    commit: str
-    trace: str | None
-
-
 def was_run(experiment: Experiment, out: Path = OUT) -> bool:
-    """Whether there is a figure of it, of whatever code."""
+    """Return whether there is a figure of the experiment, of whatever code."""
     return (out / experiment.name / "figure.png").exists()
 
 
@@ -88,7 +76,8 @@ def reproduce(
 
 
 def _commit() -> str:
-    """The commit of the sources, with a + if they differ from it; nothing outside of a clone."""
+    """Return the commit of the sources, with a + if they differ from it; nothing outside of a
+    clone."""
     how = ("git", "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+")
     try:
         done = subprocess.run(how, cwd=Path(__file__).parent, capture_output=True, text=True)
@@ -156,7 +145,7 @@ def _note_seconds(file: Path, name: str, outcome: Outcome) -> None:
 
 
 def _rows(experiment: Experiment, effort: Effort, name: str, place: Path) -> bytes:
-    """The file of a task's rows."""
+    """Return the bytes of a Parquet file with a task's rows."""
     rows = list(experiment.tasks(effort)[name]())
     columns = {field: [row[n] for row in rows] for n, field in enumerate(Row._fields)}
     write_columns(place / "rows.parquet", columns)
@@ -164,7 +153,7 @@ def _rows(experiment: Experiment, effort: Effort, name: str, place: Path) -> byt
 
 
 def _is_kept(path: Path) -> bool:
-    """Whether there is a part's file that can be read; another is removed."""
+    """Return whether a part's file can be read; one that cannot is removed."""
     if path.exists():
         try:
             if set(read_columns(path)) == set(Row._fields):
@@ -175,43 +164,44 @@ def _is_kept(path: Path) -> bool:
     return False
 
 
-def kept(experiment: Experiment, out: Path = OUT) -> Kept | None:
-    """What `reproduce` left of an experiment, held against ``values.yaml`` as that is now."""
-    folder = out / experiment.name
+def read_reproduction(experiment: Experiment, out: Path = OUT) -> Reproduction | None:
+    """Return what `reproduce` left of an experiment, held against ``values.yaml`` as that is now;
+    None if it was not run to its end.
+
+    Raises:
+        OSError, ValueError, KeyError: What it left is damaged.
+    """
     if not was_run(experiment, out):
         return None
-    rows = read_columns(folder / "results.parquet")
+    folder = out / experiment.name
+    return _reproduction(experiment, read_columns(folder / "results.parquet"), folder)
+
+
+def _reproduction(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> Reproduction:
+    ours = figures_of(rows)
     setting = json.loads((folder / MARK).read_text())
     seconds = json.loads((folder / PARTS / TOOK).read_text())
-    ours = figures_of(rows)
-    lines = verdicts(experiment, ours)
-    draws, commit = int(max(rows["draw"])) + 1, folder / PARTS / COMMIT
-    return Kept(
-        lines,
-        draws,
+    commit = folder / PARTS / COMMIT
+    return Reproduction(
+        experiment,
+        verdicts(experiment, ours),
+        ours,
+        max((len(figures.values) for figures in ours.values()), default=0),
         sum(seconds.values()),
-        setting["code_sha256"],
+        setting,
         commit.read_text() if commit.exists() else "",
-        setting.get("trace"),
     )
 
 
 def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list[Line]:
-    ours = figures_of(rows)
-    lines = verdicts(experiment, ours)
+    """Write figure, table and page into ``folder``; return the verdicts."""
+    of = _reproduction(experiment, rows, folder)
     with atomic_write(folder / "figure.png") as png, atomic_write(folder / "figure.svg") as svg:
-        draw(experiment, ours, (png, svg))
+        draw(experiment, of.ours, (png, svg))
     with atomic_write(folder / "table.md") as path:
-        path.write_text(markdown(experiment, lines, ours), encoding="utf-8")
-    write_page(folder / PAGE, experiment_page(_of(experiment, lines, ours, folder), folder))
-    return lines
-
-
-def _of(experiment: Experiment, lines: list[Line], ours: Ours, folder: Path) -> Reproduction:
-    setting = json.loads((folder / MARK).read_text())
-    seconds = json.loads((folder / PARTS / TOOK).read_text())
-    draws = max((len(figures.values) for figures in ours.values()), default=0)
-    return Reproduction(experiment, lines, ours, draws, sum(seconds.values()), setting)
+        path.write_text(markdown(experiment, of.lines, of.ours), encoding="utf-8")
+    write_page(folder / PAGE, experiment_page(of, folder))
+    return of.lines
 
 
 def page_again(folder: Path) -> Path:
@@ -235,14 +225,10 @@ def page_again(folder: Path) -> Path:
 
 
 def write_overview(out: Path = OUT) -> None:
-    """``index.html`` of all that was run in ``out``; what is damaged there is left out."""
+    """Write ``index.html`` of all that was run in ``out``; what is damaged there is left out."""
     there: list[Reproduction] = []
     for experiment in EXPERIMENTS.values():
-        if not was_run(experiment, out):
-            continue
-        folder = out / experiment.name
         with suppress(ValueError, KeyError, OSError):
-            ours = figures_of(read_columns(folder / "results.parquet"))
-            lines = verdicts(experiment, ours)
-            there.append(_of(experiment, lines, ours, folder))
+            if of := read_reproduction(experiment, out):
+                there.append(of)
     write_page(out / PAGE, overview_page(there, list(EXPERIMENTS), out))

@@ -8,8 +8,9 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from scenarios.papers.pages import Reproduction
 from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
-from scenarios.papers.reproduce import OUT, Kept, kept, was_run
+from scenarios.papers.reproduce import OUT, read_reproduction, was_run
 from scenarios.papers.tables import markdown_rows, new_table, summary
 from testbed.record.atomic import atomic_write
 
@@ -37,8 +38,9 @@ def experiment_table(out: Path) -> Table:
 
 
 def write_results(path: Path, out: Path = OUT) -> None:
-    """Write what is kept in ``out``; experiments that were not run are named as such."""
-    there = {name: kept(each, out) for name, each in EXPERIMENTS.items()}
+    """Write ``RESULTS.md`` of what was run in ``out``; experiments that were not run are named as
+    such."""
+    there = {name: read_reproduction(each, out) for name, each in EXPERIMENTS.items()}
     text = [HEAD, "", "| figure | shows | verdicts | draws | seconds | code |"]
     text.append("| --- | --- | --- | ---: | ---: | --- |")
     text += [_row(name, of) for name, of in there.items()]
@@ -57,11 +59,11 @@ def write_results(path: Path, out: Path = OUT) -> None:
         new.write_text("\n".join(text) + "\n", encoding="utf-8")
 
 
-def _row(name: str, of: Kept | None) -> str:
+def _row(name: str, of: Reproduction | None) -> str:
     experiment = EXPERIMENTS[name]
     shows = f"{experiment.paper}: {experiment.shows}"
     if of is None:
         return f"| {name} | {shows} | not run | | | |"
-    said = summary(of.lines) + (f" (with {of.trace})" if of.trace else "")
-    code = f"{of.commit} {of.code[:8]}".strip()
+    said = summary(of.lines) + (f" (with {of.setting['trace']})" if "trace" in of.setting else "")
+    code = f"{of.commit} {of.setting['code_sha256'][:8]}".strip()
     return f"| {name} | {shows} | {said} | {of.draws} | {of.seconds:,.0f} | {code} |"
