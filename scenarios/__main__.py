@@ -7,7 +7,7 @@ from scenarios.process.signals import at_once
 
 if __name__ == "__main__":
     at_once()
-    from scenarios.process.leaving import leave_root
+    from scenarios.process.sudo import leave_root
 
     leave_root()
     from scenarios.command.cli import main

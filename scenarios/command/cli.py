@@ -6,7 +6,7 @@ from scenarios.process.signals import at_once, tidily
 
 if __name__ == "__main__":
     at_once()  # during the imports below, too
-    from scenarios.process.leaving import leave_root
+    from scenarios.process.sudo import leave_root
 
     leave_root()
 
@@ -37,10 +37,10 @@ from scenarios.command.arguments import (
     TrustOption,
     WatchOption,
 )
+from scenarios.command.machine import clean_net, doctor, net, shell, warm_up
 from scenarios.command.options import SettingsCommand, WordsCommand
 from scenarios.command.page import page
 from scenarios.command.reproduce import reproduce
-from scenarios.command.upkeep import clean_net, doctor, net, shell, warm_up
 from scenarios.experiment.errors import DEFECT, message_line, message_of, stopped
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from testbed.errors import UserError
@@ -132,7 +132,7 @@ def run(
 
     names, chosen = choose_methods(methods, parameters, fault_rate)
     request = make_request(scenario, ctx.obj.settings, config)
-    ctx.obj.tell()
+    ctx.obj.print_environment()
 
     def switches() -> int:
         settings = request.settings("virtual")

@@ -12,7 +12,7 @@ from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import capture_line
 from analysis.methods.parameters import Parameters
 from analysis.methods.registry import REFERENCE
-from scenarios.command.options import Given
+from scenarios.command.options import GivenOptions
 from scenarios.command.seeds import parse_seeds
 from scenarios.command.show import offer_page, print_comparison, print_sweep
 from scenarios.experiment.observer import Progress
@@ -21,9 +21,9 @@ from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.terminal import line, progress_bar, wide_console
 from scenarios.many.compare import compare, default_folder
 from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder
-from scenarios.process.keeper import root_can_be_asked
-from scenarios.process.leaving import go_through_sudo
+from scenarios.process.root_server import root_available
 from scenarios.process.signals import at_once
+from scenarios.process.sudo import go_through_sudo
 from testbed.fabric.names import plain
 
 
@@ -39,7 +39,7 @@ class _Asked:
 
 
 def compare_seeds(
-    given: Given,
+    given: GivenOptions,
     scenario: str | None,
     config: Path | None,
     seeds: str,
@@ -62,7 +62,7 @@ def compare_seeds(
         request = make_request(scenario, dict(given.settings) | dict(more), config)
         auto = request.backend == "auto"
         made = request.settings("virtual" if auto else None)  # seeds in parallel
-        if sudo and made.real_time and not root_can_be_asked():
+        if sudo and made.real_time and not root_available():
             go_through_sudo(given.environment)
         return made
 
@@ -70,13 +70,13 @@ def compare_seeds(
     asked = _Asked(name, every, names, chosen, cluster)
     if sweep is None:
         one = settings({})
-        given.tell()
+        given.print_environment()
         return _one(asked, one, out or default_folder(name, one, names, chosen))
     setting, values = parse_sweep(sweep)
     if setting in given.settings:
         raise SettingsError(f"{setting.upper()} is swept: leave {setting.upper()}= out")
     by_value = {value: settings({setting: value}) for value in values}
-    given.tell()
+    given.print_environment()
     first = by_value[values[0]]
     folder = out or sweep_folder(name, setting, first, names, chosen)
     return _swept(asked, setting, by_value, folder)

@@ -46,13 +46,13 @@ _WORD = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenOptions:
     """What the user gave: settings by name; and by option what came from the environment."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def tell(self) -> None:
+    def print_environment(self) -> None:
         """Print what is not on the command line and took effect."""
         for option, value in self.environment.items():
             name = option.removeprefix("--").replace("-", "_").upper()
@@ -68,7 +68,7 @@ class WordsCommand(TyperCommand):
 
 
 class SettingsCommand(WordsCommand):
-    """A command with an option for each setting; ``ctx.obj`` is what is `Given`."""
+    """A command with an option for each setting; ``ctx.obj`` is what is `GivenOptions`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         *own, last = super().get_params(ctx)
@@ -91,7 +91,7 @@ class SettingsCommand(WordsCommand):
             if (source := ctx.get_parameter_source(option.name)) and source.name == "ENVIRONMENT"
         }
         asked = {name: value for name, value in given.items() if value is not None}
-        ctx.obj = Given(asked, said)
+        ctx.obj = GivenOptions(asked, said)
         return super().invoke(ctx)
 
 

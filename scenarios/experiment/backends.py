@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.settings import REAL_TIME, Settings
-from scenarios.process.keeper import root_can_be_asked
-from scenarios.process.leaving import go_through_sudo
+from scenarios.process.root_server import root_available
+from scenarios.process.sudo import go_through_sudo
 from testbed.control.capacity import needed_entries
 from testbed.control.local import LocalSwitch
 from testbed.control.switch import SwitchControl
@@ -100,7 +100,7 @@ def pick_backend(
     Raises:
         ValueError: There is no sudo (one line).
     """
-    may, reason = root_can_be_asked(), ""
+    may, reason = root_available(), ""
     if backend == "auto":
         choice = choose_backend(switches(), sudo or (may and os.geteuid() != 0))
         backend, reason = choice.backend, choice.reason
@@ -121,7 +121,7 @@ def need_backend(backend: str, tcp: bool) -> None:
         from testbed.network.requirements import not_installed
         from testbed.traffic.iperf import need_iperf
 
-        if not root_can_be_asked():
+        if not root_available():
             raise NetworkError(
                 f"BACKEND={backend} needs root for its network: say SUDO=1, or use sudo"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from analysis.telemetry.minus_meters import MeterDump, MinusMeter, Rules
-from scenarios.experiment.recording import Recorder, Seen
+from scenarios.experiment.recording import History, Recorder
 from scenarios.experiment.setup import Emulation
 
 
@@ -16,7 +16,7 @@ class Epoch:
 
     number: int
     emulation: Emulation
-    seen: Seen
+    history: History
     writer: Recorder
     dump: MeterDump = field(init=False)
     rules: Rules = field(init=False)

@@ -17,7 +17,7 @@ from analysis.telemetry.minus_meters import MeterDump, Rules, minus_meter, segme
 from scenarios.experiment.agenda import follow, make_agenda
 from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.recording import Recorder, Seen, record, record_registers
+from scenarios.experiment.recording import History, Recorder, record, record_registers
 from scenarios.experiment.setup import Emulation
 from testbed.control.collection import clear_hashpipe, collect
 from testbed.control.switch import batch
@@ -28,20 +28,20 @@ def run(
     writer: Recorder,
     observer: Observer,
 ) -> None:
-    """Run all epochs and write what was seen.
+    """Run all epochs and write their record.
 
     Args:
         writer: Gets the registers after every epoch and everything else at the end; in real time
             everything after every epoch, for an interruption loses only what follows.
         observer: Receives the progress, and each epoch when its steps are taken.
     """
-    seen, tcp = Seen(), emulation.tcp
+    history, tcp = History(), emulation.tcp
     with batch(emulation.backend.controls):
         emulation.injector.start()
     emulation.selector.plan(*(np.zeros(len(emulation.segments), np.int64) for _ in range(2)))
 
     def end_epoch(number: int) -> None:
-        epoch = Epoch(number, emulation, seen, writer)
+        epoch = Epoch(number, emulation, history, writer)
         for step in STEPS:
             step(epoch)
         observer.epoch_ended(epoch)
@@ -55,38 +55,38 @@ def run(
     follow(
         emulation.network,
         agenda,
-        seen.reached,
+        history.reached,
         lambda share: observer.progressed("emulation", share),
     )
     if tcp is not None:
         tcp.stop()
     emulation.network.drain()
-    seen.note_sent(emulation)
-    record(emulation, seen, writer)
+    history.note_sent(emulation)
+    record(emulation, history, writer)
 
 
 def note_sent(epoch: Epoch) -> None:
     """What is lost is told of packets sent by now, which arrive while the meters are read."""
-    epoch.seen.note_sent(epoch.emulation)
+    epoch.history.note_sent(epoch.emulation)
 
 
 def collect_meters(epoch: Epoch) -> None:
     """Read and clear the meters of the epoch's parity, with the rules that were in force."""
-    emulation, seen = epoch.emulation, epoch.seen
+    emulation, history = epoch.emulation, epoch.history
     begin = time.perf_counter()
     epoch.dump = MeterDump(**collect(emulation.controls, epoch.number % 2))
     if emulation.inputs.real_time:
-        seen.collection_s.append(round(time.perf_counter() - begin, 3))
+        history.collection_s.append(round(time.perf_counter() - begin, 3))
         controls = emulation.controls.items()
         gone = [switch for switch, control in controls if control.lost]
-        seen.unread += [(epoch.number, switch) for switch in gone]
+        history.unread += [(epoch.number, switch) for switch in gone]
     emulation.events.epoch_read(epoch.number)
     epoch.rules = Rules(*emulation.selector.in_force())
 
 
 def record_meters(epoch: Epoch) -> None:
     """Write the raw registers, from which the epoch can be analysed again."""
-    epoch.seen.rules.append((epoch.number, epoch.rules))
+    epoch.history.rules.append((epoch.number, epoch.rules))
     record_registers(epoch.number, epoch.dump, epoch.writer)
 
 
@@ -110,7 +110,7 @@ def plan_and_retire(epoch: Epoch) -> None:
     emulation.selector.plan(packets, flows)
     quiet = emulation.selector.retire_quiet()
     rules, removed = (np.bincount(each, minlength=n) for each in (epoch.rules.segment, quiet))
-    epoch.seen.note_selection(packets, flows, rules, removed)
+    epoch.history.note_selection(packets, flows, rules, removed)
 
 
 def clear(epoch: Epoch) -> None:
@@ -121,7 +121,7 @@ def clear(epoch: Epoch) -> None:
 def record_so_far(epoch: Epoch) -> None:
     """In real time a run may be interrupted: its finished epochs are kept."""
     if epoch.emulation.inputs.real_time:
-        record(epoch.emulation, epoch.seen, epoch.writer)
+        record(epoch.emulation, epoch.history, epoch.writer)
 
 
 STEPS: tuple[Callable[[Epoch], None], ...] = (

@@ -50,8 +50,8 @@ class Selected:
 
 
 @dataclass
-class Seen:
-    """What was seen so far, besides what the network counts itself.
+class History:
+    """What a run has recorded so far, besides what the network counts itself.
 
     ``rules`` are those in force in each epoch, ``selection`` what became of them; ``late_ns`` how
     late the controller was at worst; ``collection_s`` how long each reading of the meters took;
@@ -89,8 +89,8 @@ def record_registers(epoch: int, dump: MeterDump, writer: Recorder) -> None:
     writer.table(registers(epoch), vars(dump))
 
 
-def record(emulation: Emulation, seen: Seen, writer: Recorder) -> None:
-    """Write all but the registers: what was seen up to now."""
+def record(emulation: Emulation, history: History, writer: Recorder) -> None:
+    """Write all but the registers: what is known up to now."""
     sources, network = emulation.sources, emulation.network
     by_faults, by_emulator = _drops_of_packets(emulation)
     drops = network.drops()
@@ -101,22 +101,24 @@ def record(emulation: Emulation, seen: Seen, writer: Recorder) -> None:
     writer.table("links", _links(emulation, by_faults))
     if by_emulator is not None:
         writer.table("emulator_drops", vars(by_emulator))
-    writer.table("rules", _rules(seen))
-    writer.table("selection", _selection(seen))
-    sent, lost = _sent_and_lost(emulation, seen, sources.data)
+    writer.table("rules", _rules(history))
+    writer.table("selection", _selection(history))
+    sent, lost = _sent_and_lost(emulation, history, sources.data)
     if emulation.tcp is not None:
         carried = emulation.transfers.flow
         sent[carried], lost[carried] = emulation.tcp.counts()
     writer.table("flows", _flows(emulation, sent, lost))
     writer.table("probe_paths", _probe_paths(emulation))
-    writer.table("probe_counts", _probe_counts(emulation, seen))
+    writer.table("probe_counts", _probe_counts(emulation, history))
     writer.table("connections", _connections(emulation, lost))
     writer.table("drops", _drops(emulation, data))
-    writer.json("network.json", _network(emulation, seen, by_emulator))
+    writer.json("network.json", _network(emulation, history, by_emulator))
 
 
-def _sent_and_lost(emulation: Emulation, seen: Seen, source: int) -> tuple[LongArray, LongArray]:
-    sent = seen.sent[source]
+def _sent_and_lost(
+    emulation: Emulation, history: History, source: int
+) -> tuple[LongArray, LongArray]:
+    sent = history.sent[source]
     return sent, sent - np.minimum(emulation.network.delivered(source), sent)
 
 
@@ -182,20 +184,20 @@ def _corrupted(emulation: Emulation) -> npt.NDArray[np.uint64]:
     return np.bincount(links, minlength=n)[:n].astype(np.uint64)
 
 
-def _rules(seen: Seen) -> Mapping[str, Any]:
-    epoch = [np.full(len(rules), number, np.int32) for number, rules in seen.rules]
+def _rules(history: History) -> Mapping[str, Any]:
+    epoch = [np.full(len(rules), number, np.int32) for number, rules in history.rules]
     columns = {
-        name: np.concatenate([getattr(rules, name) for _, rules in seen.rules])
+        name: np.concatenate([getattr(rules, name) for _, rules in history.rules])
         for name in ("flow_hi", "flow_lo", "segment")
     }
     return {"epoch": np.concatenate(epoch), **columns}
 
 
-def _selection(seen: Seen) -> Mapping[str, Any]:
+def _selection(history: History) -> Mapping[str, Any]:
     names = [each.name for each in fields(Selected)]
-    counts = np.array([[getattr(each, name) for name in names] for each in seen.selection])
+    counts = np.array([[getattr(each, name) for name in names] for each in history.selection])
     epoch, segment = np.nonzero(counts.any(axis=1))
-    number = np.array([number for number, _ in seen.rules])
+    number = np.array([number for number, _ in history.rules])
     columns = {name: counts[epoch, n, segment] for n, name in enumerate(names)}
     return {"epoch": number[epoch], "segment": segment, **columns}
 
@@ -225,13 +227,13 @@ def _probe_paths(emulation: Emulation) -> Mapping[str, Any]:
     }
 
 
-def _probe_counts(emulation: Emulation, seen: Seen) -> Mapping[str, Any]:
+def _probe_counts(emulation: Emulation, history: History) -> Mapping[str, Any]:
     topology, sources = emulation.topology, emulation.sources
     probes, matrix = sources.probes, sources.matrix
     n_bouncing = len(topology.bouncing)
     bounce = topology.host_tor[probes.host] * n_bouncing + probes.core
     counts = (
-        _sent_and_lost(emulation, seen, source)
+        _sent_and_lost(emulation, history, source)
         for source in (sources.probing, sources.probing_matrix)
     )
     sent, lost = (np.concatenate(part) for part in zip(*counts, strict=True))
@@ -272,13 +274,13 @@ def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
     }
 
 
-def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> Network:
+def _network(emulation: Emulation, history: History, by_emulator: EmulatorDrops | None) -> Network:
     statistics, selector = emulation.network.statistics, emulation.selector
     exchanged = selector.exchanged
-    meters = upload_bytes(len(emulation.monitors)) * len(seen.rules)
+    meters = upload_bytes(len(emulation.monitors)) * len(history.rules)
     network: Network = {
         "fabric": emulation.topology.title,
-        "epochs": len(seen.rules),
+        "epochs": len(history.rules),
         "packet_hops": statistics.packet_hops,
         "conservation": {
             "sent": statistics.sent,
@@ -290,12 +292,12 @@ def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None
         "other_drops": statistics.other_drops,
         "misdelivered": statistics.misdelivered,
         "in_flight": statistics.in_flight,
-        "degraded": _degraded(emulation, seen, by_emulator),
-        "controller_late_ms": seen.late_ns // 1_000_000,
-        "collection_seconds": seen.collection_s,
-        "unread": seen.unread,
+        "degraded": _degraded(emulation, history, by_emulator),
+        "controller_late_ms": history.late_ns // 1_000_000,
+        "collection_seconds": history.collection_s,
+        "unread": history.unread,
         "events": emulation.events.told(),
-        "restarted": emulation.events.void(len(seen.rules)),
+        "restarted": emulation.events.void(len(history.rules)),
         "rules_installed": selector.installed,
         "rules_removed": selector.removed,
         "rules_refused": selector.refused,
@@ -314,13 +316,15 @@ def _network(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None
     return network
 
 
-def _degraded(emulation: Emulation, seen: Seen, by_emulator: EmulatorDrops | None) -> list[str]:
+def _degraded(
+    emulation: Emulation, history: History, by_emulator: EmulatorDrops | None
+) -> list[str]:
     """What makes this run's measurements incomplete, in words."""
     found = list(emulation.network.degraded)
     if emulation.tcp is not None:
         found += emulation.tcp.degraded
-    if seen.late_ns > emulation.inputs.epochs.length_ns // 3:
-        late = seen.late_ns / 1e9
+    if history.late_ns > emulation.inputs.epochs.length_ns // 3:
+        late = history.late_ns / 1e9
         found.append(f"the controller was {late:.1f} s late: use a longer EPOCH_MS")
     if by_emulator is not None and len(by_emulator.packets):
         found.append(_own_losses(by_emulator))

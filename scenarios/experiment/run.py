@@ -178,8 +178,8 @@ def _emulate(
     if account is not None:
         writer.json("capture.json", account.as_dict())
     if settings.real_time and os.geteuid() != 0:
-        from scenarios.experiment.asking import emulate_as_root
         from scenarios.experiment.order import Order
+        from scenarios.experiment.root_client import emulate_as_root
 
         emulate_as_root(Order(settings, plan, traffic, observer.watches), writer, observer)
         return

@@ -38,7 +38,7 @@ class SettingsError(UserError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Also:
+class Extra:
     """What else there is to say of a setting: its unit, and its default on some backends."""
 
     unit: str = ""
@@ -85,7 +85,7 @@ class Settings:
     epochs: Annotated[
         int,
         Field(ge=1, le=EPOCHS, description="measurement epochs"),
-        Also(on={"softswitch": 8, "bmv2": 8}),
+        Extra(on={"softswitch": 8, "bmv2": 8}),
     ] = 10
     # Ten epochs of a second give every method the measurements that it asks for: 007's budgets are
     # per second, and in one second it traces a third of the connections that lose packets.
@@ -94,7 +94,7 @@ class Settings:
     epoch_ms: Annotated[
         int,
         Field(ge=20, le=60_000, description="length of an epoch, in virtual or real time"),
-        Also("ms", {"softswitch": 7000, "bmv2": 16_000}),
+        Extra("ms", {"softswitch": 7000, "bmv2": 16_000}),
     ] = 1000
     # Above a tenth of an epoch hardly half of it is left to read meters and to install rules.
     skew: Annotated[
@@ -122,7 +122,7 @@ class Settings:
             description="on real links: share of the larger TCP flows that iperf3 carries, through "
             "the hosts' kernels; the rest is open loop",
         ),
-        Also(on={"softswitch": 0.1, "bmv2": 0.1}),
+        Extra(on={"softswitch": 0.1, "bmv2": 0.1}),
     ] = 0.0
     load: Annotated[
         float,
@@ -132,7 +132,7 @@ class Settings:
             description="share of their line rate that hosts send: "
             + ", ".join(f"{rate / 1e6:g} Mb/s on `{name}`" for name, rate in LINE_RATE.items()),
         ),
-        Also(on={"softswitch": 0.6, "bmv2": 0.6}),
+        Extra(on={"softswitch": 0.6, "bmv2": 0.6}),
     ] = 0.06
     monitors: Annotated[
         str,
@@ -175,7 +175,7 @@ class Settings:
             "T_max, section 4.1); smaller where hosts send more slowly, so that it is the same "
             "budget for each packet",
         ),
-        Also(on={"softswitch": 10.0, "bmv2": 2.0}),
+        Extra(on={"softswitch": 10.0, "bmv2": 2.0}),
     ] = 100.0
     traces_per_s: Annotated[
         float,
@@ -229,7 +229,7 @@ class Settings:
             description="with `BACKEND=flow`: what probes and flows tell, of "
             f"{', '.join(f'`{kind}`' for kind in TELEMETRY)}, joined by `+`"
         ),
-        Also(on={"flow": "A1+P"}),
+        Extra(on={"flow": "A1+P"}),
     ] = "A1+A2+P"
 
     @model_validator(mode="after")
@@ -341,17 +341,17 @@ def described() -> list[Setting]:
 def _describe(name: str, info: FieldInfo) -> Setting:
     low = next((note.ge for note in info.metadata if hasattr(note, "ge")), None)
     high = next((note.le for note in info.metadata if hasattr(note, "le")), None)
-    also = next((note for note in info.metadata if isinstance(note, Also)), Also())
+    extra = next((note for note in info.metadata if isinstance(note, Extra)), Extra())
     choices = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
     return Setting(
         name=name,
         kind=type(info.default),
         default=info.default,
-        on=also.on,
+        on=extra.on,
         low=low,
         high=high,
         choices=choices,
-        unit=also.unit,
+        unit=extra.unit,
         meaning=info.description or "",
     )
 

@@ -28,7 +28,7 @@ from scenarios.experiment.backends import Backend
 from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.inputs import Inputs
 from scenarios.experiment.loop import STEPS
-from scenarios.experiment.recording import Seen
+from scenarios.experiment.recording import History
 from scenarios.experiment.run import run_config
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.setup import set_up
@@ -161,7 +161,7 @@ class Live:
             for control in emulation.controls.values():
                 set_parity(control, 1)
         writer.config(run_config("live", self._settings))
-        epoch = Epoch(0, emulation, Seen(), writer)
+        epoch = Epoch(0, emulation, History(), writer)
         for step in STEPS:
             step(epoch)
         return epoch

@@ -38,8 +38,8 @@ _WAITING = 4096
 """Events that wait for one browser; with more its stream ends, and it may ask anew."""
 
 
-class Told:
-    """What was told so far, and the browsers that hear what comes."""
+class LiveEvents:
+    """The events of a run so far, and the browsers that receive those to come."""
 
     def __init__(self) -> None:
         self.page: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -47,8 +47,8 @@ class Told:
         self._last: dict[str, str] = {}
         self._listeners: set[asyncio.Queue[str | None]] = set()
 
-    def hear(self, line: str) -> None:
-        """A line of the input."""
+    def add(self, line: str) -> None:
+        """Add an event, or the page, as a line of the input has it: its name, then JSON."""
         name, _, text = line.rstrip("\n").partition(" ")
         if name == "page":
             self.page.set_result(json.loads(text))
@@ -102,14 +102,14 @@ class _OnlyLoopback:
         await self._app(scope, receive, send)
 
 
-def app_of(told: Told) -> Starlette:
+def app_of(live: LiveEvents) -> Starlette:
     """The application: ``/``, the page, and ``/events``."""
 
     async def page(_: Request) -> Response:
-        return HTMLResponse(await asyncio.shield(told.page), headers=_HEADERS)
+        return HTMLResponse(await asyncio.shield(live.page), headers=_HEADERS)
 
     async def events(_: Request) -> Response:
-        return StreamingResponse(told.events(), media_type="text/event-stream", headers=_HEADERS)
+        return StreamingResponse(live.events(), media_type="text/event-stream", headers=_HEADERS)
 
     return Starlette(
         routes=[Route("/", page), Route("/events", events)],
@@ -121,9 +121,9 @@ def app_of(told: Told) -> Starlette:
 
 
 async def _serve(listening: socket.socket) -> None:
-    told, loop = Told(), asyncio.get_running_loop()
+    live, loop = LiveEvents(), asyncio.get_running_loop()
     config = uvicorn.Config(
-        app_of(told), log_config=None, lifespan="off", timeout_graceful_shutdown=_PATIENCE
+        app_of(live), log_config=None, lifespan="off", timeout_graceful_shutdown=_PATIENCE
     )
     server = uvicorn.Server(config)
     lines = asyncio.StreamReader(limit=_LONGEST)
@@ -131,8 +131,8 @@ async def _serve(listening: socket.socket) -> None:
 
     async def follow() -> None:
         while line := await lines.readline():
-            told.hear(line.decode())
-        told.end()
+            live.add(line.decode())
+        live.end()
         server.should_exit = True
 
     following = asyncio.create_task(follow())

@@ -2,12 +2,12 @@
 
 Only the network of a run on real packets needs root. A command that sudo started becomes the user
 who called sudo before it reads anything, and cannot become root again
-(`scenarios.process.leaving`). Two kinds of processes stay root. The keeper
-(`scenarios.process.keeper`) waits until the command ends, and starts a process for each network
-that the command asks for. That process (`scenarios.live.serving`) takes settings, faults and
-traffic as plain data, checks them (`scenarios.experiment.order`), emulates, and sends back what is
-to be recorded. The user's process (`scenarios.experiment.asking`) loads the scenario, reads
-captures, writes the run and diagnoses it.
+(`scenarios.process.sudo`). Two kinds of processes stay root. The root server
+(`scenarios.process.root_server`) waits until the command ends, and starts a process for each
+network that the command asks for. That process (`scenarios.live.root_worker`) takes settings,
+faults and traffic as plain data, checks them (`scenarios.experiment.order`), emulates, and sends
+back what is to be recorded. The user's process (`scenarios.experiment.root_client`) loads the
+scenario, reads captures, writes the run and diagnoses it.
 
 A command that root itself started, without sudo, is root's in all its parts and uses none of this.
 """

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from scenarios.live.publisher import Publisher
-from scenarios.live.server import Told, app_of
+from scenarios.live.server import LiveEvents, app_of
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_nobody_else_reaches_it(publisher: Publisher) -> None:
 
 def test_a_peer_from_elsewhere_is_refused_whatever_it_listens_on() -> None:
     async def answer(client: tuple[str, int] | None) -> int:
-        told, sent = Told(), []
-        told.hear('page "<p>the page</p>"\n')
+        live, sent = LiveEvents(), []
+        live.add('page "<p>the page</p>"\n')
         scope = {
             "type": "http",
             "method": "GET",
@@ -92,7 +92,7 @@ def test_a_peer_from_elsewhere_is_refused_whatever_it_listens_on() -> None:
         async def send(message: dict[str, object]) -> None:
             sent.append(message)
 
-        await app_of(told)(scope, receive, send)  # type: ignore[arg-type]
+        await app_of(live)(scope, receive, send)  # type: ignore[arg-type]
         return int(sent[0]["status"])
 
     def status(client: tuple[str, int] | None) -> int:
@@ -146,12 +146,12 @@ def test_the_server_ends_with_its_run_however_that_ends() -> None:
 
 def test_a_browser_that_does_not_read_does_not_grow_the_server() -> None:
     async def sent() -> int:
-        told = Told()
-        told.hear("doing {}\n")
-        stream = told.events()
+        live = LiveEvents()
+        live.add("doing {}\n")
+        stream = live.events()
         await anext(stream)  # it listens, and reads no more
         for number in range(20_000):
-            told.hear(f"counters {number}\n")
+            live.add(f"counters {number}\n")
         return 1 + len([event async for event in stream])
 
     with ThreadPoolExecutor(1) as beside:  # this thread may have a loop, a browser's

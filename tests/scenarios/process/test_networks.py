@@ -15,7 +15,7 @@ from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 from tests.scenarios.process.conftest import UID, Sudo
-from tests.scenarios.process.test_leaving import USER, WHO, no_process_of_root, who_ran
+from tests.scenarios.process.test_root_processes import USER, WHO, no_process_of_root, who_ran
 from tests.testbed.network.mininet.test_interruption import finished_epochs, interfaces
 
 pytestmark = [
@@ -89,7 +89,7 @@ def test_a_network_goes_with_a_command_that_was_killed(sudo: Sudo) -> None:
 @pytest.mark.nightly
 def test_a_killed_process_of_root_is_told_in_one_line(sudo: Sudo) -> None:
     process = begun(sudo)
-    for pid in served("live.serving"):
+    for pid in served("live.root_worker"):
         os.kill(pid, signal.SIGKILL)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.command.upkeep import ended_in_words
+from scenarios.command.machine import ended_in_words
 from testbed.network.network import NetworkError
 from testbed.network.processes import TOKEN, Cleaned, clean
 from testbed.network.switches import running_switch

@@ -11,7 +11,7 @@ from typing import Any
 
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.order import Order, send_order
-from scenarios.process.keeper import connect
+from scenarios.process.root_server import connect
 from scenarios.process.signals import undisturbed
 from testbed.network.network import NetworkError
 from testbed.record.atomic import atomic_write

@@ -55,14 +55,14 @@ def who_ran(sudo: Sudo) -> list[object]:
 
 
 def processes_of_root() -> list[str]:
-    """The keepers and emulations that are there."""
+    """The root servers and workers that are there."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if " -m scenarios.process.keeper" in line or " -m scenarios.live.serving" in line:
+        if " -m scenarios.process.root_server" in line or " -m scenarios.live.root_worker" in line:
             found.append(line)
     return found
 
@@ -143,11 +143,11 @@ def test_an_id_that_is_none_is_told(sudo: Sudo) -> None:
     assert errors == "canary: SUDO_UID=me in the environment is no ID: unset it, or use sudo\n"
 
 
-def test_a_keeper_serves_its_user_alone_and_ends_with_the_command() -> None:
+def test_a_root_server_serves_its_user_alone_and_ends_with_the_command() -> None:
     program = (
         "import os, sys\n"
-        "from scenarios.process.keeper import start_keeper\n"
-        "print(start_keeper(12345), flush=True)\n"
+        "from scenarios.process.root_server import start_root_server\n"
+        "print(start_root_server(12345), flush=True)\n"
         "sys.stdin.read()\n"
     )
     knock = (

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from scenarios.process.keeper import ADDRESS, start_keeper
+from scenarios.process.root_server import ADDRESS, start_root_server
 from scenarios.process.signals import SIGNALS
 from scenarios.process.user import User, be_root_alone, sudo_user
 from testbed.errors import UserError
@@ -75,7 +75,7 @@ def _go_on_as(user: User, networks: bool) -> NoReturn:
     environment |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the next program takes them when it can
     if networks:
-        environment[ADDRESS] = start_keeper(user.uid)
+        environment[ADDRESS] = start_root_server(user.uid)
     os.setgroups(user.groups)
     os.setresgid(user.gid, user.gid, user.gid)
     os.setresuid(user.uid, user.uid, user.uid)

@@ -1,8 +1,8 @@
 """The process that stays root while a command of sudo's goes on as the user.
 
 It listens on a Unix socket whose name only the command knows, for processes of the user alone, and
-starts `scenarios.live.serving` for each that connects: a comparison makes many networks in turn. It
-ends with the command. It reads nothing that is sent.
+starts `scenarios.live.root_worker` for each that connects: a comparison makes many networks in
+turn. It ends with the command. It reads nothing that is sent.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from scenarios.process.signals import SIGNALS
 from scenarios.process.user import be_root_alone
 
 ADDRESS = "ROOT_OF_CANARY"  # CANARY_* are options of the command line
-"""The variable with the name of the keeper's socket, in the environment of the user's processes."""
+"""The variable with the name of the server's socket, in the environment of the user's processes."""
 
 _CREDENTIALS = struct.Struct("3i")  # of a Unix socket's peer: process, user, group
 
 
-def root_can_be_asked() -> bool:
+def root_available() -> bool:
     """Return whether this process may have a network: it is root's, or sudo started its command."""
     return os.geteuid() == 0 or ADDRESS in os.environ
 
 
-def start_keeper(uid: int) -> str:
-    """Start a keeper that ends with this process, for processes of a user.
+def start_root_server(uid: int) -> str:
+    """Start a server that ends with this process, for processes of a user.
 
     Returns:
         The name of its socket.
@@ -43,14 +43,17 @@ def start_keeper(uid: int) -> str:
         listening.listen()
         arguments = [str(number) for number in (listening.fileno(), command, uid)]
         _start(
-            "scenarios.process.keeper", arguments, subprocess.DEVNULL, (listening.fileno(), command)
+            "scenarios.process.root_server",
+            arguments,
+            subprocess.DEVNULL,
+            (listening.fileno(), command),
         )
     os.close(command)
     return name
 
 
 def connect() -> socket.socket:
-    """Connect to the keeper of this command.
+    """Connect to the server of this command.
 
     Raises:
         OSError: It has none, or that has ended.
@@ -96,7 +99,7 @@ def _keep(listening: socket.socket, command: int, uid: int) -> None:
         peer, _ = listening.accept()
         with peer:
             if _user_of(peer) == uid:
-                serving.append(_start("scenarios.live.serving", [], peer.fileno()))
+                serving.append(_start("scenarios.live.root_worker", [], peer.fileno()))
         serving = [process for process in serving if process.poll() is None]
 
 
