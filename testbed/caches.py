@@ -26,6 +26,6 @@ def owned(found: os.stat_result) -> bool:
 
 
 def shared(found: os.stat_result) -> bool:
-    """Whether others can write it; a group of the user's own number is the user alone."""
+    """Return True if others can write it; a group of the user's own number is the user alone."""
     group = found.st_mode & 0o020 and found.st_gid != found.st_uid
     return bool(found.st_mode & 0o002 or group)

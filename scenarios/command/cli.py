@@ -128,7 +128,7 @@ def run(
     from scenarios.experiment.backends import at_this_pace, pick_backend
     from scenarios.experiment.request import make_request
     from scenarios.experiment.run import default_directory, new_run, run_experiment
-    from testbed.fabric.topologies import make_addressed
+    from testbed.fabric.topologies import make_packet_fabric
 
     names, chosen = choose_methods(methods, parameters, fault_rate)
     request = make_request(scenario, ctx.obj.settings, config)
@@ -136,7 +136,7 @@ def run(
 
     def switches() -> int:
         settings = request.settings("virtual")
-        return make_addressed(settings.topology, settings.k).n_switches
+        return make_packet_fabric(settings.topology, settings.k).n_switches
 
     backend = pick_backend(request.backend, switches, sudo, ctx.obj.environment)
     settings = at_this_pace(request.settings(backend), request.named)

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from scenarios.experiment.settings import Settings
 from testbed.errors import UserError
-from testbed.fabric.topologies import make_addressed
+from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.network.schedules import Packets, listed
 from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, TCP, UDP, Traffic
@@ -89,7 +89,7 @@ def receive_order(wire: Connection) -> Order:
         raise OrderError("there are too many packets")
     flows: dict[str, Any] = {name: _column(wire, kind, words.flows) for name, kind in _FLOWS}
     time, flow, size = (_column(wire, kind, words.packets) for _, kind in _PACKETS)
-    topology = make_addressed(words.settings.topology, words.settings.k)
+    topology = make_packet_fabric(words.settings.topology, words.settings.k)
     words.plan.check(topology, words.settings.duration_s)
     traffic = Traffic(**flows, packets=Packets(time, flow, size))
     _check(traffic, topology.n_hosts)

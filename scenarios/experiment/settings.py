@@ -20,7 +20,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
 from testbed.fabric.names import nearest
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.fabric.topologies import make_addressed
+from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.events import Event, parse_events
 from testbed.faults.noise import noise_range
 from testbed.probes.traceroute import host_rate_limit
@@ -244,7 +244,7 @@ class Settings:
         if self.backend == "flow" and self.events.strip().lower() != "none":
             raise SettingsError("EVENTS needs packets: leave it out, or another BACKEND")
         if self.backend != "flow" or self.topology == "fat-tree":
-            fabric = make_addressed(self.topology, self.k)
+            fabric = make_packet_fabric(self.topology, self.k)
             if self.backend != "flow":
                 self.happening(fabric)
                 monitor_switches(fabric, self.monitors, self.seed)

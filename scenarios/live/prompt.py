@@ -31,7 +31,7 @@ from scenarios.live.network import Live
 from scenarios.process.user import create_file
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
-from testbed.fabric.topologies import make_addressed
+from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.network.mininet import MininetNetwork
 from testbed.network.packet_dump import PacketDump
@@ -58,7 +58,7 @@ def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
     """
     asked = {"k": k, "backend": backend, "epochs": 1, "epoch_ms": _EPOCH_MS, "load": _LOAD}
     settings = make_settings(asked | {"tcp": 0})
-    fabric = make_addressed(settings.topology, k)
+    fabric = make_packet_fabric(settings.topology, k)
     traffic, _ = make_traffic(demand_of(settings), fabric)
     inputs = inputs_of(settings, fabric, FaultPlan(), traffic)
     with open_backend(inputs, LinkModel(), logs) as made:

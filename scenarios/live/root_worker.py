@@ -25,7 +25,7 @@ from scenarios.experiment.observer import Observer, Observers
 from scenarios.experiment.order import receive_order
 from scenarios.live.watched_run import WatchedRun
 from scenarios.process.signals import Stopped, tidily
-from testbed.fabric.topologies import make_addressed
+from testbed.fabric.topologies import make_packet_fabric
 from testbed.network.virtual import LinkModel
 from testbed.record.tables import Columns
 
@@ -76,7 +76,7 @@ def serve(wire: Connection) -> None:
                 watched = WatchedRun(relay)
                 stack.callback(watched.close)
                 observer = Observers(relay, watched)
-            fabric = make_addressed(order.settings.topology, order.settings.k)
+            fabric = make_packet_fabric(order.settings.topology, order.settings.k)
             inputs = inputs_of(order.settings, fabric, order.plan, order.traffic)
             emulate(inputs, LinkModel(), relay, logs, observer)
     except (Stopped, EOFError):

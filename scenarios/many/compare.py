@@ -37,7 +37,7 @@ from scenarios.many.work import complete, hold_folder, is_of
 from testbed.errors import UserError
 from testbed.fabric.names import plain, shortened
 from testbed.fabric.paths import Paths, pointers
-from testbed.fabric.topologies import make_addressed, make_fabric
+from testbed.fabric.topologies import make_fabric, make_packet_fabric
 from testbed.faults.specification import fault_file
 from testbed.record.atomic import atomic_write
 from testbed.record.files import read_columns, write_columns
@@ -140,7 +140,7 @@ def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, 
     """What becomes of a capture's frames, found out and said once and not by each seed."""
     if settings.backend == "flow" or capture_file(settings.traffic) is None:
         return None
-    fabric = make_addressed(settings.topology, settings.k)
+    fabric = make_packet_fabric(settings.topology, settings.k)
     demand = replace(demand_of(settings), seed=seed)
     _, account = make_traffic(demand, fabric, lambda share: progress("capture", share))
     return None if account is None else account.as_dict()

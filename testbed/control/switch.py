@@ -109,7 +109,7 @@ class SwitchControl(Tables, Protocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether writes are held back."""
+        """Return True if writes are held back."""
         ...
 
     def send(self) -> None:

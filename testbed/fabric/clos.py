@@ -110,8 +110,8 @@ class Fabric:
         """1 for the first link between two switches, 2 for the second, ...: int64[n_links]."""
         pair = self.link_src.astype(np.int64) * self.n_switches + self.link_dst
         order = np.argsort(pair, kind="stable")
-        fresh = np.concatenate(([True], np.diff(pair[order]) != 0))[: len(order)]
-        start = np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
+        first_of_pair = np.concatenate(([True], np.diff(pair[order]) != 0))[: len(order)]
+        start = np.maximum.accumulate(np.where(first_of_pair, np.arange(len(order)), 0))
         nth = np.empty(len(order), np.int64)
         nth[order] = np.arange(len(order)) - start + 1
         return nth

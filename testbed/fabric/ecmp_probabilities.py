@@ -141,7 +141,7 @@ class EcmpProbabilities:
         return at, down
 
     def _begins_path(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> BoolArray:
-        """Whether each trace is the beginning of a path between its ToRs."""
+        """Return True if each trace is the beginning of a path between its ToRs."""
         hops, down_hops, *_ = self._ways
         total = hops[dst_tor, src_tor].astype(np.int64)
         owner, link = traced.owner, traced.links

@@ -43,7 +43,7 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
     regular, _, irregular = text.strip().partition(":irregular=")
     name, *fields = regular.split(":")
     if regular in ("fat-tree", "two-switch"):
-        fabric: Fabric = make_addressed(regular, k)
+        fabric: Fabric = make_packet_fabric(regular, k)
     elif name in _SHAPES:
         shape, numbers = _SHAPES[name]
         try:
@@ -67,7 +67,7 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
     return _irregular(fabric, float(share[1]) / 100, seed)
 
 
-def make_addressed(text: str, k: int) -> PacketFabric:
+def make_packet_fabric(text: str, k: int) -> PacketFabric:
     """The fabric of a run with packets.
 
     Args:

@@ -274,8 +274,8 @@ def read_file(path: Path, duration_s: float | None = None) -> Document:
         late = [span for span in entry.schedule if duration_s is not None and span[0] >= duration_s]
         if late:
             line = file.line(("faults", number, "schedule"))
-            said = schedule_problem(late[0], cast(float, duration_s))
-            raise FaultError(f"{path} line {line}: faults[{number}] {said}")
+            problem = schedule_problem(late[0], cast(float, duration_s))
+            raise FaultError(f"{path} line {line}: faults[{number}] {problem}")
     return document
 
 

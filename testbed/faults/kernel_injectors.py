@@ -23,7 +23,7 @@ from testbed.fabric.packet_fabric import PacketFabric
 from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
 Egress = Callable[[int], tuple[int, str]]
-"""Of a directed link: a process in the namespace where it begins, and its interface there."""
+"""Returns, for a directed link, a process in the namespace where it begins and its interface."""
 
 
 class InjectorError(UserError):
@@ -317,8 +317,8 @@ def ask_in(pid: int, command: Sequence[str]) -> Any:
     try:
         return json.loads(result.stdout)
     except ValueError:
-        said = " ".join(result.stderr.split()) or "no JSON"
-        raise InjectorError(f"{' '.join(command)}: {said}") from None
+        reason = " ".join(result.stderr.split()) or "no JSON"
+        raise InjectorError(f"{' '.join(command)}: {reason}") from None
 
 
 def _inside(pid: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the emulator lost of its own accord, told from the faults that were injected.
+"""What the emulator lost of its own accord, answered from the faults that were injected.
 
 On a busy machine a network of processes drops packets: sockets overflow, processes stand still. A
 link that lost packets so has really lost them, and a method that blames it is right, though no
@@ -48,7 +48,7 @@ class Arrivals:
                     self._handles.setdefault(id(control), {})[port] = handle
 
     def read(self) -> list[dict[int, int] | None]:
-        """Of each switch the packets by port; None if it does not answer."""
+        """Return the packets by port of each switch, None for one that does not answer."""
 
         def one(control: RemoteSwitch) -> dict[int, int] | None:
             table, handles = control.table(INGRESS_FAULT.faults), self._handles[id(control)]
@@ -110,7 +110,7 @@ class Losses:
             self._at_death[switch] = sent
 
     def restarted(self, switch: int) -> None:
-        """Of a switch that restarted it is not known any more what arrived."""
+        """Note that a switch restarted, so that what had arrived there is not known any more."""
         self._untold.add(switch)
 
     def count(
@@ -135,8 +135,10 @@ class Losses:
         arrived = self._arrived(answers) - self._arrived_before
         dropped = self._socket_drops(host_drops)
         ends = np.array(self._cables.switch)
-        told = np.array([switch >= 0 and answers[switch] is not None for switch in ends.tolist()])
-        missing = np.where(told & quiet, np.maximum(sent - arrived, 0), dropped)
+        answered = np.array(
+            [switch >= 0 and answers[switch] is not None for switch in ends.tolist()]
+        )
+        missing = np.where(answered & quiet, np.maximum(sent - arrived, 0), dropped)
         with self._lock:
             for switch, then in self._at_death.items():
                 missing[ends == switch] += (sent + self._begin[0] - then)[ends == switch]
@@ -166,14 +168,14 @@ class Losses:
         )
 
     def _sent(self) -> tuple[LongArray, LongArray]:
-        """Of each cable what its interface has sent, and what it could not hand over."""
+        """Return what the interface of each cable has sent, and what it could not hand over."""
         counts = {name: self.nodes.counters(name) for name in dict.fromkeys(self._cables.sender)}
         ends = zip(self._cables.sender, self._cables.interface, strict=True)
         both = np.array([counts[name][interface] for name, interface in ends], np.int64)
         return both[:, 0], both[:, 1]
 
     def _arrived(self, answers: Sequence[dict[int, int] | None]) -> LongArray:
-        """Of each cable what the switch at its end has begun to process, 0 where none tells."""
+        """Return what the switch at the end of each cable has begun to process, 0 if not known."""
         ends = zip(self._cables.switch, self._cables.port, strict=True)
         found = [(answers[s] or {}).get(port, 0) if s >= 0 else 0 for s, port in ends]
         return np.array(found, np.int64)

@@ -74,7 +74,7 @@ class Nodes:
         return {port: str(interface) for port, interface in self._nodes[name].intfs.items()}
 
     def counters(self, name: str) -> dict[str, tuple[int, int]]:
-        """Of each cable of a node, by its interface: packets sent, and packets that were refused.
+        """Return, by interface, the packets that a node sent and those that its cable refused.
 
         They are counted even when the node has disappeared.
         """

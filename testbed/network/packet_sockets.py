@@ -60,7 +60,7 @@ class PacketSockets:
 
 
 def _listening(pid: int) -> dict[str, int]:
-    """Of each interface that a process listens at, the process's number of the socket."""
+    """Return the file descriptor of a process's socket by the interface that it listens at."""
     inodes: dict[int, str] = {}
     with inside(pid):
         for line in Path("/proc/thread-self/net/packet").read_text().splitlines()[1:]:

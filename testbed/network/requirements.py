@@ -28,7 +28,7 @@ class Tool:
 
     @property
     def lacking(self) -> str:
-        """That it is not here and what to do, in a line; "" if it is."""
+        """A line that says that it is not installed and what to do; "" if it is installed."""
         if shutil.which(self.command) is not None:
             return ""
         instead = f", or use {self.instead}" if self.instead else ""

@@ -146,7 +146,7 @@ class VirtualNetwork:
         table = _link_table(topology, links)
         handles = (ctypes.c_void_p * len(switches))(*(s.handle for s in switches))
         ports = _port_links(topology)
-        shares = _Shares.of(topology, threads)
+        shares = _Shares.divide(topology, threads)
         self._threads = len(shares.boundary)
         self._drops, self._replies = np.empty(0, DROP), np.empty(0, REPLY)
         self._fed: list[FedSource] = []
@@ -215,7 +215,7 @@ class VirtualNetwork:
         self._library.net_replace(self._net, switch, self._switches[switch].handle)
 
     def answers(self, switch: int) -> bool:
-        """Whether a switch that restarted can be used again: at once."""
+        """Return True if a switch that restarted can be used again: at once."""
         return True
 
     @property
@@ -260,7 +260,7 @@ class VirtualNetwork:
         By time, of one time by switch, of one switch as it dropped them. ``link`` is -1 where no
         link is at fault (TTL, no route). Not to be written to.
         """
-        if self._told(self._library.net_drops) != len(self._drops):
+        if self._count(self._library.net_drops) != len(self._drops):
             found = self._of_all_threads(self._library.net_drops, DROP)
             place = found["time_ns"] * np.uint64(len(self._switches)) + found["switch"]
             self._drops = found[np.argsort(place, kind="stable")]
@@ -270,19 +270,19 @@ class VirtualNetwork:
     def replies(self) -> npt.NDArray[Any]:
         """ICMP messages that hosts received: time, host, length, first 96 bytes; not to be
         written to."""
-        if self._told(self._library.net_replies) != len(self._replies):
+        if self._count(self._library.net_replies) != len(self._replies):
             found = self._of_all_threads(self._library.net_replies, REPLY)
             self._replies = found[np.lexsort((found["host"], found["time_ns"]))]
             self._replies.flags.writeable = False
         return self._replies
 
-    def _told(self, function: Any) -> int:
-        """Of how much all threads tell."""
+    def _count(self, function: Any) -> int:
+        """Return how many entries all threads have."""
         nowhere = ctypes.byref(ctypes.c_void_p())
         return sum(function(self._net, thread, nowhere) for thread in range(self._threads))
 
     def _of_all_threads(self, function: Any, dtype: np.dtype) -> npt.NDArray[Any]:
-        """Of each switch or host one thread tells, in order."""
+        """Return the entries of all threads; those of one switch or host are in order."""
         return np.concatenate(
             [_copy(function, self._net, thread, dtype) for thread in range(self._threads)]
         )
@@ -327,7 +327,7 @@ class _Shares:
     boundary: npt.NDArray[np.uint32]
 
     @classmethod
-    def of(cls, topology: PacketFabric, threads: int) -> _Shares:
+    def divide(cls, topology: PacketFabric, threads: int) -> _Shares:
         n = topology.n_switches
         threads = min(threads, n)
         below = np.flatnonzero(topology.pod >= 0)

@@ -92,7 +92,7 @@ def _nearest(climbs):
 
 @kernel
 def is_candidate(climbs, i, j):
-    """Whether two climbs to one switch make a shortest path of two ToRs."""
+    """Return True if two climbs to one switch make a shortest path of two ToRs."""
     a, b = climbs.tor[i], climbs.tor[j]
     return a != b and climbs.distance[a, b] == climbs.length[i] + climbs.length[j]
 

@@ -24,7 +24,7 @@ def combinations(n: int, beta: int) -> int:
 
 
 def identifies(paths: Paths, n_edges: int, beta: int) -> bool:
-    """Whether no two sets of 1 to ``beta`` links are on the same paths.
+    """Return True if no two sets of 1 to ``beta`` links are on the same paths.
 
     Links of parts that share no path cannot be confused, so each part is looked at by itself, and
     parts with the same pattern of links and paths once.
@@ -52,7 +52,7 @@ def identifies(paths: Paths, n_edges: int, beta: int) -> bool:
 
 
 def _all_differ(bits: npt.NDArray[np.uint8], beta: int) -> bool:
-    """Whether the unions of 1 to ``beta`` rows of packed bits are all different."""
+    """Return True if the unions of 1 to ``beta`` rows of packed bits are all different."""
     n = len(bits)
     if combinations(n, beta) > _MAX_COUNTED:
         raise PlanError(

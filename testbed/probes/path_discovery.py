@@ -70,12 +70,12 @@ class PathDiscovery:
         behind = np.flatnonzero(delivered < sent)
         lost = sent[behind].astype(np.int64) - delivered[behind]
         self._sent_before = self.network.sent(self.traffic_source).copy()
-        fresh = behind[(lost > self._known[behind]) & (self.traffic.protocol[behind] == TCP)]
+        to_trace = behind[(lost > self._known[behind]) & (self.traffic.protocol[behind] == TCP)]
         self._known[behind] = np.maximum(self._known[behind], lost)
         if retransmitted is not None:
-            fresh = np.union1d(fresh, retransmitted)
-        fresh = fresh[self._traced_epoch[fresh] < now_ns // self.epoch_ns]
-        chosen = self._within_budget(fresh, now_ns)
+            to_trace = np.union1d(to_trace, retransmitted)
+        to_trace = to_trace[self._traced_epoch[to_trace] < now_ns // self.epoch_ns]
+        chosen = self._within_budget(to_trace, now_ns)
         if len(chosen):
             self._traced_epoch[chosen] = now_ns // self.epoch_ns
             self.packets += len(chosen) * MAX_HOPS

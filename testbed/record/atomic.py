@@ -140,7 +140,7 @@ def held(path: Path, folder: Path) -> Iterator[None]:
 
 
 def at_work(path: Path) -> bool:
-    """Whether a run is being written at a place."""
+    """Return True if a run is being written at a place."""
     try:
         lock = hold(_partial(path) / MARK)
     except OSError:

@@ -83,7 +83,7 @@ def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
 
 
 def is_csv(path: Path) -> bool:
-    """Whether it is CSV; TableError if it is neither that nor Parquet by its name."""
+    """Return True if it is CSV; TableError if it is neither that nor Parquet by its name."""
     if path.suffix not in (".parquet", ".csv"):
         raise TableError(f"{path}: the name must end in .parquet or .csv")
     return path.suffix == ".csv"
@@ -211,7 +211,7 @@ def _flattened(column: Any) -> Any:
 
 
 def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is that of lists."""
+    """Return True if an Arrow type is that of lists."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 

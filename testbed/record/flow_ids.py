@@ -14,7 +14,7 @@ from testbed.arrays import WordArray
 
 
 class FiveTuples(NamedTuple):
-    """Who flows are, an array each of equal length: addresses and ports as numbers."""
+    """The addresses, ports and protocols of flows as numbers, arrays of equal length."""
 
     src_ip: npt.NDArray[np.uint32]
     dst_ip: npt.NDArray[np.uint32]

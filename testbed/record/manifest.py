@@ -105,7 +105,7 @@ def _compare(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _is_read(name: str) -> bool:
-    """Whether a reader that finds such a file takes it for a part of the run."""
+    """Return True if a reader that finds such a file takes it for a part of the run."""
     table, _, suffix = name.rpartition(".")
     try:
         of(table)

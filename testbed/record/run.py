@@ -231,7 +231,7 @@ class RunWriter:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is at its place."""
+        """Return True if the run is at its place."""
         return self._pending.finished
 
     def leave(self) -> None:
@@ -338,7 +338,7 @@ class RunDirectory:
             self._wrong("config.json", shortened(plain(str(error))))
 
     def has(self, name: str) -> bool:
-        """Whether a table of `testbed.record.run_tables` was recorded."""
+        """Return True if a table of `testbed.record.run_tables` was recorded."""
         return (self.path / f"{name}.parquet").is_file()
 
     def table(self, name: str) -> dict[str, Any]:

@@ -48,17 +48,17 @@ class Traffic:
 
     @property
     def time_ns(self) -> npt.NDArray[np.uint64]:
-        """Of all packets, uint64[P], sorted."""
+        """The time of each packet, uint64[P], sorted."""
         return self._listed.time_ns
 
     @property
     def flow(self) -> npt.NDArray[np.uint32]:
-        """Of each packet, uint32[P]."""
+        """The flow of each packet, uint32[P]."""
         return self._listed.flow
 
     @property
     def size(self) -> npt.NDArray[np.uint16]:
-        """Of each packet, uint16[P]."""
+        """The bytes of each packet, uint16[P]."""
         assert self._listed.size is not None
         return self._listed.size
 

@@ -103,7 +103,7 @@ class Connection:
 
     @property
     def waiting(self) -> bool:
-        """Whether writes are held back."""
+        """Return True if writes are held back."""
         return bool(self._held)
 
     def send(self) -> None:

@@ -135,7 +135,7 @@ class RemoteSwitch:
 
     @property
     def waiting(self) -> bool:
-        """Whether writes are held back."""
+        """Return True if writes are held back."""
         return self.connection.waiting
 
     def send(self) -> None:

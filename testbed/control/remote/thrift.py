@@ -78,7 +78,7 @@ class _Refusal(TBase):
 
 
 class _Result(TBase):
-    """Of any call; where it gives something else than a list nobody asks for it."""
+    """The result of any call; one that is no list is not read."""
 
     thrift_spec = (
         (0, TType.LIST, "success", (TType.I64, None, False), None),

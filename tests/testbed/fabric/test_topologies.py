@@ -7,7 +7,7 @@ import pytest
 
 from testbed.fabric.clos import TopologyError
 from testbed.fabric.fat_tree import FatTree
-from testbed.fabric.topologies import make_addressed, make_fabric
+from testbed.fabric.topologies import make_fabric, make_packet_fabric
 from testbed.fabric.two_switches import TwoSwitches
 
 
@@ -65,4 +65,4 @@ def test_what_makes_no_sense_is_refused(text: str, why: str) -> None:
 )
 def test_packets_go_through_few_shapes(text: str, why: str) -> None:
     with pytest.raises(TopologyError, match=why):
-        make_addressed(text, 4)
+        make_packet_fabric(text, 4)
