@@ -12,6 +12,8 @@ from typing import Any
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.program import Program
 
+_RATE = [("rate", "<f8"), ("burst", "<u8"), ("tokens", "<u8"), ("last", "<u8")]
+METER = [("rates", _RATE, 2), ("configured", "<u4"), ("", "V4")]  # ss_meter of meters.h
 USED = 1 << 32  # SS_USED: a row or member is there
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.softswitch.errors import SoftSwitchError, SwitchFault, unknown_name
 from testbed.softswitch.runtime.action_profiles import ActionProfile
 from testbed.softswitch.runtime.encoding import number
-from testbed.softswitch.runtime.instance import Instance, MeterRates, get_meter, set_meter
+from testbed.softswitch.runtime.instance import METER, Instance, MeterRates, get_meter, set_meter
 from testbed.softswitch.runtime.later import np
 from testbed.softswitch.runtime.program import MAX_OUT, BatchOut, DigestInfo, Program, Result
 from testbed.softswitch.runtime.tables import Table
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 WIDE = [("lo", "<u8"), ("hi", "<u8")]
 COUNT = [("packets", "<u8"), ("bytes", "<u8")]
-_RATE = [("rate", "<f8"), ("burst", "<u8"), ("tokens", "<u8"), ("last", "<u8")]
-METER = [("rates", _RATE, 2), ("configured", "<u4"), ("", "V4")]  # ss_meter of meters.h
 FAULTS = {
     1: f"more than {MAX_OUT} output packets: the surplus was dropped",
     2: "more than 256 passes (recirculate, resubmit or clone without end): cut off",

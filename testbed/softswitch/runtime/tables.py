@@ -21,7 +21,14 @@ from testbed.softswitch.runtime.encoding import (
     read_params,
     words,
 )
-from testbed.softswitch.runtime.instance import USED, Instance, MeterRates, get_meter, set_meter
+from testbed.softswitch.runtime.instance import (
+    METER,
+    USED,
+    Instance,
+    MeterRates,
+    get_meter,
+    set_meter,
+)
 from testbed.softswitch.runtime.later import np
 
 if TYPE_CHECKING:
@@ -295,6 +302,21 @@ class Table:
         """The 64-bit words of an entry's row in C, or None."""
         address = self._lib.ss_table_row(self._sw, self._i, handle)
         return self._words.from_address(address) if address else None
+
+    def rows(self, handles: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """The words of the rows of entries that are there, u64[n, row_words]; a copy."""
+        first = self._lib.ss_table_row(self._sw, self._i, int(handles[0]))
+        return self._many(first, handles, np.dtype(("<u8", (self.layout.row_words,))))
+
+    def meters(self, handles: NDArray[np.int64]) -> NDArray[Any]:
+        """The meters of entries that are there, as ``Switch.meters`` has them; a copy."""
+        return self._many(self._meter(int(handles[0])), handles, np.dtype(METER))
+
+    def _many(self, first: int, handles: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """What lies row by row, of which the first handle's is at an address."""
+        size = self._lib.ss_table_capacity(self._sw, self._i) * dtype.itemsize
+        memory = (ctypes.c_uint8 * size).from_address(first - int(handles[0]) * dtype.itemsize)
+        return np.frombuffer(memory, dtype.base).reshape(-1, *dtype.shape)[handles]
 
     def _live_row(self, handle: int) -> Any:
         row = self._row(self._handle(handle))

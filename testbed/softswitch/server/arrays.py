@@ -113,8 +113,8 @@ def read_counter(
     return _cells(config, values, entry, lambda some: message(3, counts(config.unit, values[some])))
 
 
-def counts(unit: int, values: NDArray[Any]) -> list[Column]:
-    """CounterData, as far as the unit goes."""
+def counts(unit: int, values: Any) -> list[Column]:
+    """CounterData of ``packets`` and ``bytes``, as far as the unit goes."""
     size, packets = (np.minimum(values[name], INT64_MAX) for name in ("bytes", "packets"))
     columns = number(1, size) if unit != p4info_pb2.CounterSpec.PACKETS else []
     return columns + (number(2, packets) if unit != p4info_pb2.CounterSpec.BYTES else [])

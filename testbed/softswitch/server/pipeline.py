@@ -242,7 +242,15 @@ class Pipeline:
                 out += [e for e in entities if e.meter_entry.HasField("config")]
         self.replication.read(p4runtime_pb2.PacketReplicationEngineEntry(), out)
         self.digests.read(0, out)
-        return out
+        return [
+            e
+            for piece in out
+            for e in (
+                p4runtime_pb2.ReadResponse.FromString(piece).entities
+                if isinstance(piece, bytes)
+                else [piece]
+            )
+        ]
 
     def restore(self, entities: Iterable[Any]) -> None:
         """Write what ``entities`` of another pipeline gave; ``P4Error`` when it does not fit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from testbed.softswitch.runtime.instance import MeterRates
@@ -38,7 +38,9 @@ from testbed.softswitch.server.profiles import (
     read_action,
     write_action,
 )
+from testbed.softswitch.server.table_columns import TableColumns
 
+FEW = 64  # entries that are read one by one: numpy is not loaded for them
 SCOPE = p4info_pb2.ActionRef.Scope
 
 
@@ -66,6 +68,7 @@ class TableState:
         self._required = {f.place: f for f in config.fields if f.kind == MATCH.EXACT}
         self._by_name = {pipeline.actions[i].name: i for i in config.actions}
         self._program_default = self._initial_default()
+        self._columns = TableColumns(config, pipeline, self.table.layout)
 
     @property
     def entries(self) -> dict[Key, Stored]:
@@ -377,7 +380,7 @@ class TableState:
 
     # ---- reading ----
 
-    def select(self, entry: Any) -> Iterable[Stored]:
+    def select(self, entry: Any) -> list[Stored]:
         """The entries a read request means: one, or all when it has no match."""
         if entry.match:
             stored = self.entries.get(self.key(entry))
@@ -420,7 +423,7 @@ class TableState:
             action.action_profile_action_set.CopyFrom(r.message)
 
     def read(self, request: Any, out: list[Any]) -> None:
-        """Add the entries a request means to a list of entities."""
+        """Add the entries a request means to a list of entities, or of bytes of ReadResponses."""
         if request.is_default_action:
             r = self.default or self._program_default
             e = p4runtime_pb2.Entity()
@@ -429,7 +432,10 @@ class TableState:
                 self._fill_action(r, e.table_entry.action)
                 out.append(e)
             return
-        for stored in self.select(request):
+        found = self.select(request)
+        if len(found) > FEW:
+            found = self._columns.read(self, request, found, out)
+        for stored in found:
             e = p4runtime_pb2.Entity()
             entry = e.table_entry
             self.fill(stored, entry)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import re
 import time
 from pathlib import Path
@@ -13,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.softswitch.runtime.switch import METER
-from testbed.softswitch.server import arrays
-from testbed.softswitch.server.config import ArrayConfig
-from testbed.softswitch.server.messages import encode, p4info_pb2, p4runtime_pb2
+from testbed.softswitch.runtime.instance import METER
+from testbed.softswitch.server import arrays, table_entries
+from testbed.softswitch.server.config import ArrayConfig, PipelineConfig
+from testbed.softswitch.server.device import Device
+from testbed.softswitch.server.messages import P4Error, encode, p4info_pb2, p4runtime_pb2
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, Process, p4info
 
 CELLS = 1 << 22
@@ -27,8 +30,6 @@ class NoPorts:
     """Ports without a packet thread."""
 
     def lock(self) -> Any:
-        import contextlib
-
         return contextlib.nullcontext()
 
 
@@ -180,3 +181,82 @@ def test_answers_come_while_others_write(large: Path) -> None:
         c.write(("insert", c.entry("I.timed", {"hdr.h.key": 5}, "I.set", [9])))
         assert time.monotonic() - start < 5
         reading.cancel()
+
+
+# ---- tables ----
+
+
+def random_entry(info: Any, table: Any, some: random.Random) -> Any:
+    """An entry of a table with every kind of match left out now and then."""
+    e = p4runtime_pb2.TableEntry(table_id=table.preamble.id)
+    for f in table.match_fields:
+        kind, width = MATCH.Name(f.match_type), f.bitwidth
+        value = some.getrandbits(width) >> some.randrange(width)
+        if kind != "EXACT" and some.random() < 0.2:
+            continue
+        m = e.match.add(field_id=f.id)
+        if kind == "EXACT":
+            m.exact.value = encode(value)
+        elif kind == "OPTIONAL":
+            m.optional.value = encode(value)
+        elif kind == "LPM":
+            n = some.randint(1, width)
+            m.lpm.value, m.lpm.prefix_len = encode(value >> width - n << width - n), n
+        elif kind == "TERNARY":
+            mask = some.getrandbits(width) or 1
+            m.ternary.value, m.ternary.mask = encode(value & mask), encode(mask)
+        else:
+            m.range.low, m.range.high = encode(value), encode(some.randint(value, (1 << width) - 2))
+    if any(
+        MATCH.Name(f.match_type) in ("TERNARY", "RANGE", "OPTIONAL") for f in table.match_fields
+    ):
+        e.priority = some.randint(1, 2**31 - 1)
+    by_id = {a.preamble.id: a for a in info.actions}
+    action = by_id[some.choice([r.id for r in table.action_refs])]
+    e.action.action.action_id = action.preamble.id
+    for p in action.params:
+        value = some.getrandbits(p.bitwidth) >> some.randrange(p.bitwidth)
+        e.action.action.params.add(param_id=p.id, value=encode(value))
+    return e
+
+
+MATCH = p4info_pb2.MatchField.MatchType
+
+
+@pytest.mark.parametrize("name", ["matching", "router", "rates", "hashes", "direct"])
+def test_tables(name: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries read many at once are those that are read one by one, in the same order."""
+    info, some = p4info(PROGRAMS / f"{name}.p4info.txtpb"), random.Random(9)
+    code = (PROGRAMS / f"{name}.json").read_bytes()
+    pipeline = device.pipeline_of(PipelineConfig(info, code))
+    tried = 0
+    for table in info.tables:
+        if not table.match_fields or table.implementation_id or table.is_const_table:
+            continue
+        request = p4runtime_pb2.TableEntry(table_id=table.preamble.id)
+        request.counter_data.SetInParent()
+        request.meter_config.SetInParent()
+        for i in range(60):
+            e = random_entry(info, table, some)
+            if i % 7 == 0:
+                e.metadata = b"mine"
+            config = pipeline.tables[table.preamble.id].config
+            if config.meter and i % 3:
+                c = e.meter_config
+                c.cir, c.cburst, c.pir, c.pburst = i, i, 2 * i, 3 * i
+            if config.counter:
+                e.counter_data.packet_count, e.counter_data.byte_count = i % 2, i
+            with contextlib.suppress(P4Error):  # the same match, or no room
+                pipeline.write(p4runtime_pb2.Update(type=1, entity={"table_entry": e}))
+        entity = p4runtime_pb2.Entity(table_entry=request)
+        monkeypatch.setattr(table_entries, "FEW", 1 << 30)
+        one_by_one = list(pipeline.read(entity))
+        monkeypatch.setattr(table_entries, "FEW", 0)
+        together = list(pipeline.read(entity))
+        assert any(isinstance(piece, bytes) for piece in together)
+        found = [e for p in together for e in (entities([p]) if isinstance(p, bytes) else [p])]
+        assert sorted(map(str, found)) == sorted(map(str, one_by_one))
+        plain = [e for e in one_by_one if not e.table_entry.metadata]
+        assert [e for e in found if not e.table_entry.metadata] == plain
+        tried += len(found)
+    assert tried > 10
