@@ -20,7 +20,7 @@ from analysis.evaluation.report import render
 from analysis.methods.base import Diagnosis
 from scenarios.command.cli import main
 from scenarios.command.doctor import Finding, render_findings
-from scenarios.command.options import Given
+from scenarios.command.options import GivenOptions
 from scenarios.experiment.terminal import progress_bar
 from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
@@ -175,7 +175,7 @@ def test_names_in_what_doctor_finds_and_in_the_environment(
         [Finding("cache", state, HOSTILE, "run") for state in ("good", "weak")], console
     )
     assert printed(console).count(SHOWN) == 2
-    Given({}, {"--traffic": HOSTILE}).tell()
+    GivenOptions({}, {"--traffic": HOSTILE}).print_environment()
     assert capsys.readouterr().out == f"from the environment: TRAFFIC={SHOWN}\n"
 
 

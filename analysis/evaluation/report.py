@@ -228,7 +228,7 @@ def capture_line(capture: Mapping[str, Any]) -> str:
     }
     pauses, factor = capture.get("pauses", 0), capture.get("factor", 1)
     pause = f"{pauses:,} pauses of together" if pauses > 1 else "a pause of"
-    cut = "cut out" if capture["fit"] else "kept: TRAFFIC=...:fit cuts out pauses"
+    cut = "cut out" if capture.get("fit") else "kept: TRAFFIC=...:fit cuts out pauses"
     timing = [
         *([f"{pause} {capture['pauses_s']:,.1f} s {cut}"] if pauses else []),
         *([f"stretched {factor:,.3g} times"] if factor > 1 else []),

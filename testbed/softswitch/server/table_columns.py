@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from testbed.softswitch.compiler.rows import TableLayout
+    from testbed.softswitch.runtime.tables import Table
     from testbed.softswitch.server.entries import Stored
-    from testbed.softswitch.server.table_entries import TableState
+    from testbed.softswitch.server.ports import Ports
     from testbed.softswitch.server.wire import Column
 
 KEY = 4  # where the key begins in a row
@@ -47,7 +48,7 @@ class TableColumns:
         self._actions = {i: ours[name] for i, name in names.items() if name in ours}
 
     def read(
-        self, state: TableState, request: Any, found: Sequence[Stored], out: list[Any]
+        self, table: Table, ports: Ports, request: Any, found: Sequence[Stored], out: list[Any]
     ) -> list[Stored]:
         """Add the plain ones of some entries to a list, as bytes of ReadResponses; return the
         others."""
@@ -62,9 +63,9 @@ class TableColumns:
         metered = request.HasField("meter_config") and self._table.meter
         for at in range(0, len(plain), AT_ONCE):
             handles = np.array([s.handle for s in plain[at : at + AT_ONCE]])
-            with state.ports.lock():
-                rows = state.table.rows(handles)
-                meters = state.table.meters(handles) if metered else None
+            with ports.lock():
+                rows = table.rows(handles)
+                meters = table.meters(handles) if metered else None
             out.append(self.write(rows, unit, meters))
         return others
 

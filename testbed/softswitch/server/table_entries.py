@@ -434,7 +434,7 @@ class TableState:
             return
         found = self.select(request)
         if len(found) > FEW:
-            found = self._columns.read(self, request, found, out)
+            found = self._columns.read(self.table, self.ports, request, found, out)
         for stored in found:
             e = p4runtime_pb2.Entity()
             entry = e.table_entry

@@ -12,14 +12,14 @@ import pytest
 from scenarios.experiment.backends import Choice, choose_backend, need_backend
 from scenarios.experiment.settings import Settings
 from scenarios.live import prompt
-from testbed.network import installed
+from testbed.network import requirements
 from testbed.network.network import NetworkError
 
 
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Root on a machine of two cores with Mininet and BMv2."""
-    monkeypatch.setattr(installed, "not_installed", lambda backend: "")
+    monkeypatch.setattr(requirements, "not_installed", lambda backend: "")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     return monkeypatch
