@@ -16,7 +16,7 @@ from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
 from tests.scenarios.process.conftest import UID, Sudo
 from tests.scenarios.process.test_root_processes import USER, WHO, no_process_of_root, who_ran
-from tests.testbed.network.mininet.test_interruption import finished_epochs, interfaces
+from tests.testbed.network.mininet.test_interruption import fabric_links, finished_epochs
 
 pytestmark = [
     pytest.mark.root,
@@ -47,7 +47,7 @@ def served(module: str) -> list[int]:
 def test_a_network_is_roots_and_all_else_is_the_users(sudo: Sudo) -> None:
     (sudo.folder / "who.py").write_text(WHO)
     shutil.chown(sudo.folder / "who.py", UID, UID)
-    links = interfaces()
+    links = fabric_links()
     code, out, errors = sudo.run("run", *REAL, "EPOCHS=2", "SCENARIO=who.py", "RUN=here")
     assert code == 0, errors
     assert "backend softswitch" in out
@@ -57,17 +57,17 @@ def test_a_network_is_roots_and_all_else_is_the_users(sudo: Sudo) -> None:
     assert run.epochs == 2 and run.network["packet_hops"] > 1000
     assert (run.path / "logs" / "agg0_1.log").is_file()
     assert run.network["tcp"]["transfers"] > 0
-    assert no_process_of_root() and interfaces() == links
+    assert no_process_of_root() and fabric_links() == links
 
 
 def test_an_interrupted_run_is_the_users_and_its_network_goes(sudo: Sudo) -> None:
-    links = interfaces()
+    links = fabric_links()
     process = begun(sudo)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "make analyze RUN=here.partial" in without_progress(errors)[-1]
-    assert no_process_of_root() and interfaces() == links
+    assert no_process_of_root() and fabric_links() == links
     assert sudo.owners() == {UID}
     assert (sudo.folder / "here.partial" / "logs" / "agg0_1.log").is_file()
     code, _, errors = sudo.run("analyze", "here.partial", "METHODS=canary")
@@ -77,11 +77,11 @@ def test_an_interrupted_run_is_the_users_and_its_network_goes(sudo: Sudo) -> Non
 
 @pytest.mark.nightly
 def test_a_network_goes_with_a_command_that_was_killed(sudo: Sudo) -> None:
-    links = interfaces()
+    links = fabric_links()
     process = begun(sudo)
     process.kill()
     process.communicate()
-    assert no_process_of_root() and interfaces() == links
+    assert no_process_of_root() and fabric_links() == links
     assert finished_epochs(sudo.folder / "here.partial") >= 1
     assert sudo.owners() == {UID}
 

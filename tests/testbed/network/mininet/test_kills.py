@@ -23,7 +23,7 @@ from testbed.network.processes import TOKEN
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
 from tests.conftest import without_progress
-from tests.testbed.network.mininet.test_interruption import finished_epochs, interfaces, token_of
+from tests.testbed.network.mininet.test_interruption import fabric_links, finished_epochs, token_of
 
 pytestmark = [
     pytest.mark.root,
@@ -113,7 +113,7 @@ def operate(path: Path, rng: random.Random, from_epoch: int) -> Counter[str]:
     The moments begin with the run, or when so many of its epochs are finished.
     """
     kills: Counter[str] = Counter()
-    links = interfaces()
+    links = fabric_links()
     run = begin(path)
     deadline = time.monotonic() + LONGEST_S
     while run.epochs < from_epoch and run.process.poll() is None and time.monotonic() < deadline:
@@ -165,7 +165,7 @@ def assert_clean(run: Run, links: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert not with_token(run.token)  # and with them namespaces, veths and nftables go
-    assert interfaces() == links
+    assert fabric_links() == links
     assert not Path(f"/tmp/canary-{run.token[:12]}").exists()
     assert not list((run.path / "tmp").iterdir())
     assert not list((run.path / "elsewhere").iterdir())
