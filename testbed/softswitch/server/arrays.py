@@ -93,14 +93,18 @@ def _cells(
     ReadResponses; ``write`` gives what stands behind the index of some."""
     at = places(config, entry)
     kind = {"counter": COUNTER_ENTRY, "meter": METER_ENTRY, "register": REGISTER_ENTRY}
-    for first in range(0, len(values), AT_ONCE):
-        some = slice(first, min(first + AT_ONCE, len(values)))
+
+    def answer(some: slice) -> bytes:
         indices = np.arange(at.start + some.start, at.start + some.stop)
         same = np.full(len(indices), config.id)
         # the field of Index is there, though it is 0
         index = message(2, number(1, indices))
         cell = [*number(1, same), *index, *write(some)]
-        yield joined(message(ENTITIES, message(kind[config.kind], cell)))
+        return joined(message(ENTITIES, message(kind[config.kind], cell)))
+
+    # The columns are gone before it waits for a reader, who may never come.
+    for first in range(0, len(values), AT_ONCE):
+        yield answer(slice(first, min(first + AT_ONCE, len(values))))
 
 
 def read_counter(
@@ -216,8 +220,10 @@ def meter_config(meters: NDArray[Any]) -> list[Column]:
     """MeterConfig of meters as ``Switch.meters`` has them."""
     columns: list[Column] = []
     for i, (rate, burst) in enumerate(((1, 2), (3, 4))):
-        a_second = np.minimum(np.round(meters["rates"]["rate"][:, i] * SECOND), float(INT64_MAX))
-        limited = np.where(a_second >= float(INT64_MAX), INT64_MAX, a_second).astype(np.uint64)
+        a_second = np.round(meters["rates"]["rate"][:, i] * SECOND)
+        limited = np.full(len(a_second), INT64_MAX, np.uint64)
+        fits = a_second < float(INT64_MAX)  # as a float that limit is one more
+        limited[fits] = a_second[fits]
         columns += number(rate, limited)
         columns += number(burst, meters["rates"]["burst"][:, i])
     return columns

@@ -142,7 +142,7 @@ def at(moment):
 
     def trace(frame, event, _):
         nonlocal lines
-        if not frame.f_code.co_filename.endswith(("experiment.py", "run.py", "places.py")):
+        if not frame.f_code.co_filename.endswith(("experiment.py", "run.py", "atomic.py")):
             return None
         lines += event == "line"
         if event == "line" and lines == moment:

@@ -122,7 +122,7 @@ def test_before_a_pipeline_is_set_and_unknown_calls() -> None:
         with pytest.raises(SoftSwitchError, match="no such register"):
             r.read_all(COUNT)
         with pytest.raises(SoftSwitchError, match="no method"):
-            r._call("bm_serialize_state", [], None, "state")
+            r._call("bm_make_coffee", [], None, "state")
         with socket.create_connection(("127.0.0.1", p.thrift)) as s:
             s.sendall(b"GET / HTTP/1.0\r\n\r\n")
             s.settimeout(5)
