@@ -210,7 +210,7 @@ class Server:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(1)
         for pool in (self._pool, self._reading, self._configuring):
-            pool.shutdown(wait=False)
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         """Return the RPCs by name. To gRPC the requests are streams of bytes."""

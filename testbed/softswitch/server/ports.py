@@ -143,6 +143,8 @@ class Ports:
         self._buffer = ctypes.create_string_buffer(1 << 16)
         self._closed = threading.Event()
         self._holder = 0  # the thread in ``lock``
+        self._users = 0  # threads in ``lock``, or on their way
+        self._changing = threading.Condition()  # of these and of ``_closed``
         try:
             if log is not None:
                 self._log_to(log)
@@ -226,10 +228,18 @@ class Ports:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep the packet thread off the switch, briefly; a thread that does may do so again."""
+        """Keep the packet thread off the switch, briefly; a thread that does may do so again.
+
+        Raises:
+            SoftSwitchError: The ports were closed: a long read went on that nobody took.
+        """
         if self._holder == threading.get_ident():
             yield
             return
+        with self._changing:
+            if self._closed.is_set():
+                raise SoftSwitchError("the switch has ended")
+            self._users += 1
         self._lib.pp_lock(self._handle)
         self._holder = threading.get_ident()
         try:
@@ -237,6 +247,9 @@ class Ports:
         finally:
             self._holder = 0
             self._lib.pp_unlock(self._handle)
+            with self._changing:
+                self._users -= 1
+                self._changing.notify_all()
 
     def attach(self, switch: Switch) -> None:
         """Put a switch behind the ports; the one before is let go."""
@@ -293,10 +306,13 @@ class Ports:
 
     def close(self) -> None:
         """End the packet thread and close the sockets; nobody may be in ``wait``."""
-        if not self._closed.is_set():
+        with self._changing:
+            if self._closed.is_set():
+                return
             self._closed.set()
-            self._lib.pp_destroy(self._handle)
-            self._switch = None
+            self._changing.wait_for(lambda: not self._users)
+        self._lib.pp_destroy(self._handle)
+        self._switch = None
 
 
 Packet = tuple[float, int, bytes]
