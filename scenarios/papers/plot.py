@@ -75,6 +75,9 @@ def _draw_panel(
 ) -> None:
     here = {at[1:]: figures for at, figures in ours.items() if at[0] == panel.quantity}
     values = _marked(panel, experiment, ours)
+    if not here and not values:  # what a panel varies is not run on a user's capture
+        axes.axis("off")
+        return
     names = list(dict.fromkeys(series for series, _ in here))
     xs = [x for _, x in here] + [value.x for _, value in values if value.kind != "bound"]
     ticks = {x: float(x) if panel.numeric else n for n, x in enumerate(dict.fromkeys(xs))}
