@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from playwright.sync_api import Browser
 
@@ -16,6 +17,12 @@ from scenarios.experiment.settings import Settings
 from testbed.network.requirements import IP
 from testbed.record.run import RunDirectory
 from tests.browser import browser
+
+# A busy machine is no failure: time is measured by the benches alone.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 SMALL = Settings(k=4, epochs=4, epoch_ms=100, load=0.3, noise="0", seed=3)
 

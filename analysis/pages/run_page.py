@@ -33,7 +33,7 @@ _SCRIPTS = (
 
 
 def _silent(what: str, share: float) -> None:
-    """Ignore the progress."""
+    """Do nothing: a page that is made at once has no progress to show."""
 
 
 def run_page(

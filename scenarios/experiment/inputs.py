@@ -23,7 +23,7 @@ class Demand:
     """What hosts send.
 
     Attributes:
-        traffic: The setting: a workload or a capture file.
+        traffic: The setting: a workload, or a file of flow sizes, of flows, or of captured packets.
         load: Share of ``line_rate_bps`` that each host sends of a workload.
         duration_s: Length of the run.
         seed: Draws the flows.

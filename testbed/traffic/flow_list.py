@@ -98,10 +98,7 @@ def _read(path: Path) -> pa.Table:
             path.absolute(),
             parse_options=pacsv.ParseOptions(ignore_empty_lines=True),
             convert_options=pacsv.ConvertOptions(
-                column_types={
-                    name: pa.string() if name in ("src", "dst") else pa.float64()
-                    for name in COLUMNS
-                },
+                column_types=dict(zip(COLUMNS, _TYPES, strict=True)),
                 null_values=[""],
                 strings_can_be_null=True,
             ),

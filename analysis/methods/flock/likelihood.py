@@ -130,7 +130,7 @@ class Gains(NamedTuple):
 
     @classmethod
     def of(cls, allowed: BoolArray, *, remove: bool) -> Gains:
-        """Nothing known yet."""
+        """Return gains of which none is known yet; ``allowed`` bool[n] are those that may be."""
         blocks = -(-len(allowed) // _BLOCK)
         return cls(
             gain=np.empty(len(allowed)),

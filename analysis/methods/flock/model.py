@@ -252,7 +252,7 @@ def _with_bits(lists: Pairs) -> Pairs:
 
 
 def no_pairs(n_components: int) -> Pairs:
-    """No group, and no list."""
+    """Return pairs of a fabric of ``n_components`` in which no flow was seen: no group, no list."""
     nothing, none = np.zeros(0, np.int32), np.zeros(1, np.int64)
     bits = np.zeros(0, np.uint64)
     empty = np.zeros(0)

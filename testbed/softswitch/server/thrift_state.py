@@ -36,7 +36,7 @@ NEVER = 1 << 62  # ns
 
 
 class State:
-    """The calls."""
+    """BMv2's calls on the state of a whole switch, by name in ``calls``: reset, save, describe."""
 
     def __init__(self, device: Device, mirrors: SimpleSwitch) -> None:
         self.device = device

@@ -26,7 +26,7 @@ class BmError(Exception):
 
 
 class CounterErrorCode(IntEnum):
-    """BMv2's ``CounterOperationErrorCode``."""
+    """Why a call on a counter failed: BMv2's ``CounterOperationErrorCode``."""
 
     INVALID_COUNTER_NAME = 1
     INVALID_INDEX = 2
@@ -34,7 +34,7 @@ class CounterErrorCode(IntEnum):
 
 
 class RegisterErrorCode(IntEnum):
-    """BMv2's ``RegisterOperationErrorCode``."""
+    """Why a call on a register failed: BMv2's ``RegisterOperationErrorCode``."""
 
     INVALID_REGISTER_NAME = 1
     INVALID_INDEX = 2
