@@ -60,7 +60,7 @@ help:
 	@echo 'make compare K=8 SEEDS=1-50 METHODS=all   many runs, with confidence intervals and a plot'
 	@echo '                  the settings of make scenario; OUT=DIR [runs/compare-<scenario>-<key>]'
 	@echo '                  SWEEP=K=4,8,16  once for each value of a setting; values with commas: with ; between'
-	@echo '                  METHODS=flock:p_bad=0.01,007  some methods, with parameters (analysis/README.md), or mine.py'
+	@echo '                  METHODS=flock:p_bad=0.01,007  some methods, with parameters (docs/reference/methods.md), or mine.py'
 	@echo '                  PARAMETERS=default|paper|FILE  of all methods; FAULT_RATE=0.001  what a fault is'
 	@echo 'make reproduce   figures and tables of the papers: the list; FIG=canary-8, quick or all runs some'
 	@echo 'make analyze RUN=DIR   diagnose a finished run again, without the network'

@@ -125,7 +125,7 @@ class Run:
 
     @property
     def tables(self) -> list[str]:
-        """The names of its tables; `testbed/record/README.md` says what is in them."""
+        """The names of its tables; `docs/reference/record.md` says what is in them."""
         files = (file.relative_to(self.path) for file in self.path.rglob("*.parquet"))
         names = (file.with_suffix("") for file in files)
         return sorted({REGISTERS if name.parent.name == REGISTERS else str(name) for name in names})

@@ -1,4 +1,4 @@
-"""The figures that README.md and FIRST_HOUR.md show: made by the commands that stand beside them.
+"""The figures that README.md and the first hour show: made by the commands that stand beside them.
 
     python -m tests.documents            write all of them anew
     python -m tests.documents --check    say which are not what comes, and change nothing
@@ -38,7 +38,7 @@ from scenarios.experiment.run import expected_of
 from testbed.fabric.topologies import make_fabric
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "scenarios/FIRST_HOUR.md", "analysis/BUDGETS.md")
+DOCUMENTS = ("README.md", "docs/start/first_hour.md", "docs/reference/measurements.md")
 
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PLACE = re.compile(

@@ -19,7 +19,7 @@ from tests import documents
 from tests.documents import DOCUMENTS, ROOT, Place, places
 
 PLACES = [place for file in DOCUMENTS for place in places(file)]
-FIRST_HOUR = (ROOT / "scenarios" / "FIRST_HOUR.md").read_text()
+FIRST_HOUR = (ROOT / "docs" / "start" / "first_hour.md").read_text()
 
 
 def named(place: Place) -> object:
@@ -45,7 +45,7 @@ def rows(place: Place) -> dict[str, list[str]]:
 def place_after(text: str) -> Place:
     """The first place of the first hour after some text of it."""
     where = FIRST_HOUR.index(text)
-    return next(each for each in PLACES if "FIRST_HOUR" in each.file and each.start > where)
+    return next(each for each in PLACES if "first_hour" in each.file and each.start > where)
 
 
 def test_the_text_on_measurement_says_what_its_table_shows() -> None:

@@ -91,7 +91,7 @@ def commands(file: str) -> list[list[str]]:
     return [line for line in words if line[:1] in (["make"], [CANARY])]
 
 
-@pytest.mark.parametrize("file", ["README.md", "scenarios/FIRST_HOUR.md"])
+@pytest.mark.parametrize("file", ["README.md", "docs/start/first_hour.md"])
 def test_the_commands_taught_are_understood(file: str) -> None:
     taught = commands(file)
     targets = set(

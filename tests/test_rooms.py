@@ -1,7 +1,7 @@
 """The house's plan: which room may import which, no circles, and no file or function too long.
 
-The plan itself is in `testbed/README.md`; here every import is read with `ast`, also those inside
-functions and for the type checker only.
+The plan itself is in `docs/learn/architecture.md`; here every import is read with `ast`, also those
+inside functions and for the type checker only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The walks in `testbed/README.md` name what there is."""
+"""The walks in `docs/learn/architecture.md` name what there is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "testbed" / "README.md").read_text()
+README = (ROOT / "docs" / "learn" / "architecture.md").read_text()
 STEP = re.compile(r"^\d+\. ", re.MULTILINE)
 PLACE = re.compile(r"`([\w/.]+\.(?:py|c|h|p4))\s+([\w.]+)`")
 

@@ -10,7 +10,7 @@ So the suspects are links and switches, and all that a path lost has one culprit
 it the one of the highest failure probability, which is what it is the culprit of over what was sent
 across it. Whoever shares a path with a likelier suspect is acquitted of that path, rightly or not;
 where faults meet on paths, some are missed, and switches are blamed for their faulty links.
-analysis/DECISIONS.md has what other readings do.
+docs/why/analysis.md has what other readings do.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def _constructor_in(path: Path, changed: int) -> Callable[..., Localizer]:
         names = [each.__name__ for each in there]
         raise MethodFileError(f"{path} has the methods {', '.join(names)}: say METHOD = {names[0]}")
     raise MethodFileError(
-        f"{path} has no method: write a class with {', '.join(FACE)}, as the README shows"
+        f"{path} has no method: write a class with {', '.join(FACE)}, as "
+        "docs/reference/methods.md shows"
     )
 
 

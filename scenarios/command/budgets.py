@@ -1,4 +1,4 @@
-"""Prints the measurement contract, as `analysis/BUDGETS.md` has it.
+"""Prints the measurement contract, as `docs/reference/measurements.md` has it.
 
 ``python -m scenarios.command.budgets`` is the command. The contract is in
 `testbed.record.measurements`; limits that a run may change have their defaults in

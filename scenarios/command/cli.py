@@ -272,7 +272,7 @@ def localize(
 ) -> None:
     """Localize faulty links from files of telemetry.
 
-    testbed/record/README.md describes them.
+    docs/reference/record.md describes them.
     """
     from analysis.evaluation.parameter_sets import choose_methods
     from analysis.evaluation.ranking import render_ranking

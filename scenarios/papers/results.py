@@ -1,4 +1,4 @@
-"""All experiments: the list in the terminal, and ``RESULTS.md`` of those that were run."""
+"""All experiments: the list in the terminal, and a page with the results of those that were run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.record.atomic import atomic_write
 HEAD = """# The papers' figures, reproduced
 
 Made by `make reproduce FIG=all` (with `DRAWS=` where fewer than 20 draws are said) and
-`make reproduce RESULTS=scenarios/papers/RESULTS.md`. Each value that a paper prints is held
+`make reproduce RESULTS=docs/papers/results.md`. Each value that a paper prints is held
 against ours: *agrees*, *explained* (the reason beside it holds
 for that difference), *not explained*, *cannot be compared*. Verdicts are computed; 20 draws are
 seeds 0 to 19; seconds are of one processor; code is the commit, with a + if the sources differed
@@ -38,8 +38,7 @@ def experiment_table(out: Path) -> Table:
 
 
 def write_results(path: Path, out: Path = OUT) -> None:
-    """Write ``RESULTS.md`` of what was run in ``out``; experiments that were not run are named as
-    such."""
+    """Write the page of the experiments in ``out``, which names those that were not run."""
     there = {name: read_reproduction(each, out) for name, each in EXPERIMENTS.items()}
     text = [HEAD, "", "| figure | shows | verdicts | draws | seconds | code |"]
     text.append("| --- | --- | --- | ---: | ---: | --- |")

@@ -1,4 +1,4 @@
-"""``python -m testbed.record`` prints the schema as Markdown, as ``README.md`` has it."""
+"""``python -m testbed.record`` prints the schema as Markdown, for ``docs/reference/record.md``."""
 
 from __future__ import annotations
 

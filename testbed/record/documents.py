@@ -260,7 +260,7 @@ class Use(TypedDict):
 class Measured(TypedDict):
     """What a measurement took and gave: what does not apply to one is not there."""
 
-    budgets: Annotated[dict[str, Use], _field("by budget, see `analysis/BUDGETS.md`")]
+    budgets: Annotated[dict[str, Use], _field("by budget, see `docs/reference/measurements.md`")]
     packets: NotRequired[Annotated[int, _packets("sent to measure, or counted by meters")]]
     links_unobserved: NotRequired[
         Annotated[int, _number("directed links without a packet", "links")]

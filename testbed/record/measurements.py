@@ -4,7 +4,7 @@ A method reads measurements. Each has budgets, in the units of the paper that it
 settings of a run. What a run asked for and what it got of each budget is in its ``summary.json``,
 and a method that got less than `ENOUGH` of what it asked for is starved: its figures show the
 budget and not the method. ``python -m scenarios.command.budgets`` prints the contract as
-`analysis/BUDGETS.md` has it.
+`docs/reference/measurements.md` has it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The tables of a run are in `testbed.record.run_tables`, those that runs are exchanged in are FABRIC
 there and OBSERVATIONS in `testbed.record.exchange`, the JSON files of a run are in
 `testbed.record.documents`. ``python -m testbed.record`` prints all of them for
-``testbed/record/README.md``.
+``docs/reference/record.md``.
 """
 
 from __future__ import annotations

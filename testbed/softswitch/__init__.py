@@ -35,7 +35,7 @@ Differences to simple_switch, all on purpose:
 - a prefix of an lpm key is counted from the key's own top bit whatever its width.
 
 ``canary-switch`` is the same switch as a process with real interfaces, P4Runtime and BMv2's Thrift
-calls; it stands in for simple_switch_grpc (``README.md`` beside this file).
+calls; it stands in for simple_switch_grpc (docs/reference/soft_switch.md).
 
 C code can push packets itself: see ``abi.h``, ``Program.process_address`` and
 ``Switch.handle``.

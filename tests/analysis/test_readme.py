@@ -1,4 +1,4 @@
-"""analysis/README.md is true: its table has every method, and its example diagnoses."""
+"""docs/reference/methods.md is true: its table has every method, and its example diagnoses."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from analysis.methods.registry import METHODS, ON_REQUEST
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 
-README = (Path(__file__).parents[2] / "analysis" / "README.md").read_text()
+README = (Path(__file__).parents[2] / "docs" / "reference" / "methods.md").read_text()
 ROWS = re.findall(
     r"^\| `([\w+-]+)` \|[^|\n]*\|([^|\n]*)\|([^|\n]*)\|[^|\n]*\|$", README, re.MULTILINE
 )

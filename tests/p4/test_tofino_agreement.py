@@ -359,7 +359,7 @@ def twin_of(flow: Flow) -> Flow:
 
 
 def test_crc32_of_flows_collide_as_rarely_as_32_random_bits() -> None:
-    # P = 2^-32 a pair, as p4/README.md says: 18.6 pairs of 400,000 flows.
+    # P = 2^-32 a pair, as docs/reference/p4.md says: 18.6 pairs of 400,000 flows.
     n = 400_000
     rng = np.random.default_rng(5)
     keys = np.zeros((n, 13), np.uint8)

@@ -1,7 +1,7 @@
 """What each change of a published method is, and what it does to F1 and to false alarms.
 
-`python -m tests.studies changes` measures and writes ``analysis/CHANGES.md``. Its words are those
-of the methods' classes (`analysis.methods.base`).
+`python -m tests.studies changes` measures and writes ``docs/papers/changes.md``. Its words are
+those of the methods' classes (`analysis.methods.base`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-import analysis
 from analysis.evaluation.metrics import score
 from analysis.methods.base import Change, changes_of
 from analysis.methods.registry import METHODS, ON_REQUEST, make_method
@@ -22,7 +21,7 @@ from scenarios.experiment.request import make_request
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
 
-FILE = Path(analysis.__file__).parent / "CHANGES.md"
+FILE = Path(__file__).parents[2] / "docs" / "papers" / "changes.md"
 HEAD = "| variant | whose | where | what is printed | what we do | why |"
 SEEDS: Mapping[int, Sequence[int]] = {4: range(21, 26), 8: range(21, 24), 16: range(21, 22)}
 """Which seeds the figures are means of, by the fabric's K."""
@@ -97,7 +96,7 @@ def _document(rows: Sequence[str]) -> str:
 their papers. Each change is a parameter that is off in them; `NAME+CHANGE` turns it on, and several
 may be combined. `python -m tests.studies changes` writes this file from the methods' classes. Not
 all of them are this project's: some are what a paper compares its method with, or what its authors'
-code does, and blame more healthy links than the method ([HEALTHY.md](HEALTHY.md)). None of this
+code does, and blame more healthy links than the method ([healthy links](healthy.md)). None of this
 project's does.
 
 {HEAD}

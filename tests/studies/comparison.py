@@ -83,7 +83,7 @@ class Cell:
 class Table:
     """What is run, read and written: ``sets`` of parameters, ``kinds`` of telemetry.
 
-    ``name`` is the study's, and in capitals that of the file in `analysis`.
+    ``name`` is the study's, and that of the page in `docs/papers`.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Table:
 
 
 def write_comparison(console: Console) -> None:
-    """Write `analysis/COMPARISON.md`: method x parameters x faults x fabric x telemetry.
+    """Write `docs/papers/comparison.md`: method x parameters x faults x fabric x telemetry.
 
     Loads are a tenth and a hundredth of those that would fill a second, as a run has ten seconds.
     """
@@ -156,7 +156,7 @@ to 1e-4 (6.3), 007 up to 1e-6 (6), deTector 1e-5 to 1e-4 (5.1: its noise), Canar
 def _make(table: Table, console: Console) -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     rows: dict[str, dict[str, Row]] = {}
-    out = ROOT / "analysis" / f"{table.name.upper()}.md"
+    out = ROOT / "docs" / "papers" / f"{table.name}.md"
     pool = ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
     try:
         cells = sorted(table.cells, key=lambda cell: (cell.column == LARGE, cell.settings["seed"]))

@@ -1,6 +1,6 @@
 """Healthy links blamed where nothing is faulty: published methods, and what varies them.
 
-`python -m tests.studies healthy` measures and writes ``analysis/HEALTHY.md``.
+`python -m tests.studies healthy` measures and writes ``docs/papers/healthy.md``.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import Any
 
 from rich.console import Console
 
-import analysis
 from analysis.evaluation.metrics import score
 from analysis.methods.base import split
 from analysis.methods.registry import METHODS, make_method
 from tests.studies.changes import TELEMETRY, changes, observed
 
-FILE = Path(analysis.__file__).parent / "HEALTHY.md"
+FILE = Path(__file__).parents[2] / "docs" / "papers" / "healthy.md"
 FABRICS: Mapping[str, tuple[dict[str, Any], int]] = {
     "K=4": ({"k": 4}, 100),
     "K=8": ({"k": 8}, 100),
@@ -57,7 +56,7 @@ def _document(blamed: Mapping[str, list[int]]) -> Iterator[str]:
 `python -m tests.studies healthy` measures and writes this. `BACKEND=flow`, {TELEMETRY}, default
 settings; runs: {seeds}. Columns: what each healthy link loses. A cell has the links
 blamed in all runs together, on the method's own terms; **bold** is more than the published method
-blames. *Whose* a variant is says [CHANGES.md](CHANGES.md).
+blames. *Whose* a variant is says [changes](changes.md).
 """
     silent = [name for name, links in blamed.items() if not any(links)]
     head = [f"{title}, {noise}" for title in FABRICS for noise in NOISES]

@@ -24,7 +24,7 @@ from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.topologies import make_fabric
 
-FOLDER = Path(__file__).parents[2] / "analysis"
+FOLDER = Path(__file__).parents[2] / "docs" / "papers"
 PLANS = {"A1": "probes", "detector": "detector"}
 FAULTS = "10pct:0.95..1"
 EACH = (0, 1, 2, 5, 10, 100)
@@ -45,7 +45,7 @@ Row = tuple[float, float, float, float]
 
 
 def write_probes(console: Console) -> None:
-    """Write F1 over probes a path and what these cost: `analysis/PROBES.md` and its figure."""
+    """Write F1 over probes a path and what these cost: `docs/papers/probes.md` and its figure."""
     text = [*HEAD]
     curves: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for k in (4, 8):
@@ -62,9 +62,9 @@ def write_probes(console: Console) -> None:
                 f"{wrong:.2f} | {packets:,.0f} | {packets / links:.1f} |"
             )
             curves.setdefault((k, plan), []).append((packets / links, f1))
-    (FOLDER / "PROBES.md").write_text("\n".join([*text, "", "![](probes.svg)", ""]))
+    (FOLDER / "probes.md").write_text("\n".join([*text, "", "![](probes.svg)", ""]))
     _draw(curves)
-    console.print(f"written: {FOLDER / 'PROBES.md'}")
+    console.print(f"written: {FOLDER / 'probes.md'}")
 
 
 def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:

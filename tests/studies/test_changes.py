@@ -1,4 +1,4 @@
-"""`analysis/CHANGES.md` has the words of the methods' classes."""
+"""`docs/papers/changes.md` has the words of the methods' classes."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
 """F1 of each method where the same packets take 1 to 30 seconds: `python -m tests.studies time`.
 
-K=4 on the virtual backend, 20 seeds, as a table of Markdown, which ``analysis/BUDGETS.md`` has. The
-nightly test `tests.scenarios.test_time_base` holds the same figures to the bar of 0.03.
+K=4 on the virtual backend, 20 seeds, as a table of Markdown, for
+``docs/reference/measurements.md``. The nightly test `tests.scenarios.test_time_base` holds the same
+figures to the bar of 0.03.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from scenarios.papers.flock_network import (
     trace,
 )
 
-OUT = Path(__file__).parents[2] / "analysis" / "TRACES.md"
+OUT = Path(__file__).parents[2] / "docs" / "papers" / "traces.md"
 TRACES = 20
 HEALTHY_TRACES = 100
 HEALTHY = "healthy"
@@ -53,7 +53,7 @@ Scores = tuple[float, float, float]
 
 
 def write_traces(console: Console) -> None:
-    """Write `analysis/TRACES.md`: method x kind of telemetry x fault."""
+    """Write `docs/papers/traces.md`: method x kind of telemetry x fault."""
     found: dict[str, dict[Line, list[Scores]]] = {name: {} for name in CLASSES}
     asked = [(name, seed) for seed in range(TRACES) for name in CLASSES]
     asked += [(HEALTHY, seed) for seed in range(TRACES, HEALTHY_TRACES)]

@@ -22,7 +22,7 @@ The text leaves open:
 - algorithm 2's GetLogLikelihood takes no logarithm, and ComputeInitialDelta no prior: equation 1
   and the prior of section 3.2 are taken.
 
-What changes here beyond the paper is in `Flock.changes`, and `analysis/DECISIONS.md` has why.
+What changes here beyond the paper is in `Flock.changes`, and `docs/why/analysis.md` has why.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ def test_parquet_as_others_write_it(files: Files) -> None:
 
 
 def test_the_example_of_the_documentation_reads(tmp_path: Path) -> None:
-    document = (Path(schema.__file__).parent / "README.md").read_text()
+    document = (Path(schema.__file__).parents[2] / "docs" / "reference" / "record.md").read_text()
     fabric, observations = re.findall(r"```\n(# localization.*?)```", document, re.DOTALL)
     (tmp_path / "fabric.csv").write_text(fabric)
     (tmp_path / "observations.csv").write_text(observations)

@@ -48,7 +48,7 @@ def starved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_document_has_the_contract_of_the_code() -> None:
-    document = (ROOT / "analysis" / "BUDGETS.md").read_text()
+    document = (ROOT / "docs" / "reference" / "measurements.md").read_text()
     shown = document.partition("<!-- contract -->\n")[2].partition("<!-- end of contract -->")[0]
     assert shown == budgets.render(), "python -m scenarios.command.budgets prints it"
 

@@ -19,7 +19,7 @@ from testbed.record.run import RunDirectory, RunError
 
 def test_the_readme_holds_the_schema_as_the_code_has_it() -> None:
     """Made anew by: python -m testbed.record"""
-    document = Path(schema.__file__).with_name("README.md").read_text()
+    document = (Path(schema.__file__).parents[2] / "docs" / "reference" / "record.md").read_text()
     found = re.search(r"<!-- schema -->\n(.*)<!-- end of schema -->", document, re.DOTALL)
     assert found is not None and found[1] == documentation.render()
 

@@ -1,4 +1,4 @@
-"""What the soft switch's README says."""
+"""What the soft switch's page says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from testbed.softswitch.server.command_line import parse
 from tests.testbed.softswitch.server.client import ROOT
 
-README = (ROOT / "testbed" / "softswitch" / "README.md").read_text()
+README = (ROOT / "docs" / "reference" / "soft_switch.md").read_text()
 
 
 def test_the_example_forwards_a_packet(
