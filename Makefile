@@ -25,7 +25,7 @@ endef
 $(foreach v,$(said),$(if $(findstring $(line_end),$(value $v)),$(error make: $v= holds the end of a line, which make cannot pass on)))
 
 targets := help setup setup-dev scenario compare reproduce analyze show net shell clean-net doctor calibrate \
-	test test-vm sanitize lint bench bench-net p4 lock clean
+	test test-vm sanitize lint docs bench bench-net p4 lock clean
 
 # To make, a folder is a target that is done: without this, `make scenarios` does nothing and succeeds.
 no_target := $(firstword $(filter-out $(targets) $(READY) $(READY_DEV),$(MAKECMDGOALS)))
@@ -76,6 +76,7 @@ help:
 	@echo 'make sanitize   the virtual network under the sanitizers of threads, addresses and undefined'
 	@echo '                  behaviour (gcc)'
 	@echo 'make lint       ruff and the type checker'
+	@echo 'make docs       the documentation site, in docs/_build/html: warnings are errors'
 	@echo 'make bench      speed of the soft switch, the network and the methods'
 	@echo 'make bench-net  TCP through the soft switch and BMv2, side by side (root)'
 	@echo 'make -C p4      compile the P4 program (needs p4c)'
@@ -149,6 +150,11 @@ lint: $(READY_DEV)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/basedpyright
 
+# A link to a page or a heading that does not exist is a warning, and so an error.
+docs: $(READY_DEV)
+	@$(BIN)/python -P -m sphinx --fresh-env --fail-on-warning --keep-going -q -b html docs docs/_build/html
+	@echo 'docs/_build/html/index.html'
+
 bench: $(READY_DEV)
 	@$(BIN)/python -m tests.bench
 
@@ -164,9 +170,9 @@ LOCK = UV_CUSTOM_COMPILE_COMMAND='make lock' $(VENV)-lock/bin/uv pip compile --q
 lock:
 	@$(PYTHON) -I -m venv $(VENV)-lock && $(VENV)-lock/bin/pip install --quiet uv
 	@$(LOCK) --extra build --output-file requirements.lock
-	@$(LOCK) --extra build --extra dev --constraint requirements.lock --output-file requirements-dev.lock
+	@$(LOCK) --extra build --extra dev --extra docs --constraint requirements.lock --output-file requirements-dev.lock
 	@rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis docs/_build docs/gallery *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

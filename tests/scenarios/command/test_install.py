@@ -52,7 +52,8 @@ def test_the_developers_lock_holds_the_users() -> None:
 
 def test_users_get_no_tool_of_developers() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    tools = {Requirement(line).name for line in project["optional-dependencies"]["dev"]}
+    extras = project["optional-dependencies"]
+    tools = {Requirement(line).name for line in (*extras["dev"], *extras["docs"])}
     assert not tools & set(locked_versions(USERS))
     assert tools <= set(locked_versions(DEVELOPERS))
 

@@ -1,0 +1,61 @@
+"""What the site adds to Sphinx: pages made from the code and from data files, and formulas.
+
+Markdown pages say ``{made} NAME`` where something is made when the site is built: the Markdown that
+the function NAME of `MAKERS` returns stands there. Formulas are MathML, which browsers draw
+without a script.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from docutils.utils.math.latex2mathml import tex2mathml
+from made_pages import MAKERS
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+
+class Made(SphinxDirective):
+    """``{made} NAME``: Markdown that `made_pages.MAKERS` makes."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        if name not in MAKERS:
+            raise self.error(f"nothing makes {name!r}: known are {', '.join(MAKERS)}")
+        text = MAKERS[name](Path(self.env.srcdir))
+        holder = nodes.Element()
+        self.state.nested_parse(
+            StringList(text.splitlines(), name), self.content_offset, holder, match_titles=True
+        )
+        return holder.children
+
+
+def _inline(self: Any, node: nodes.math) -> None:
+    self.body.append(tex2mathml(node.astext(), as_block=False))
+    raise nodes.SkipNode
+
+
+def _block(self: Any, node: nodes.math_block) -> None:
+    self.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def _wrap_tables(app: Sphinx, doctree: nodes.document) -> None:
+    """Let a wide table scroll by itself, so that a page is never wider than a telephone."""
+    for table in list(doctree.findall(nodes.table)):
+        if not isinstance(table.parent, nodes.container):
+            wrapper = nodes.container(classes=["wide"])
+            table.replace_self(wrapper)
+            wrapper += table
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("made", Made)
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("doctree-read", _wrap_tables)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
