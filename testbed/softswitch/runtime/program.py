@@ -91,6 +91,7 @@ _SIGNATURES = {
     "ss_table_counters": (_U64, _P, _U32, _P, _U64, _P),
     "ss_table_default_row": (_P, _P, _U32),
     "ss_table_capacity": (_U32, _P, _U32),
+    "ss_table_rows": (_P, _P, _U32),
     "ss_table_count": (_U32, _P, _U32),
     "ss_set_member": (c_int, _P, _U32, _U32, _U64, _P),
     "ss_set_group": (c_int, _P, _U32, _U32, _P, _U32),

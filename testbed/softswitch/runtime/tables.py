@@ -303,20 +303,31 @@ class Table:
         address = self._lib.ss_table_row(self._sw, self._i, handle)
         return self._words.from_address(address) if address else None
 
+    def heads(self) -> NDArray[np.uint64]:
+        """Return the first two words of every row, also of those not in use: a view of
+        u64[capacity, 2], valid until an entry is added."""
+        return self._all_rows()[:, :2]
+
     def rows(self, handles: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The words of the rows of entries that are there, u64[n, row_words]; a copy."""
-        first = self._lib.ss_table_row(self._sw, self._i, int(handles[0]))
-        return self._many(first, handles, np.dtype(("<u8", (self.layout.row_words,))))
+        """Return the words of the rows of entries that are there, u64[n, words]; a copy."""
+        return self._all_rows()[:, : self.layout.params + self.layout.param_words][handles]
+
+    def _all_rows(self) -> NDArray[np.uint64]:
+        address = self._lib.ss_table_rows(self._sw, self._i)
+        return self._view(address, np.dtype("<u8"), self.layout.row_words)
 
     def meters(self, handles: NDArray[np.int64]) -> NDArray[Any]:
-        """The meters of entries that are there, as ``Switch.meters`` has them; a copy."""
-        return self._many(self._meter(int(handles[0])), handles, np.dtype(METER))
+        """Return the meters of entries that are there, as ``Switch.meters`` has them; a copy."""
+        address = self._meter(int(handles[0])) - int(handles[0]) * np.dtype(METER).itemsize
+        return self._view(address, np.dtype(METER), 1)[:, 0][handles]
 
-    def _many(self, first: int, handles: NDArray[np.int64], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """What lies row by row, of which the first handle's is at an address."""
-        size = self._lib.ss_table_capacity(self._sw, self._i) * dtype.itemsize
-        memory = (ctypes.c_uint8 * size).from_address(first - int(handles[0]) * dtype.itemsize)
-        return np.frombuffer(memory, dtype.base).reshape(-1, *dtype.shape)[handles]
+    def _view(self, address: int | None, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
+        """What lies at an address for every row, in use or not: [capacity, width]."""
+        if not address:
+            return np.empty((0, width), dtype)
+        size = self._lib.ss_table_capacity(self._sw, self._i) * width * dtype.itemsize
+        memory = (ctypes.c_uint8 * size).from_address(address)
+        return np.frombuffer(memory, dtype).reshape(-1, width)
 
     def _live_row(self, handle: int) -> Any:
         row = self._row(self._handle(handle))

@@ -96,11 +96,10 @@ def _cells(
 
     def answer(some: slice) -> bytes:
         indices = np.arange(at.start + some.start, at.start + some.stop)
-        same = np.full(len(indices), config.id)
         # the field of Index is there, though it is 0
         index = message(2, number(1, indices))
-        cell = [*number(1, same), *index, *write(some)]
-        return joined(message(ENTITIES, message(kind[config.kind], cell)))
+        cell = [*number(1, config.id), *index, *write(some)]
+        return joined(message(ENTITIES, message(kind[config.kind], cell)), len(indices))
 
     # The columns are gone before it waits for a reader, who may never come.
     for first in range(0, len(values), AT_ONCE):

@@ -25,6 +25,7 @@ from testbed.softswitch.server.ports import Ports
 from testbed.softswitch.server.profiles import ProfileState
 from testbed.softswitch.server.replication import Replication
 from testbed.softswitch.server.table_entries import TableState
+from testbed.softswitch.server.table_reads import TableReader
 
 KINDS = {
     p4runtime_pb2.Update.INSERT: "INSERT",
@@ -53,6 +54,7 @@ class Pipeline:
             i: TableState(c, config, switch, ports, self.profiles.get(c.profile))
             for i, c in config.tables.items()
         }
+        self._readers = {i: TableReader(t) for i, t in self.tables.items()}
         self.replication = Replication(switch, ports)
         self.digests = Digests(config.digests, switch, ports)
         self.ageing = Ageing(self.tables.values())
@@ -153,8 +155,8 @@ class Pipeline:
         which = entity.WhichOneof("entity")
         out: list[Any] = []
         if which == "table_entry":
-            for table in self._chosen("table", self.tables, entity.table_entry.table_id):
-                table.read(entity.table_entry, out)
+            for reader in self._chosen("table", self._readers, entity.table_entry.table_id):
+                yield from reader.read(entity.table_entry)
         elif which == "action_profile_member":
             m = entity.action_profile_member
             for p in self._chosen("action profile", self.profiles, m.action_profile_id):
@@ -178,9 +180,9 @@ class Pipeline:
             for config in self._chosen("meter", self.config.meters, m.meter_id):
                 yield from arrays.read_meter(config, self.switch, self.ports, m)
         elif which == "direct_counter_entry":
-            self._read_direct("counter", entity.direct_counter_entry, out)
+            yield from self._read_direct("counter", entity.direct_counter_entry)
         elif which == "direct_meter_entry":
-            self._read_direct("meter", entity.direct_meter_entry, out)
+            yield from self._read_direct("meter", entity.direct_meter_entry)
         elif which == "packet_replication_engine_entry":
             self.replication.read(entity.packet_replication_engine_entry, out)
         elif which == "digest_entry":
@@ -202,23 +204,14 @@ class Pipeline:
     def _chosen(self, what: str, known: dict[int, Any], id_: int) -> Iterable[Any]:
         return [known[i] for i in self._chosen_ids(what, known, id_)]
 
-    def _read_direct(self, what: str, request: Any, out: list[Any]) -> None:
-        entry = request.table_entry
-        tables = (
-            [self._direct(request, what)]
-            if entry.table_id
-            else [t for t in self.tables.values() if getattr(t.config, what)]
-        )
+    def _read_direct(self, what: str, request: Any) -> Iterator[Any]:
+        if request.table_entry.table_id:
+            tables = [self._direct(request, what)]
+        else:
+            tables = [t for t in self.tables.values() if getattr(t.config, what)]
         for table in tables:
-            for stored in table.select(entry):
-                e = p4runtime_pb2.Entity()
-                found = e.direct_counter_entry if what == "counter" else e.direct_meter_entry
-                table.fill_match(stored, found.table_entry)
-                if what == "counter":
-                    table.read_counter(stored, found.data)
-                else:
-                    arrays.fill_config(table.meter(stored), found, "config")
-                out.append(e)
+            reader = self._readers[table.config.id]
+            yield from reader.read_direct(what, request.table_entry)
 
     def entities(self) -> list[Any]:
         """Everything a controller has written, in an order in which it can be written again."""
@@ -230,11 +223,11 @@ class Pipeline:
         every = p4runtime_pb2.TableEntry()
         every.counter_data.SetInParent()
         every.meter_config.SetInParent()
-        for t in self.tables.values():
+        for i, t in self.tables.items():
             if not t.config.const:
-                t.read(every, out)
+                out += self._readers[i].read(every)
             if t.default is not None:
-                t.read(p4runtime_pb2.TableEntry(is_default_action=True), out)
+                out += self._readers[i].read(p4runtime_pb2.TableEntry(is_default_action=True))
         for config in self.config.meters.values():
             entry = p4runtime_pb2.MeterEntry(meter_id=config.id)
             for found in arrays.read_meter(config, self.switch, self.ports, entry):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from testbed.softswitch.runtime.instance import MeterRates
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.runtime.tables import Entry
-from testbed.softswitch.server.arrays import fill_config, read_config
+from testbed.softswitch.server.arrays import read_config
 from testbed.softswitch.server.config import MATCH, PipelineConfig, TableConfig
 from testbed.softswitch.server.entries import (
     Key,
@@ -38,9 +38,7 @@ from testbed.softswitch.server.profiles import (
     read_action,
     write_action,
 )
-from testbed.softswitch.server.table_columns import TableColumns
 
-FEW = 64  # entries that are read one by one: numpy is not loaded for them
 SCOPE = p4info_pb2.ActionRef.Scope
 
 
@@ -67,21 +65,25 @@ class TableState:
         self._dont_cares = self._template()
         self._required = {f.place: f for f in config.fields if f.kind == MATCH.EXACT}
         self._by_name = {pipeline.actions[i].name: i for i in config.actions}
-        self._program_default = self._initial_default()
-        self._columns = TableColumns(config, pipeline, self.table.layout)
+        self.program_default = self._initial_default()
+
+    @property
+    def known(self) -> Iterable[Stored]:
+        """What the books have, which may be stale."""
+        return self._entries.values()
 
     @property
     def entries(self) -> dict[Key, Stored]:
         """What is in the table, whoever wrote it."""
         if self.stale:
-            self._adopt()
+            self.adopt()
         return self._entries
 
     @property
     def default(self) -> Reference | None:
         """What a miss runs in place of the program's own default."""
         if self.stale:
-            self._adopt()
+            self.adopt()
         return self._default
 
     def _template(self) -> list[Any]:
@@ -99,7 +101,7 @@ class TableState:
             return None
         return self._direct(self.pipeline.program.definition.actions[d.action_id].name, d.data)
 
-    def _adopt(self) -> None:
+    def adopt(self) -> None:
         """Bring the books up to the switch. What Thrift had run a member or group is left out."""
         self.stale = False
         with self.ports.lock():
@@ -127,7 +129,7 @@ class TableState:
             self._use(stored.reference, -1)
         if self.profile is None:
             r = self._direct(*default[1:]) if default else None
-            self._default = None if r == self._program_default else r
+            self._default = None if r == self.program_default else r
 
     def _direct(self, name: str, data: Sequence[int]) -> Reference | None:
         """An action of the switch with its data; None if P4Info has no such action in the table."""
@@ -380,17 +382,6 @@ class TableState:
 
     # ---- reading ----
 
-    def select(self, entry: Any) -> list[Stored]:
-        """The entries a read request means: one, or all when it has no match."""
-        if entry.match:
-            stored = self.entries.get(self.key(entry))
-            return [stored] if stored else []
-        return [
-            s
-            for s in list(self.entries.values())
-            if not entry.priority or s.priority == entry.priority
-        ]
-
     def fill_match(self, stored: Stored, entry: Any) -> None:
         """Fill in table id, match and priority of a TableEntry."""
         entry.table_id = self.config.id
@@ -401,7 +392,7 @@ class TableState:
     def fill(self, stored: Stored, entry: Any) -> None:
         """Fill in what the controller wrote of an entry."""
         self.fill_match(stored, entry)
-        self._fill_action(stored.reference, entry.action)
+        self.fill_action(stored.reference, entry.action)
         entry.metadata = stored.metadata
         entry.controller_metadata = stored.controller_metadata
         entry.idle_timeout_ns = stored.timeout_ns
@@ -412,7 +403,8 @@ class TableState:
             hit = self.table.last_hit(stored.handle)
         return max(0, self.ports.now_us() - max(hit, stored.since_us)) * 1000
 
-    def _fill_action(self, r: Reference, action: Any) -> None:
+    def fill_action(self, r: Reference, action: Any) -> None:
+        """Fill in what an entry runs, as a TableAction."""
         if r.kind == "action":
             write_action(self.pipeline.actions[r.id], r.values, action.action)
         elif r.kind == "member":
@@ -421,28 +413,3 @@ class TableState:
             action.action_profile_group_id = r.id
         else:
             action.action_profile_action_set.CopyFrom(r.message)
-
-    def read(self, request: Any, out: list[Any]) -> None:
-        """Add the entries a request means to a list of entities, or of bytes of ReadResponses."""
-        if request.is_default_action:
-            r = self.default or self._program_default
-            e = p4runtime_pb2.Entity()
-            e.table_entry.table_id, e.table_entry.is_default_action = self.config.id, True
-            if r is not None:
-                self._fill_action(r, e.table_entry.action)
-                out.append(e)
-            return
-        found = self.select(request)
-        if len(found) > FEW:
-            found = self._columns.read(self.table, self.ports, request, found, out)
-        for stored in found:
-            e = p4runtime_pb2.Entity()
-            entry = e.table_entry
-            self.fill(stored, entry)
-            if request.HasField("counter_data") and self.config.counter:
-                self.read_counter(stored, entry.counter_data)
-            if request.HasField("meter_config") and self.config.meter:
-                fill_config(self.meter(stored), entry, "meter_config")
-            if request.HasField("time_since_last_hit") and stored.timeout_ns:
-                entry.time_since_last_hit.elapsed_ns = self.idle_ns(stored)
-            out.append(e)

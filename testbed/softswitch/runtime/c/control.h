@@ -133,6 +133,8 @@ void ss_table_clear(ss_switch *sw, uint32_t t) { ss_table_empty(sw->tables + t);
 const uint64_t *ss_table_row(ss_switch *sw, uint32_t t, uint64_t handle) {
     return ss_row(sw->tables + t, handle);
 }
+/* Of all rows, used or not; NULL before the first. */
+const uint64_t *ss_table_rows(ss_switch *sw, uint32_t t) { return sw->tables[t].rows; }
 /* Packets and bytes of entries; how many there are before the first handle that has none. */
 uint64_t ss_table_counters(ss_switch *sw, uint32_t t, const uint64_t *handles, uint64_t n,
                            uint64_t *out) {

@@ -1,0 +1,351 @@
+"""Reads of table entries, direct counters and direct meters by P4Runtime.
+
+Many entries at once are written as columns, from the switch's own rows, without a look at each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from testbed.softswitch.runtime.instance import USED
+from testbed.softswitch.runtime.later import np
+from testbed.softswitch.runtime.tables import MAX_PRIORITY
+from testbed.softswitch.server.arrays import ENTITIES, counts, fill_config, meter_config
+from testbed.softswitch.server.config import (
+    MATCH,
+    ActionConfig,
+    FieldConfig,
+    PipelineConfig,
+    TableConfig,
+)
+from testbed.softswitch.server.messages import p4runtime_pb2
+from testbed.softswitch.server.table_entries import TableState
+from testbed.softswitch.server.wire import (
+    AT_ONCE,
+    Column,
+    big_endian,
+    either,
+    joined,
+    message,
+    number,
+    octets,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from testbed.softswitch.runtime.tables import Table
+    from testbed.softswitch.server.entries import Stored
+    from testbed.softswitch.server.ports import Ports
+
+KEY = 4  # where the key begins in a row
+ACTION = 0xFFFFFFFF  # the bits of a row's first word that number its action
+FIELDS: dict[str, dict[str, int]] = {
+    name: {f.name: f.number for f in getattr(p4runtime_pb2, name).DESCRIPTOR.fields}
+    for name in (
+        "Entity",
+        "TableEntry",
+        "FieldMatch",
+        "TableAction",
+        "Action",
+        "DirectCounterEntry",
+        "DirectMeterEntry",
+    )
+}
+
+
+REFERENCES = {"member": "action_profile_member_id", "group": "action_profile_group_id"}
+FEW = 64  # entries that are read one by one: numpy is not loaded for them
+
+
+def has_more(stored: Stored) -> bool:
+    """Return whether a controller gave an entry something that the switch does not keep."""
+    return bool(stored.timeout_ns or stored.metadata or stored.controller_metadata)
+
+
+class TableReader:
+    """Reads the entries of a table: one by one, or as columns where they are many."""
+
+    def __init__(self, state: TableState) -> None:
+        self._state = state
+        self._columns = TableColumns(state.config, state.pipeline, state.table)
+
+    def read(self, request: Any) -> Iterator[Any]:
+        """Yield the entries that a TableEntry of a Read means, as they are when the first one is
+        asked for: entities, and many at once as bytes of ReadResponses."""
+        state = self._state
+        if request.is_default_action:
+            r = state.default or state.program_default
+            e = p4runtime_pb2.Entity()
+            e.table_entry.table_id, e.table_entry.is_default_action = state.config.id, True
+            if r is not None:
+                state.fill_action(r, e.table_entry.action)
+                yield e
+            return
+        counted = bool(state.config.counter) and request.HasField("counter_data")
+        metered = bool(state.config.meter) and request.HasField("meter_config")
+        one_by_one, parts = self._found(request, metered, has_more)
+        out = [self._entity(s, counted, metered, request) for s in one_by_one]
+        yield from self._columns.entries(parts, counted)
+        yield from out
+
+    def _entity(self, stored: Stored, counted: bool, metered: bool, request: Any) -> Any:
+        state, e = self._state, p4runtime_pb2.Entity()
+        entry = e.table_entry
+        state.fill(stored, entry)
+        if counted:
+            state.read_counter(stored, entry.counter_data)
+        if metered:
+            fill_config(state.meter(stored), entry, "meter_config")
+        if request.HasField("time_since_last_hit") and stored.timeout_ns:
+            entry.time_since_last_hit.elapsed_ns = state.idle_ns(stored)
+        return e
+
+    def read_direct(self, what: str, request: Any) -> Iterator[Any]:
+        """Yield the direct counters or meters of the entries that a TableEntry means, as ``read``
+        does; ``what`` is "counter" or "meter"."""
+        state = self._state
+        one_by_one, parts = self._found(request, what == "meter", lambda _: False)
+        out: list[Any] = []
+        for stored in one_by_one:
+            e = p4runtime_pb2.Entity()
+            found = e.direct_counter_entry if what == "counter" else e.direct_meter_entry
+            state.fill_match(stored, found.table_entry)
+            if what == "counter":
+                state.read_counter(stored, found.data)
+            else:
+                fill_config(state.meter(stored), found, "config")
+            out.append(e)
+        columns = self._columns
+        yield from (columns.direct_counters if what == "counter" else columns.direct_meters)(parts)
+        yield from out
+
+    def _found(
+        self, request: Any, metered: bool, alone: Callable[[Stored], bool]
+    ) -> tuple[list[Stored], list[Rows]]:
+        """The entries that a TableEntry means: those to be read one by one, as all are if they are
+        few and those that ``alone`` is true of, and copies of the rows of the others."""
+        state, priority = self._state, request.priority
+        if request.match:
+            stored = state.entries.get(state.key(request))
+            return [stored] if stored else [], []
+        if len(state.table) <= FEW or state.profile is not None:
+            found = [s for s in state.entries.values() if not priority or s.priority == priority]
+            if len(found) <= FEW:
+                return found, []
+            plain = [s for s in found if s.reference.kind in REFERENCES and not alone(s)]
+            one_by_one = [s for s in found if s.reference.kind not in REFERENCES or alone(s)]
+            references = {
+                field: np.array([s.reference.id if s.reference.kind == kind else 0 for s in plain])
+                for kind, field in REFERENCES.items()
+            }
+            handles = np.array([s.handle for s in plain], np.int64)
+        else:
+            # What the books have beside the switch; if that is nothing, they may stay stale.
+            if state.stale and any(map(alone, state.known)):
+                state.adopt()
+            others = list(filter(alone, state.known))
+            handles = self._columns.handles(priority, [s.handle for s in others])
+            one_by_one = [s for s in others if not priority or s.priority == priority]
+            references = {}
+        return one_by_one, self._columns.copies(state.ports, handles, metered, references)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A copy of what the switch has of n entries."""
+
+    words: NDArray[np.uint64]
+    """The words of their rows, u64[n, words], as ``Table.rows`` gives them."""
+    meters: NDArray[Any] | None
+    """Their meters, if these were asked for."""
+    references: dict[str, NDArray[np.int64]]
+    """In a table with an action profile: ids of members and groups, i64[n], 0 for none, by the
+    field of TableAction that they stand in."""
+
+
+class TableColumns:
+    """Writes the entries of one table, its direct counters and its direct meters."""
+
+    def __init__(self, config: TableConfig, pipeline: PipelineConfig, table: Table) -> None:
+        self._config = config
+        self._table = table
+        self._layout = table.layout
+        self._program = program = pipeline.program.definition
+        self._unit = pipeline.direct_counters[config.counter].spec.unit if config.counter else None
+        ours = {pipeline.actions[i].name: pipeline.actions[i] for i in config.actions}
+        names = {i: program.actions[i].name for i in config.definition.action_ids}
+        self._actions = {i: ours[name] for i, name in names.items() if name in ours}
+
+    def handles(self, priority: int, others: list[int]) -> NDArray[np.int64]:
+        """Return the handles of the entries whose action is in P4Info, without ``others``; those of
+        a priority of P4Runtime, or all for 0."""
+        heads = self._table.heads()
+        there = heads[:, 0] & np.uint64(USED) != 0
+        if priority:
+            there &= heads[:, 1] == MAX_PRIORITY - priority
+        there[others] = False
+        handles = np.flatnonzero(there)
+        known = np.array(list(self._actions), np.uint64)
+        return handles[np.isin(heads[handles, 0] & np.uint64(ACTION), known)]
+
+    def copies(
+        self,
+        ports: Ports,
+        handles: NDArray[np.int64],
+        metered: bool,
+        references: dict[str, NDArray[np.int64]],
+    ) -> list[Rows]:
+        """Return what the switch has now of some entries; packets pass between the parts."""
+        parts: list[Rows] = []
+        for at in range(0, len(handles), AT_ONCE):
+            some = slice(at, at + AT_ONCE)
+            with ports.lock():
+                rows = self._table.rows(handles[some])
+                meters = self._table.meters(handles[some]) if metered else None
+            parts.append(Rows(rows, meters, {k: ids[some] for k, ids in references.items()}))
+        return parts
+
+    def entries(self, parts: list[Rows], counted: bool) -> Iterator[bytes]:
+        """Yield entries as ReadResponses; with ``counted`` with their counters.
+
+        A part is let go of once it is written, and its columns before the reader is waited for.
+        """
+        for rows in _emptied(parts):
+            yield self._entries(rows, counted)
+
+    def direct_counters(self, parts: list[Rows]) -> Iterator[bytes]:
+        """Yield the counters of entries as ReadResponses, as ``entries`` does."""
+        for rows in _emptied(parts):
+            yield self._direct("counter", rows, self._counts(rows))
+
+    def direct_meters(self, parts: list[Rows]) -> Iterator[bytes]:
+        """Yield the meters of entries as ReadResponses, as ``entries`` does."""
+        for rows in _emptied(parts):
+            yield self._direct("meter", rows, self._meters(FIELDS["DirectMeterEntry"], rows))
+
+    def _entries(self, rows: Rows, counted: bool) -> bytes:
+        names = FIELDS["TableEntry"]
+        columns = [*self._identity(rows.words), *self._runs(rows)]
+        if rows.meters is not None:
+            columns += self._meters(names, rows)
+        if counted:
+            columns += message(names["counter_data"], self._counts(rows))
+        entities = message(ENTITIES, message(FIELDS["Entity"]["table_entry"], columns))
+        return joined(entities, len(rows.words))
+
+    def _direct(self, what: str, rows: Rows, value: list[Column]) -> bytes:
+        names = FIELDS["Direct" + what.title() + "Entry"]
+        columns = message(names["table_entry"], self._identity(rows.words))
+        columns += message(names["data"], value) if what == "counter" else value
+        entities = message(ENTITIES, message(FIELDS["Entity"][f"direct_{what}_entry"], columns))
+        return joined(entities, len(rows.words))
+
+    def _counts(self, rows: Rows) -> list[Column]:
+        assert self._unit is not None
+        return counts(self._unit, {"packets": rows.words[:, 2], "bytes": rows.words[:, 3]})
+
+    def _meters(self, names: dict[str, int], rows: Rows) -> list[Column]:
+        meters = rows.meters
+        assert meters is not None
+        field = names["meter_config"] if "meter_config" in names else names["config"]
+        return message(field, meter_config(meters), meters["configured"] != 0)
+
+    def _identity(self, rows: NDArray[Any]) -> list[Column]:
+        """The table, the match and the priority."""
+        names = FIELDS["TableEntry"]
+        columns = number(names["table_id"], self._config.id)
+        for f in self._config.fields:
+            columns += self._match(f, rows)
+        if self._config.prioritized:
+            columns += number(names["priority"], MAX_PRIORITY - rows[:, 1].astype(np.int64))
+        return columns
+
+    def _runs(self, rows: Rows) -> list[Column]:
+        """What the entries run: the field ``action``."""
+        names, field = FIELDS["TableAction"], FIELDS["TableEntry"]["action"]
+        if rows.references:
+            ids = [c for k, ids in rows.references.items() for c in number(names[k], ids)]
+            return message(field, ids)
+        which = rows.words[:, 0] & np.uint64(ACTION)
+        parts: list[tuple[NDArray[np.int64], list[Column]]] = []
+        for i in np.unique(which):
+            some = np.flatnonzero(which == i)
+            action = self._action(int(i), rows.words[some])
+            parts.append((some, message(field, message(names["action"], action))))
+        return [either(len(which), parts)] if len(parts) > 1 else parts[0][1]
+
+    def _octets(self, rows: NDArray[Any], first: int, shift: int, width: int) -> NDArray[np.uint8]:
+        """A number of the rows as u8[n, bytes], from a word and a bit in it on."""
+        words = rows[:, first : first + (width + 63) // 64]
+        if width <= 64:
+            words = words >> np.uint64(shift) & np.uint64((1 << width) - 1)
+        whole = np.ascontiguousarray(words[:, ::-1]).astype(">u8").view(np.uint8)
+        return whole.reshape(len(rows), -1)[:, -((width + 7) // 8) :]
+
+    def _match(self, f: FieldConfig, rows: NDArray[Any]) -> list[Column]:
+        place = self._layout.places[f.place]
+        value = self._octets(rows, KEY + place.word, place.shift, f.width)
+        names = FIELDS["FieldMatch"]
+        where: Any = None
+        first = message(1, [octets(value)])
+        if f.kind == MATCH.EXACT:
+            match = message(names["exact"], first)
+        else:
+            at = KEY + self._layout.words + place.word
+            mask = self._octets(rows, at, place.shift, f.width)
+            where = mask.any(1)
+            second = message(2, [octets(mask)])
+            if f.kind == MATCH.LPM:
+                length = np.unpackbits(mask, axis=1).sum(1)
+                match = message(names["lpm"], [*first, *number(2, length)])
+            elif f.kind == MATCH.TERNARY:
+                match = message(names["ternary"], [*first, *second])
+            elif f.kind == MATCH.RANGE:
+                full = ((1 << f.width) - 1).to_bytes(mask.shape[1], "big")
+                where = value.any(1) | (mask != np.frombuffer(full, np.uint8)).any(1)
+                match = message(names["range"], [*first, *second])
+            else:
+                match = message(names["optional"], first)
+        columns = [*number(names["field_id"], f.id), *match]
+        return message(FIELDS["TableEntry"]["match"], columns, where)
+
+    def _action(self, i: int, rows: NDArray[Any]) -> list[Column]:
+        """Action number ``i`` of the program with its parameters, in every row."""
+        config, at = self._actions[i], self._layout.params
+        columns = number(FIELDS["Action"]["action_id"], config.id)
+        places: list[int] = []
+        for _, width in self._program.actions[i].params:
+            places.append(at)
+            at += (width + 63) // 64
+        for (param, _, width), place in zip(
+            config.params, self._places(config, places), strict=True
+        ):
+            if width > 128:  # big-endian bytes
+                size = (width + 7) // 8
+                words = np.ascontiguousarray(rows[:, place : place + (width + 63) // 64])
+                value = big_endian(words.view(np.uint8).reshape(len(rows), -1)[:, :size])
+            else:
+                value = self._octets(rows, place, 0, width)
+            columns += message(
+                FIELDS["Action"]["params"],
+                [*number(2, param), *message(3, [octets(value)])],
+            )
+        return columns
+
+    @staticmethod
+    def _places(config: ActionConfig, places: list[int]) -> list[int]:
+        """Where the parameters are, in P4Info's order."""
+        found = [0] * len(places)
+        for place, i in enumerate(config.order):
+            found[i] = places[place]
+        return found
+
+
+def _emptied(parts: list[Rows]) -> Iterator[Rows]:
+    """Yield the parts of a list, which loses them."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
