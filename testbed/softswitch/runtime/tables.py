@@ -195,8 +195,8 @@ class Table:
         self._check(self._lib.ss_table_delete(self._sw, self._i, self._handle(handle)), handle)
 
     def clear(self) -> None:
-        """Remove all entries; the default action stays."""
-        self._mutable()
+        """Remove all entries, also those that the program declares const, as BMv2 does; the default
+        action stays."""
         self._lib.ss_table_clear(self._sw, self._i)
 
     def set_default(self, action: str, params: Sequence[Any] = ()) -> None:

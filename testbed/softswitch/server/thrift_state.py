@@ -57,12 +57,14 @@ class State:
 
     def _reset(self, a: Arguments) -> Result:
         """Begin anew, but for what BMv2 keeps: mirror sessions, value sets, parameters of CRCs and
-        digests. The entries that the program declares are there again."""
+        digests. The entries that the program declares are gone, too, as in BMv2."""
         with self.device.lock:
             old = self.device.pipeline
             if old is None:
                 return NOTHING
             new = self.device.pipeline_of(old.config)
+            for table in new.tables.values():
+                table.table.clear()
             for name in old.switch.program.value_sets:
                 new.switch.set_value_set(name, old.switch.value_set(name))
             for name, parameters in old.switch.crcs.items():

@@ -197,6 +197,13 @@ def test_a_reset_begins_anew_and_keeps_what_bmv2_keeps() -> None:
         assert "port=2" in said and "SESSION_NOT_FOUND" in said and "mgrp(" not in said
 
 
+@pytest.mark.parametrize("line", ["reset_state", "table_clear I.acl"])
+def test_const_entries_are_removed_as_by_bmv2(line: str) -> None:
+    with Process(str(PROGRAMS / "router.json")) as p:
+        assert command(p.thrift, "table_num_entries I.acl") == "2\n"
+        assert command(p.thrift, line, "table_num_entries I.acl").endswith(" 0\n")
+
+
 def test_learning_lists_of_thrift_are_the_digests_of_p4runtime() -> None:
     with Process("--no-p4", target=("--cpu-port", "1")) as p, Client(p.grpc) as c:
         c.configure(info=p4info(PROGRAMS / "hashes.p4info.txtpb"), code=HASHES.read_bytes())
