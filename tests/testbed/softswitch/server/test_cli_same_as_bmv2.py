@@ -177,7 +177,13 @@ def cli(port: int, commands: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("program", "commands"),
-    [("selector", PROFILES), ("matching", ENTRIES), ("rates", METERS), ("router", RESET), ("router", CLEAR)],
+    [
+        ("selector", PROFILES),
+        ("matching", ENTRIES),
+        ("rates", METERS),
+        ("router", RESET),
+        ("router", CLEAR),
+    ],
 )
 def test_same_answers(program: str, commands: str) -> None:
     json = PROGRAMS / f"{program}.json"
