@@ -346,6 +346,12 @@ class Expressions:
             return f"({u})ss_wide({wide.field.code}, {size}, {shift})"
         return f"({u}){self.exact(n)}"
 
+    def _at_most(self, n: Node, most: int) -> Node:
+        """The lesser of a number from 0 on and ``most``; by more than a field has bits, a shift to
+        the left takes every number but 0 beyond what the field holds."""
+        code = f"({{ uint64_t x_ = {self.index(n)}; x_ < {most} ? x_ : {most}; }})"
+        return Node("data", "load", lo=min(n.lo, most), hi=min(n.hi, most), code=code)
+
     def index(self, n: Node) -> str:
         """C expression of an index, shift amount or id as uint64_t; huge values saturate."""
         if n.lo >= 0 and n.hi < 1 << 64:
@@ -423,6 +429,8 @@ class Expressions:
             raise self.refuse(f"assignment of an expression to the {f.width} bits of {f.name}")
         if f.saturating:
             width = Node("data", "const", lo=f.width, hi=f.width)
+            if n.op == "<<" and n.kids[1].hi > f.width:
+                n = self._binary("<<", n.kids[0], self._at_most(n.kids[1], f.width))
             n = self._binary("sat_cast" if f.signed else "usat_cast", n, width)
         bits = 64 if f.width <= 64 else 128
         code = self.modular(n, bits)

@@ -133,7 +133,7 @@ def test_primitives(run: Callable[[Json], Switch], op: str, width: int) -> None:
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("op", ["add", "subtract", "add_to_field"])
+@pytest.mark.parametrize("op", ["add", "subtract", "add_to_field", "shift_left", "shift_right"])
 def test_saturating_fields(run: Callable[[Json], Switch], op: str, signed: bool) -> None:
     """They keep the nearest of their values."""
     fields = [["d", 8, signed, True], ["a", 8, signed], ["b", 8, False]]
