@@ -7,7 +7,7 @@ import numpy as np
 from testbed.arrays import BoolArray, LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
-from testbed.record.schema import COUNT_LIMIT, TableError
+from testbed.record.schema import TableError
 from testbed.record.tables import Table
 
 _HOPS = 255  # the most that IPv4's time to live allows
@@ -38,12 +38,6 @@ def refuse_broken_paths(
     if whole is not None:
         broken &= whole[row]
     _refuse(table, row[broken], "the links of a path do not join up")
-
-
-def refuse_counts(table: Table, name: str, values: LongArray) -> None:
-    """Raise TableError for the first row whose number of packets is negative or means none."""
-    table.refuse(values < 0, f"{name} is negative")
-    table.refuse(values > COUNT_LIMIT, f"{name} is above 10^15")
 
 
 def refuse_more_lost(

@@ -12,18 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.telemetry.checks import (
-    refuse_broken_paths,
-    refuse_counts,
-    refuse_large_sum,
-    refuse_more_lost,
-)
+from analysis.telemetry.checks import refuse_broken_paths, refuse_large_sum, refuse_more_lost
 from analysis.telemetry.telemetry import SegmentCounts
 from testbed.fabric.clos import Fabric
 from testbed.fabric.paths import Paths
 from testbed.fabric.segments import Segments
 from testbed.record.files import read_arrow, write_columns
-from testbed.record.schema import Column, Schema, TableError
+from testbed.record.schema import COUNT_LIMIT, Column, Schema, TableError
 from testbed.record.tables import Table
 
 
@@ -83,19 +78,18 @@ def read_part(path: Path, fabric: Fabric) -> SegmentCounts:
             f"{path} is no part: path, sent-0, lost-0 and so on are its columns. Observations go "
             "into one file, not into a folder"
         )
-    counts = [Column(name, "int64", "packets of an epoch") for name in named]
+    counts = [
+        Column(name, "int64", "packets of an epoch", low=0, high=COUNT_LIMIT) for name in named
+    ]
     columns = (Column("path", "path", "links of the segment"), *counts)
     table = Table(path, Schema("part", "segments of some sub-problems", columns), data)
-    for name in ("path", *named):
-        table.refuse(~table.given(name), f"{name} is missing")
-    ptr, links = table.links("path")
-    paths = Paths(ptr, links.astype(np.int32))
+    paths: Paths = table.values("path")
+    links = paths.links
     for entry in np.flatnonzero((links < 0) | (links >= fabric.n_links))[:1]:
         raise table.fail(int(paths.owner[entry]), f"link {links[entry]} is not in the fabric")
     refuse_broken_paths(table, fabric, paths, np.arange(len(paths)))
-    read = {name: table.integers(name) for name in named}
+    read = {name: table.values(name) for name in named}
     for name, values in read.items():
-        refuse_counts(table, name, values)
         refuse_large_sum(table, name, values)
     sent, lost = (
         np.stack([read[f"{name}-{epoch}"] for epoch in range(epochs)]) for name in ("sent", "lost")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from analysis.telemetry.checks import (
-    refuse_broken_paths,
-    refuse_counts,
-    refuse_large_sum,
-    refuse_more_lost,
-)
+from analysis.telemetry.checks import refuse_broken_paths, refuse_large_sum, refuse_more_lost
 from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts, Telemetry
 from testbed.arrays import FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
@@ -68,13 +62,7 @@ def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
     fabric = numbered.fabric
     table = read_table(path, OBSERVATIONS)
     table.need_rows()
-    ids = table.integers("id")
-    table.refuse(~table.given("id"), "id is missing")
-    table.name_rows_by("id", ids)
-    table.refuse_twice("id", ids)
-    kind = _one_of(table, "kind", KINDS)
-    table.refuse(kind < 0, "kind is missing")
-    plan = _one_of(table, "plan", PLANS)
+    kind, plan = table.values("kind").codes, table.values("plan").codes
     table.refuse((plan >= 0) & (kind != KINDS.index("active")), "only active rows have a plan")
     src, dst = (_switches(table, end, fabric) for end in ("src", "dst"))
     set_of, sets = _path_sets(table, numbered)
@@ -92,20 +80,9 @@ def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
     )
 
 
-def _one_of(table: Table, column: str, known: Sequence[str]) -> LongArray:
-    """A column of known texts as their numbers, -1 where none is given."""
-    code, names = table.texts(column)
-    number = {name: i for i, name in enumerate(known)}
-    value = np.array([number.get(name, -2) for name in names] + [-1])[code]
-    for row in np.flatnonzero(value == -2)[:1]:
-        name = names[code[row]]
-        raise table.fail(int(row), f"{column} {shown(name)} is none of {', '.join(known)}")
-    return value
-
-
 def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
     """A column of ToRs as indices, -1 where none is given."""
-    code, names = table.texts(column)
+    code, names = table.values(column)
     known = {name: i for i, name in enumerate(fabric.switch_names)}
     switch = np.array([known.get(name, -2) for name in names] + [-1])[code]
     for row in np.flatnonzero((switch == -2) | (switch >= fabric.n_tors))[:1]:
@@ -121,7 +98,7 @@ def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathS
     table.refuse(by_link & by_node, "both paths and nodes are given: one of them is enough")
     parts = []
     for name, to_links in (("paths", _from_links), ("nodes", _from_nodes)):
-        nested = table.nested(name)
+        nested = table.values(name)
         row = np.repeat(np.repeat(np.arange(len(table)), nested.width), nested.length)
         length, links = to_links(table, numbered, nested, row)
         sets = PathSets(pointers(nested.width), Paths(pointers(length), links))
@@ -231,9 +208,7 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
         kind == KINDS.index(name) for name in ("active", "segment", "connection")
     )
     given = {name: table.given(name) for name in ("sent", "lost", "retransmissions", "epoch")}
-    value = {name: table.integers(name) for name in given}
-    for name in given:
-        refuse_counts(table, name, value[name])
+    value = {name: table.values(name) for name in given}
     table.refuse(~given["sent"] & ~connection, "sent is missing")
     table.refuse(given["epoch"] & ~segment, "only segment rows have an epoch")
     counted = active | segment
@@ -283,8 +258,7 @@ def _flows(columns: _Columns) -> Flows | None:
 
 def _round_trips(table: Table, passive: LongArray) -> FloatArray | None:
     """The round-trip times of passive rows, of all or of none."""
-    times, given = table.numbers("rtt_ms"), table.given("rtt_ms")
-    table.refuse(times < 0, "rtt_ms is negative")
+    times, given = table.values("rtt_ms"), table.given("rtt_ms")
     other = given.copy()
     other[passive] = False
     table.refuse(other, "only passive rows have an rtt_ms")

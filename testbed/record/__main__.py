@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from testbed.record.documents import DOCUMENTS
 from testbed.record.exchange import OBSERVATIONS
 from testbed.record.run_tables import TABLES
-from testbed.record.schema import FORMAT, VERSION, Column, Schema
+from testbed.record.schema import FORMAT, VERSION, Column, Schema, interval
 
 _ONE_OF = {"tors": "a ToR", "switches": "a switch"}  # the others lose their s
 
@@ -49,21 +49,7 @@ def _values(column: Column) -> str:
             return f"row of `{what}`"
         one = _ONE_OF.get(what, f"a{'n' * (what[0] == 'e')} {what.removesuffix('s')}")
         return one if column.type != "path" else "links"
-    return _range(column.low, column.high)
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if high is None:
-        return "" if low is None else f"from {low:g}"
-    return f"{low or 0:g} to {_large(high)}"
-
-
-def _large(number: float) -> str:
-    """10^15, 2^40-1, or as it is."""
-    for name, value in (("10^15", 10**15), *((f"2^{n}-1", 2**n - 1) for n in (32, 40, 48))):
-        if number == value:
-            return name
-    return f"{number:g}"
+    return interval(column.low, column.high)
 
 
 def _document(name: str) -> str:
@@ -93,7 +79,7 @@ def _fields(
             continue
         kind = _kind(field) + ("" if name in schema.get("required", ()) else ", optional")
         words = ", ".join(f"`{word}`" for word in field.get("enum", ()))
-        range_ = words or _range(field.get("minimum"), field.get("maximum"))
+        range_ = words or interval(field.get("minimum"), field.get("maximum"))
         yield f"`{place}`", kind, field.get("unit", ""), range_, field.get("description", "")
 
 

@@ -1,4 +1,4 @@
-"""Whether the values of a run's table are those that the schema allows; nothing loops over rows."""
+"""Whether the tables of a run fit each other and the fabric; nothing here loops over rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
@@ -16,22 +15,22 @@ from testbed.record.schema import Column, Numbered, Schema, TableError
 from testbed.record.tables import Table
 
 
-def check_values(
+def check_references(
     table: Table,
     schema: Schema,
     values: Mapping[str, Any],
     fabric: Fabric,
     count: Callable[[Numbered], int | None],
 ) -> None:
-    """Check the values of a table against the schema and what they refer to.
+    """Check what the values of a table refer to: links, hosts, epochs, rows of other tables.
 
     Args:
         values: The columns of ``table``.
         count: How many there are of what columns number; None: not known.
 
     Raises:
-        TableError: A value is out of its range, refers to nothing, or does not fit the others (one
-            line with the file, the row and the reason).
+        TableError: A value refers to nothing, or does not fit the others (one line with the file,
+            the row and the reason).
     """
     for column in schema.columns:
         if column.name not in values:
@@ -39,49 +38,17 @@ def check_values(
         value = values[column.name]
         if isinstance(value, Paths):
             _check_paths(table, column, value, fabric, values.get("complete"))
-        elif column.words:
-            _check_words(table, column, value)
-        elif isinstance(value, np.ndarray):
-            of = None if column.numbers is None else count(column.numbers)
-            _check_range(table, column, value, of)
+        elif column.numbers is not None:
+            of, low = count(column.numbers), -1 if column.null.startswith("-1") else 0
+            high, there = (None, "") if of is None else (of - 1, f"there are {of} {column.numbers}")
+            table.refuse_outside(column.name, value, low, high, there)
     if "sent" in values and "lost" in values:
         table.refuse(values["lost"] > values["sent"], "more packets lost than sent")
     if schema.row_of is not None:
         names = fabric.link_names if schema.row_of == "links" else fabric.switch_names
         _check_names(table, values[schema.columns[0].name], names, schema.row_of)
-    if schema.key:
+    if len(schema.key) > 1:  # of one column, `Table` has looked
         _check_key(table, schema, values)
-
-
-def _check_range(table: Table, column: Column, value: npt.NDArray[Any], of: int | None) -> None:
-    low, high = column.low, column.high
-    if column.numbers is not None:
-        low, high = -1 if column.null.startswith("-1") else 0, None if of is None else of - 1
-    outside = np.zeros(len(value), np.bool_)
-    if value.dtype.kind == "f" and not column.null.startswith("nan"):
-        outside |= np.isnan(value)
-    if low is not None and len(value) and not value.min() >= low:  # nan, too
-        outside |= value < low
-    if high is not None and len(value) and not value.max() <= high:
-        outside |= value > high
-    if outside.any():
-        row = int(np.argmax(outside))
-        what = f"{column.name} is {value[row]}"
-        if of is None:
-            raise table.fail(row, f"{what}: {_range(low, high)} is needed")
-        raise table.fail(row, f"{what}: there are {of} {column.numbers}")
-
-
-def _range(low: float | None, high: float | None) -> str:
-    if high is None:
-        return "a number" if low is None else f"{low:g} or more"
-    return f"{low or 0:g} to {high:g}"
-
-
-def _check_words(table: Table, column: Column, value: list[str]) -> None:
-    for word in set(value) - set(column.words):
-        known = ", ".join(column.words)
-        raise table.fail(value.index(word), f"{column.name} is {shown(word)}: none of {known}")
 
 
 def _check_paths(

@@ -85,8 +85,9 @@ OBSERVATIONS = Schema(
             null="not measured",
             required=False,
             low=0,
+            high=COUNT_LIMIT,
         ),
     ),
     required=False,
-    file="",
+    key=("id",),
 )

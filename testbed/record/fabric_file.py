@@ -64,12 +64,8 @@ def read_fabric(path: Path) -> NumberedFabric:
     """
     table = read_table(path, FABRIC)
     table.need_rows()
-    link = table.integers("link")
-    table.refuse(~table.given("link"), "link is missing")
-    table.name_rows_by("link", link)
-    table.refuse_twice("link", link)
+    link = table.values("link")
     (src, dst), names = _ends(table)
-    table.refuse((src < 0) | (dst < 0), "src or dst is missing")
     table.refuse(src == dst, "the link leads back to its own switch")
     _refuse_look_alikes(table, src, dst, names)
     tier = _tiers(table, src, dst, names)
@@ -86,7 +82,7 @@ def read_fabric(path: Path) -> NumberedFabric:
 
 def _ends(table: Table) -> tuple[tuple[LongArray, LongArray], list[str]]:
     """Both columns as indices of one list of names."""
-    (src, src_names), (dst, dst_names) = table.texts("src"), table.texts("dst")
+    (src, src_names), (dst, dst_names) = table.values("src"), table.values("dst")
     known: dict[str, int] = {}
     for name in (*src_names, *dst_names):
         known.setdefault(name, len(known))
@@ -136,11 +132,10 @@ def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> Lo
     tier = np.full(n, -1, np.int64)
     for end, switch in (("src", src), ("dst", dst)):
         name = f"{end}_tier"
-        given, value = table.given(name), table.integers(name)
-        table.refuse(given & ((value < 0) | (value > 100)), f"{name} is none of 0 to 100")
+        given, value = table.given(name), table.values(name)
         tier[switch[given]] = value[given]
     for end, switch in (("src", src), ("dst", dst)):
-        given, value = table.given(f"{end}_tier"), table.integers(f"{end}_tier")
+        given, value = table.given(f"{end}_tier"), table.values(f"{end}_tier")
         other = given & (value != tier[switch])
         table.refuse(other, f"{end} has another tier here than in other rows")
     graph = coo_array((np.ones(len(src)), (src, dst)), shape=(n, n)).tocsr()

@@ -41,7 +41,7 @@ from testbed.fabric.names import command, plain, shortened
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.segments import Segments, segments
 from testbed.record.atomic import MARK, FolderError, PendingRun, atomic_write, held, need_no_links
-from testbed.record.checks import check_values
+from testbed.record.checks import check_references
 from testbed.record.documents import Capture, Config, Network, Summary
 from testbed.record.fabric_file import read_fabric
 from testbed.record.files import count_rows, free_buffers
@@ -350,10 +350,10 @@ class RunDirectory:
         schema = of(name)
         try:
             table = read_table(self.path / f"{name}.parquet", schema)
-            values = table.values()
+            values = table.columns()
             if not self.finished:
                 values = self._of_finished_epochs(schema, values)
-            check_values(table, schema, values, self.fabric, self._count)
+            check_references(table, schema, values, self.fabric, self._count)
         except TableError as error:
             raise RunError(f"{error}: make the run again") from None
         del table

@@ -32,6 +32,7 @@ FABRIC = Schema(
         ),
         Column("dst_tier", "int8", "likewise", null="likewise", required=False, low=0, high=100),
     ),
+    key=("link",),
 )
 
 LINKS = Schema(

@@ -67,6 +67,11 @@ class Column:
     high: float | None = None
     words: Sequence[str] = ()
 
+    @property
+    def nullable(self) -> bool:
+        """Return True if a row may have no value in this column."""
+        return bool(self.null) and not self.required
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -97,3 +102,12 @@ class Schema:
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Return the values from ``low`` to ``high`` in words: ``0 to 10^15``, ``from 1``; nothing
+    where they have no bound."""
+    if high is None:
+        return "" if low is None else f"from {low:g}"
+    large = {10**15: "10^15"} | {2**n - 1: f"2^{n}-1" for n in (32, 40, 48)}
+    return f"{low or 0:g} to {large.get(int(high), f'{high:g}')}"

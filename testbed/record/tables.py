@@ -18,9 +18,9 @@ import pyarrow.compute
 
 from testbed.arrays import BoolArray, LongArray
 from testbed.fabric.paths import Paths, PathSets, pointers
-from testbed.record.files import is_csv, is_list, read_file, write_file
+from testbed.record.files import is_csv, read_file, to_arrow, write_file
 from testbed.record.messages import first_line, shown
-from testbed.record.schema import Column, Schema, TableError
+from testbed.record.schema import Column, Schema, TableError, interval
 
 pc: Any = pyarrow.compute  # its functions are made when it is imported
 
@@ -64,7 +64,16 @@ class Nested:
 
 
 class Table:
-    """The columns of a file. A column that the file lacks is not given in any row."""
+    """The columns of a file, as its schema has them.
+
+    Args:
+        path: The file, which errors name.
+        schema: What its columns are.
+        data: What it holds, of any types; the columns of a CSV file are texts.
+
+    Raises:
+        TableError: Two rows have the same value in the one column that is the schema's key.
+    """
 
     def __init__(self, path: Path, schema: Schema, data: pa.Table) -> None:
         self.path = path
@@ -72,6 +81,9 @@ class Table:
         self._data = data
         self._csv = is_csv(path)
         self._key: tuple[str, LongArray] | None = None
+        if len(schema.key) == 1:
+            self._key = schema.key[0], self.values(schema.key[0])
+            self.refuse_twice(*self._key)
 
     def __len__(self) -> int:
         return self._data.num_rows
@@ -81,12 +93,9 @@ class Table:
         if not len(self):
             raise TableError(f"{self.path} has no rows")
 
-    def name_rows_by(self, column: str, values: LongArray) -> None:
-        """Let errors name this column's value beside the row."""
-        self._key = column, values
-
     def fail(self, row: int, reason: str) -> TableError:
-        """The error of a row, to be raised."""
+        """Return the error of a row, to be raised. It names the row's key, too, where that is one
+        column."""
         key = "" if self._key is None else f" ({self._key[0]} {self._key[1][row]})"
         return TableError(f"{self.path}: row {row}{key}: {reason}")
 
@@ -104,146 +113,149 @@ class Table:
             earlier = int(np.argmax(values == values[row]))
             raise self.fail(row, f"row {earlier} has the same {name}")
 
+    def refuse_outside(
+        self,
+        name: str,
+        values: npt.NDArray[Any],
+        low: float | None,
+        high: float | None,
+        needed: str = "",
+    ) -> None:
+        """Raise TableError for the first row whose value is not from ``low`` to ``high``, or is nan
+        where that is no value of the column. Rows without a value are not looked at."""
+        column, outside = self._schema[name], np.zeros(len(values), np.bool_)
+        if values.dtype.kind == "f" and not column.null.startswith("nan"):
+            outside |= np.isnan(values)
+        if low is not None and len(values) and not values.min() >= low:  # nan, too
+            outside |= values < low
+        if high is not None and len(values) and not values.max() <= high:
+            outside |= values > high
+        if column.nullable and outside.any():
+            outside &= self.given(name)
+        for row in np.flatnonzero(outside)[:1]:
+            reason = needed or f"{interval(low, high) or 'a number'} is needed"
+            raise self.fail(int(row), f"{name} is {values[row]}: {reason}")
+
     def given(self, name: str) -> BoolArray:
         """In which rows a column has a value: bool[n]."""
-        if name not in self._data.column_names:
-            return np.zeros(len(self), np.bool_)
-        return _numpy(pc.is_valid(self._data.column(name)))
+        return _numpy(pc.is_valid(self._column(name)))
 
-    def values(self) -> dict[str, Any]:
-        """The columns that are there, all rows given: arrays, lists of texts, and `Paths`.
+    def columns(self) -> dict[str, Any]:
+        """All columns of the file, see `values`; those of texts as lists.
 
         Raises:
-            TableError: A value is missing, of another type or too large for its column.
+            TableError: See `values`.
         """
-        return {name: self._values(self._schema[name]) for name in self._data.column_names}
+        every: dict[str, Any] = {name: self.values(name) for name in self._data.column_names}
+        for name, value in every.items():
+            if isinstance(value, Texts):
+                codes, names = value
+                every[name] = np.array([*names, None], np.object_)[codes].tolist()
+        return every
 
-    def _values(self, wanted: Column) -> Any:
-        name, column = wanted.name, self._data.column(wanted.name)
-        if column.null_count:
+    def values(self, name: str) -> Any:
+        """Return a column: an array of the schema's type, with 0 or nan where a row has no value;
+        `Texts`, with the column's words for names where it has some; `Paths`; or `Nested`.
+
+        Raises:
+            TableError: A value is missing where one must be, is of another type, does not fit into
+                that of the column, is out of the column's bounds or none of its words.
+        """
+        column, wanted = self._column(name), self._schema[name]
+        if column.null_count and not wanted.nullable:
             raise self.fail(int(np.argmin(self.given(name))), f"{name} is missing")
-        if wanted.type == "text":
-            codes, names = self._codes(column, name)
-            return np.array(names, np.object_)[codes].tolist() if names else []
-        kind = column.type
-        if wanted.type == "path":
-            if not (is_list(kind) and pa.types.is_integer(kind.value_type)):
-                raise self._wrong_type(name, kind)
-            width = _numpy(pc.list_value_length(column))
-            return Paths(pointers(width), _numpy(pc.list_flatten(column)).astype(np.int32))
-        if kind == wanted.type or (wanted.type == "float64" and pa.types.is_floating(kind)):
-            return _numpy(column).astype(wanted.type, copy=False)
-        if wanted.type == "bool" or not pa.types.is_integer(kind):
-            raise self._wrong_type(name, kind)
-        try:
-            return _fitting(_numpy(column), wanted.type)
-        except ValueError as error:
-            raise TableError(f"{self.path}: column {name}: {error}") from None
+        rows = np.arange(len(self))
+        match wanted.type:
+            case "text":
+                return self._words(wanted, *self._texts(column, name))
+            case "bool":
+                if not pa.types.is_boolean(column.type):
+                    raise self._wrong_type(name)
+                return _numpy(column)
+            case "path":
+                (length,), values, row = self._lists(column, name, " ")
+                links = self._fitting(self._whole(values, name, row), "int32", name, row)
+                return Paths(pointers(length), links)
+            case "paths" | "node paths":
+                (width, length), values, row = self._lists(column, name, "| ")
+                if wanted.type == "node paths":
+                    return Nested(width, length, *self._texts(values, name))
+                numbers = self._fitting(self._whole(values, name, row), "int64", name, row)
+                return Nested(width, length, numbers)
+            case "float64":
+                values = self._floats(column, name)
+                self.refuse_outside(name, values, wanted.low, wanted.high)
+                return values
+            case _:
+                values = self._whole(column, name, rows)
+                self.refuse_outside(name, values, wanted.low, wanted.high)
+                return self._fitting(values, wanted.type, name, rows)
 
-    def integers(self, name: str) -> LongArray:
-        """A column of whole numbers, 0 where not given: int64[n]."""
-        if name not in self._data.column_names:
-            return np.zeros(len(self), np.int64)
-        column = self._data.column(name)
-        every = np.arange(len(self))
-        return _numpy(self._whole(column, name, every).fill_null(0)).astype(np.int64)
+    def _column(self, name: str) -> Any:
+        """A column as the file has it; one that the file lacks has no value in any row."""
+        if name in self._data.column_names:
+            return self._data.column(name)
+        return pa.nulls(len(self), pa.string() if self._csv else pa.null())
 
-    def numbers(self, name: str) -> npt.NDArray[np.float64]:
-        """A column of finite numbers, nan where not given: float64[n]."""
-        if name not in self._data.column_names:
-            return np.full(len(self), np.nan)
-        column = self._data.column(name)
-        kind = column.type
-        if self._csv:
-            self._match(column, _NUMBER, name, "a number", np.arange(len(self)))
-        elif not (
-            pa.types.is_null(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind)
-        ):
-            raise self._wrong_type(name, kind)
-        values = _numpy(column.cast(pa.float64(), safe=False).fill_null(np.nan))
-        bad = self.given(name) & ~np.isfinite(values)
-        if bad.any():
-            raise self.fail(int(np.argmax(bad)), f"{name} is {values[bad][0]}: a number is needed")
-        return values
+    def _words(self, wanted: Column, codes: LongArray, names: list[str]) -> Texts:
+        if not wanted.words:
+            return Texts(codes, names)
+        number = {word: i for i, word in enumerate(wanted.words)}
+        known = np.array([number.get(name, -2) for name in names] + [-1])[codes]
+        for row in np.flatnonzero(known == -2)[:1]:
+            found, words = shown(names[codes[row]]), ", ".join(wanted.words)
+            raise self.fail(int(row), f"{wanted.name} is {found}: none of {words}")
+        return Texts(known, wanted.words)
 
-    def texts(self, name: str) -> tuple[LongArray, list[str]]:
-        """A column of texts as int64[n] indices of distinct texts, -1 where not given."""
-        if name not in self._data.column_names:
-            return np.full(len(self), -1, np.int64), []
-        return self._codes(self._data.column(name), name)
-
-    def nested(self, name: str) -> Nested:
-        """A column of lists of lists; rows that are not given have none."""
-        if name not in self._data.column_names:
-            none = np.zeros(0, np.int64)
-            return Nested(np.zeros(len(self), np.int64), none, none)
-        column = self._data.column(name)
-        kind = self._schema[name].type
-        if self._csv:
-            column = pc.split_pattern(column, "|")
-        elif pa.types.is_null(column.type):
-            column = column.cast(pa.list_(pa.list_(pa.null())))
-        if not is_list(column.type):
-            raise self._wrong_type(name, column.type)
-        width = _numpy(pc.list_value_length(column).fill_null(0)).astype(np.int64)
-        lists = pc.list_flatten(column)
-        row = np.repeat(np.arange(len(self)), width)
-        if self._csv:
-            lists = pc.split_pattern(lists, " ")
-        elif pa.types.is_null(lists.type):
-            lists = lists.cast(pa.list_(pa.null()))
-        if not is_list(lists.type):
-            raise self._wrong_type(name, column.type)
-        length, values, row = self._lists(lists, name, row)
-        if kind == "paths":
-            return Nested(width, length, self._longs(values, name, row))
-        codes, names = self._codes(values, name)
-        return Nested(width, length, codes, names)
-
-    def links(self, name: str) -> tuple[LongArray, LongArray]:
-        """A column of a list of links in every row: their pointers, int64[n + 1], and all links."""
-        column = self._data.column(name)
-        if not is_list(column.type):
-            raise self._wrong_type(name, column.type)
-        length, values, row = self._lists(column, name, np.arange(len(self)))
-        return pointers(length), self._longs(values, name, row)
-
-    def _lists(self, lists: Any, name: str, row: LongArray) -> tuple[LongArray, Any, LongArray]:
-        """The length of each list, all values, and the row of each value; ``row`` is the lists'."""
-        self._no_nulls(lists, name, row)
-        length = _numpy(pc.list_value_length(lists)).astype(np.int64)
-        values = pc.list_flatten(lists)
-        row = np.repeat(row, length)
-        self._no_nulls(values, name, row)
-        return length, values, row
-
-    def _longs(self, column: Any, name: str, row: LongArray) -> LongArray:
-        return _numpy(self._whole(column, name, row)).astype(np.int64)
+    def _lists(
+        self, column: Any, name: str, separators: str
+    ) -> tuple[list[LongArray], Any, LongArray]:
+        """The lengths of the lists of each depth, all values, and the row of each value."""
+        row, lengths = np.arange(len(self)), []
+        for separator in separators:
+            if lengths:
+                self._no_nulls(column, name, row)
+            if self._csv:
+                column = pc.split_pattern(column, separator)
+            elif pa.types.is_null(column.type):
+                column = column.cast(pa.list_(pa.null()))
+            if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+                raise self._wrong_type(name)
+            lengths.append(_numpy(pc.list_value_length(column).fill_null(0)).astype(np.int64))
+            column, row = pc.list_flatten(column), np.repeat(row, lengths[-1])
+        self._no_nulls(column, name, row)
+        return lengths, column, row
 
     def _no_nulls(self, column: Any, name: str, row: LongArray) -> None:
         missing = _numpy(pc.is_null(column))
         if missing.any():
             raise self.fail(int(row[np.argmax(missing)]), f"{name} has a missing value in its list")
 
-    def _whole(self, column: Any, name: str, row: LongArray) -> Any:
-        """The column as int64; ``row`` is the row of each value."""
+    def _floats(self, column: Any, name: str) -> npt.NDArray[np.float64]:
+        kind = column.type
+        if self._csv:
+            self._match(column, _NUMBER, name, "a number", np.arange(len(self)))
+        elif not (
+            pa.types.is_null(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind)
+        ):
+            raise self._wrong_type(name)
+        return _numpy(column.cast(pa.float64(), safe=False).fill_null(np.nan))
+
+    def _whole(self, column: Any, name: str, row: LongArray) -> npt.NDArray[np.integer]:
+        """Whole numbers, 0 where a row has none; ``row`` is the row of each value."""
         if self._csv:
             self._match(column, _NUMBER, name, "a whole number", row)
             plain = pc.match_substring_regex(column, _INTEGER)
             as_float = pc.if_else(plain, None, column).cast(pa.float64())
             as_is = pc.if_else(plain, column, None).cast(pa.int64())
-            return pc.coalesce(as_is, self._whole_floats(as_float, name, row))
-        if pa.types.is_null(column.type):
-            return column.cast(pa.int64())
-        if pa.types.is_floating(column.type):
-            return self._whole_floats(column.cast(pa.float64()), name, row)
-        if not pa.types.is_integer(column.type):
-            raise self._wrong_type(name, column.type)
-        if pa.types.is_uint64(column.type):
-            bad = _numpy(pc.greater(column, pa.scalar(2**63 - 1, pa.uint64())).fill_null(False))
-            if bad.any():
-                raise self.fail(int(row[np.argmax(bad)]), f"{name} is too large")
-        return column.cast(pa.int64())
+            column = pc.coalesce(as_is, self._whole_floats(as_float, name, row))
+        elif pa.types.is_floating(column.type):
+            column = self._whole_floats(column.cast(pa.float64()), name, row)
+        elif pa.types.is_null(column.type):
+            column = column.cast(pa.int64())
+        elif not pa.types.is_integer(column.type):
+            raise self._wrong_type(name)
+        return _numpy(column.fill_null(0))
 
     def _whole_floats(self, column: Any, name: str, row: LongArray) -> Any:
         """Floats as int64: what pandas and R make of whole numbers where some are missing."""
@@ -256,6 +268,14 @@ class Table:
             raise self.fail(int(row[at]), f"{name} is {number[at]}: {needed}")
         return column.cast(pa.int64())
 
+    def _fitting(
+        self, values: npt.NDArray[np.integer], wanted: str, name: str, row: LongArray
+    ) -> npt.NDArray[Any]:
+        try:
+            return _fitting(values, wanted)
+        except Misfit as misfit:
+            raise self.fail(int(row[misfit.at]), f"{name}: {misfit}") from None
+
     def _match(self, column: Any, pattern: str, name: str, needed: str, row: LongArray) -> None:
         bad = ~_numpy(pc.match_substring_regex(column, pattern).fill_null(True))
         if bad.any():
@@ -263,22 +283,23 @@ class Table:
             reason = f"{name} is {shown(column[at].as_py())}: {needed} is needed"
             raise self.fail(int(row[at]), reason)
 
-    def _codes(self, column: Any, name: str) -> tuple[LongArray, list[str]]:
+    def _texts(self, column: Any, name: str) -> tuple[LongArray, list[str]]:
+        """The number of each text, -1 where a row has none, and the distinct texts."""
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            raise self._wrong_type(name, column.type)
+            raise self._wrong_type(name)
         encoded = column.cast(kind).dictionary_encode()
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.unify_dictionaries().combine_chunks()
             if isinstance(encoded, pa.ChunkedArray):
                 encoded = encoded.chunk(0) if encoded.num_chunks else _no_texts()
-        return _numpy(encoded.indices.fill_null(-1)).astype(
-            np.int64
-        ), encoded.dictionary.to_pylist()
+        codes = _numpy(encoded.indices.fill_null(-1)).astype(np.int64)
+        return codes, encoded.dictionary.to_pylist()
 
-    def _wrong_type(self, name: str, found: Any) -> TableError:
+    def _wrong_type(self, name: str) -> TableError:
+        found = self._column(name).type
         needed = _NEEDED.get(self._schema[name].type, "whole numbers")
         return TableError(f"{self.path}: column {name} has the type {found}: {needed} are needed")
 
@@ -335,7 +356,7 @@ def _to_arrow(value: Any, column: Column) -> Any:
         offsets = pa.array(value.ptr.astype(np.int32))
         return pa.ListArray.from_arrays(offsets, lists, mask=pa.array(value.width == 0))
     if isinstance(value, Paths):
-        return pa.ListArray.from_arrays(pa.array(value.ptr.astype(np.int32)), pa.array(value.links))
+        return to_arrow(value)
     if column.type == "text":
         return pa.array(value, pa.string())
     values = np.asarray(value)
@@ -348,13 +369,21 @@ def _to_arrow(value: Any, column: Column) -> Any:
     return pa.array(fits, mask=null)
 
 
+class Misfit(ValueError):
+    """A value does not fit into the type of its column; ``at`` is its place."""
+
+    def __init__(self, value: int, wanted: str, at: int) -> None:
+        super().__init__(f"{value} does not fit into {wanted}")
+        self.at = at
+
+
 def _fitting(values: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
-    """Numbers as another type; ValueError where one is too large for it."""
+    """Numbers as another type; Misfit where one is too large for it."""
     if not np.can_cast(values.dtype, wanted) and len(values):
         bounds = np.iinfo(wanted)
-        for extreme in (int(values.min()), int(values.max())):
-            if not bounds.min <= extreme <= bounds.max:
-                raise ValueError(f"{extreme} does not fit into {wanted}")
+        for at in (int(values.argmin()), int(values.argmax())):
+            if not bounds.min <= int(values[at]) <= bounds.max:
+                raise Misfit(int(values[at]), wanted, at)
     return values.astype(wanted, copy=False)
 
 

@@ -59,7 +59,7 @@ def changed(run: Path, name: str, column: str, row: int, value: Any) -> Path:
         ("probe_counts", "path", -1, "path is -1: there are "),
         ("probe_counts", "path", 10**6, "path is 1000000: there are "),
         ("probe_counts", "src_host", 16, "src_host is 16: there are 16 hosts"),
-        ("probe_counts", "sent", -5, "sent is -5: 0 to 1e+15 is needed"),
+        ("probe_counts", "sent", -5, "sent is -5: 0 to 10^15 is needed"),
         ("probe_counts", "lost", 10**9, "more packets lost than sent"),
         ("probe_paths", "plan", "mine", "plan is 'mine': none of netbouncer, detector"),
         ("probe_paths", "path", [], "path has no link"),
@@ -71,7 +71,7 @@ def changed(run: Path, name: str, column: str, row: int, value: Any) -> Path:
         ("links", "rate", float("nan"), "rate is nan: 0 to 1 is needed"),
         ("links", "rate", 1.5, "rate is 1.5: 0 to 1 is needed"),
         ("links", "name", "x", "it is of 'x': 'agg0_1->tor0_0' comes here"),
-        ("switches", "id", 2**48, "id is 281474976710656: 0 to 2.81475e+14 is needed"),
+        ("switches", "id", 2**48, "id is 281474976710656: 0 to 2^48-1 is needed"),
         ("rules", "segment", -1, "segment is -1: there are "),
         ("rules", "epoch", 4, "epoch is 4: there are 4 epochs"),
         ("segments", "segment", 0, "row 0 has the same epoch and segment"),
@@ -95,7 +95,8 @@ def test_a_value_out_of_range_is_named(
     with pytest.raises(RunError) as raised:
         RunDirectory(copy, trust=True).table(name)
     message = str(raised.value)
-    assert message.startswith(f"{path}: row {row}: {reason}") and message.isprintable()
+    assert message.startswith(f"{path}: row {row}") and message.isprintable()
+    assert f": {reason}" in message
 
 
 def test_a_table_with_other_rows_than_the_fabric_is_refused(run_path: Path, tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_a_table_with_other_rows_than_the_fabric_is_refused(run_path: Path, tmp_
         ({"more": [1]}, "column 'more' is unknown"),
         ({"lost": ["much"]}, "column lost has the type string: whole numbers are needed"),
         ({"lost": pa.array([None], pa.int64())}, "row 0: lost is missing"),
-        ({"path": pa.array([2**40])}, "column path: 1099511627776 does not fit into int32"),
+        ({"path": pa.array([2**40])}, "row 0: path: 1099511627776 does not fit into int32"),
     ],
 )
 def test_a_broken_table_is_named(
