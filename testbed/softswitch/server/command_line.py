@@ -63,7 +63,7 @@ def _number(low: int, high: int, what: str) -> Callable[[str], int]:
 
 def _interface(text: str) -> tuple[int, str]:
     """PORT@IFACE."""
-    port, at, name = text.partition("@")
+    port, at, name = text.lstrip().partition("@")  # p4c's test runner writes `-i 1@a` as one
     if not at or not name or not port.isdecimal() or int(port) >= MOST_PORTS:
         raise argparse.ArgumentTypeError(f"{text!r} is not PORT@INTERFACE with a port of 0..511")
     return int(port), name

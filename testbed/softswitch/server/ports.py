@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import heapq
 import os
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO
 
 from testbed.softswitch.compiler.build import load_library, read_c
 from testbed.softswitch.errors import SoftSwitchError
@@ -319,59 +321,67 @@ Packet = tuple[float, int, bytes]
 MAGICS = {0xA1B2C3D4: 1e-6, 0xA1B23C4D: 1e-9}
 
 
-def read_pcap(path: Path) -> list[tuple[float, bytes]]:
-    """Time in seconds and bytes of each packet of a pcap file.
+def read_pcap(path: Path) -> Iterator[tuple[float, bytes]]:
+    """Open a pcap file, or a pipe with one, and return the time in seconds and the bytes of each
+    packet, read when they are asked for.
 
     Raises:
-        SoftSwitchError: It cannot be read, is no pcap file, or has packets that were cut.
+        SoftSwitchError: It cannot be read or is no pcap file; later: a packet was cut.
     """
     try:
-        data = path.read_bytes()
+        file = path.open("rb")
+        head = file.read(24)
     except OSError as e:
         raise SoftSwitchError(f"cannot read {path}: {e.strerror}") from None
     for order in "<>":
-        if len(data) >= 24:
-            tick = MAGICS.get(struct.unpack_from(order + "I", data)[0])
-            if tick:
-                return _records(data, order, tick, path)
+        tick = MAGICS.get(struct.unpack(order + "I", head[:4])[0]) if len(head) == 24 else None
+        if tick:
+            return _records(file, order, tick, path)
+    file.close()
     raise SoftSwitchError(f"{path} is not a pcap file")
 
 
-def _records(data: bytes, order: str, tick: float, path: Path) -> list[tuple[float, bytes]]:
-    out, at = [], 24
-    while at < len(data):
-        if at + 16 > len(data):
-            raise SoftSwitchError(f"{path} ends within a packet")
-        seconds, parts, stored, length = struct.unpack_from(order + "4I", data, at)
-        at += 16
-        if stored != length:
-            raise SoftSwitchError(f"{path} has a packet of which only a part was kept")
-        if at + stored > len(data):
-            raise SoftSwitchError(f"{path} ends within a packet")
-        out.append((seconds + parts * tick, data[at : at + stored]))
-        at += stored
-    return out
+def _records(file: BinaryIO, order: str, tick: float, path: Path) -> Iterator[tuple[float, bytes]]:
+    with file:
+        while head := file.read(16):
+            if len(head) < 16:
+                raise SoftSwitchError(f"{path} ends within a packet")
+            seconds, parts, stored, length = struct.unpack(order + "4I", head)
+            if stored != length:
+                raise SoftSwitchError(f"{path} has a packet of which only a part was kept")
+            data = file.read(stored)
+            if len(data) < stored:
+                raise SoftSwitchError(f"{path} ends within a packet")
+            yield seconds + parts * tick, data
 
 
 class Replay:
     """Packets of INTERFACE_in.pcap for each port; ``seconds`` after ``start`` they come in, by
-    their time, each as soon as the one before it has passed."""
+    their time, each as soon as the one before it has passed.
+
+    A pipe is read while it is written, as p4c's tests do it: in BMv2, too, a packet waits until
+    every other pipe has its next one or has ended.
+    """
 
     def __init__(self, interfaces: Sequence[tuple[int, str]], seconds: int) -> None:
         self._seconds = max(0, seconds)
-        packets: list[Packet] = [
-            (when, port, data)
-            for port, name in interfaces
-            for when, data in read_pcap(Path(f"{name}_in.pcap"))
-        ]
-        self._packets = sorted(packets, key=lambda p: p[0])
+        self._files = [self._packets(port, Path(f"{name}_in.pcap")) for port, name in interfaces]
 
-    def start(self, ports: Ports) -> None:
-        """Begin, in a thread of its own."""
-        threading.Thread(target=self._run, args=(ports,), name="replay", daemon=True).start()
+    @staticmethod
+    def _packets(port: int, path: Path) -> Iterator[Packet]:
+        packets = ((when, port, data) for when, data in read_pcap(path))
+        return packets if path.is_fifo() else iter(list(packets))  # what is wrong is told at once
 
-    def _run(self, ports: Ports) -> None:
+    def start(self, ports: Ports, failed: Callable[[str], None]) -> None:
+        """Begin, in a thread of its own; ``failed`` is called with what is wrong with a pipe."""
+        run = threading.Thread(target=self._run, args=(ports, failed), name="replay", daemon=True)
+        run.start()
+
+    def _run(self, ports: Ports, failed: Callable[[str], None]) -> None:
         time.sleep(self._seconds)
-        for _, port, data in self._packets:
-            ports.inject(port, data)
+        try:
+            for _, port, data in heapq.merge(*self._files, key=lambda packet: packet[0]):
+                ports.inject(port, data)
+        except SoftSwitchError as e:
+            failed(str(e))
         ports.say("debug", "Pcap reader: end of all input files")

@@ -135,7 +135,7 @@ def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.so
     gc.freeze()
     gc.enable()
     if replay is not None:
-        replay.start(ports)
+        replay.start(ports, failed)
     ended.recv(1)
     if failures:
         raise SoftSwitchError(failures[0])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -36,11 +39,11 @@ def test_pcap_files_of_interfaces(wires: Callable[[int], list[Wire]], tmp_path: 
         c.write(("insert", c.route(0x0A000000, 8, 2)))
         source.send(udp(size=200))
         left = sink.recv(2000)
-        eventually(lambda: read_pcap(tmp_path / f"{b.port}_out.pcap"))
+        eventually(lambda: list(read_pcap(tmp_path / f"{b.port}_out.pcap")))
     assert [d for _, d in read_pcap(tmp_path / f"{a.port}_in.pcap")] == [udp(size=200)]
     assert [d for _, d in read_pcap(tmp_path / f"{b.port}_out.pcap")] == [left]
-    assert not read_pcap(tmp_path / f"{a.port}_out.pcap")
-    assert not read_pcap(tmp_path / f"{b.port}_in.pcap")
+    assert not list(read_pcap(tmp_path / f"{a.port}_out.pcap"))
+    assert not list(read_pcap(tmp_path / f"{b.port}_in.pcap"))
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -54,9 +57,42 @@ def test_packets_from_files_come_by_their_time(tmp_path: Path, order: str) -> No
         c.configure()
         c.write(("insert", c.route(0x0A000000, 8, 2)))
         out = Path(f"{stem}2_out.pcap")
-        eventually(lambda: len(read_pcap(out)) == 3, timeout=20)
+        eventually(lambda: len(list(read_pcap(out))) == 3, timeout=20)
         assert [len(d) - 14 for _, d in read_pcap(out)] == [103, 104, 105]
-        assert not read_pcap(Path(f"{stem}1_out.pcap"))
+        assert not list(read_pcap(Path(f"{stem}1_out.pcap")))
+
+
+def test_pipes_are_read_while_they_are_written(tmp_path: Path) -> None:
+    """As p4c's tests do it: with the port behind a blank, and entries between the packets."""
+    stem = tmp_path / "pcap"
+    for port in (1, 2):
+        os.mkfifo(f"{stem}{port}_in.pcap")
+    write_pcap(tmp_path / "whole", (1, udp(size=101)), (3, udp(size=103)))
+    whole = (tmp_path / "whole").read_bytes()
+    at = 24 + 16 + 14 + 101
+    interfaces = [f"-i 1@{stem}1", f"-i 2@{stem}2"]
+    pipes: list[BinaryIO] = []
+
+    def open_pipes() -> None:
+        for port in (1, 2):
+            pipes.append(open(f"{stem}{port}_in.pcap", "wb", buffering=0))  # noqa: SIM115
+            pipes[-1].write(whole[:24])
+
+    opening = threading.Thread(target=open_pipes)
+    opening.start()
+    with Process("--no-p4", "--use-files", "0", *interfaces) as p, Client(p.grpc) as c:
+        opening.join()
+        c.configure()
+        c.write(("insert", c.route(0x0A000000, 8, 2)))
+        pipes[1].close()
+        out = Path(f"{stem}2_out.pcap")
+        pipes[0].write(whole[24:at])
+        eventually(lambda: len(list(read_pcap(out))) == 1)
+        pipes[0].write(whole[at:-1])
+        pipes[0].close()
+        assert p.popen.wait(20) == 1
+    assert "pcap1_in.pcap ends within a packet" in p.errors
+    assert [len(d) - 14 for _, d in read_pcap(out)] == [101]
 
 
 def test_files_that_are_no_pcap(tmp_path: Path) -> None:
