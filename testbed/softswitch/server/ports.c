@@ -1,7 +1,7 @@
-/* Packet ports: AF_PACKET sockets and the thread that moves packets through a switch.
+/* Packet ports: AF_PACKET sockets and the threads that move packets through switches.
  *
- * One thread receives in batches, runs the batch under the lock, and sends. The control side
- * takes the same lock for every change. Packets for the CPU port, and the news that digest
+ * The packets of a switch are moved by one thread: it receives in batches, runs a batch under the
+ * lock, and sends. The control side takes the same lock for every change. Packets for the CPU port, and the news that digest
  * samples wait, go to whoever calls pp_wait.*/
 #include "ports.h"
 #include "transmit.h"
@@ -46,7 +46,8 @@ static int pp_admit(void *context, uint32_t port, uint32_t length) {
 
 /* Runs one packet and keeps what leaves for pp_send; with the lock held. */
 static void pp_run(pp_set *s, uint32_t port, const uint8_t *data, uint32_t length, uint64_t now) {
-    ss_result *r = &s->result;
+    pp_space *space = s->space;
+    ss_result *r = &space->result;
     s->number++;
     if (s->log.fd >= 0)
         pp_say(&s->log, PP_DEBUG, "[%llu.0] [cxt 0] Processing packet received on port %u",
@@ -72,13 +73,14 @@ static void pp_run(pp_set *s, uint32_t port, const uint8_t *data, uint32_t lengt
             if (p->egress.rated) pp_drain(s, p);
             continue;
         }
-        if (s->out_n == PP_OUT || s->arena_used + o->length > PP_ARENA) pp_send(s);
-        memcpy(s->arena + s->arena_used, o->data, o->length);
-        s->out[s->out_n] = (pp_out){s->arena_used, o->length, (uint16_t)o->priority, 0};
-        s->arena_used += o->length;
-        place = (uint16_t)++s->out_n;
-        if (p->first) s->out[p->last - 1].next = place;
-        else p->first = place, s->busy[s->busy_n++] = (uint16_t)(p - s->ports);
+        if (space->out_n == PP_OUT || space->arena_used + o->length > PP_ARENA) pp_send(s);
+        memcpy(space->arena + space->arena_used, o->data, o->length);
+        space->out[space->out_n] =
+            (pp_out){space->arena_used, o->length, (uint16_t)o->priority, 0};
+        space->arena_used += o->length;
+        place = (uint16_t)++space->out_n;
+        if (p->first) space->out[p->last - 1].next = place;
+        else p->first = place, space->busy[space->busy_n++] = (uint16_t)(p - s->ports);
         p->last = place;
     }
 }
@@ -111,28 +113,7 @@ static void pp_finish(pp_set *s) {
 }
 
 #include "receive.h"
-
-static void *pp_loop(void *arg) {
-    pp_set *s = arg;
-    struct epoll_event e[64];
-    for (;;) {
-        int n = epoll_wait(s->epoll, e, 64, -1);
-        if (n < 0 && errno != EINTR) return NULL;
-        for (int i = 0; i < n; i++) {
-            uint32_t place = e[i].data.u32;
-            if (place == PP_END) return NULL;
-            if (place == PP_TIMER || e[i].events & EPOLLOUT) {
-                pp_lock_packets(s);
-                if (place == PP_TIMER) pp_timer(s);
-                else pp_drain(s, s->ports + place);
-                pp_finish(s);
-                pthread_mutex_unlock(&s->lock);
-            }
-            if (place != PP_TIMER && e[i].events & ~(uint32_t)EPOLLOUT)
-                pp_receive(s, s->ports + place);
-        }
-    }
-}
+#include "workers.h"
 
 /* ---- control side ---- */
 
@@ -167,7 +148,7 @@ static int pp_open(pp_set *s, const char *interface) {
     int one = 1, size = 16 << 20, fd, error;
     struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = __builtin_bswap16(ETH_P_ALL)};
     struct packet_mreq promiscuous = {.mr_type = PACKET_MR_PROMISC};
-    struct epoll_event e = {.events = EPOLLIN, .data.u32 = s->ports_n};
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uintptr_t)(s->ports + s->ports_n)};
     if (!index) return -errno;
     fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -errno;
@@ -179,7 +160,7 @@ static int pp_open(pp_set *s, const char *interface) {
         setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one) ||
         setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) ||
         bind(fd, (struct sockaddr *)&at, sizeof at) ||
-        epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e)) {
+        epoll_ctl(s->worker->epoll, EPOLL_CTL_ADD, fd, &e)) {
         error = errno;
         close(fd);
         return -error;
@@ -187,7 +168,10 @@ static int pp_open(pp_set *s, const char *interface) {
     return fd;
 }
 static void pp_close(pp_set *s, pp_port *p) {
-    if (p->fd >= 0) close(p->fd);
+    if (p->fd >= 0) {
+        epoll_ctl(s->worker->epoll, EPOLL_CTL_DEL, p->fd, NULL); /* another may have a copy of it */
+        close(p->fd);
+    }
     if (p->in) fclose(p->in);
     if (p->out) fclose(p->out);
     pp_egress_free(&p->egress, s->priorities);
@@ -199,7 +183,7 @@ static void pp_close(pp_set *s, pp_port *p) {
 /* Attaches a port to an interface, or to a file of packets that leave (interface NULL); `in` and
  * `out` are pcap files for its packets, or NULL; 0 or -errno. */
 int pp_add(pp_set *s, uint32_t number, const char *interface, const char *in, const char *out) {
-    pp_port p = {.number = number, .fd = -1};
+    pp_port p = {.set = s, .number = number, .fd = -1};
     int error = 0;
     if (number >= PP_PORTS || s->by_number[number]) return -EEXIST;
     if (s->ports_n == PP_PORTS) return -ENOSPC;
@@ -234,33 +218,46 @@ int pp_remove(pp_set *s, uint32_t number) {
     return p ? 0 : -ENOENT;
 }
 
-int pp_start(pp_set *s) {
-    struct epoll_event e = {.events = EPOLLIN, .data.u32 = PP_END};
-    int error;
-    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->wake, &e)) return -errno;
-    e.data.u32 = PP_TIMER;
-    if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->timer, &e)) return -errno;
-    error = pthread_create(&s->thread, NULL, pp_loop, s);
-    s->running = !error;
-    return -error;
+/* A switch's ports, which the next of the pool's workers serves; NULL without memory or files. */
+pp_set *pp_create(pp_pool *pool, uint32_t cpu_port, uint32_t priorities) {
+    pp_set *s = calloc(1, sizeof *s);
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uintptr_t)s + PP_TIMER};
+    pthread_condattr_t attr;
+    if (!s) return NULL;
+    s->pool = pool;
+    s->worker = pool->workers + atomic_fetch_add(&pool->sets, 1) % pool->n;
+    for (uint32_t i = 0; i < PP_PORTS; i++) s->ports[i].set = s, s->ports[i].fd = -1;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->news_lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->news_cond, &attr);
+    pthread_condattr_destroy(&attr);
+    s->cpu_port = cpu_port;
+    s->priorities = priorities;
+    s->log.fd = -1;
+    s->start_us = pp_clock_us();
+    s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (s->timer < 0 || epoll_ctl(s->worker->epoll, EPOLL_CTL_ADD, s->timer, &e)) {
+        if (s->timer >= 0) close(s->timer);
+        free(s);
+        return NULL;
+    }
+    return s;
 }
 
-/* Ends the packet thread and closes the ports; nobody may be in pp_wait. */
+/* Closes the ports, once their worker is not at them; nobody may be in pp_wait. */
 void pp_destroy(pp_set *s) {
-    uint64_t one = 1;
-    if (s->running && write(s->wake, &one, sizeof one) == (ssize_t)sizeof one)
-        pthread_join(s->thread, NULL);
+    pp_worker *w = s->worker;
+    pp_lock_waiting(&w->working, &w->waiting);
     if (s->sw) s->log_to(s->sw, NULL, NULL);
     for (uint32_t i = 0; i < s->ports_n; i++) pp_close(s, s->ports + i);
+    close(s->timer);
+    pthread_mutex_unlock(&w->working);
     for (; s->cpu_n; s->cpu_n--, s->cpu_head++) free(s->cpu[s->cpu_head % PP_CPU].data);
     pp_log_flush(&s->log);
     if (s->log.path) close(s->log.fd);
     free(s->log.path);
-    close(s->epoll);
-    close(s->wake);
-    close(s->timer);
-    free(s->arena);
-    free(s->buffers);
     free(s);
 }
 
@@ -311,11 +308,14 @@ void pp_switch(pp_set *s, ss_switch *sw, pp_process_fn process, pp_pending_fn pe
 void pp_inject(pp_set *s, uint32_t port, const uint8_t *data, uint32_t length) {
     pp_port *p;
     uint64_t now = pp_clock_us() - s->start_us;
+    pthread_mutex_lock(&s->pool->injecting);
     pp_lock(s);
+    s->space = &s->pool->space;
     if ((p = pp_find(s, port))) pp_came(s, p, data, length, now);
     else if (s->sw) pp_run(s, port, data, length, now);
     pp_finish(s);
     pp_unlock(s);
+    pthread_mutex_unlock(&s->pool->injecting);
 }
 
 /* Waits for news: PP_NEWS_ bits, 0 when the time is over (ms < 0: never). */

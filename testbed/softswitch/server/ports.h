@@ -1,4 +1,4 @@
-/* The ports of a switch process and what they share. */
+/* The ports of a switch, the threads that move packets, and what they share. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_ether.h>
@@ -42,8 +42,7 @@ enum {
     PP_PORTS = 512,
     PP_CPU = 4096,         /* packets that wait for the controller */
     PP_NO_PORT = 0xFFFFFFFF,
-    PP_END = 0xFFFFFFFF,   /* what epoll says of the event that ends the thread */
-    PP_TIMER = 0xFFFFFFFE  /* and of the timer of the queues */
+    PP_TIMER = 1 /* what epoll adds to the address of a set whose timer has fired */
 };
 enum { PP_NEWS_PACKET = 1, PP_NEWS_DIGEST = 2, PP_NEWS_WAKE = 4 };
 
@@ -59,6 +58,7 @@ typedef struct {
 } pp_counters;
 
 typedef struct {
+    struct pp_set *set;
     uint32_t number;
     int fd; /* -1: packets come from a file, or the port was removed */
     FILE *in, *out; /* what is kept of its packets, or NULL */
@@ -77,11 +77,48 @@ typedef struct {
     uint8_t *data;
 } pp_cpu_packet;
 
+/* What packets go through on their way; whoever runs one has a space of its own. Between two batches
+ * it is empty, so it serves many sets in turn. */
 typedef struct {
+    ss_result result;
+    pp_out out[PP_OUT]; /* to send */
+    uint16_t busy[PP_OUT]; /* ports that have something to send */
+    uint32_t out_n, busy_n, arena_used;
+    uint8_t *arena, segment[PP_BUFFER];
+} pp_space;
+
+/* A thread that moves the packets of some sets. */
+typedef struct {
+    pthread_mutex_t working; /* held from one look for packets to the next */
+    atomic_uint waiting; /* threads that want it: to let a set go */
+    pthread_t thread;
+    int running, epoll, wake;
+    uint8_t *buffers;
+    struct mmsghdr messages[PP_BATCH];
+    struct virtio_net_hdr left[PP_BATCH];
+    struct iovec parts[PP_BATCH][2];
+    struct {
+        _Alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
+    } control[PP_BATCH];
+    pp_space space;
+} pp_worker;
+
+/* The workers of a process; each set belongs to one of them. */
+typedef struct {
+    uint32_t n;
+    atomic_uint sets; /* that were made so far */
+    pthread_mutex_t injecting; /* of `space`; taken before a set's lock */
+    pp_space space; /* of packets that control threads inject */
+    pp_worker workers[];
+} pp_pool;
+
+/* The ports of a switch. */
+typedef struct pp_set {
     pthread_mutex_t lock;
     atomic_uint waiting; /* control threads that want the lock */
-    pthread_t thread;
-    int running, epoll, wake, timer, captures;
+    pp_pool *pool;
+    pp_worker *worker;
+    int timer, captures;
     uint32_t ports_n, cpu_port, priorities;
     pp_port ports[PP_PORTS];
     uint16_t by_number[PP_PORTS]; /* port number to its place + 1 */
@@ -94,11 +131,7 @@ typedef struct {
     uint64_t start_us, faults, unknown_port, cpu_dropped, number;
     uint64_t timer_ns; /* when the timer fires; 0: not set */
     uint32_t pending_seen;
-    ss_result result;
-    pp_out out[PP_OUT]; /* to send; guarded by the lock, like the arena */
-    uint16_t busy[PP_OUT]; /* ports that have something to send */
-    uint32_t out_n, busy_n, arena_used;
-    uint8_t *arena, *buffers, segment[PP_BUFFER];
+    pp_space *space; /* of who has the lock and runs packets */
     pp_log log;
     pthread_mutex_t news_lock;
     pthread_cond_t news_cond;
@@ -108,21 +141,26 @@ typedef struct {
 
 static uint64_t pp_clock_us(void) { return pp_clock_ns() / 1000; }
 
-/* A mutex would let the packet thread take the lock again and again: it steps back while
- * the control side waits. */
-void pp_lock(pp_set *s) {
-    atomic_fetch_add(&s->waiting, 1);
-    pthread_mutex_lock(&s->lock);
-    atomic_fetch_sub(&s->waiting, 1);
+/* A mutex would let a packet thread take a lock again and again: it steps back while others wait. */
+static void pp_lock_waiting(pthread_mutex_t *lock, atomic_uint *waiting) {
+    atomic_fetch_add(waiting, 1);
+    pthread_mutex_lock(lock);
+    atomic_fetch_sub(waiting, 1);
 }
+static void pp_lock_stepping_back(pthread_mutex_t *lock, atomic_uint *waiting) {
+    for (int i = 0; i < 100 && atomic_load(waiting); i++) sched_yield();
+    pthread_mutex_lock(lock);
+}
+void pp_lock(pp_set *s) { pp_lock_waiting(&s->lock, &s->waiting); }
 void pp_unlock(pp_set *s) {
     uint32_t pending = s->sw ? s->pending(s->sw) : 0;
     if (pending < s->pending_seen) s->pending_seen = pending; /* some were acknowledged */
     pthread_mutex_unlock(&s->lock);
 }
-static void pp_lock_packets(pp_set *s) {
-    for (int i = 0; i < 100 && atomic_load(&s->waiting); i++) sched_yield();
-    pthread_mutex_lock(&s->lock);
+/* The lock, for a thread that runs packets in a space. */
+static void pp_lock_packets(pp_set *s, pp_space *space) {
+    pp_lock_stepping_back(&s->lock, &s->waiting);
+    s->space = space;
 }
 
 static void pp_tell(pp_set *s, uint32_t news) {
@@ -130,35 +168,4 @@ static void pp_tell(pp_set *s, uint32_t news) {
     s->news |= news;
     pthread_cond_signal(&s->news_cond);
     pthread_mutex_unlock(&s->news_lock);
-}
-
-pp_set *pp_create(uint32_t cpu_port, uint32_t priorities) {
-    pp_set *s = calloc(1, sizeof *s);
-    pthread_condattr_t attr;
-    if (!s) return NULL;
-    s->arena = malloc(PP_ARENA);
-    s->buffers = malloc((size_t)PP_BATCH * (PP_FRAME + PP_TAG));
-    s->epoll = epoll_create1(EPOLL_CLOEXEC);
-    s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (!s->arena || !s->buffers || s->epoll < 0 || s->wake < 0 || s->timer < 0) {
-        free(s->arena);
-        free(s->buffers);
-        if (s->epoll >= 0) close(s->epoll);
-        if (s->wake >= 0) close(s->wake);
-        if (s->timer >= 0) close(s->timer);
-        free(s);
-        return NULL;
-    }
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->news_lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->news_cond, &attr);
-    pthread_condattr_destroy(&attr);
-    s->cpu_port = cpu_port;
-    s->priorities = priorities;
-    s->log.fd = -1;
-    s->start_us = pp_clock_us();
-    return s;
 }

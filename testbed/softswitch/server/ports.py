@@ -1,4 +1,4 @@
-"""Packet ports of a switch process: AF_PACKET sockets served by a thread in C, or pcap files."""
+"""Packet ports of switches: AF_PACKET sockets served by threads in C, or pcap files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import BinaryIO
 from testbed.softswitch.compiler.build import load_library, read_c
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.switch import Switch
+from testbed.softswitch.server.namespaces import HERE, Namespace
 
 PACKET, DIGEST, WAKE = 1, 2, 4
 NO_PORT = 0xFFFFFFFF
@@ -57,7 +58,9 @@ class _Counters(ctypes.Structure):
 
 _P, _U32 = c_void_p, c_uint32
 _SIGNATURES = {
-    "pp_create": (_P, _U32, _U32),
+    "pp_pool_create": (c_int, _U32, _P),
+    "pp_pool_destroy": (None, _P),
+    "pp_create": (_P, _P, _U32, _U32),
     "pp_destroy": (None, _P),
     "pp_lock": (None, _P),
     "pp_unlock": (None, _P),
@@ -66,7 +69,6 @@ _SIGNATURES = {
     "pp_log_to": (c_int, _P, c_int, c_char_p, c_int, c_uint64, c_uint64, _U32),
     "pp_tell_log": (None, _P, c_int, c_char_p),
     "pp_queue_limits": (c_int, _P, _U32, _U32, c_int64, c_int64),
-    "pp_start": (c_int, _P),
     "pp_switch": (None, _P, _P, _P, _P, _P, _P, _P),
     "pp_inject": (None, _P, _U32, c_char_p, _U32),
     "pp_wait": (_U32, _P, c_int64),
@@ -117,10 +119,42 @@ class Log:
 LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 
 
+class Workers:
+    """The threads that move the packets of a process's switches, each those of some of them.
+
+    Raises:
+        SoftSwitchError: There is no memory, or there are no files or threads left.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._lib = library()
+        pool = c_void_p()
+        error = self._lib.pp_pool_create(n, ctypes.byref(pool))
+        if error:
+            raise SoftSwitchError(f"cannot start the packet threads: {os.strerror(-error)}")
+        self.handle: int = pool.value or 0
+
+    def close(self) -> None:
+        """End the threads; all their ports were closed before."""
+        self._lib.pp_pool_destroy(self.handle)
+
+
 class Ports:
-    """Interfaces, the thread that moves packets, and the lock of the switch behind them.
+    """Interfaces, and the lock of the switch behind them.
 
     Hold ``lock()`` for every access to the switch once it is given to ``attach``.
+
+    Args:
+        ports: What is attached from the start.
+        cpu_port: The port of packets from and to the controller.
+        priorities: Queues of a port.
+        capture: What is kept of the packets.
+        log: Where a line for each packet goes.
+        workers: The threads of which one moves the packets; by default one of its own.
+        namespace: Where the interfaces are.
+
+    Raises:
+        SoftSwitchError: A port cannot be attached, or a file cannot be written.
     """
 
     def __init__(
@@ -130,7 +164,10 @@ class Ports:
         priorities: int = 1,
         capture: Capture | None = None,
         log: Log | None = None,
+        workers: Workers | None = None,
+        namespace: Namespace = HERE,
     ) -> None:
+        self.namespace = namespace
         self._ports: list[Port] = []
         self._removed: set[int] = set()  # places of ports that were let go
         self.cpu_port = cpu_port
@@ -138,9 +175,12 @@ class Ports:
         self._capture = capture or Capture()
         self._switch: Switch | None = None
         self._lib = library()
-        handle = self._lib.pp_create(NO_PORT if cpu_port is None else cpu_port, priorities)
+        self._own = None if workers else Workers(1)
+        pool = (workers or self._own).handle  # pyright: ignore[reportOptionalMemberAccess]
+        cpu = NO_PORT if cpu_port is None else cpu_port
+        handle = self._lib.pp_create(pool, cpu, priorities)
         if not handle:
-            raise SoftSwitchError("cannot make the packet thread: out of memory or files")
+            raise SoftSwitchError("cannot make ports: out of memory or files")
         self._handle: int = handle
         self._buffer = ctypes.create_string_buffer(1 << 16)
         self._closed = threading.Event()
@@ -152,9 +192,6 @@ class Ports:
                 self._log_to(log)
             for port in ports:
                 self.add(port)
-            error = self._lib.pp_start(handle)
-            if error:
-                raise SoftSwitchError(f"cannot start the packet thread: {os.strerror(-error)}")
         except SoftSwitchError:
             self.close()
             raise
@@ -184,12 +221,13 @@ class Ports:
         if port.number == self.cpu_port:
             raise SoftSwitchError(f"port {port.number} is the CPU port")
         paths = self._capture.paths(port.interface)
-        error = self._lib.pp_add(
-            self._handle,
-            port.number,
-            None if self._capture.files else port.interface.encode(),
-            *(path.encode() if path else None for path in paths),
-        )
+        with self.namespace.entered():
+            error = self._lib.pp_add(
+                self._handle,
+                port.number,
+                None if self._capture.files else port.interface.encode(),
+                *(path.encode() if path else None for path in paths),
+            )
         if error:
             what = {17: "the port number is used already"}.get(-error, os.strerror(-error))
             raise SoftSwitchError(f"cannot attach port {port.number} to {port.interface}: {what}")
@@ -230,7 +268,7 @@ class Ports:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep the packet thread off the switch, briefly; a thread that does may do so again.
+        """Keep the packets off the switch, briefly; a thread that does may do so again.
 
         Raises:
             SoftSwitchError: The ports were closed: a long read went on that nobody took.
@@ -307,13 +345,15 @@ class Ports:
         return dict(zip(("faults", "unknown_port", "cpu_dropped"), values, strict=True))
 
     def close(self) -> None:
-        """End the packet thread and close the sockets; nobody may be in ``wait``."""
+        """Close the sockets; nobody may be in ``wait``."""
         with self._changing:
             if self._closed.is_set():
                 return
             self._closed.set()
             self._changing.wait_for(lambda: not self._users)
         self._lib.pp_destroy(self._handle)
+        if self._own is not None:
+            self._own.close()
         self._switch = None
 
 

@@ -27,8 +27,8 @@ static void pp_frame(pp_set *s, pp_port *p, struct virtio_net_hdr *h, uint8_t *d
     if (h->gso_type != VIRTIO_NET_HDR_GSO_NONE && pp_cut_begin(h, data, length, &cut) &&
         cut.head + h->gso_size <= PP_BUFFER) {
         uint32_t n;
-        for (uint32_t i = 0; (n = pp_cut_next(h, data, length, &cut, i, s->segment)); i++)
-            pp_came(s, p, s->segment, n, now);
+        for (uint32_t i = 0; (n = pp_cut_next(h, data, length, &cut, i, s->space->segment)); i++)
+            pp_came(s, p, s->space->segment, n, now);
         return;
     }
     if (length > PP_BUFFER) {
@@ -41,32 +41,33 @@ static void pp_frame(pp_set *s, pp_port *p, struct virtio_net_hdr *h, uint8_t *d
     pp_came(s, p, data, length, now);
 }
 
-static void pp_receive(pp_set *s, pp_port *p) {
-    struct mmsghdr m[PP_BATCH];
-    struct virtio_net_hdr left[PP_BATCH];
-    struct iovec v[PP_BATCH][2];
-    struct {
-        _Alignas(struct cmsghdr) uint8_t bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
-    } control[PP_BATCH];
-    uint64_t now;
-    int n;
+/* Where the packets of a batch go; once. */
+static void pp_prepare(pp_worker *w) {
     for (int i = 0; i < PP_BATCH; i++) {
-        v[i][0] = (struct iovec){left + i, sizeof *left};
-        v[i][1] = (struct iovec){s->buffers + (size_t)i * (PP_FRAME + PP_TAG) + PP_TAG, PP_FRAME};
-        memset(m + i, 0, sizeof *m);
-        m[i].msg_hdr.msg_iov = v[i];
-        m[i].msg_hdr.msg_iovlen = 2;
-        m[i].msg_hdr.msg_control = control + i;
-        m[i].msg_hdr.msg_controllen = sizeof control[i].bytes;
+        uint8_t *to = w->buffers + (size_t)i * (PP_FRAME + PP_TAG) + PP_TAG;
+        struct msghdr *m = &w->messages[i].msg_hdr;
+        w->parts[i][0] = (struct iovec){w->left + i, sizeof *w->left};
+        w->parts[i][1] = (struct iovec){to, PP_FRAME};
+        m->msg_iov = w->parts[i];
+        m->msg_iovlen = 2;
+        m->msg_control = w->control + i;
+        m->msg_controllen = sizeof w->control[i].bytes;
     }
-    n = recvmmsg(p->fd, m, PP_BATCH, MSG_DONTWAIT | MSG_TRUNC, NULL);
+}
+
+static void pp_receive(pp_worker *w, pp_port *p) {
+    pp_set *s = p->set;
+    uint64_t now;
+    int n = recvmmsg(p->fd, w->messages, PP_BATCH, MSG_DONTWAIT | MSG_TRUNC, NULL);
     if (n <= 0) return; /* nothing there, or the interface went down */
     now = pp_clock_us() - s->start_us;
-    pp_lock_packets(s);
+    pp_lock_packets(s, &w->space);
     for (int i = 0; i < n; i++) {
-        uint32_t length = m[i].msg_len - (uint32_t)sizeof *left, tag;
-        uint8_t *data = v[i][1].iov_base;
-        if (m[i].msg_len < sizeof *left) continue;
+        struct mmsghdr *m = w->messages + i;
+        struct virtio_net_hdr *left = w->left + i;
+        uint32_t length = m->msg_len - (uint32_t)sizeof *left, tag;
+        uint8_t *data = w->parts[i][1].iov_base;
+        if (m->msg_len < sizeof *left) continue;
         if (length > PP_FRAME) {
             p->count.rx_packets++;
             p->count.rx_bytes += length;
@@ -74,10 +75,12 @@ static void pp_receive(pp_set *s, pp_port *p) {
             continue;
         }
         tag = length;
-        data = pp_retag(&m[i].msg_hdr, data, &length);
-        left[i].csum_start = (uint16_t)(left[i].csum_start + length - tag);
-        pp_frame(s, p, left + i, data, length, now);
+        data = pp_retag(&m->msg_hdr, data, &length);
+        left->csum_start = (uint16_t)(left->csum_start + length - tag);
+        pp_frame(s, p, left, data, length, now);
     }
+    for (int i = 0; i < n; i++)
+        w->messages[i].msg_hdr.msg_controllen = sizeof w->control[i].bytes;
     pp_finish(s);
     pthread_mutex_unlock(&s->lock);
 }

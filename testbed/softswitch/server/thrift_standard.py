@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
@@ -267,12 +266,7 @@ class Standard:
     # ---- ports and management ----
 
     def _show_ports(self, a: Arguments) -> Result:
-        def up(interface: str) -> bool:
-            try:
-                return Path(f"/sys/class/net/{interface}/operstate").read_text() != "down\n"
-            except OSError:
-                return False
-
+        up = self.device.ports.namespace.is_up
         return listed(
             STRUCT,
             [

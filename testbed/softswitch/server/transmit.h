@@ -8,10 +8,10 @@ static pp_port *pp_find(pp_set *s, uint32_t number) {
 /* Asks epoll to say when a port's socket takes packets again, or no more. */
 static void pp_watch(pp_set *s, pp_port *p, int out) {
     struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0),
-                            .data.u32 = (uint32_t)(p - s->ports)};
+                            .data.u64 = (uintptr_t)p};
     if (p->egress.watched == out || p->fd < 0) return;
     p->egress.watched = out;
-    epoll_ctl(s->epoll, EPOLL_CTL_MOD, p->fd, &e);
+    epoll_ctl(s->worker->epoll, EPOLL_CTL_MOD, p->fd, &e);
 }
 static void pp_set_timer(pp_set *s, uint64_t at_ns) {
     struct itimerspec t = {.it_value = {(time_t)(at_ns / 1000000000), (long)(at_ns % 1000000000)}};
@@ -78,10 +78,11 @@ static void pp_send_port(pp_set *s, pp_port *p) {
     struct iovec v[PP_OUT][2];
     const pp_out *which[PP_OUT];
     uint32_t n = 0, at = 0;
-    for (uint16_t i = p->first; i; i = s->out[i - 1].next, n++) {
-        which[n] = s->out + i - 1;
+    pp_space *space = s->space;
+    for (uint16_t i = p->first; i; i = space->out[i - 1].next, n++) {
+        which[n] = space->out + i - 1;
         v[n][0] = (struct iovec){&pp_complete, sizeof pp_complete};
-        v[n][1] = (struct iovec){s->arena + which[n]->offset, which[n]->length};
+        v[n][1] = (struct iovec){space->arena + which[n]->offset, which[n]->length};
         memset(m + n, 0, sizeof *m);
         m[n].msg_hdr.msg_iov = v[n];
         m[n].msg_hdr.msg_iovlen = 2;
@@ -99,6 +100,7 @@ static void pp_send_port(pp_set *s, pp_port *p) {
     pp_watch(s, p, 1);
 }
 static void pp_send(pp_set *s) {
-    for (uint32_t i = 0; i < s->busy_n; i++) pp_send_port(s, s->ports + s->busy[i]);
-    s->out_n = s->busy_n = s->arena_used = 0;
+    pp_space *space = s->space;
+    for (uint32_t i = 0; i < space->busy_n; i++) pp_send_port(s, s->ports + space->busy[i]);
+    space->out_n = space->busy_n = space->arena_used = 0;
 }

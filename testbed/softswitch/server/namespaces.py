@@ -1,0 +1,69 @@
+"""Network namespaces, in which a switch's interfaces and its Thrift server may be."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.softswitch.errors import SoftSwitchError
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """The network namespace of a process, as long as that lives; without one that of this process.
+
+    Args:
+        pid: The process.
+    """
+
+    pid: int | None = None
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Have this thread in the namespace for a block; sockets that are opened there stay in it.
+
+        Raises:
+            SoftSwitchError: The process has ended, or this one may not enter.
+        """
+        if self.pid is None:
+            yield
+            return
+        here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._enter(f"/proc/{self.pid}/ns/net")
+            try:
+                yield
+            finally:
+                if _libc.setns(here, 0):
+                    raise SystemError("a thread cannot leave a network namespace")
+        finally:
+            os.close(here)
+
+    def _enter(self, path: str) -> None:
+        try:
+            there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as e:
+            raise SoftSwitchError(f"no network namespace {path}: {e.strerror}") from None
+        try:
+            if _libc.setns(there, 0):
+                why = os.strerror(ctypes.get_errno())
+                raise SoftSwitchError(f"cannot enter the network namespace {path}: {why}")
+        finally:
+            os.close(there)
+
+    def is_up(self, interface: str) -> bool:
+        """Whether an interface that is there is not down."""
+        root = "" if self.pid is None else f"/proc/{self.pid}/root"
+        try:
+            return Path(f"{root}/sys/class/net/{interface}/operstate").read_text() != "down\n"
+        except OSError:
+            return False
+
+
+HERE = Namespace()
