@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class PacketSockets:
-    """The sockets with which a process listens at the interfaces of its namespace.
+    """The sockets with which a process listens at the interfaces of a namespace.
 
     A socket that reads into a ring, as libpcap's do, has its drops only in statistics that a
     reading sets to 0; another keeps count. Both are asked through a copy of the socket
@@ -29,14 +29,15 @@ class PacketSockets:
 
     Args:
         pid: The process.
+        node: A process in the namespace, of which there may be several that it listens in.
         rings: Whether its sockets read into rings. They are told not to hear what they send, which
             libpcap would have them take and throw away.
     """
 
-    def __init__(self, pid: int, rings: bool) -> None:
+    def __init__(self, pid: int, node: int, rings: bool) -> None:
         self._pid = pid
         self._rings = rings
-        self._sockets = _listening(pid)
+        self._sockets = _listening(pid, node)
         self._dropped = dict.fromkeys(self._sockets, 0)
         if rings:
             for fd in self._sockets.values():
@@ -59,10 +60,11 @@ class PacketSockets:
         return dict(self._dropped)
 
 
-def _listening(pid: int) -> dict[str, int]:
-    """Return the file descriptor of a process's socket by the interface that it listens at."""
+def _listening(pid: int, node: int) -> dict[str, int]:
+    """Return the file descriptor of a process's socket by the interface that it listens at, in the
+    namespace of a node."""
     inodes: dict[int, str] = {}
-    with inside(pid):
+    with inside(node):
         for line in Path("/proc/thread-self/net/packet").read_text().splitlines()[1:]:
             *_, interface, _, _, _, inode = line.split()
             if int(interface):

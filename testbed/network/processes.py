@@ -36,6 +36,9 @@ when it executes its program."""
 
 HOLDING_TRIES = 10
 
+ENDING_S = 5
+"""So long a process has to end by itself: a socket of each port takes the kernel 10 ms to close."""
+
 _NODES = ("switch ", "host ")
 _NODE = re.compile(r"^mininet:(\w+)$|^unix:.*/(\w+)\.grpc$")
 
@@ -258,13 +261,15 @@ class Watched:
         self._thread = threading.Thread(target=self._watch, name="watch", daemon=True)
         logs.mkdir(parents=True, exist_ok=True)
 
-    def start(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a process; its output goes to its log."""
+    def start(
+        self, name: str, command: Sequence[str], orders: bool = False
+    ) -> subprocess.Popen[bytes]:
+        """Start a process; its output goes to its log, and with ``orders`` its input is a pipe."""
         with open(self._logs / f"{name}.log", "ab") as log:
             try:
                 process = subprocess.Popen(
                     command,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if orders else subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=self._state.environment(),
@@ -296,8 +301,9 @@ class Watched:
         return "" if code is None else _describe(code)
 
     def last_words(self, name: str) -> str:
-        """The last line of a process's log."""
-        lines = (self._logs / f"{name}.log").read_text(errors="replace").split("\n")
+        """The last line of a log, "" if there is none."""
+        log = self._logs / f"{name}.log"
+        lines = log.read_text(errors="replace").split("\n") if log.exists() else []
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def _watch(self) -> None:
@@ -323,7 +329,7 @@ class Watched:
         for process in self._processes.values():
             if process.poll() is None:
                 process.terminate()
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + ENDING_S
         for process in self._processes.values():
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))

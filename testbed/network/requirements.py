@@ -7,7 +7,7 @@ import os
 import shutil
 from dataclasses import dataclass
 
-from testbed.network.switches import SOFT_SWITCH, Backend
+from testbed.network.switches import SOFT_SWITCHES, Backend
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,6 @@ def not_installed(backend: Backend | None = None) -> str:
             return f"Python's {module} is not installed: pip install {package}"
     if backend == "bmv2" and BMV2.lacking:
         return BMV2.lacking
-    if backend == "softswitch" and importlib.util.find_spec(SOFT_SWITCH) is None:
+    if backend == "softswitch" and importlib.util.find_spec(SOFT_SWITCHES) is None:
         return "the soft switch has no process of its own here"
     return ""

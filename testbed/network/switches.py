@@ -1,20 +1,23 @@
 """The switches' processes under Mininet: started, waited for, programmed, and missed when they die.
 
-Their P4Runtime servers listen on Unix sockets, their Thrift servers on loopback, each in its own
-namespace (`testbed.network.mininet` says why).
+A BMv2 switch is a process; all soft switches are one (`testbed.softswitch.server.many`). P4Runtime
+servers listen on Unix sockets, Thrift servers on loopback, each in its switch's own namespace
+(`testbed.network.mininet` says why).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.names import command
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 
 Backend = Literal["bmv2", "softswitch"]
 
-SOFT_SWITCH = "testbed.softswitch.server.process"
+SOFT_SWITCHES = "testbed.softswitch.server.many"
+TOGETHER = "switches"  # the process of all soft switches
 THRIFT_PORT = 9090  # in each switch's own namespace
 QUEUE_PACKETS = 1000  # BMv2's 64 are fewer than one burst of a few hosts
 RESTARTING = "it restarts"
@@ -104,6 +108,7 @@ class Switches:
         self._on_death = on_death
         self._deaths: dict[int, str] = {}
         self._watched = Watched(state, logs, self._died)
+        self._orders: IO[bytes] | None = None  # to the process of all soft switches
         self.controls: list[RemoteSwitch] = []
 
     def start(self, program: Path, p4info: Path) -> None:
@@ -113,8 +118,11 @@ class Switches:
             ProcessError: One does not start.
         """
         switches = range(len(self._names))
+        if self._backend == "softswitch":
+            command = [sys.executable, "-P", "-m", SOFT_SWITCHES]
+            self._orders = self._watched.start(TOGETHER, command, orders=True).stdin
         for switch in switches:
-            self._watched.start(self._names[switch], self._command(switch))
+            self._start(switch)
         deadline = time.monotonic() + START_S * patience()
         with ThreadPoolExecutor(32) as pool:
             list(pool.map(lambda switch: self._wait_for(switch, deadline), switches))
@@ -126,14 +134,18 @@ class Switches:
                 )
 
     def restart(self, switch: int) -> None:
-        """End a switch's process and start another; `answers` says when that is up.
+        """End a switch and start another in its place; `answers` says when that is up.
 
         Its control is lost until it is restored.
         """
         name = self._names[switch]
         self.controls[switch].give_up(RESTARTING)
         self._p4runtime(name).unlink(missing_ok=True)
-        self._watched.restart(name, self._command(switch))
+        if self._backend == "bmv2":
+            self._watched.restart(name, self._bmv2(switch))
+        else:
+            self._order({"end": name})
+            self._start(switch)
 
     def answers(self, switch: int) -> bool:
         """Return whether a switch's two servers accept connections now."""
@@ -149,7 +161,8 @@ class Switches:
         self._watched.watch()
 
     def pid(self, name: str) -> int:
-        return self._watched.pid(name)
+        """The process that a switch is, or is in."""
+        return self._watched.pid(self._process(name))
 
     def sockets(self) -> list[PacketSockets]:
         """Of each switch, once they have been started."""
@@ -157,7 +170,8 @@ class Switches:
 
     def sockets_of(self, switch: int) -> PacketSockets:
         """Of one switch, once it is up."""
-        return PacketSockets(self.pid(self._names[switch]), self._backend == "bmv2")
+        name = self._names[switch]
+        return PacketSockets(self.pid(name), self._nodes.pid(name), self._backend == "bmv2")
 
     @property
     def degraded(self) -> list[str]:
@@ -180,26 +194,56 @@ class Switches:
             control.close()
 
     def _died(self, name: str, how: str) -> None:
-        switch = self._names.index(name)
-        self._on_death(switch)
-        self._deaths[switch] = how
-        if switch < len(self.controls):
-            self.controls[switch].give_up(how)
+        switches = range(len(self._names)) if name == TOGETHER else [self._names.index(name)]
+        for switch in switches:
+            self._on_death(switch)
+            self._deaths[switch] = how
+            if switch < len(self.controls):
+                self.controls[switch].give_up(how)
 
-    def _command(self, switch: int) -> list[str]:
+    def _process(self, name: str) -> str:
+        """The process of a switch, as `Watched` knows it."""
+        return name if self._backend == "bmv2" else TOGETHER
+
+    def _start(self, switch: int) -> None:
+        """Start a switch; that the process of all is up is not waited for."""
         name = self._names[switch]
         if self._backend == "bmv2":
-            program = ["simple_switch_grpc", "-L", "warn", "--log-console"]
-        else:
-            program = [sys.executable, "-P", "-m", SOFT_SWITCH]
-            program += ["--seed", str(switch_seed(self._seed, switch))]
-        command = ["mnexec", "-a", str(self._nodes.pid(name)), *program, "--no-p4"]
+            self._watched.start(name, self._bmv2(switch))
+            return
+        seed = ["--seed", str(switch_seed(self._seed, switch))]
+        self._order(
+            {
+                "start": name,
+                "namespace": self._nodes.pid(name),
+                "log": str((self._logs / f"{name}.log").absolute()),
+                "arguments": [*seed, *self._arguments(switch)],
+            }
+        )
+
+    def _order(self, order: dict[str, Any]) -> None:
+        """Tell the process of all soft switches; if it died that is told elsewhere."""
+        assert self._orders is not None
+        with suppress(BrokenPipeError):
+            self._orders.write(json.dumps(order).encode() + b"\n")
+            self._orders.flush()
+
+    def _bmv2(self, switch: int) -> list[str]:
+        """The command of a BMv2 switch."""
+        name = self._names[switch]
+        command = ["mnexec", "-a", str(self._nodes.pid(name)), "simple_switch_grpc"]
+        command += ["-L", "warn", "--log-console"]
+        command += ["--notifications-addr", f"ipc://{self._sockets / name}.events"]
+        return [*command, *self._arguments(switch)]
+
+    def _arguments(self, switch: int) -> list[str]:
+        """The arguments that both kinds of switches take."""
+        name = self._names[switch]
+        arguments = ["--no-p4"]
         for port, interface in self._nodes.interfaces(name).items():
-            command += ["-i", f"{port}@{interface}"]
-        command += ["--device-id", str(switch + 1), "--thrift-port", str(THRIFT_PORT)]
-        if self._backend == "bmv2":
-            command += ["--notifications-addr", f"ipc://{self._sockets / name}.events"]
-        return [*command, "--", "--grpc-server-addr", f"unix:{self._p4runtime(name)}"]
+            arguments += ["-i", f"{port}@{interface}"]
+        arguments += ["--device-id", str(switch + 1), "--thrift-port", str(THRIFT_PORT)]
+        return [*arguments, "--", "--grpc-server-addr", f"unix:{self._p4runtime(name)}"]
 
     def _p4runtime(self, name: str) -> Path:
         """The Unix socket of a switch's P4Runtime server; gRPC takes it as ``unix:PATH``."""
@@ -208,9 +252,10 @@ class Switches:
     def _wait_for(self, switch: int, deadline: float) -> None:
         """Until a switch's two servers accept connections."""
         name = self._names[switch]
+        process = self._process(name)
         for attempt in self._attempts(name):
             while True:
-                ended = self._watched.ended(name)
+                ended = self._watched.ended(process)
                 if ended or time.monotonic() > deadline:
                     what = (
                         f"ended with {ended}"
@@ -218,7 +263,7 @@ class Switches:
                         else f"does not answer in {START_S * patience():.0f} s"
                     )
                     log = self._logs / f"{name}.log"
-                    words = self._watched.last_words(name)
+                    words = self._watched.last_words(name) or self._watched.last_words(process)
                     raise ProcessError(f"switch {name} {what}: {words or 'no message'} ({log})")
                 try:
                     attempt().close()
@@ -247,7 +292,7 @@ class Switches:
                 address,
                 switch + 1,
                 p4info,
-                lambda: RegisterClient(self._connect_thrift(name)),
+                lambda: RegisterClient(self._connect_thrift(name), self._backend != "bmv2"),
                 clock=self._clock,
             )
         except RemoteError as e:

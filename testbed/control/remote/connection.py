@@ -93,9 +93,16 @@ class Connection:
         except RemoteError:
             return False
 
-    def push_program(self, p4info: Path, program: Path) -> None:
+    def push_program(self, p4info: Any, program: Path) -> None:
         """Load a program."""
-        self.attempt(lambda: self._client.set_fwd_pipe_config(p4info, program))
+        request = p4runtime_pb2.SetForwardingPipelineConfigRequest(
+            device_id=self._client.device_id,
+            action=p4runtime_pb2.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+        )
+        request.election_id.high, request.election_id.low = self._client.election_id
+        request.config.p4info.CopyFrom(p4info)
+        request.config.p4_device_config = program.read_bytes()
+        self.attempt(lambda: self._client.stub.SetForwardingPipelineConfig(request))
 
     def hold(self) -> None:
         """Hold writes back until `send`."""

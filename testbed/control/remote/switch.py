@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,8 +55,7 @@ class RemoteSwitch:
         self.name = name
         self.clock = clock
         self.closed = False
-        self._p4info_path = p4info
-        info: Any = google.protobuf.text_format.Parse(p4info.read_text(), p4info_pb2.P4Info())
+        self._p4info = info = _parsed(p4info.read_text())
         self.connection = wire = Connection(name, address, device_id, election_id)
         self._open_registers = registers
         self._registers: RegisterClient | None = None
@@ -113,7 +113,7 @@ class RemoteSwitch:
     def push_program(self, program: Path) -> None:
         """Load the program (BMv2's JSON) and let its digests be sent."""
         self._program = program
-        self.connection.push_program(self._p4info_path, program)
+        self.connection.push_program(self._p4info, program)
         for digest in self._digests:
             message = p4runtime_pb2.DigestEntry(digest_id=digest)
             message.config.max_timeout_ns = 1_000_000
@@ -168,21 +168,16 @@ class RemoteSwitch:
         for name, width in zip(names, widths, strict=True):
             if width > CARRIED_BITS:
                 raise RemoteError(f"register {name!r} has {width} bits; {CARRIED_BITS} can be read")
-        arrays = self._thrift(lambda thrift: thrift.read_all(names))
+        types, sizes = [_unsigned(width) for width in widths], [info.size for info in infos]
+        arrays = self._thrift(lambda thrift: thrift.read_all(names, types, sizes))
         if arrays is None:
-            arrays = [np.zeros(info.size, np.int64) for info in infos]
-        return {
-            name: array.astype(_unsigned(width))
-            for name, width, array in zip(names, widths, arrays, strict=True)
-        }
+            arrays = [np.zeros(size, t) for size, t in zip(sizes, types, strict=True)]
+        return dict(zip(names, arrays, strict=True))
 
     def reset_registers(
         self, names: Sequence[str], start: int = 0, stop: int | None = None
     ) -> None:
         """Set elements ``start`` to ``stop - 1`` of each array to zero."""
-        if start == 0 and stop is None:
-            self._thrift(lambda thrift: thrift.reset(names))
-            return
         by_end: dict[int, list[str]] = {}
         for name in names:
             size = known(self._arrays, "register", name).size
@@ -229,6 +224,12 @@ class RemoteSwitch:
         return {
             name: np.array(rows[digest], dtype) for digest, (name, dtype) in self._digests.items()
         }
+
+
+@lru_cache(maxsize=1)
+def _parsed(p4info: str) -> Any:
+    """The P4Info of a text; switches that share it must not change it."""
+    return google.protobuf.text_format.Parse(p4info, p4info_pb2.P4Info())
 
 
 def _unsigned(width: int) -> np.dtype[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,18 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
+@lru_cache(maxsize=1)
+def _compiled(device_config: bytes, drop_port: int) -> Program:
+    """The program of a BMv2 JSON. The switches of a process mostly have the same one."""
+    try:
+        source = translate(device_config, "p4_device_config", drop_port=drop_port)
+        return Program(source, None)
+    except UnsupportedProgram as e:
+        raise P4Error(UNIMPLEMENTED, str(e)) from None
+    except SoftSwitchError as e:
+        raise P4Error(INVALID_ARGUMENT, str(e)) from None
+
+
 class PipelineConfig:
     """What a SetForwardingPipelineConfig request gives, checked and compiled.
 
@@ -167,7 +180,7 @@ class PipelineConfig:
         self.device_config = device_config
         self.cookie = cookie
         self.code = unwrapped(device_config)
-        self.program = program or self._compile(self.code, drop_port)
+        self.program = program or _compiled(self.code, drop_port)
         ours = self._program_actions()
         self.actions = {
             a.preamble.id: self._action(a, ours.get(a.preamble.id)) for a in p4info.actions
@@ -189,16 +202,6 @@ class PipelineConfig:
             h.preamble.name: ControllerHeader(self._controller_fields(h))
             for h in p4info.controller_packet_metadata
         }
-
-    @staticmethod
-    def _compile(device_config: bytes, drop_port: int) -> Program:
-        try:
-            source = translate(device_config, "p4_device_config", drop_port=drop_port)
-            return Program(source, None)
-        except UnsupportedProgram as e:
-            raise P4Error(UNIMPLEMENTED, str(e)) from None
-        except SoftSwitchError as e:
-            raise P4Error(INVALID_ARGUMENT, str(e)) from None
 
     def same_as(self, other: PipelineConfig) -> bool:
         """Whether another configuration runs the same program under the same ids."""

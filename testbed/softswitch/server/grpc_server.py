@@ -159,23 +159,54 @@ class Tls:
         return grpc.ssl_server_credentials([(self.key, self.cert)], self.ca, self.required)
 
 
-class Server:
-    """A gRPC server with the P4Runtime service of a device."""
+class Threads:
+    """The event loop and the threads that serve the RPCs of a process's devices."""
 
-    def __init__(self, device: Device, address: str, tls: Tls | None = None) -> None:
+    def __init__(self) -> None:
         # What gRPC would log of clients that go is no defect; ours are logged by ``defect``.
         logging.getLogger("grpc._cython.cygrpc").setLevel(logging.CRITICAL)
+        self.pool = ThreadPoolExecutor(limits.THREADS, thread_name_prefix="p4runtime")
+        self.reading = ThreadPoolExecutor(limits.READING_THREADS, thread_name_prefix="read")
+        self.configuring = ThreadPoolExecutor(1, thread_name_prefix="configure")
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="grpc", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Return what a coroutine of the loop gives."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(timeout)
+
+    def stop(self) -> None:
+        """End the threads; all servers were stopped before."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(1)
+        for pool in (self.pool, self.reading, self.configuring):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Server:
+    """A gRPC server with the P4Runtime service of a device.
+
+    Args:
+        device: The device.
+        address: Where it listens, ``HOST:PORT`` or ``unix:PATH``.
+        threads: What serves the RPCs.
+        tls: With TLS, if given.
+
+    Raises:
+        SoftSwitchError: It cannot listen there.
+    """
+
+    def __init__(
+        self, device: Device, address: str, threads: Threads, tls: Tls | None = None
+    ) -> None:
         self._service = P4Runtime(device)
-        self._pool = ThreadPoolExecutor(limits.THREADS, thread_name_prefix="p4runtime")
-        self._reading = ThreadPoolExecutor(limits.READING_THREADS, thread_name_prefix="read")
-        self._configuring = ThreadPoolExecutor(1, thread_name_prefix="configure")
+        self._threads = threads
+        self._loop = threads.loop
         self._calls = Rpcs(limits.CALLS, limits.COMING_CALLS)
         self._streams = Rpcs(limits.STREAMS, limits.STREAMS)
         self._in_work = 0  # bytes of the requests that threads have
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="grpc", daemon=True)
-        self._thread.start()
-        self._server, self.port = self._run(self._start(address, tls))
+        self._server, self.port = threads.run(self._start(address, tls))
         if not self.port:
             self.stop()
             raise SoftSwitchError(f"cannot listen on {address}")
@@ -183,9 +214,6 @@ class Server:
         self.address = address
         if not address.startswith("unix:"):
             self.address = f"{address.rpartition(':')[0]}:{self.port}"
-
-    def _run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout)
 
     async def _start(self, address: str, tls: Tls | None) -> tuple[grpc.aio.Server, int]:
         server = grpc.aio.server(options=OPTIONS)
@@ -206,11 +234,7 @@ class Server:
     def stop(self) -> None:
         """End all calls and stop listening."""
         with suppress(TimeoutError):
-            self._run(self._server.stop(0.1), 1)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(1)
-        for pool in (self._pool, self._reading, self._configuring):
-            pool.shutdown(wait=False, cancel_futures=True)
+            self._threads.run(self._server.stop(0.1), 1)
 
     def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         """Return the RPCs by name. To gRPC the requests are streams of bytes."""
@@ -235,13 +259,12 @@ class Server:
             return grpc.stream_unary_rpc_method_handler(guarded(self._calls, serve))
 
         service, stream = self._service, grpc.stream_stream_rpc_method_handler
+        pool, configuring = self._threads.pool, self._threads.configuring
         return {
-            "SetForwardingPipelineConfig": unary(
-                service.SetForwardingPipelineConfig, self._configuring
-            ),
-            "GetForwardingPipelineConfig": unary(service.GetForwardingPipelineConfig, self._pool),
-            "Capabilities": unary(service.Capabilities, self._pool),
-            "Write": unary(service.Write, self._pool),
+            "SetForwardingPipelineConfig": unary(service.SetForwardingPipelineConfig, configuring),
+            "GetForwardingPipelineConfig": unary(service.GetForwardingPipelineConfig, pool),
+            "Capabilities": unary(service.Capabilities, pool),
+            "Write": unary(service.Write, pool),
             "Read": stream(guarded(self._calls, self._read)),
             "StreamChannel": stream(guarded(self._streams, self._stream)),
         }
@@ -273,7 +296,7 @@ class Server:
         """Read: the answers are made as the client takes them."""
         data = await self._request(context)
         answers = _answers(self._service.Read, p4runtime_pb2.ReadRequest, data)
-        while some := await self._work(len(data), self._reading, _some, answers):
+        while some := await self._work(len(data), self._threads.reading, _some, answers):
             for answer in some:
                 try:
                     async with asyncio.timeout(limits.CALL_SECONDS):
@@ -314,11 +337,11 @@ class Server:
         self, controller: Controller, context: Context, sender: asyncio.Task[None]
     ) -> None:
         """Take a client's messages; when they end, the client has a while to read its own."""
-        out = controller.out
+        out, pool = controller.out, self._threads.pool
         try:
             data = await self._streams.first(context)
             while data is not EOF:
-                await self._loop.run_in_executor(self._pool, self._message, controller, data)
+                await self._loop.run_in_executor(pool, self._message, controller, data)
                 data = await context.read()
             out.end()
             await asyncio.sleep(limits.OUTBOX_SECONDS)

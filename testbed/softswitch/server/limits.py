@@ -44,5 +44,7 @@ THRIFT_CONNECTIONS = 128
 #: Bytes of a message, where each value that it contains counts as ``VALUE_BYTES``.
 THRIFT_BYTES = MIB
 VALUE_BYTES = 64
+#: Bytes of registers that a call of ``columns:read`` may ask for.
+COLUMNS_BYTES = 64 * MIB
 #: Seconds in which the first message must come, a message must go on, and an answer be taken.
 THRIFT_SECONDS = 30.0

@@ -167,11 +167,13 @@ static int pp_open(pp_set *s, const char *interface) {
     }
     return fd;
 }
+/* The worker hears of a port no more. Closing it is not enough: another may have a copy of it. */
+static void pp_leave(pp_set *s, pp_port *p) {
+    if (p->fd >= 0) epoll_ctl(s->worker->epoll, EPOLL_CTL_DEL, p->fd, NULL);
+}
 static void pp_close(pp_set *s, pp_port *p) {
-    if (p->fd >= 0) {
-        epoll_ctl(s->worker->epoll, EPOLL_CTL_DEL, p->fd, NULL); /* another may have a copy of it */
-        close(p->fd);
-    }
+    pp_leave(s, p);
+    if (p->fd >= 0) close(p->fd);
     if (p->in) fclose(p->in);
     if (p->out) fclose(p->out);
     pp_egress_free(&p->egress, s->priorities);
@@ -250,10 +252,11 @@ pp_set *pp_create(pp_pool *pool, uint32_t cpu_port, uint32_t priorities) {
 void pp_destroy(pp_set *s) {
     pp_worker *w = s->worker;
     pp_lock_waiting(&w->working, &w->waiting);
-    if (s->sw) s->log_to(s->sw, NULL, NULL);
-    for (uint32_t i = 0; i < s->ports_n; i++) pp_close(s, s->ports + i);
+    for (uint32_t i = 0; i < s->ports_n; i++) pp_leave(s, s->ports + i);
     close(s->timer);
     pthread_mutex_unlock(&w->working);
+    if (s->sw) s->log_to(s->sw, NULL, NULL);
+    for (uint32_t i = 0; i < s->ports_n; i++) pp_close(s, s->ports + i); /* takes some 10 ms each */
     for (; s->cpu_n; s->cpu_n--, s->cpu_head++) free(s->cpu[s->cpu_head % PP_CPU].data);
     pp_log_flush(&s->log);
     if (s->log.path) close(s->log.fd);

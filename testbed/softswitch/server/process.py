@@ -16,23 +16,26 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from testbed.softswitch.server.command_line import NAME, parse
+from testbed.softswitch.server.namespaces import HERE, Namespace
 
 FILES = 4096  # 512 ports with two files of packets each, and the connections of ``limits``
 
 if TYPE_CHECKING:
     import argparse
 
-    from testbed.softswitch.server.ports import Ports
+    from testbed.softswitch.server.grpc_server import Threads, Tls
+    from testbed.softswitch.server.ports import Ports, Workers
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until a signal comes; gives the exit status."""
-    _more_files()
-    ended, written = _signal_sockets()
+    more_files(FILES)
+    ended, written = signal_sockets()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
     from testbed.softswitch.errors import InvalidProgram, SoftSwitchError, UnsupportedProgram
 
@@ -45,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         return 2 if isinstance(e, (InvalidProgram, UnsupportedProgram)) else 1
 
 
-def _more_files() -> None:
+def more_files(FILES) -> None:
     """Let this process open as many files as its ports and connections may need."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
@@ -53,7 +56,7 @@ def _more_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def _signal_sockets() -> tuple[socket.socket, socket.socket]:
+def signal_sockets() -> tuple[socket.socket, socket.socket]:
     """A socket that gets a byte when SIGTERM or SIGINT comes, whatever thread it comes to, and the
     one to write such a byte to."""
     ended, written = socket.socketpair()
@@ -64,7 +67,7 @@ def _signal_sockets() -> tuple[socket.socket, socket.socket]:
     return ended, written
 
 
-def _ports(options: argparse.Namespace) -> Ports:
+def _ports(options: argparse.Namespace, workers: Workers, namespace: Namespace) -> Ports:
     from testbed.softswitch.server.ports import Capture, Log, Port, Ports
 
     log = None
@@ -82,80 +85,122 @@ def _ports(options: argparse.Namespace) -> Ports:
         options.priority_queues,
         Capture(options.pcap, options.use_files is not None),
         log,
+        workers,
+        namespace,
+    )
+
+
+class RunningSwitch:
+    """A switch of this process that serves its clients, from its construction until `stop`.
+
+    Args:
+        options: Of the command line.
+        workers, threads: What moves its packets and serves its clients.
+        failed: Called, from another thread, with why the program of the command line cannot run.
+        say: Gets the lines that it prints.
+        namespace: Where its interfaces and its Thrift server are.
+
+    Raises:
+        SoftSwitchError: It cannot have its ports, or not listen.
+    """
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        workers: Workers,
+        threads: Threads,
+        failed: Callable[[str], None],
+        say: Callable[[str], None],
+        namespace: Namespace = HERE,
+    ) -> None:
+        from testbed.softswitch.server.config import read_config
+        from testbed.softswitch.server.device import Device
+        from testbed.softswitch.server.grpc_server import Server
+        from testbed.softswitch.server.ports import Replay
+        from testbed.softswitch.server.thrift_server import ThriftServer
+
+        self._say = say
+        replay = None
+        if options.use_files is not None:
+            replay = Replay(options.interface, options.use_files)
+        self._ports = ports = _ports(options, workers, namespace)
+        self._device = device = Device(
+            options.device_id,
+            ports,
+            options.seed,
+            options.drop_port,
+            not options.disable_swap,
+            options.max_mc_groups,
+        )
+        if options.json:
+            device.start(
+                read_config(options.json, device.drop_port),
+                lambda why: failed(f"{options.json}: {why}"),
+            )
+        tls = _tls(options)
+        self._thrift = ThriftServer(device, options.thrift_port)
+        self._server = Server(device, options.grpc_server_addr, threads, tls)
+        ready = (
+            f"device {options.device_id}, {len(ports.ports)} ports, "
+            f"P4Runtime on {self._server.address}, Thrift on 127.0.0.1:{self._thrift.port}"
+        )
+        ports.say("info", ready)
+        say(f"{NAME}: {ready}")
+        if replay is not None:
+            replay.start(ports, failed)
+
+    def stop(self) -> None:
+        """Serve no more, and say what passed the ports."""
+        self._thrift.stop()
+        self._server.stop()
+        self._device.close()
+        self._say_what_passed()
+        self._ports.close()
+
+    def _say_what_passed(self) -> None:
+        ports = self._ports
+        for port, n in zip(ports.ports, ports.counters().values(), strict=True):
+            self._say(
+                f"{NAME}: port {port.number} {port.interface}: received {n.rx_packets}, sent "
+                f"{n.tx_packets}, dropped {n.rx_dropped} on receiving and {n.tx_dropped} on sending"
+            )
+        for what, count in ports.totals().items():
+            if count:
+                self._say(f"{NAME}: {what}: {count} packets")
+
+
+def _tls(options: argparse.Namespace) -> Tls | None:
+    from testbed.softswitch.server.grpc_server import Tls
+
+    if not options.grpc_server_ssl:
+        return None
+    return Tls.read(
+        options.grpc_server_cert,
+        options.grpc_server_key,
+        options.grpc_server_cacert,
+        options.grpc_server_with_client_auth,
     )
 
 
 def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.socket) -> int:
     from testbed.softswitch.errors import SoftSwitchError
-    from testbed.softswitch.server.config import read_config
-    from testbed.softswitch.server.device import Device
-    from testbed.softswitch.server.grpc_server import Server, Tls
-    from testbed.softswitch.server.ports import Replay
-    from testbed.softswitch.server.thrift_server import ThriftServer
+    from testbed.softswitch.server.grpc_server import Threads
+    from testbed.softswitch.server.ports import Workers
 
-    replay = None
-    if options.use_files is not None:
-        replay = Replay(options.interface, options.use_files)
-    ports = _ports(options)
-    device = Device(
-        options.device_id,
-        ports,
-        options.seed,
-        options.drop_port,
-        not options.disable_swap,
-        options.max_mc_groups,
-    )
     failures: list[str] = []
 
     def failed(why: str) -> None:
         failures.append(why)
         written.send(b"\0")
 
-    if options.json:
-        device.start(
-            read_config(options.json, device.drop_port),
-            lambda why: failed(f"{options.json}: {why}"),
-        )
-    tls = None
-    if options.grpc_server_ssl:
-        tls = Tls.read(
-            options.grpc_server_cert,
-            options.grpc_server_key,
-            options.grpc_server_cacert,
-            options.grpc_server_with_client_auth,
-        )
-    thrift = ThriftServer(device, options.thrift_port)
-    server = Server(device, options.grpc_server_addr, tls)
-    ready = (
-        f"device {options.device_id}, {len(ports.ports)} ports, P4Runtime on {server.address}, "
-        f"Thrift on 127.0.0.1:{thrift.port}"
-    )
-    ports.say("info", ready)
-    print(f"{NAME}: {ready}", flush=True)
+    switch = RunningSwitch(options, Workers(1), Threads(), failed, partial(print, flush=True))
     gc.freeze()
     gc.enable()
-    if replay is not None:
-        replay.start(ports, failed)
     ended.recv(1)
     if failures:
         raise SoftSwitchError(failures[0])
-    thrift.stop()
-    server.stop()
-    device.close()
-    _say_what_passed(ports)
-    ports.close()
+    switch.stop()
     return 0
-
-
-def _say_what_passed(ports: Ports) -> None:
-    for port, n in zip(ports.ports, ports.counters().values(), strict=True):
-        print(
-            f"{NAME}: port {port.number} {port.interface}: received {n.rx_packets}, sent "
-            f"{n.tx_packets}, dropped {n.rx_dropped} on receiving and {n.tx_dropped} on sending"
-        )
-    for what, count in ports.totals().items():
-        if count:
-            print(f"{NAME}: {what}: {count} packets")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -64,8 +64,9 @@ class Services:
 
     def __init__(self, device: Device, port: int) -> None:
         switch = SimpleSwitch(device)
+        arrays = Standard(device, port)
         standard = {
-            **Standard(device, port).calls,
+            **arrays.calls,
             **Tables(device).calls,
             **State(device, switch).calls,
         }
@@ -75,6 +76,7 @@ class Services:
             "": standard,
             "simple_switch": switch.calls,
             "simple_pre_lag": Multicast(device).calls,
+            "columns": arrays.columns,
         }
 
     def names(self) -> list[str]:
@@ -211,7 +213,8 @@ class ThriftServer:
 
     def __init__(self, device: Device, port: int, host: str = "127.0.0.1") -> None:
         try:
-            self._socket = socket.create_server((host, port), backlog=1024)
+            with device.ports.namespace.entered():
+                self._socket = socket.create_server((host, port), backlog=1024)
         except OSError as e:
             raise SoftSwitchError(f"cannot listen on {host}:{port}: {e.strerror}") from None
         self.port: int = self._socket.getsockname()[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.runtime.instance import MeterRates
+from testbed.softswitch.server import limits
 from testbed.softswitch.server.arrays import integers, store
 from testbed.softswitch.server.device import Device
 from testbed.softswitch.server.messages import INT64_MAX
@@ -99,6 +100,8 @@ class Standard:
             "bm_get_config_md5": lambda a: (STRING, hashlib.md5(self._config()).digest()),
             "bm_mgmt_get_info": lambda a: struct((1, I64, device.id), (2, I32, port)),
         }
+        #: Not BMv2's: many registers in one message.
+        self.columns: dict[str, Call] = {"read": self._read_columns, "fill": self._fill_columns}
 
     def _config(self) -> bytes:
         pipeline = self.device.pipeline
@@ -156,6 +159,24 @@ class Standard:
     def _reset(self, a: Arguments) -> Result:
         with self.device.lock:
             return self._write_at(a, 0, len(self._register(a)[0]), 0)
+
+    def _read_columns(self, a: Arguments) -> Result:
+        """The elements of whole arrays, one array after the other: little-endian numbers of 1, 2, 4
+        or 8 bytes, the least that its elements fit into."""
+        with self.device.lock:
+            arrays = [self._register({2: name})[0] for name in a.get(1, [])]
+            if sum(array.nbytes for array in arrays) > limits.COLUMNS_BYTES:
+                raise BmError(RegisterErrorCode.ERROR)
+            with self.device.ports.lock():
+                columns = [array.tobytes() for array in arrays]
+        return STRING, b"".join(columns)
+
+    def _fill_columns(self, a: Arguments) -> Result:
+        """One value into a range of elements of each array."""
+        with self.device.lock:
+            for name in a.get(1, []):
+                self._write_at({2: name}, a.get(2, 0), a.get(3, 0), a.get(4, 0))
+        return NOTHING
 
     # ---- counters and meters ----
 

@@ -227,7 +227,7 @@ def test_a_server_that_speaks_something_else_is_no_thrift_server() -> None:
         there, _ = server.accept()
         there.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 4)
         with pytest.raises(ThriftError, match="no Thrift server"):
-            client.reset(["count"])
+            client.fill(["count"], 0, 1)
         there.close()
         client.close()
 

@@ -36,7 +36,7 @@ OPTIONS += ["--load", "0.1", "--tcp", "0.05", "--run", "here"]
 KILLS_OF_A_RUN = 5
 MOMENTS_S = 6.0
 VICTIMS = {
-    "switch": "testbed.softswitch.server.process",
+    "switch": "testbed.softswitch.server.many",
     "host": "mininet:h",
     "traffic": "iperf3",
 }

@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios.experiment.observer import ProgressObserver
+from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
+from scenarios.experiment.setup import Emulation
 from testbed.network import packet_sockets
 from testbed.network.mininet import MininetNetwork
 from testbed.network.network import EmulatorDrops
@@ -40,9 +41,12 @@ def net(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MininetNetwo
         yield made
 
 
-def small_buffer(pid: int, interface: str) -> None:
+def small_buffer(net: MininetNetwork, interface: str) -> None:
     """Leave a switch's socket room for a packet or two (no such thing where it is a ring)."""
-    with closing(packet_sockets._copy(pid, packet_sockets._listening(pid)[interface])) as copy:
+    name, _, _ = interface.partition("-")
+    pid, node = net.process(name), net.host(name).pid
+    fd = packet_sockets._listening(pid, node)[interface]
+    with closing(packet_sockets._copy(pid, fd)) as copy:
         copy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
 
 
@@ -60,7 +64,7 @@ def test_a_switch_that_stands_still_loses_packets_that_are_counted_on_their_link
 ) -> None:
     number = net.add_source(one_flow(net))
     upper = net.process("tor1")
-    small_buffer(upper, "tor1-eth2")
+    small_buffer(net, "tor1-eth2")
     os.kill(upper, signal.SIGSTOP)
     sent, lost = send(net, number, STOPPED)
     assert (sent, lost) == (STOPPED, STOPPED)
@@ -75,13 +79,16 @@ def test_a_switch_that_stands_still_loses_packets_that_are_counted_on_their_link
 
 
 def test_what_is_sent_to_a_dead_switch_is_lost_on_the_link_to_it(net: MininetNetwork) -> None:
+    """All soft switches are one process: the first one on the way is dead, too."""
     number = net.add_source(one_flow(net))
+    dead = ["tor1"] if net.backend == "bmv2" else ["tor0", "tor1"]
     os.kill(net.process("tor1"), signal.SIGKILL)
-    wait_until(lambda: bool(net.degraded))
+    wait_until(lambda: len(net.degraded) == len(dead))
     assert send(net, number, 300) == (300, 300)
     drops = net.emulator_drops(NO_FAULTS)
-    assert by_place(drops) == {("tor0->tor1", "switch"): 300}
-    assert net.degraded == ["tor1: signal SIGKILL"]
+    cable = "tor0->tor1" if net.backend == "bmv2" else "h0->tor0"
+    assert by_place(drops) == {(cable, "switch"): 300}
+    assert net.degraded == [f"{name}: signal SIGKILL" for name in dead]
 
 
 def test_a_host_that_disappears_is_said_and_the_counters_stay(net: MininetNetwork) -> None:
@@ -95,17 +102,19 @@ def test_a_host_that_disappears_is_said_and_the_counters_stay(net: MininetNetwor
     assert net.link_packets().tolist() == [300, 0]
 
 
-def processes_at(interface: str) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                command = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if interface.encode() in command and b"-i" in command:
-                found.append(int(entry.name))
-    return found
+class Throttle(Observer):
+    """From the first tick on a core switch has no room for packets of one link."""
+
+    network: MininetNetwork | None = None
+
+    def network_up(self, emulation: Emulation) -> None:
+        assert isinstance(emulation.network, MininetNetwork)
+        self.network = emulation.network
+
+    def progressed(self, what: str, share: float) -> None:
+        if what == "emulation" and self.network is not None:
+            small_buffer(self.network, "core3-eth3")
+            self.network = None
 
 
 @pytest.mark.nightly
@@ -119,14 +128,6 @@ def test_a_method_that_blames_a_link_the_emulator_lost_packets_on_is_right_on_wh
         {"backend": some_backend(), "epochs": 2, "epoch_ms": 3000, "load": 0.25, "tcp": 0}
         | {"faults": f"{fault}:0.3", "noise": "0"}
     )
-    throttled: list[int] = []
-
-    def throttle(what: str, share: float) -> None:
-        """From the first tick on a core switch has no room for packets of one link."""
-        if what == "emulation" and not throttled:
-            throttled.extend(processes_at("3@core3-eth3"))
-            small_buffer(throttled[0], "core3-eth3")
-
     path = tmp_path / "run"
     summary = run_experiment(
         "faulty_links",
@@ -134,7 +135,7 @@ def test_a_method_that_blames_a_link_the_emulator_lost_packets_on_is_right_on_wh
         settings,
         path,
         ["canary-mle"],
-        observer=ProgressObserver(throttle),
+        observer=Throttle(),
     )
     run = RunDirectory(path)
     own_drops = run.table("emulator_drops")

@@ -15,7 +15,7 @@ import pytest
 
 from testbed.softswitch import Program, Switch
 from testbed.softswitch.server.device import Device
-from testbed.softswitch.server.grpc_server import Server
+from testbed.softswitch.server.grpc_server import Server, Threads
 from testbed.softswitch.server.messages import p4runtime_pb2
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, p4info
 
@@ -24,10 +24,12 @@ ORDERS = 12
 
 @pytest.fixture
 def client(device: Device) -> Iterator[Client]:
-    server = Server(device, "127.0.0.1:0")
+    threads = Threads()
+    server = Server(device, "127.0.0.1:0", threads)
     with Client(server.address) as c:
         yield c
     server.stop()
+    threads.stop()
 
 
 def orders() -> list[Any]:

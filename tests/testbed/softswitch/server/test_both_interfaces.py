@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.softswitch.server.device import Device
-from testbed.softswitch.server.grpc_server import Server
+from testbed.softswitch.server.grpc_server import Server, Threads
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2
 from testbed.softswitch.server.thrift_tables import Tables
 from tests.testbed.softswitch.server.client import PROGRAMS, Client, Refused, p4info
@@ -20,11 +20,13 @@ Thrift = Callable[..., Any]
 
 @pytest.fixture
 def client(device: Device) -> Iterator[Client]:
-    server = Server(device, "127.0.0.1:0")
+    threads = Threads()
+    server = Server(device, "127.0.0.1:0", threads)
     with Client(server.address) as c:
         c.configure()
         yield c
     server.stop()
+    threads.stop()
 
 
 @pytest.fixture

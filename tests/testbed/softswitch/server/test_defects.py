@@ -10,7 +10,7 @@ import pytest
 
 from testbed.softswitch.server.controllers import Arbitration
 from testbed.softswitch.server.device import Device
-from testbed.softswitch.server.grpc_server import Server
+from testbed.softswitch.server.grpc_server import Server, Threads
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2
 from testbed.softswitch.server.p4runtime import P4Runtime
 from testbed.softswitch.server.pipeline import Pipeline
@@ -19,9 +19,11 @@ from tests.testbed.softswitch.server.client import Client, Refused, eventually
 
 @pytest.fixture
 def address(device: Device) -> Iterator[str]:
-    server = Server(device, "127.0.0.1:0")
+    threads = Threads()
+    server = Server(device, "127.0.0.1:0", threads)
     yield server.address
     server.stop()
+    threads.stop()
 
 
 def break_(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:

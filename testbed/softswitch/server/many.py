@@ -1,0 +1,117 @@
+"""Many soft switches in one process, each in the network namespace of a node::
+
+    python -m testbed.softswitch.server.many
+
+It takes an order in each line of its standard input. ``{"start": NAME, "namespace": PID, "log":
+FILE, "arguments": [...]}`` starts a switch with the command line of `canary-switch`; its interfaces
+and its Thrift server are in the namespace of that process, and what it says is appended to the
+file. ``{"end": NAME}`` ends one. All share the threads that move packets, one a core, and those
+that serve clients. The process ends with status 0 on SIGTERM and when its input ends, and with 1
+when a switch cannot be started, which its log says.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NoReturn
+
+from testbed.softswitch.server.command_line import NAME, parse
+from testbed.softswitch.server.namespaces import Namespace
+from testbed.softswitch.server.process import RunningSwitch, more_files, signal_sockets
+
+FILES = 1 << 16  # the ports of a fabric's switches, and the connections of its controller
+PROCESS = "canary-switches"  # at most 15 characters
+
+
+class Switches:
+    """The switches of this process, by name."""
+
+    def __init__(self) -> None:
+        from testbed.softswitch.server.grpc_server import Threads
+        from testbed.softswitch.server.ports import Workers
+
+        self._workers = Workers(len(os.sched_getaffinity(0)))
+        self._threads = Threads()
+        self._running: dict[str, RunningSwitch] = {}
+
+    def follow(self, order: dict[str, Any]) -> None:
+        """Start or end a switch.
+
+        Raises:
+            testbed.softswitch.errors.SoftSwitchError: It cannot be started.
+        """
+        if "end" in order:
+            self._running.pop(order["end"]).stop()
+        else:
+            self._running[order["start"]] = self._started(order)
+
+    def _started(self, order: dict[str, Any]) -> RunningSwitch:
+        from testbed.softswitch.errors import SoftSwitchError
+
+        log = Path(order["log"])
+
+        def say(line: str) -> None:
+            with log.open("a") as file:
+                file.write(f"{line}\n")
+
+        options = parse(order["arguments"])
+        namespace = Namespace(order["namespace"])
+        try:
+            return RunningSwitch(options, self._workers, self._threads, say, say, namespace)
+        except SoftSwitchError as e:
+            say(f"{NAME}: {e}")
+            raise
+
+    def stop(self) -> None:
+        """End all switches, at once: each waits for its clients."""
+        every = list(self._running.values())
+        with ThreadPoolExecutor(len(every) or 1) as pool:
+            list(pool.map(RunningSwitch.stop, every))
+
+
+def _follow_orders(switches: Switches, end: Any) -> None:
+    """Follow the orders of the standard input, then say in a byte how that ended."""
+    from testbed.softswitch.errors import SoftSwitchError
+
+    status = 0
+    try:
+        for line in sys.stdin:
+            switches.follow(json.loads(line))
+    except SoftSwitchError as e:
+        print(f"{NAME}: {e}", file=sys.stderr)
+        status = 1
+    except Exception as e:  # a defect must not leave the others waiting
+        traceback.print_exception(e)
+        status = 1
+    end.send(bytes([status]))
+
+
+def main() -> NoReturn:
+    """Follow orders; ends the process."""
+    gc.disable()  # until all modules are there: it would look at their objects again and again
+    Path("/proc/self/comm").write_text(PROCESS)
+    more_files(FILES)
+    ended, written = signal_sockets()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    switches = Switches()
+    gc.freeze()
+    gc.enable()
+    threading.Thread(
+        target=_follow_orders, args=(switches, written), name="orders", daemon=True
+    ).start()
+    status = ended.recv(1)
+    switches.stop()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if status == b"\1" else 0)
+
+
+if __name__ == "__main__":
+    main()
