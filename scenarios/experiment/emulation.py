@@ -11,6 +11,7 @@ from scenarios.experiment.observer import Observer
 from scenarios.experiment.recording import Recorder
 from scenarios.experiment.setup import set_up
 from testbed.network.virtual import LinkModel
+from testbed.record.files import prepare_to_write
 
 
 def emulate(
@@ -34,6 +35,8 @@ def emulate(
         ValueError: The faults or the traffic cannot be emulated (one line).
     """
     observer.progressed("switch program", 0.0)  # compiled once
+    if inputs.real_time:
+        prepare_to_write()
     with open_backend(inputs, links, logs) as backend:
         emulation = set_up(inputs, backend, progress=observer.progressed)
         observer.network_up(emulation)

@@ -186,14 +186,15 @@ static void count_delay(stats_t *stats, uint64_t delay) {
 }
 
 /* Busy switches must not make frames late. Only root may; without it they are just later. */
-static void hurry(void) {
+static void hurry(const char *name) {
+    pthread_setname_np(pthread_self(), name);
     struct sched_param priority = {.sched_priority = 1};
     pthread_setschedparam(pthread_self(), SCHED_RR, &priority);
 }
 
 static void *send_all(void *context) {
     agents_t *agents = context;
-    hurry();
+    hurry("hosts-send");
     while (__atomic_load_n(&agents->running, __ATOMIC_ACQUIRE)) {
         uint64_t now = now_ns() - agents->start, next = now + PATIENCE_NS;
         pthread_mutex_lock(&agents->sending);
@@ -258,7 +259,7 @@ static void arrived(agents_t *agents, uint32_t host, const uint8_t *frame, uint3
 
 static void *receive_all(void *context) {
     agents_t *agents = context;
-    hurry();
+    hurry("hosts-receive");
     static __thread uint8_t data[BATCH][SNAP];
     struct mmsghdr messages[BATCH] = {0};
     struct iovec vectors[BATCH];

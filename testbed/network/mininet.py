@@ -1,8 +1,9 @@
-"""The fat-tree under Mininet, in real time: hosts with kernels of their own, a process a switch.
+"""The fat-tree under Mininet, in real time: hosts with kernels of their own, and real switches.
 
 Every host and every switch has a network namespace of its own. Switches too, because BMv2's Thrift
 server listens on all addresses and cannot be told otherwise: in a namespace that holds only ``lo``
-and ports without addresses, that is loopback. Their P4Runtime servers listen on Unix sockets. So
+and ports without addresses, that is loopback. A BMv2 switch is a process; all soft switches are one
+process outside, whose sockets are in those namespaces. Their P4Runtime servers listen on Unix sockets. So
 the machine's own namespace gets no interface and no listener, and everything ends with the
 processes (`testbed.network.processes`).
 
@@ -18,6 +19,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,11 @@ from testbed.network.switches import Backend, Switches
 
 if TYPE_CHECKING:
     from testbed.control.remote.switch import RemoteSwitch
+
+
+NICE_HOSTS = 10
+"""Programs on hosts step back behind switches and controller where there are not the processors for
+all: TCP is slower then, and no switch drops what is sent."""
 
 
 class MininetNetwork:
@@ -308,7 +315,7 @@ class MininetNetwork:
                 raise NetworkError("the network is down")
             with inside(self._nodes.pid(self.topology.host_names[host])):
                 try:
-                    return subprocess.Popen(
+                    process = subprocess.Popen(
                         command,
                         stdin=subprocess.DEVNULL,
                         stdout=output,
@@ -318,6 +325,9 @@ class MininetNetwork:
                     )
                 except OSError as e:
                     raise NetworkError(f"cannot start {command[0]}: {e.strerror}") from None
+        with suppress(OSError):  # sched(7); there is no such file where sessions do not count
+            Path(f"/proc/{process.pid}/autogroup").write_text(str(NICE_HOSTS))
+        return process
 
     def prompt(self, cli: Callable[[Any], object]) -> None:
         """Mininet's prompt, a subclass of its ``CLI``, until the user leaves it."""

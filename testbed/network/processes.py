@@ -39,6 +39,9 @@ HOLDING_TRIES = 10
 ENDING_S = 5
 """So long a process has to end by itself: a socket of each port takes the kernel 10 ms to close."""
 
+SOFT_SWITCHES = "canary-switches"
+"""The name of the process that all soft switches of a network are."""
+
 _NODES = ("switch ", "host ")
 _NODE = re.compile(r"^mininet:(\w+)$|^unix:.*/(\w+)\.grpc$")
 
@@ -162,9 +165,12 @@ def clean(folder: Path | None = None) -> Cleaned:
             ended = _end(state["token"])
             time.sleep(FORKING_S)
             ended += _end(state["token"])
+            sockets = Path(state["sockets"])
+            if SOFT_SWITCHES in ended:
+                ended = [what for what in ended if what != SOFT_SWITCHES]
+                ended += [f"switch {socket.stem}" for socket in sockets.glob("*.grpc")]
             nodes += {what for what in ended if what.startswith(_NODES)}
             others += [what for what in ended if not what.startswith(_NODES)]
-            sockets = Path(state["sockets"])
             if sockets.name == f"canary-{state['token'][:12]}":
                 shutil.rmtree(sockets, ignore_errors=True)
         path.unlink(missing_ok=True)

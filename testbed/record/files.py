@@ -60,6 +60,12 @@ def free_buffers() -> None:
     pa.default_memory_pool().release_unused()
 
 
+def prepare_to_write() -> None:
+    """Load what writing a table takes, pandas among it, which pyarrow imports with its first array:
+    a second or more while a network runs in real time."""
+    pa.array(np.zeros(1))
+
+
 def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
     """Write a ``.parquet`` or ``.csv`` file, which appears when it is complete.
 

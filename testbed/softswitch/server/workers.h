@@ -4,6 +4,7 @@
 static void *pp_loop(void *arg) {
     pp_worker *w = arg;
     struct epoll_event e[64];
+    pthread_setname_np(pthread_self(), "packets");
     for (;;) {
         int n = epoll_wait(w->epoll, e, 64, -1);
         if (n < 0 && errno != EINTR) return NULL;

@@ -32,14 +32,16 @@ REMOTE = Path(__file__).parents[3] / "testbed" / "control" / "remote"
 
 
 @contextmanager
-def process() -> Iterator[tuple[Process, RemoteSwitch]]:
+def process(columns: bool = True) -> Iterator[tuple[Process, RemoteSwitch]]:
     with Process(str(PROGRAM)) as running:
         control = RemoteSwitch(
             "tor0_0",
             running.grpc,
             0,
             P4INFO,
-            lambda: RegisterClient(socket.create_connection(("127.0.0.1", running.thrift))),
+            lambda: RegisterClient(
+                socket.create_connection(("127.0.0.1", running.thrift)), columns
+            ),
         )
         try:
             yield running, control
@@ -47,9 +49,10 @@ def process() -> Iterator[tuple[Process, RemoteSwitch]]:
             control.close()
 
 
-@pytest.fixture(scope="module")
-def control() -> Iterator[RemoteSwitch]:
-    with process() as (_, control):
+@pytest.fixture(scope="module", params=[True, False], ids=["columns", "as BMv2"])
+def control(request: pytest.FixtureRequest) -> Iterator[RemoteSwitch]:
+    """A switch whose registers are read in one message, or as BMv2's are."""
+    with process(request.param) as (_, control):
         yield control
 
 

@@ -1,0 +1,139 @@
+"""Many switches in one process: each has its own device, addresses, log and state."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from testbed.control.remote.thrift import RegisterClient, ThriftError
+from testbed.softswitch.server.messages import p4runtime_pb2
+from tests.testbed.softswitch.server.client import READY, ROOT, Client, eventually
+
+REGISTER = "CanaryIngress.dsm.row0.count"
+SIZE = 2048
+
+
+def wait(what: Any) -> None:
+    eventually(what, timeout=60)
+
+
+class Many:
+    """The process, and the orders it gets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.popen = subprocess.Popen(
+            [sys.executable, "-m", "testbed.softswitch.server.many"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def order(self, **order: Any) -> None:
+        assert self.popen.stdin
+        self.popen.stdin.write(json.dumps(order) + "\n")
+        self.popen.stdin.flush()
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def start(self, name: str, device: int, *arguments: str) -> None:
+        words = ["--no-p4", "--device-id", str(device), "--thrift-port", "0", *arguments]
+        words += ["--", "--grpc-server-addr", f"unix:{self.folder / name}"]
+        self.order(start=name, namespace=None, log=str(self.log(name)), arguments=words)
+
+    def ready(self, name: str) -> tuple[str, int]:
+        """Where a switch listens that was started last, once it does."""
+
+        def found() -> list[tuple[str, str]]:
+            return READY.findall(self.log(name).read_text()) if self.log(name).exists() else []
+
+        wait(found)
+        address, port = found()[-1]
+        return address, int(port)
+
+    def stop(self) -> int:
+        self.popen.terminate()
+        _, self.errors = self.popen.communicate(timeout=30)
+        return self.popen.returncode
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[Many]:
+    made = Many(tmp_path)
+    yield made
+    if made.popen.poll() is None:
+        made.popen.kill()
+        made.popen.communicate()
+
+
+def registers(port: int) -> RegisterClient:
+    return RegisterClient(socket.create_connection(("127.0.0.1", port)), columns=True)
+
+
+def count(client: RegisterClient) -> list[int]:
+    [array] = client.read_all([REGISTER], [np.dtype("<u4")], [SIZE])
+    return array[:3].tolist()
+
+
+def test_each_has_its_device_and_its_state(many: Many) -> None:
+    many.start("one", 1)
+    many.start("two", 2)
+    (first, first_port), (second, second_port) = many.ready("one"), many.ready("two")
+    with Client(first, device=1) as a, Client(second, device=2) as b:
+        a.configure()
+        b.configure()
+        with Client(first, device=2, connect=False) as wrong, pytest.raises(grpc.RpcError) as error:
+            wrong.read(table_entry=p4runtime_pb2.TableEntry())
+        assert error.value.code() == grpc.StatusCode.NOT_FOUND
+        mine, yours = registers(first_port), registers(second_port)
+        mine.fill([REGISTER], 1, 2, 7)
+        assert (count(mine), count(yours)) == ([0, 7, 0], [0, 0, 0])
+
+        many.order(end="one")
+        many.start("one", 1)
+        wait(lambda: len(READY.findall(many.log("one").read_text())) == 2)
+        yours.fill([REGISTER], 0, 3, 1)
+        assert count(yours) == [1, 1, 1]
+    again, again_port = many.ready("one")
+    with Client(again, device=1) as c:
+        c.configure()
+        assert count(registers(again_port)) == [0, 0, 0]
+    assert (many.stop(), many.errors) == (0, "")
+
+
+def test_a_switch_that_cannot_start_ends_the_process_and_a_later_one_does_not(many: Many) -> None:
+    many.start("one", 1)
+    many.ready("one")
+    many.order(end="one")
+    many.start("one", 1, "-i", "1@nowhere")
+    wait(lambda: "nowhere" in many.log("one").read_text())
+    assert many.popen.poll() is None
+    many.start("two", 2, "-i", "1@nowhere")
+    _, errors = many.popen.communicate(timeout=30)
+    assert many.popen.returncode == 1
+    assert errors == "canary-switch: cannot attach port 1 to nowhere: No such device\n"
+    assert many.log("two").read_text() == errors
+
+
+def test_more_registers_than_fit_into_a_message_are_refused(many: Many) -> None:
+    many.start("one", 1)
+    address, port = many.ready("one")
+    with Client(address, device=1) as client:
+        client.configure()
+        reader, names = registers(port), [REGISTER] * 10_000
+        with pytest.raises(ThriftError, match="columns:read was refused: error 3"):
+            reader.read_all(names, [np.dtype("<u4")] * len(names), [SIZE] * len(names))
+        with pytest.raises(ThriftError, match="columns:read was refused: error 1"):
+            reader.read_all(["nothing"], [np.dtype("<u4")], [SIZE])
+        assert count(reader) == [0, 0, 0]
