@@ -3,9 +3,9 @@
 Every host and every switch has a network namespace of its own. Switches too, because BMv2's Thrift
 server listens on all addresses and cannot be told otherwise: in a namespace that holds only ``lo``
 and ports without addresses, that is loopback. A BMv2 switch is a process; all soft switches are one
-process outside, whose sockets are in those namespaces. Their P4Runtime servers listen on Unix sockets. So
-the machine's own namespace gets no interface and no listener, and everything ends with the
-processes (`testbed.network.processes`).
+process outside, whose sockets are in those namespaces. Their P4Runtime servers listen on Unix
+sockets. So the machine's own namespace gets no interface and no listener, and everything ends with
+the processes (`testbed.network.processes`).
 
 `MininetNetwork` has the face of `testbed.network.virtual.VirtualNetwork`; times are nanoseconds
 since `MininetNetwork.start`. Its parts are the nodes and cables (`testbed.network.nodes`), the
