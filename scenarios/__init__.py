@@ -1,15 +1,17 @@
-"""The testbed from Python: run a scenario or load a run, and what a scenario of one's own needs.
+"""The testbed from Python: run a scenario, load a run, or diagnose telemetry from elsewhere.
 
-from scenarios import load, run
+from scenarios import load, localize, run
 
 result = run("faulty_links", k=4, seed=2)       # or load("runs/...")
 print(result)                                   # as `canary show` has it
 result.figures                                  # a row a method
 result.table("links")                           # any table of the run
 result.diagnose("canary-mle").wrong             # healthy links that it blames
+localize("fabric.csv", "observations.csv", "flock").blamed
 
-`Scenario`, `Settings`, `Fault` and `FaultPlan` are for a scenario's own file, which imports them
-from here, so that the modules in which they are may change.
+`Scenario`, `Settings`, `Fault`, `FaultPlan`, `FlowMatch` and `Ternary` are for scenarios of your
+own, `Method` and `Diagnosis` for methods of your own. Import them from here: the modules in which
+they are may change. ``docs/examples`` has a small program for each.
 """
 
 from __future__ import annotations
@@ -18,21 +20,41 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scenarios.api import Run, Verdict, load, run
+    from analysis.methods.base import Diagnosis, Method
+    from scenarios.api import Run, Verdict, load, localize, run
     from scenarios.experiment.scenario import Scenario
     from scenarios.experiment.settings import Settings
-    from testbed.faults.plan import Fault, FaultPlan
+    from testbed.faults.plan import Fault, FaultPlan, FlowMatch, Ternary
 
-__all__ = ["Fault", "FaultPlan", "Run", "Scenario", "Settings", "Verdict", "load", "run"]
+__all__ = [
+    "Diagnosis",
+    "Fault",
+    "FaultPlan",
+    "FlowMatch",
+    "Method",
+    "Run",
+    "Scenario",
+    "Settings",
+    "Ternary",
+    "Verdict",
+    "load",
+    "localize",
+    "run",
+]
 
 _MODULES = {
+    "Diagnosis": "analysis.methods.base",
     "Fault": "testbed.faults.plan",
     "FaultPlan": "testbed.faults.plan",
+    "FlowMatch": "testbed.faults.plan",
+    "Method": "analysis.methods.base",
     "Run": "scenarios.api",
     "Scenario": "scenarios.experiment.scenario",
     "Settings": "scenarios.experiment.settings",
+    "Ternary": "testbed.faults.plan",
     "Verdict": "scenarios.api",
     "load": "scenarios.api",
+    "localize": "scenarios.api",
     "run": "scenarios.api",
 }
 

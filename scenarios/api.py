@@ -1,21 +1,23 @@
-"""The testbed from Python: `run` a scenario or `load` a run, its tables as frames, its diagnoses.
+"""The testbed from Python: `run` a scenario, `load` a run, `localize` telemetry from elsewhere.
 
-Import from `scenarios`, which has an example. Nothing here prints; mistakes raise ValueError with
-the line that the command line prints.
+Import from `scenarios`. Nothing here prints; mistakes raise ValueError with the line that the
+command line prints.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from rich.console import Console
 
 from analysis.evaluation.metrics import Score, score
@@ -24,25 +26,32 @@ from analysis.evaluation.report import diagnosis_columns, render
 from analysis.methods.base import Diagnosis, Localizer
 from analysis.methods.registry import make_method
 from analysis.telemetry.observations import read_telemetry
+from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.request import make_request
 from scenarios.experiment.run import default_directory, run_experiment
+from scenarios.experiment.scenario import Scenario
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.paths import Paths
-from testbed.record.files import to_arrow
+from testbed.record.exchange import OBSERVATIONS
+from testbed.record.fabric_file import read_fabric
+from testbed.record.files import to_arrow, write_file
 from testbed.record.flow_ids import five_tuples
+from testbed.record.messages import first_line
 from testbed.record.run import RunDirectory, RunWriter
-from testbed.record.run_tables import registers
+from testbed.record.run_tables import FABRIC, registers
+from testbed.record.schema import Schema, TableError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 REGISTERS = "registers"
+T = TypeVar("T")
 
 
 def run(
-    scenario: str | None = None,
+    scenario: str | Scenario | None = None,
     *,
     path: str | Path | None = None,
     config: str | Path | None = None,
@@ -54,7 +63,7 @@ def run(
     """Emulate a scenario and diagnose it with every method, as `canary run`.
 
     Args:
-        scenario: Its name, or the path of its file; by default ``faulty_links``.
+        scenario: Its name, the path of its file, or a `Scenario`; by default ``faulty_links``.
         path: Directory of the run, by default ``runs/<time>-<scenario>``.
         config: Settings from a YAML file or an earlier run, see `scenarios.experiment.request`.
         methods: As the option METHODS: ``flock:p_bad=0.01,007``; by default those of the testbed.
@@ -91,6 +100,66 @@ def load(path: str | Path, *, trust: bool = False) -> Run:
         ValueError: ``path`` holds none, or one that was changed (one line).
     """
     return Run(RunDirectory(Path(path), trust=trust))
+
+
+def localize(
+    fabric: str | Path | DataFrame,
+    observations: str | Path | DataFrame,
+    method: str | Localizer,
+    parameters: str | Path = "default",
+    fault_rate: float | None = None,
+) -> Verdict:
+    """Return a method's verdict on telemetry that was measured elsewhere, as `canary localize`.
+
+    Args:
+        fabric: The directed links, as a file or as a frame with the columns ``link`` (a number),
+            ``src`` and ``dst`` (names of switches), and ``src_tier``, ``dst_tier`` (0 for ToRs; the
+            other tiers may be missing).
+        observations: What was measured on which paths, as a file or as a frame. The record's
+            description has the columns of both: *Exchange*.
+        method: Its name, such as ``flock:p_bad=0.01``, the path of a Python file with one, or
+            the method itself.
+        parameters: ``default``, ``paper``, or a file of `canary calibrate`.
+        fault_rate: The loss rate from which on a link is faulty, for methods that ask.
+
+    Raises:
+        ValueError: There is no such method, a row makes no sense, or the method reads another kind
+            of observations (one line).
+    """
+    made = _method(method, parameters, fault_rate)
+    with tempfile.TemporaryDirectory() as folder:
+        numbered = _read(read_fabric, fabric, FABRIC, Path(folder))
+        telemetry = _read(
+            lambda path: read_observations(path, numbered), observations, OBSERVATIONS, Path(folder)
+        )
+    return Verdict(made.localize(telemetry), None, telemetry)
+
+
+def _read(
+    reader: Callable[[Path], T], given: str | Path | DataFrame, schema: Schema, folder: Path
+) -> T:
+    """Return what a reader makes of a file, or of a frame by way of a file in ``folder``."""
+    if isinstance(given, str | Path):
+        return reader(Path(given))
+    path = folder / f"{schema.name}.parquet"
+    try:
+        table = pa.Table.from_pandas(given, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UserError(f"{schema.name}: {first_line(error)}") from None
+    write_file(path, schema, table)
+    try:
+        return reader(path)
+    except TableError as error:
+        raise TableError(str(error).replace(str(path), schema.name)) from None
+
+
+def _method(
+    method: str | Localizer, parameters: str | Path, fault_rate: float | None = None
+) -> Localizer:
+    if not isinstance(method, str):
+        return method
+    names, chosen = choose_methods(method, str(parameters), fault_rate)
+    return make_method(",".join(names), chosen)
 
 
 class Run:
@@ -222,10 +291,7 @@ class Run:
         Raises:
             ValueError: There is no such method, or the run lacks what it reads.
         """
-        made = method
-        if isinstance(made, str):
-            names, chosen = choose_methods(made, str(parameters))
-            made = make_method(",".join(names), chosen)
+        made = _method(method, parameters)
         truth = np.flatnonzero(self.record.table("links")["faulty"])
         diagnosis = made.localize(self.telemetry)
         return Verdict(diagnosis, truth, self.telemetry)
@@ -233,19 +299,21 @@ class Run:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A method's verdict on a run, beside the truth.
+    """A method's verdict, beside the truth where that is known.
 
     Attributes:
         diagnosis: What the method said, with links as numbers.
-        truth: The faulty directed links, ascending.
+        truth: The faulty directed links, ascending; None for telemetry from elsewhere.
         telemetry: What it was said of.
     """
 
     diagnosis: Diagnosis
-    truth: np.ndarray
+    truth: np.ndarray | None
     telemetry: Telemetry
 
     def __repr__(self) -> str:
+        if self.truth is None:
+            return f"<{self.diagnosis.method}: {len(self.blamed)} blamed>"
         found = self.score
         return (
             f"<{self.diagnosis.method}: F1 {found.f1:.3f}, {len(self.blamed)} blamed, "
@@ -254,7 +322,13 @@ class Verdict:
 
     @cached_property
     def score(self) -> Score:
-        """Precision, recall and the like, on the method's own terms: directed links or not."""
+        """Precision, recall and the like, on the method's own terms: directed links or not.
+
+        Raises:
+            ValueError: The truth is not known.
+        """
+        if self.truth is None:
+            raise UserError("telemetry from elsewhere has no score: its faulty links are not known")
         fabric = self.telemetry.topology
         return score(self.diagnosis.flagged, self.truth, fabric)[self.diagnosis.native]
 
@@ -282,8 +356,11 @@ class Verdict:
 
     @property
     def links(self) -> DataFrame:
-        """A row for each directed link: the verdict's columns, and whether it was faulty."""
+        """A row for each directed link: the verdict's columns, and, where that is known, whether
+        it was ``faulty``."""
         columns = diagnosis_columns(self.diagnosis, self.telemetry.topology)
+        if self.truth is None:
+            return _frame(columns)
         faulty = np.isin(np.arange(self.telemetry.topology.n_links), self.truth)
         return _frame(dict(columns) | {"faulty": faulty})
 

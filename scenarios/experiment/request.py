@@ -19,6 +19,8 @@ from testbed.fabric.names import nearest
 from testbed.record.yaml_file import YamlError, read_yaml
 
 SCENARIO = "faulty_links"
+OWN = "own"
+"""The name of a scenario that is given as an object."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -65,12 +67,14 @@ class Request:
         return make_settings(dict(self.given) | {"backend": backend}, base)
 
 
-def make_request(name: str | None, given: Mapping[str, Any], file: Path | None = None) -> Request:
+def make_request(
+    name: str | Scenario | None, given: Mapping[str, Any], file: Path | None = None
+) -> Request:
     """What is asked for by options and a file.
 
     Args:
-        name: A scenario, or the path of its file, which is run; by default `SCENARIO`, or what
-            ``file`` names, which must be of the library.
+        name: A scenario, its name, or the path of its file, which is run; by default `SCENARIO`,
+            or what ``file`` names, which must be of the library.
         given: Settings by name.
         file: YAML, a run's ``config.json`` or the run's directory.
 
@@ -91,7 +95,7 @@ def make_request(name: str | None, given: Mapping[str, Any], file: Path | None =
             need_library(name)
         except SettingsError as error:
             raise SettingsError(f"{file}: {error}") from None
-    scenario = load_scenario(name)
+    scenario, name = (name, OWN) if isinstance(name, Scenario) else (load_scenario(name), name)
     if recorded:
         return Request(name, scenario, given, own)
     return Request(name, scenario, own | dict(given), _NOTHING)

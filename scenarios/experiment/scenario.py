@@ -35,7 +35,7 @@ class Scenario:
         make_faults: Turns the topology and the settings into the faults; by default the setting
             ``faults`` is parsed.
         links: Delay, rate and queues of the links.
-        file: The file it was loaded from, None if it came with the testbed.
+        file: The file it was loaded from, None if it came with the testbed or was made in Python.
 
     Raises:
         SettingsError: A field is of the wrong kind, or there is no such setting.
@@ -67,21 +67,22 @@ class Scenario:
                 with its file and line.
         """
         if self.file is None or self.make_faults is _from_text:
-            plan = self.make_faults(topology, settings)
-            plan.check(topology, settings.duration_s)
-            return plan
+            return self._checked_faults(topology, settings)
         with _user_file(self.file).blamed(self.make_faults):
-            try:
-                inspect.signature(self.make_faults).bind(topology, settings)
-            except TypeError:
-                raise SettingsError(
-                    "make_faults must take two arguments: def faults(topology, settings)"
-                ) from None
-            plan = self.make_faults(topology, settings)
-            if not isinstance(plan, FaultPlan):
-                found = "nothing" if plan is None else repr(plan)[:60]
-                raise SettingsError(f"make_faults returns {found}: it must return a FaultPlan")
-            plan.check(topology, settings.duration_s)
+            return self._checked_faults(topology, settings)
+
+    def _checked_faults(self, topology: Fabric, settings: Settings) -> FaultPlan:
+        try:
+            inspect.signature(self.make_faults).bind(topology, settings)
+        except TypeError:
+            raise SettingsError(
+                "make_faults must take two arguments: def faults(topology, settings)"
+            ) from None
+        plan = self.make_faults(topology, settings)
+        if not isinstance(plan, FaultPlan):
+            found = "nothing" if plan is None else repr(plan)[:60]
+            raise SettingsError(f"make_faults returns {found}: it must return a FaultPlan")
+        plan.check(topology, settings.duration_s)
         return plan
 
 
