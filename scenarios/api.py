@@ -73,6 +73,10 @@ def run(
 
     Raises:
         ValueError: A setting makes no sense, or the run cannot be made (one line).
+
+    >>> result = run(faults="tor0_0->agg0_1:0.05", epochs=2, load=0.02, methods="canary-mle,flock")
+    >>> result.faulty, result.figures.f1.to_dict()
+    (['tor0_0->agg0_1'], {'flock': 1.0, 'canary-mle': 1.0})
     """
     names, chosen = choose_methods(methods, str(parameters), fault_rate)
     request = make_request(scenario, settings, None if config is None else Path(config))
@@ -98,6 +102,10 @@ def load(path: str | Path, *, trust: bool = False) -> Run:
 
     Raises:
         ValueError: ``path`` holds none, or one that was changed (one line).
+
+    >>> made = run("low_rate", backend="flow", epochs=1, methods="canary-mle", path="runs/mine")
+    >>> load("runs/mine").summary["scenario"]
+    'low_rate'
     """
     return Run(RunDirectory(Path(path), trust=trust))
 
@@ -125,6 +133,15 @@ def localize(
     Raises:
         ValueError: There is no such method, a row makes no sense, or the method reads another kind
             of observations (one line).
+
+    >>> from pandas import DataFrame
+    >>> links = [("leaf0", "top"), ("top", "leaf0"), ("leaf1", "top"), ("top", "leaf1")]
+    >>> fabric = DataFrame(links, columns=["src", "dst"]).rename_axis("link").reset_index()
+    >>> fabric = fabric.assign(src_tier=[0, 1, 0, 1], dst_tier=[1, 0, 1, 0])
+    >>> probes = DataFrame({"id": [1, 2], "kind": "active", "sent": 5000, "lost": [400, 0]})
+    >>> probes["nodes"] = [[["leaf0", "top"]], [["leaf1", "top"]]]
+    >>> localize(fabric, probes, "flock").blamed
+    ['leaf0->top']
     """
     made = _method(method, parameters, fault_rate)
     with tempfile.TemporaryDirectory() as folder:
@@ -170,6 +187,10 @@ class Run:
         path: Where it is.
         settings: What was run, and with which versions: ``config.json``.
         summary: The figures: ``summary.json``.
+
+    >>> result = run(faults="6links", backend="flow", epochs=3, methods="canary,canary-mle")
+    >>> len(result.faulty), result.settings["k"], result.summary["metered"]["segments"]
+    (6, 4, 80)
     """
 
     def __init__(self, record: RunDirectory) -> None:
@@ -206,6 +227,11 @@ class Run:
 
         Raises:
             ValueError: The run has no such table, or it is damaged.
+
+        >>> result = run(faults="tor0_0->agg0_1:0.05", epochs=2, load=0.02, methods="canary-mle")
+        >>> links = result.table("links")
+        >>> links[links.faulty][["name", "rate"]].values.tolist()
+        [['tor0_0->agg0_1', 0.05]]
         """
         if name not in self.tables:
             raise UserError(f"{self.path} has no table {name}: it has {', '.join(self.tables)}")
@@ -226,8 +252,10 @@ class Run:
 
         For example of the buckets of the meters that counted most:
 
-            top = result.table("registers").nlargest(5, "count")
-            top.join(result.addresses(top))
+            >>> result = run(faults="none", epochs=2, load=0.02, methods="canary-mle", seed=3)
+            >>> top = result.table("registers").nlargest(1, "count")
+            >>> result.addresses(top)[["src_host", "dst_host"]].values.tolist()
+            [['h2_0_0', 'h1_0_1']]
 
         Returns:
             A frame with the index of ``table``: ``src_ip`` and ``dst_ip`` as text, ``src_port``,
@@ -290,6 +318,15 @@ class Run:
 
         Raises:
             ValueError: There is no such method, or the run lacks what it reads.
+
+        >>> result = run(faults="tor0_0->agg0_1:0.05", epochs=2, load=0.02, methods="canary-mle")
+        >>> verdict = result.diagnose("flock:p_bad=0.02")
+        >>> verdict
+        <flock: F1 1.000, 1 blamed, 0 missed, 0 wrong>
+        >>> verdict.blamed, verdict.score.precision
+        (['tor0_0->agg0_1'], 1.0)
+        >>> verdict.links.query("flagged").link.tolist()
+        ['tor0_0->agg0_1']
         """
         made = _method(method, parameters)
         truth = np.flatnonzero(self.record.table("links")["faulty"])

@@ -42,6 +42,22 @@ class Canary(Method):
         own_share: A link is blamed only if what crosses no other blamed link loses this share of
             the least that its stage looks for.
         threads: Sub-problems solved at the same time; default: one a processor.
+
+    One link loses 5 % of what its segments count:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import SegmentCounts, Telemetry
+    >>> from testbed.fabric.fat_tree import FatTree
+    >>> fabric = FatTree(4)
+    >>> segments = fabric.segments("tor+core")
+    >>> sent = np.full((1, len(segments)), 10_000)  # of one epoch
+    >>> over = segments.paths.links == fabric.link("tor0_0->agg0_1")
+    >>> lost = np.zeros_like(sent)
+    >>> lost[0, segments.paths.owner[over]] = 500
+    >>> counts = SegmentCounts(segments, sent, lost)
+    >>> verdict = Canary().localize(Telemetry(fabric, "tor+core", segments=counts))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['tor0_0->agg0_1']
     """
 
     base = "canary"

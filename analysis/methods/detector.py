@@ -47,6 +47,18 @@ class Detector(Method):
         noise: Loss rate of healthy links (section 5.1: 1e-4 to 1e-5).
         significance: A path counts as lossy if healthy links would lose as many probes with no
             more than this probability (the hypothesis test of section 5.1).
+
+    Of two paths that share a link one loses 5 %:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Probes, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(3, 1)
+    >>> paths = fabric.paths_over("leaf0->spine0->leaf1", "leaf0->spine0->leaf2")
+    >>> probes = Probes(paths, sent=np.array([5000, 5000]), lost=np.array([250, 0]))
+    >>> verdict = Detector().localize(Telemetry(fabric, "none", detector=probes))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['spine0->leaf1']
     """
 
     base = "detector"

@@ -59,6 +59,19 @@ class NetBouncer(Method):
         device_detection: Take out bad devices first.
         model: The objective: the paper's, the same with an L1 regulariser, or its convex
             representation.
+
+    Of four probed paths, up and back, one loses 20 %; such probes do not tell directions apart:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Probes, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(2, 2)
+    >>> over = [(leaf, spine) for leaf in ("leaf0", "leaf1") for spine in ("spine0", "spine1")]
+    >>> paths = fabric.paths_over(*(f"{leaf}->{spine}->{leaf}" for leaf, spine in over))
+    >>> probes = Probes(paths, sent=np.full(4, 1000), lost=np.array([200, 0, 0, 0]))
+    >>> verdict = NetBouncer().localize(Telemetry(fabric, "none", probes=probes))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['leaf0->spine0', 'spine0->leaf0']
     """
 
     base = "netbouncer"
@@ -227,6 +240,19 @@ class NetBouncerStage(NetBouncer):
     losses. This cannot find more than one round does: a link is blamed when sum c (c - y) > lambda
     / 2 over its paths, and removing paths only takes terms away. The paper's figure 8 has 15 links
     found in one round and 22 in five, of 26; here five find what one finds.
+
+    Of four probed paths, up and back, one loses 20 %; such probes do not tell directions apart:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Probes, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(2, 2)
+    >>> over = [(leaf, spine) for leaf in ("leaf0", "leaf1") for spine in ("spine0", "spine1")]
+    >>> paths = fabric.paths_over(*(f"{leaf}->{spine}->{leaf}" for leaf, spine in over))
+    >>> probes = Probes(paths, sent=np.full(4, 1000), lost=np.array([200, 0, 0, 0]))
+    >>> verdict = NetBouncerStage().localize(Telemetry(fabric, "none", probes=probes))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['leaf0->spine0', 'spine0->leaf0']
     """
 
     base = "netbouncer-stage"

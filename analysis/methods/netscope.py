@@ -30,6 +30,19 @@ class NetScope(Method):
             user calls a fault.
         inputs: NetBouncer's probes (undirected links, if they bounce) or Canary's segments
             (directed).
+
+    Of four probed paths, up and back, one loses 20 %; such probes do not tell directions apart:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Probes, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(2, 2)
+    >>> over = [(leaf, spine) for leaf in ("leaf0", "leaf1") for spine in ("spine0", "spine1")]
+    >>> paths = fabric.paths_over(*(f"{leaf}->{spine}->{leaf}" for leaf, spine in over))
+    >>> probes = Probes(paths, sent=np.full(4, 1000), lost=np.array([200, 0, 0, 0]))
+    >>> verdict = NetScope().localize(Telemetry(fabric, "none", probes=probes))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['leaf0->spine0', 'spine0->leaf0']
     """
 
     base = "netscope"

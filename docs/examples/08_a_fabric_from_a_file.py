@@ -44,8 +44,8 @@ observations = pd.DataFrame(rows).assign(kind="active").rename_axis("id").reset_
 print(observations[observations.lost > 0].to_string(index=False))
 
 # %%
-# ``localize`` takes files or frames. It reads any kind of observation and says which methods can
-# use it; these are one-way probes, which ``netbouncer``, ``flock`` and ``mle`` read.
+# ``localize`` takes files or frames, and the name of a method. These observations are one-way
+# probes, which ``netbouncer``, ``flock`` and ``mle`` read.
 
 for method in ("netbouncer", "flock", "mle"):
     print(method, localize("fabric.csv", observations, method).blamed)

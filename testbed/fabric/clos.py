@@ -6,6 +6,7 @@ are made here: leaf-spine, three layers with oversubscription, and either with l
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from testbed.arrays import IntArray
 from testbed.errors import UserError
 from testbed.fabric.climbs import Climbs
-from testbed.fabric.paths import PathSets
+from testbed.fabric.paths import Paths, PathSets, pointers
 
 
 class TopologyError(UserError):
@@ -48,6 +49,12 @@ class Fabric:
 
     Raises:
         TopologyError: The arguments do not fit together.
+
+    >>> fabric = Fabric(["a", "b", "top"], np.array([0, 0, 1]), np.array([0, 1]), np.array([2, 2]))
+    >>> fabric.link_names
+    ['a->top', 'top->a', 'b->top', 'top->b']
+    >>> fabric.path_sets(np.array([0]), np.array([1]))[0].links.tolist()
+    [0, 3]
     """
 
     def __init__(
@@ -139,6 +146,23 @@ class Fabric:
         for end in name.split("->"):
             self.switch(end.strip())
         raise TopologyError(f"no link {name!r} in {self.title}: they are not neighbours")
+
+    def paths_over(self, *paths: str) -> Paths:
+        """Return paths that are named by their switches.
+
+        Args:
+            paths: Each as ``a->b->c``; of several links between two switches the first is taken.
+
+        Raises:
+            TopologyError: A switch is unknown, or two of them are not neighbours.
+
+        >>> leaf_spine(2, 1).paths_over("leaf0->spine0->leaf1")[0].tolist()
+        [0, 3]
+        """
+        ends = [path.split("->") for path in paths]
+        hops = [[f"{a}->{b}" for a, b in itertools.pairwise(path)] for path in ends]
+        links = [self.link(hop) for path in hops for hop in path]
+        return Paths(pointers([len(path) for path in hops]), np.array(links, np.int32))
 
     # ---- structure ---------------------------------------------------------------------------
 
@@ -257,6 +281,12 @@ def leaf_spine(leaves: int, spines: int, *, oversubscription: float = 1.0) -> Fa
 
     Raises:
         TopologyError: A number makes no sense.
+
+    >>> fabric = leaf_spine(4, 2, oversubscription=3)
+    >>> fabric.n_switches, fabric.n_links, fabric.n_hosts
+    (6, 16, 24)
+    >>> [path.tolist() for path in fabric.path_sets(np.array([0]), np.array([1])).paths]
+    [[0, 5], [2, 7]]
     """
     _at_least_one(leaves=leaves, spines=spines)
     leaf, spine = _product(leaves, spines)
@@ -291,6 +321,12 @@ def clos(
 
     Raises:
         TopologyError: A number makes no sense, or ``cores`` is no multiple of ``aggs``.
+
+    >>> fabric = clos(pods=4, tors=2, aggs=2, cores=4)  # the fat-tree of K=4
+    >>> fabric.n_switches, fabric.n_links, fabric.n_hosts
+    (20, 64, 16)
+    >>> fabric.path_counts(np.array([0, 0]), np.array([1, 7])).tolist()  # in a pod, between pods
+    [2, 4]
     """
     _at_least_one(pods=pods, tors=tors, aggs=aggs, cores=cores)
     if wiring not in ("planes", "complete"):

@@ -43,6 +43,10 @@ class FatTree(PacketFabric):
     >>> link = topology.link_names.index("tor0_0->agg0_1")
     >>> topology.link_names[link ^ 1]
     'agg0_1->tor0_0'
+
+    >>> path = topology.path_sets(np.array([0]), np.array([7]))[0][0]  # the first of four
+    >>> [topology.link_names[link] for link in path]
+    ['tor0_0->agg0_0', 'agg0_0->core0', 'core0->agg3_0', 'agg3_0->tor3_1']
     """
 
     def __init__(self, k: int) -> None:

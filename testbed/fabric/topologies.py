@@ -39,6 +39,13 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
 
     Raises:
         TopologyError: One line saying what is wrong and what would be right.
+
+    >>> make_fabric("fat-tree", k=8, seed=1).n_links
+    512
+    >>> make_fabric("leaf-spine:8:4:3", k=4, seed=1).n_hosts
+    96
+    >>> make_fabric("clos:2:4:2:4:irregular=5pct", k=4, seed=1).n_links  # one cable less
+    46
     """
     regular, _, irregular = text.strip().partition(":irregular=")
     name, *fields = regular.split(":")

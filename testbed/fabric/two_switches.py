@@ -23,6 +23,9 @@ class TwoSwitches(PacketFabric):
     >>> network = TwoSwitches()
     >>> network.link_names, network.host_names
     (['tor0->tor1', 'tor1->tor0'], ['h0', 'h1'])
+
+    >>> network.n_links, network.n_hosts, len(network.segments("tor"))
+    (2, 2, 2)
     """
 
     n_ports = 2

@@ -74,6 +74,18 @@ class Flock(Method):
             these lost packets; of the two verdicts the likelier one is given.
         ties: Blame all that the telemetry cannot tell from what is blamed.
         devices: Consider devices as components.
+
+    Of two paths that share a link one loses 5 %:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Probes, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(3, 1)
+    >>> paths = fabric.paths_over("leaf0->spine0->leaf1", "leaf0->spine0->leaf2")
+    >>> probes = Probes(paths, sent=np.array([5000, 5000]), lost=np.array([250, 0]))
+    >>> verdict = Flock().localize(Telemetry(fabric, "none", probes=probes))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['spine0->leaf1']
     """
 
     base = "flock"

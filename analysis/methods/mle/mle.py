@@ -64,6 +64,18 @@ class Mle(Method):
 
     Raises:
         ValueError: A kind is unknown, or the rate is none.
+
+    Of two paths that share a link one loses 5 %:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Probes, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(3, 1)
+    >>> paths = fabric.paths_over("leaf0->spine0->leaf1", "leaf0->spine0->leaf2")
+    >>> probes = Probes(paths, sent=np.array([5000, 5000]), lost=np.array([250, 0]))
+    >>> verdict = Mle().localize(Telemetry(fabric, "none", probes=probes))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['spine0->leaf1']
     """
 
     base = "mle"
@@ -193,6 +205,22 @@ class CanaryMle(Mle):
 
     Args:
         fault_rate, penalty: As `Mle`'s.
+
+    One link loses 5 % of what its segments count:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import SegmentCounts, Telemetry
+    >>> from testbed.fabric.fat_tree import FatTree
+    >>> fabric = FatTree(4)
+    >>> segments = fabric.segments("tor+core")
+    >>> sent = np.full((1, len(segments)), 10_000)  # of one epoch
+    >>> over = segments.paths.links == fabric.link("tor0_0->agg0_1")
+    >>> lost = np.zeros_like(sent)
+    >>> lost[0, segments.paths.owner[over]] = 500
+    >>> counts = SegmentCounts(segments, sent, lost)
+    >>> verdict = CanaryMle().localize(Telemetry(fabric, "tor+core", segments=counts))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['tor0_0->agg0_1']
     """
 
     base = "canary-mle"

@@ -172,7 +172,26 @@ class _FewestLinks(Method):
 
 
 class MaxCoverage(_FewestLinks):
-    """MAX COVERAGE and Tomo: the greedy approximation of the binary program (appendix D)."""
+    """MAX COVERAGE and Tomo: the greedy approximation of the binary program (appendix D).
+
+    Two connections that lost packets share one link:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Connections, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(3, 1)
+    >>> traced = Connections(
+    ...     src_tor=np.array([0, 2]),
+    ...     dst_tor=np.array([1, 1]),
+    ...     lost=np.array([5, 3]),
+    ...     paths=fabric.paths_over("leaf0->spine0->leaf1", "leaf2->spine0->leaf1"),
+    ...     complete=np.array([True, True]),
+    ...     traceroute_packets=4,
+    ... )
+    >>> verdict = MaxCoverage().localize(Telemetry(fabric, "none", connections=traced))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['spine0->leaf1']
+    """
 
     base = "max-coverage"
 
@@ -201,14 +220,52 @@ class _Program(_FewestLinks):
 
 
 class BinaryProgram(_Program):
-    """The binary program (equation 3)."""
+    """The binary program (equation 3).
+
+    Two connections that lost packets share one link:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Connections, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(3, 1)
+    >>> traced = Connections(
+    ...     src_tor=np.array([0, 2]),
+    ...     dst_tor=np.array([1, 1]),
+    ...     lost=np.array([5, 3]),
+    ...     paths=fabric.paths_over("leaf0->spine0->leaf1", "leaf2->spine0->leaf1"),
+    ...     complete=np.array([True, True]),
+    ...     traceroute_packets=4,
+    ... )
+    >>> verdict = BinaryProgram().localize(Telemetry(fabric, "none", connections=traced))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['spine0->leaf1']
+    """
 
     base = "007-binary"
     solve = staticmethod(binary_program)
 
 
 class IntegerProgram(_Program):
-    """The integer program (equation 4)."""
+    """The integer program (equation 4).
+
+    Two connections that lost packets share one link:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Connections, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(3, 1)
+    >>> traced = Connections(
+    ...     src_tor=np.array([0, 2]),
+    ...     dst_tor=np.array([1, 1]),
+    ...     lost=np.array([5, 3]),
+    ...     paths=fabric.paths_over("leaf0->spine0->leaf1", "leaf2->spine0->leaf1"),
+    ...     complete=np.array([True, True]),
+    ...     traceroute_packets=4,
+    ... )
+    >>> verdict = IntegerProgram().localize(Telemetry(fabric, "none", connections=traced))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['spine0->leaf1']
+    """
 
     base = "007-integer"
     solve = staticmethod(integer_program)

@@ -87,6 +87,24 @@ class Vigil(Method):
             met on them by chance.
         false_alarm: How many, for noise drops.
         adjust: Take a blamed link's votes from the others.
+
+    Two connections that lost packets share one link:
+
+    >>> import numpy as np
+    >>> from analysis.telemetry.telemetry import Connections, Telemetry
+    >>> from testbed.fabric.clos import leaf_spine
+    >>> fabric = leaf_spine(3, 1)
+    >>> traced = Connections(
+    ...     src_tor=np.array([0, 2]),
+    ...     dst_tor=np.array([1, 1]),
+    ...     lost=np.array([5, 3]),
+    ...     paths=fabric.paths_over("leaf0->spine0->leaf1", "leaf2->spine0->leaf1"),
+    ...     complete=np.array([True, True]),
+    ...     traceroute_packets=4,
+    ... )
+    >>> verdict = Vigil().localize(Telemetry(fabric, "none", connections=traced))
+    >>> [fabric.link_names[link] for link in verdict.flagged]
+    ['spine0->leaf1']
     """
 
     base = "007"
