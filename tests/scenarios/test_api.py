@@ -13,7 +13,8 @@ import pytest
 
 import scenarios
 from analysis.methods.mle.mle import CanaryMle
-from scenarios import Run, load
+from scenarios import Fault, FaultPlan, Run, Scenario, Settings, load, localize
+from testbed.fabric.clos import Fabric
 from tests.scenarios.conftest import Canary
 
 
@@ -191,3 +192,44 @@ def test_a_method_with_other_parameters(result: Run) -> None:
 
 def test_it_prints_as_show_does(result: Run, canary: Canary) -> None:
     assert canary("show", str(result.path)).out.strip() == str(result).strip()
+
+
+def test_a_scenario_made_in_python_runs(tmp_path: Path) -> None:
+    def one_link(topology: Fabric, settings: Settings) -> FaultPlan:
+        return FaultPlan((Fault(topology.link("agg0_0->tor0_1"), 0.2),))
+
+    asked = {"epochs": 1, "load": 0.005, "methods": "canary"}
+    made = scenarios.run(Scenario(make_faults=one_link), path=tmp_path / "run", **asked)
+    assert made.faulty == ["agg0_0->tor0_1"] and made.summary["scenario"] == "own"
+    with pytest.raises(ValueError, match="'own' is none of the library"):
+        scenarios.run(config=made.path)
+    for wrong, why in (
+        (lambda topology, settings: None, "make_faults returns nothing"),
+        (lambda topology: FaultPlan(), "two arguments"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            scenarios.run(Scenario(make_faults=wrong), path=tmp_path / "none", **asked)
+    assert not (tmp_path / "none").exists()
+
+
+def test_frames_are_diagnosed_as_files_are(result: Run, canary: Canary, tmp_path: Path) -> None:
+    from pandas import read_parquet
+
+    assert canary("export", str(result.path), "--out", str(tmp_path)).code == 0
+    files = [tmp_path / f"{name}.parquet" for name in ("fabric", "observations")]
+    fabric, observations = (read_parquet(file) for file in files)
+    there = localize(*files, "canary-mle")
+    here = localize(fabric, observations, CanaryMle())
+    assert here.blamed == there.blamed == result.diagnose("canary-mle").blamed
+    assert here.links.equals(there.links) and "faulty" not in here.links
+    assert repr(here) == f"<canary-mle: {len(here.blamed)} blamed>"
+    with pytest.raises(ValueError, match="not known"):
+        _ = here.score
+    for wrong, why in (
+        (observations.assign(lost=-1), r"^observations: row \d+ .*lost is negative"),
+        (observations.drop(columns="sent"), "^observations: row 0 .*sent is missing"),
+        (observations.assign(sent=object()), "^observations: "),
+    ):
+        with pytest.raises(ValueError, match=why) as error:
+            localize(fabric, wrong, "canary-mle")
+        assert "\n" not in str(error.value) and "/" not in str(error.value)
