@@ -38,7 +38,7 @@ endif
 # canary refuses the options that it does not know; the other targets take these.
 takes_analyze := RUN TRUST METHODS PARAMETERS FAULT_RATE
 takes_show := RUN TRUST
-takes_shell := SWITCH
+takes_shell := SWITCH FORCE
 takes_test := COVERAGE
 takes_p4 := P4C
 takes_reproduce := FIG DRAWS OUT TRACE RESULTS CLUSTER
@@ -68,6 +68,7 @@ help:
 	@echo '                  TRUST=1 reads a run that was changed on purpose, too'
 	@echo 'make net K=4 [BACKEND=bmv2] [WATCH=1]   the network under Mininet, with its prompt (root)'
 	@echo 'make shell SWITCH=agg0_1      p4runtime-sh on a switch of the running network (root)'
+	@echo '                  FORCE=1            takes the switch from its controller, to write to it'
 	@echo 'make clean-net  remove what a crashed run left of its network (root)'
 	@echo 'make doctor     what of all this machine can run, and what to install for the rest'
 	@echo 'make calibrate  choose the parameters of all methods on the training list'
@@ -121,7 +122,7 @@ net: $(READY)
 
 shell: $(READY)
 	@test -n $(call quoted,$(call only,SWITCH)) || { echo 'say which switch: make shell SWITCH=agg0_1'; exit 2; }
-	@$(BIN)/canary shell -- $(call quoted,$(call only,SWITCH))
+	@$(BIN)/canary shell $(if $(call only,FORCE),--force )-- $(call quoted,$(call only,SWITCH))
 
 clean-net: $(READY)
 	@$(BIN)/canary clean-net

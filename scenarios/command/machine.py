@@ -63,11 +63,20 @@ def warm_up() -> None:
 
 def shell(
     switch: Annotated[str, typer.Argument(help="A switch of the running network: agg0_1.")],
+    force: Annotated[
+        bool, typer.Option(help="Take the switch from its controller, so that you can write to it.")
+    ] = False,
 ) -> None:
-    """Open p4runtime-sh on a switch of the running network."""
+    """Open p4runtime-sh on a switch of the running network, to read from it."""
     from testbed.network.switches import running_switch
 
-    arguments = running_switch(switch)
+    found = running_switch(switch)
+    aim = "taken from its controller" if force else "to read from: FORCE=1 takes it for writing"
+    print(f"{switch} of {found.network}, {aim}", flush=True)
+    # An ID of this process's own: with that of another client the switch would refuse this one.
+    election = f"{2 if force else 0},{os.getpid()}"
+    arguments = ["--grpc-addr", found.address, "--device-id", str(found.device)]
+    arguments += ["--election-id", election]
     os.execv(sys.executable, [sys.executable, "-P", "-c", _P4RUNTIME_SH, *arguments])
 
 

@@ -1,8 +1,10 @@
-"""Carries out what EVENTS says, and brings switches that restarted back to where they were.
+"""Carries out what EVENTS says, and brings switches back to where they were.
 
 A switch that restarts is empty until the controller's next look, at most a fiftieth of an epoch
 later in virtual time, and until its process is up in real time. What it drops meanwhile is lost.
-The controller compares what it has with what was written to it, and installs what is missing.
+A switch that another controller takes, as `make shell FORCE=1` does, forwards on, but gets no rules
+and keeps its epoch until the other one leaves. In both cases the controller then compares what the
+switch has with what was written to it, and installs what is missing.
 """
 
 from __future__ import annotations
@@ -19,22 +21,37 @@ from testbed.network.network import Network
 
 
 @dataclass
-class Restart:
-    """A switch that restarted.
+class Absence:
+    """A time in which the controller had no say over a switch.
 
     Attributes:
-        event: Why.
+        switch: Its number.
+        what: What happened to it: ``"reboot core0"``.
+        begin_ns: When.
         unread: The first epoch whose meters had not been read then.
+        restarted: Whether it lost its tables and registers.
         back_ns: When the switch had everything again, 0 before.
         missing: Entries, members and groups that it lacked.
         dropped: Packets that it dropped meanwhile, where a network tells.
     """
 
-    event: Event
+    switch: int
+    what: str
+    begin_ns: int
     unread: int
+    restarted: bool
     back_ns: int = 0
     missing: int = 0
     dropped: int = 0
+
+    def told(self) -> str:
+        """Return what happened, in a line."""
+        text = f"{self.begin_ns / 1e9:g} s: {self.what}"
+        if not self.back_ns:
+            return f"{text}, which did not come back"
+        took = (self.back_ns - self.begin_ns) / 1e6
+        dropped = f" and dropped {self.dropped:,} packets" if self.dropped else ""
+        return f"{text}: it lacked {self.missing} entries for {took:.0f} ms{dropped}"
 
 
 @dataclass
@@ -43,7 +60,7 @@ class Events:
 
     Attributes:
         uplinks: The ECMP group of each switch, None where it has none.
-        restarts: The switches that restarted so far.
+        absences: The switches that restarted or were taken so far.
     """
 
     network: Network
@@ -51,63 +68,64 @@ class Events:
     uplinks: Sequence[Uplinks | None]
     selector: FlowSelector
     clock: EpochClock
-    restarts: list[Restart] = field(default_factory=list)
-    _carried_out: list[Event] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+    _told: list[Absence | str] = field(default_factory=list)
     _read: int = 0
 
     def carry_out(self, event: Event) -> None:
         """Do what an event asks for."""
-        self._carried_out.append(event)
+        what = f"{event.kind} {event.name}"
         if event.kind == "reboot":
             self.controls[event.target].give_up("it restarts")
             self.network.restart(event.target)
             self.selector.restarted(event.target)
-            self.restarts.append(Restart(event, self._read))
+            self._absent(event.target, what, event.time_ns, restarted=True)
             return
+        self._told.append(f"{event.seconds:g} s: {what}")
         uplinks = self.uplinks[int(self.network.topology.link_src[event.target])]
         assert uplinks is not None  # as `parse_events` has checked
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
 
     def look(self) -> None:
-        """Bring back the switches that are up again."""
-        for restart in self.restarts:
-            switch = restart.event.target
-            if restart.back_ns or self.network.now_ns <= restart.event.time_ns:
-                continue
-            if self.network.answers(switch):
-                restart.missing = self.controls[switch].restore()
+        """Bring back the switches that are up again, and notice those that another took."""
+        now_ns = self.network.now_ns
+        absent = {absence.switch: absence for absence in self.absences if not absence.back_ns}
+        for switch, control in enumerate(self.controls):
+            absence = absent.get(switch)
+            if absence is None:
+                if not control.is_primary():
+                    name = self.network.topology.switch_names[switch]
+                    self._absent(switch, f"another controller took {name}", now_ns, restarted=False)
+            elif now_ns > absence.begin_ns and self._is_back(absence, control):
+                absence.missing = control.restore()
                 self.selector.restarted(switch)
-                restart.back_ns = self.network.now_ns
+                absence.back_ns = self.network.now_ns
                 drops = self.network.drops()
-                drops = drops[drops["time_ns"] >= restart.event.time_ns]
-                restart.dropped = int((drops["switch"] == switch).sum())
+                drops = drops[drops["time_ns"] >= absence.begin_ns]
+                absence.dropped = int((drops["switch"] == switch).sum())
+
+    def _is_back(self, absence: Absence, control: SwitchControl) -> bool:
+        return self.network.answers(absence.switch) if absence.restarted else control.is_primary()
+
+    def _absent(self, switch: int, what: str, begin_ns: int, restarted: bool) -> None:
+        absence = Absence(switch, what, begin_ns, self._read, restarted)
+        self.absences.append(absence)
+        self._told.append(absence)
 
     def epoch_read(self, epoch: int) -> None:
         """The meters of an epoch have been read."""
         self._read = epoch + 1
 
     def void(self, epochs: int) -> list[tuple[int, int]]:
-        """The (epoch, switch) of the first epochs in which a switch had restarted before its meters
-        were read: what it counted or forwarded then is not known."""
+        """The (epoch, switch) of the first epochs in which a switch had restarted or was taken
+        before its meters were read: what it counted or forwarded then is not known."""
         found = set()
-        for restart in self.restarts:
-            end = restart.back_ns or self.network.now_ns
+        for absence in self.absences:
+            end = absence.back_ns or self.network.now_ns
             last = min(self.clock.latest(end), epochs - 1)
-            found |= {(epoch, restart.event.target) for epoch in range(restart.unread, last + 1)}
+            found |= {(epoch, absence.switch) for epoch in range(absence.unread, last + 1)}
         return sorted(found)
 
     def told(self) -> list[str]:
         """What happened, an event a line."""
-        back = {id(restart.event): restart for restart in self.restarts}
-        return [_told(event, back.get(id(event))) for event in self._carried_out]
-
-
-def _told(event: Event, restart: Restart | None) -> str:
-    text = f"{event.seconds:g} s: {event.kind} {event.name}"
-    if restart is None:
-        return text
-    if not restart.back_ns:
-        return f"{text}, which did not come back"
-    took = (restart.back_ns - event.time_ns) / 1e6
-    dropped = f" and dropped {restart.dropped:,} packets" if restart.dropped else ""
-    return f"{text}: it lacked {restart.missing} entries for {took:.0f} ms{dropped}"
+        return [what if isinstance(what, str) else what.told() for what in self._told]

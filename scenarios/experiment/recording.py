@@ -112,7 +112,7 @@ def record(emulation: Emulation, history: History, writer: Recorder) -> None:
     writer.table("probe_counts", _probe_counts(emulation, history))
     writer.table("connections", _connections(emulation, lost))
     writer.table("drops", _drops(emulation, data))
-    writer.json("network.json", _network(emulation, history, by_emulator))
+    writer.json("network.json", _network(emulation, history, by_faults, by_emulator))
 
 
 def _sent_and_lost(
@@ -274,8 +274,16 @@ def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
     }
 
 
-def _network(emulation: Emulation, history: History, by_emulator: EmulatorDrops | None) -> Network:
+def _network(
+    emulation: Emulation,
+    history: History,
+    by_faults: npt.NDArray[np.uint64],
+    by_emulator: EmulatorDrops | None,
+) -> Network:
     statistics, selector = emulation.network.statistics, emulation.selector
+    # A real network counts what its fault tables dropped, and not what the kernel's injectors took.
+    real = emulation.inputs.real_time
+    fault_drops = int(by_faults.sum()) if real else statistics.fault_drops
     exchanged = selector.exchanged
     meters = upload_bytes(len(emulation.monitors)) * len(history.rules)
     network: Network = {
@@ -285,7 +293,7 @@ def _network(emulation: Emulation, history: History, by_emulator: EmulatorDrops 
         "conservation": {
             "sent": statistics.sent,
             "delivered": statistics.delivered,
-            "fault_drops": statistics.fault_drops,
+            "fault_drops": fault_drops,
             "queue_drops": statistics.queue_drops,
             "ttl_drops": statistics.ttl_drops,
         },
@@ -309,7 +317,7 @@ def _network(emulation: Emulation, history: History, by_emulator: EmulatorDrops 
         "icmp_messages": len(emulation.network.replies()),
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
-    if not emulation.inputs.real_time:  # real switches do not tell what they held back
+    if not real:  # real switches do not tell what they held back
         drops = emulation.network.drops()
         network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
         network["icmp_messages"] = statistics.ttl_drops - refused

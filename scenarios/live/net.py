@@ -28,6 +28,8 @@ class WatchedNet:
 
     def __init__(self, network: Network, live: Live) -> None:
         self._live = live
+        self._network = network
+        self._troubles: list[str] = []
         self._publisher = Publisher()
         self.address = self._publisher.address
         self._publisher.tell(
@@ -64,11 +66,17 @@ class WatchedNet:
         self._publisher.tell("end", {"what": "over: the network is down"})
         self._publisher.close()
 
+    def _tell_troubles(self) -> None:
+        if self._network.degraded != self._troubles:
+            self._troubles = list(self._network.degraded)
+            self._publisher.tell("doing", {"what": "; ".join(["up", *self._troubles])})
+
     def _look(self) -> None:
         while not self._over.wait(_OFTEN_S):
             free = self._live.using.acquire(blocking=False)
             try:
                 self._counters.look(busy=not free)
+                self._tell_troubles()
             except NetworkError:  # a node has disappeared, which its own commands say
                 return
             finally:

@@ -74,6 +74,7 @@ class Live:
         self._controls = backend.controls
         self._emulation = set_up(inputs, backend, idle=True)
         self._faults: dict[int, tuple[Fault, FaultInjector]] = {}
+        self._taken: set[int] = set()
         none = np.zeros(len(self._emulation.segments), np.int64)
         self._emulation.selector.plan(none, none)
         backend.network.start()
@@ -92,10 +93,13 @@ class Live:
         """Let a directed link lose that share of its packets from now on.
 
         Raises:
-            FaultError: It is no share.
+            FaultError: It is no share, or the switch where the link begins does not answer.
         """
         if not 0 < rate <= 1:
             raise FaultError(f"{rate:g} is no loss rate: give a number above 0, at most 1")
+        if reason := self._controls[int(self.topology.link_src[link])].lost:
+            name = self.topology.switch_names[int(self.topology.link_src[link])]
+            raise FaultError(f"nothing can be injected at {name}: {reason}")
         fault = Fault(link, rate)
         injector = FaultInjector(self.topology, self._controls, FaultPlan((fault,)))
         with self.using:
@@ -110,6 +114,23 @@ class Live:
             if injector is not None:
                 injector.stop()
             return injector is not None
+
+    def restore_taken(self) -> list[tuple[str, int]]:
+        """Use the switches again that another controller had and has left.
+
+        Returns:
+            Their names, and how many entries each lacked.
+        """
+        back = []
+        with self.using:
+            for switch, control in enumerate(self._controls):
+                absent = switch in self._taken
+                if not control.is_primary():
+                    self._taken.add(switch)
+                elif absent:
+                    self._taken.remove(switch)
+                    back.append((self.topology.switch_names[switch], control.restore()))
+        return back
 
     def meters(self) -> Measured:
         """Send an epoch's traffic and read Canary's meters."""

@@ -8,11 +8,15 @@ mininet> heal
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,23 +32,34 @@ from scenarios.experiment.settings import make_settings
 from scenarios.experiment.traffic import make_traffic
 from scenarios.live.net import WatchedNet, watched_net
 from scenarios.live.network import Live
+from scenarios.process.signals import Stopped
 from scenarios.process.user import create_file
 from testbed.errors import UserError
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_packet_fabric
 from testbed.faults.plan import FaultPlan
 from testbed.network.mininet import MininetNetwork
+from testbed.network.network import NetworkError
 from testbed.network.packet_dump import PacketDump
 from testbed.network.virtual import LinkModel
 from testbed.traffic.iperf import need_iperf
 
 _EPOCH_MS, _LOAD = 4000, 0.3
 _SEGMENTS_SHOWN = 8
-_IPERF_S, _IPERF_TRIES = 5, 25
+_IPERF_S, _IPERF_TRIES, _CONNECTING_MS = 5, 25, 5000
+_LOOK_S = 0.5
+_DEAD = "is the path dead? ping shows it, fault lists what is broken"
+_NOT_HERE = ("dpctl", "iperfudp", "switch", "wait")
+"""Mininet's commands that need its own switches or another program."""
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class UsageError(UserError):
     """A command that was not understood. One line."""
+
+
+class _Ended(BaseException):
+    """A signal ends the prompt. Mininet takes a KeyboardInterrupt for Ctrl-C, and goes on."""
 
 
 def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
@@ -64,8 +79,9 @@ def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
     with open_backend(inputs, LinkModel(), logs) as made:
         assert isinstance(made.network, MininetNetwork)
         live = Live(settings, inputs, made)
-        with watched_net(watch, made.network, live) as watched:
-            made.network.prompt(partial(Prompt, network=made.network, live=live, watched=watched))
+        with watched_net(watch, made.network, live) as watched, _ended_by_signals():
+            make = partial(Prompt, network=made.network, live=live, watched=watched)
+            made.network.prompt(make)
 
 
 class Prompt(CLI):
@@ -90,14 +106,39 @@ class Prompt(CLI):
         self._watched = watched
         self._dumps: dict[int, PacketDump] = {}
         print(_greeting(live.topology), flush=True)
+        over = threading.Event()
+        watch = threading.Thread(target=self._end_with_nodes, args=(over,), daemon=True)
+        watch.start()
         try:
             super().__init__(mininet)
+        except _Ended as end:
+            if gone := network.disappeared:
+                raise NetworkError(f"{gone[0]}: the network was taken down") from None
+            raise Stopped(*end.args) from None
         finally:
+            over.set()
             self._end_dumps()
+
+    def _end_with_nodes(self, over: threading.Event) -> None:
+        """End the prompt when processes of nodes were ended from outside, as by ``mn -c``."""
+        while not over.wait(_LOOK_S):
+            if self._network.disappeared:
+                self._network.release_waiting()
+                os.kill(os.getpid(), signal.SIGTERM)  # the main thread, which waits, hears it
+                return
+
+    def get_names(self) -> list[str]:
+        """Return the attributes among which `help` looks for commands."""
+        hidden = {f"do_{name}" for name in _NOT_HERE}
+        return [name for name in super().get_names() if name not in hidden]
 
     def onecmd(self, line: str) -> Any:
         """Run a command. A mistake is one line, a defect a traceback, and the prompt goes on."""
         try:
+            if line.strip():
+                self._list_troubles()
+            if (word := line.split(maxsplit=1)[:1]) and word[0] in _NOT_HERE:
+                raise UsageError("this network has no such command: see help")
             return super().onecmd(line)
         except (UserError, OSError) as error:
             print(f"{line.split()[0]}: {message_of(error)}", flush=True)
@@ -217,6 +258,12 @@ class Prompt(CLI):
         print(f"sending traffic for {_EPOCH_MS // 1000} s ...", flush=True)
         return work()
 
+    def _list_troubles(self) -> None:
+        for name, entries in self._live.restore_taken():
+            print(f"{name} is back from another controller: {entries} entries restored", flush=True)
+        for what in self._network.degraded:
+            print(what, flush=True)
+
     def _list_faults(self) -> None:
         names = self._live.topology.link_names
         broken = [f"{names[fault.link]} loses {fault.rate:.4g}" for fault in self._live.faults]
@@ -254,20 +301,46 @@ def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
     server, told = sink.popen(["iperf3", "-s", "-1"], **piped), {}
     try:
         for _ in range(_IPERF_TRIES):
-            client = source.popen(["iperf3", "-c", sink.IP(), "-t", str(seconds), "-J"], **piped)
+            command = ["iperf3", "-c", sink.IP(), "-t", str(seconds), "-J"]
+            command += ["--connect-timeout", str(_CONNECTING_MS)]
+            client = source.popen(command, **piped)
             try:
                 out, _ = client.communicate(timeout=seconds + 30)
+            except subprocess.TimeoutExpired:
+                raise UsageError(f"iperf3 did not end in {seconds + 30} s: {_DEAD}") from None
             finally:
                 client.kill()
             told = json.loads(out or "{}")
             if "sum_received" in told.get("end", {}):
                 end = told["end"]
                 return end["sum_received"]["bits_per_second"], end["sum_sent"]["retransmits"]
-            time.sleep(0.2)
+            if "refused" not in told.get("error", ""):
+                break
+            time.sleep(0.2)  # the server does not listen yet
     finally:
         server.kill()
         server.communicate()
-    raise UsageError(told.get("error", "iperf3 said nothing"))
+    raise UsageError(f"{told.get('error', 'iperf3 said nothing')}: {_DEAD}")
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let the signals that end a command raise `_Ended` in the block, but for Ctrl-C."""
+
+    def end(number: int, _: Any) -> None:
+        for kind in _ENDING:
+            signal.signal(kind, signal.SIG_IGN)
+        raise _Ended(number)
+
+    before = {kind: signal.getsignal(kind) for kind in _ENDING}
+    try:
+        for kind in _ENDING:
+            if before[kind] != signal.SIG_IGN:
+                signal.signal(kind, end)
+        yield
+    finally:
+        for kind in _ENDING:
+            signal.signal(kind, before[kind])
 
 
 def _greeting(topology: PacketFabric) -> str:

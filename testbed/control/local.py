@@ -64,6 +64,10 @@ class LocalSwitch:
     def send(self) -> None:
         """Nothing: nothing was held back."""
 
+    def is_primary(self) -> bool:
+        """Return True: nobody else can reach a switch in this process."""
+        return True
+
     def give_up(self, reason: str) -> None:
         """From now on this switch gets nothing that is written, until `restore`."""
         self.lost = reason

@@ -98,9 +98,14 @@ class SwitchControl(Tables, Protocol):
         """From now on this switch answers nothing and gets nothing, for a reason: see `lost`."""
         ...
 
+    def is_primary(self) -> bool:
+        """Return False while another controller has the switch, which is `lost` then."""
+        ...
+
     def restore(self) -> int:
-        """Use a switch again that was lost and has restarted: compare what it has with what was
-        written to it, install what is missing, and return how many entries that were."""
+        """Use a switch again that was lost and has restarted, or that another controller had:
+        compare what it has with what was written to it, install what is missing, remove what is
+        foreign, and return how many entries those were."""
         ...
 
     def hold(self) -> None:

@@ -282,6 +282,15 @@ class MininetNetwork:
         return [*self._switches.degraded, *self._nodes.disappeared]
 
     @property
+    def disappeared(self) -> list[str]:
+        """Nodes whose process has ended, in words."""
+        return self._nodes.disappeared
+
+    def release_waiting(self) -> None:
+        """Let nobody wait for what a node that disappeared would have answered."""
+        self._nodes.release_waiting()
+
+    @property
     def cables_down(self) -> list[tuple[str, str]]:
         """The cables, by the nodes at their ends, of which an interface is switched off, as by
         Mininet's command ``link``."""

@@ -106,6 +106,16 @@ class Nodes:
                 gone.append(f"{what} {name} disappeared: its process {node.pid} was ended")
         return gone
 
+    def release_waiting(self) -> None:
+        """Let nobody wait for what a node that disappeared would have answered.
+
+        Mininet waits for the prompt of a shell that was ended without end, as its own process holds
+        the other end of the terminal.
+        """
+        for node in self._nodes.values():
+            if node.shell is not None and node.shell.poll() is not None:
+                os.write(node.slave, PROMPT)
+
     def prompt(self, cli: Callable[[Any], object]) -> None:
         """Mininet's prompt, a subclass of its ``CLI``, until the user leaves it."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # for what runs there

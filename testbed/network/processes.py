@@ -179,15 +179,33 @@ def clean(folder: Path | None = None) -> Cleaned:
     return Cleaned(len(nodes) - hosts, hosts, others, alive)
 
 
-def sockets_of_networks(folder: Path | None = None) -> list[Path]:
-    """The directories of sockets of the networks that were begun and not removed, latest first."""
+@dataclass(frozen=True)
+class RunningNetwork:
+    """A network that was begun and not removed.
+
+    Attributes:
+        runner: The process id of what began it.
+        sockets: The directory of its switches' sockets.
+        begun_s: When it was begun, in seconds since 1970.
+    """
+
+    runner: int
+    sockets: Path
+    begun_s: float
+
+
+def running_networks(folder: Path | None = None) -> list[RunningNetwork]:
+    """Return the networks that were begun and not removed, the latest first."""
     if folder is None:
         if not any(place.is_dir() for place in _state_folders()):
             return []
         folder = state_folder()
-    files = folder.glob("*.json")
-    begun = sorted(files, key=lambda file: file.stat().st_mtime, reverse=True)
-    return [Path(state["sockets"]) for file in begun if (state := _read(file))]
+    found = [
+        RunningNetwork(state["runner"], Path(state["sockets"]), file.stat().st_mtime)
+        for file in folder.glob("*.json")
+        if (state := _read(file))
+    ]
+    return sorted(found, key=lambda network: network.begun_s, reverse=True)
 
 
 def _read(path: Path) -> dict[str, Any]:

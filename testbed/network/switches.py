@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -27,7 +28,7 @@ from testbed.network.namespaces import inside
 from testbed.network.network import NetworkError, switch_seed
 from testbed.network.nodes import Nodes
 from testbed.network.packet_sockets import PacketSockets
-from testbed.network.processes import ProcessError, RunState, Watched, sockets_of_networks
+from testbed.network.processes import ProcessError, RunState, Watched, running_networks
 from testbed.network.speed import patience
 
 if TYPE_CHECKING:
@@ -43,14 +44,28 @@ RESTARTING = "it restarts"
 START_S = 60  # on a machine of the usual speed
 
 
-def running_switch(name: str, state: Path | None = None) -> list[str]:
-    """Arguments with which p4runtime-sh reaches a switch of the network that is up, of several the
-    one that was begun last.
+@dataclass(frozen=True)
+class RunningSwitch:
+    """How a client reaches a switch of the network that is up.
+
+    Attributes:
+        address: Of its P4Runtime server, as gRPC takes it.
+        device: Its device ID.
+        network: Which network it is of, in words.
+    """
+
+    address: str
+    device: int
+    network: str
+
+
+def running_switch(name: str, state: Path | None = None) -> RunningSwitch:
+    """Return how to reach a switch of the network that is up, of several the one begun last.
 
     Raises:
         NetworkError: None is up, or it has no switch of that name.
     """
-    networks = sockets_of_networks(state)
+    networks = running_networks(state)
     if not networks:
         start = "start one with `sudo make net` in another terminal"
         if os.geteuid():  # whether root has one cannot be seen
@@ -59,15 +74,18 @@ def running_switch(name: str, state: Path | None = None) -> list[str]:
                 f"`{command('sudo', 'make', 'shell', f'SWITCH={name}')}`"
             )
         raise NetworkError(f"no network is up: {start}")
-    sockets = networks[0]
-    found = sorted(path.stem for path in sockets.glob("*.grpc"))
-    address = sockets / f"{name}.grpc"
+    network = networks[0]
+    found = sorted(path.stem for path in network.sockets.glob("*.grpc"))
+    address = network.sockets / f"{name}.grpc"
     if name not in found:
         raise NetworkError(f"no switch {name!r} is up: there are {', '.join(found[:6])}, ...")
     fabrics = chain([TwoSwitches()], (FatTree(k) for k in range(4, 129, 2)))
     fabric = next(each for each in fabrics if each.n_switches == len(found))
-    device = fabric.switch(name) + 1
-    return ["--grpc-addr", f"unix:{address}", "--device-id", str(device)]
+    began = time.strftime("%H:%M:%S", time.localtime(network.begun_s))
+    which = f"the network that process {network.runner} began at {began}"
+    if len(networks) > 1:
+        which += f", the last of {len(networks)} that are up"
+    return RunningSwitch(f"unix:{address}", fabric.switch(name) + 1, which)
 
 
 class Switches:
@@ -175,14 +193,21 @@ class Switches:
 
     @property
     def degraded(self) -> list[str]:
-        """Switches that died or cannot be reached, and how: ``"agg0_1: signal SIGKILL"``."""
+        """Switches that died or cannot be reached, and how, those of one fate in one line:
+        ``"agg0_1: died at 12:00:00 (signal SIGKILL)"``, ``"all switches: died at ..."``."""
         lost = {
             switch: control.lost
             for switch, control in enumerate(self.controls)
             if control.lost and not control.closed
         }
-        found = sorted((lost | self._deaths).items())
-        return [f"{self._names[switch]}: {how}" for switch, how in found]
+        by_fate: dict[str, list[str]] = {}
+        for switch, how in sorted((lost | self._deaths).items()):
+            by_fate.setdefault(how, []).append(self._names[switch])
+        every = len(self._names)
+        return [
+            f"{'all switches' if len(names) == every else ', '.join(names)}: {how}"
+            for how, names in by_fate.items()
+        ]
 
     def stop(self) -> None:
         """End all. What was lost until now stays told."""
@@ -195,6 +220,7 @@ class Switches:
 
     def _died(self, name: str, how: str) -> None:
         switches = range(len(self._names)) if name == TOGETHER else [self._names.index(name)]
+        how = f"died at {time.strftime('%H:%M:%S')} ({how})"
         for switch in switches:
             self._on_death(switch)
             self._deaths[switch] = how

@@ -10,10 +10,12 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
+from google.rpc import code_pb2
 from google.rpc import status_pb2 as _status_pb2
 from p4.v1 import p4runtime_pb2 as _p4runtime_pb2
 from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeException
@@ -30,6 +32,11 @@ _MAX_UPDATES = 500  # a write request stays well below gRPC's 4 MB
 _PATIENCE_S = 30
 _ENDING_S = 5
 _CUT = "its P4Runtime channel was cut"
+TAKEN = "another controller took it"
+ELECTION_ID = 1 << 63
+"""Of this testbed's controller. Below it is room for clients that only read, above it for one that
+takes the switch: p4runtime-sh's own default is 2^64."""
+
 _GONE = {
     grpc.StatusCode.UNAVAILABLE: _CUT,
     grpc.StatusCode.CANCELLED: _CUT,
@@ -60,6 +67,24 @@ class Connection:
         self._server = address, device_id, election_id
         self._client = _connect(name, *self._server)
         self._held: list[Any] | None = None
+        self._primary = True
+
+    def is_primary(self) -> bool:
+        """Return False while another controller has the switch, which is `lost` then.
+
+        The switch tells all its controllers who its primary is whenever that changes.
+        """
+        incoming: queue.Queue[Any] = self._client.stream_in_q["arbitration"]
+        with suppress(queue.Empty):
+            while (message := incoming.get_nowait()) is not None:
+                self._primary = message.arbitration.status.code == code_pb2.OK
+                if not self._primary:
+                    self.give_up(TAKEN)
+        return self._primary
+
+    def resume(self) -> None:
+        """Use a switch again that another controller had; what was held back vanishes."""
+        self._held, self.lost = None, ""
 
     def reconnect(self) -> None:
         """Begin a session anew with a switch that has restarted; what was held back vanishes.
@@ -69,7 +94,8 @@ class Connection:
         """
         threading.Thread(target=_end, args=(self._client,), daemon=True).start()
         self._client = _connect(self.name, *self._server)
-        self._held, self.lost = None, ""
+        self._primary = True
+        self.resume()
 
     def cut(self) -> None:
         """Cut the channel."""
@@ -168,7 +194,8 @@ class Connection:
             self._client.stream_out_q.put(acknowledgement)
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """Run a call; what the switch refuses is an error, a switch that is gone is `lost`.
+        """Run a call; what the switch refuses is an error, a switch that is gone or that another
+        controller has is `lost`.
 
         Raises:
             RemoteError: The switch refused it.
@@ -181,6 +208,10 @@ class Connection:
             error: Any = getattr(e, "grpc_error", e)
             if error.code() in _GONE:
                 self.give_up(_GONE[error.code()])
+                return None
+            if error.code() == grpc.StatusCode.PERMISSION_DENIED:
+                self._primary = False
+                self.give_up(TAKEN)
                 return None
             raise RemoteError(f"{self.name}: {_reason(error)}") from None
 

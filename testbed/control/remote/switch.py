@@ -15,7 +15,13 @@ import google.protobuf.text_format
 import numpy as np
 import numpy.typing as npt
 
-from testbed.control.remote.connection import Connection, RemoteError, p4runtime_pb2
+from testbed.control.remote.connection import (
+    ELECTION_ID,
+    TAKEN,
+    Connection,
+    RemoteError,
+    p4runtime_pb2,
+)
 from testbed.control.remote.tables import RemoteProfile, RemoteTable, known, p4info_pb2
 from testbed.control.remote.thrift import CARRIED_BITS, RegisterClient, ThriftError
 
@@ -50,7 +56,7 @@ class RemoteSwitch:
         p4info: Path,
         registers: Callable[[], RegisterClient],
         clock: Callable[[], int] = time.monotonic_ns,
-        election_id: int = 1,
+        election_id: int = ELECTION_ID,
     ) -> None:
         self.name = name
         self.clock = clock
@@ -89,6 +95,10 @@ class RemoteSwitch:
         """From now on this switch answers nothing."""
         self.connection.give_up(reason)
 
+    def is_primary(self) -> bool:
+        """Return False while another controller has the switch, which is `lost` then."""
+        return self.connection.is_primary()
+
     def restore(self) -> int:
         """As of `testbed.control.switch.SwitchControl`; the program, too, is loaded if it is gone.
 
@@ -96,7 +106,10 @@ class RemoteSwitch:
             RemoteError: It does not answer.
         """
         assert self._program is not None  # as it was in use before
-        self.connection.reconnect()
+        if self.lost == TAKEN:
+            self.connection.resume()
+        else:
+            self.connection.reconnect()
         if self._registers is not None:
             self._registers.close()
             self._registers = None

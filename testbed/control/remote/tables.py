@@ -68,11 +68,7 @@ class RemoteTable:
         return handle
 
     def delete(self, handle: int) -> None:
-        entry = self._entries.pop(handle)
-        message = p4runtime_pb2.TableEntry(
-            table_id=entry.table_id, match=entry.match, priority=entry.priority
-        )
-        self._connection.write("DELETE", "table_entry", message)
+        self._connection.write("DELETE", "table_entry", _identity(self._entries.pop(handle)))
 
     def set_default(self, action: str, params: Sequence[int] = ()) -> None:
         message = p4runtime_pb2.TableEntry(table_id=self._info.preamble.id, is_default_action=True)
@@ -81,16 +77,23 @@ class RemoteTable:
         self._default = message
 
     def restore(self) -> int:
-        """Read the table, write what is missing, and return how many entries that were."""
+        """Read the table, write what is missing or was changed, delete what another controller
+        added, and return how many entries those were."""
         entity = p4runtime_pb2.Entity()
         entity.table_entry.table_id = self._info.preamble.id
-        there = {_key(found.table_entry) for found in self._connection.read(entity)}
-        missing = [entry for entry in self._entries.values() if _key(entry) not in there]
-        for entry in missing:
-            self._connection.write("INSERT", "table_entry", entry)
+        read = [found.table_entry for found in self._connection.read(entity)]
+        there = {_key(e): e for e in read if not (e.is_const or e.is_default_action)}
+        wanted = {_key(entry): entry for entry in self._entries.values()}
+        changes = [("INSERT", wanted[key]) for key in wanted.keys() - there.keys()]
+        for key in wanted.keys() & there.keys():
+            if _action(wanted[key].action) != _action(there[key].action):
+                changes.append(("MODIFY", wanted[key]))
+        changes += [("DELETE", _identity(there[key])) for key in there.keys() - wanted.keys()]
+        for kind, entry in changes:
+            self._connection.write(kind, "table_entry", entry)
         if self._default is not None:
             self._connection.write("MODIFY", "table_entry", self._default)
-        return len(missing)
+        return len(changes)
 
     def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
         """Packets and bytes of n entries, uint64[n, 2]; the table's entries are read at once.
@@ -208,6 +211,19 @@ def _bytes(value: int, width: int) -> bytes:
     if not 0 <= value < 1 << width:
         raise RemoteError(f"{value} does not fit in {width} bits")
     return int(value).to_bytes(max(1, (int(value).bit_length() + 7) // 8), "big")
+
+
+def _identity(entry: Any) -> Any:
+    """Return an entry without its action, as a DELETE takes it."""
+    return p4runtime_pb2.TableEntry(
+        table_id=entry.table_id, match=entry.match, priority=entry.priority
+    )
+
+
+def _action(message: Any) -> tuple[Any, ...]:
+    """Return what an entry does, whatever leading zeros a server uses."""
+    params = ((p.param_id, p.value.lstrip(b"\0")) for p in message.action.params)
+    return message.action_profile_group_id, message.action.action_id, *sorted(params)
 
 
 def _key(entry: Any) -> bytes:

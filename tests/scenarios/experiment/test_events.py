@@ -157,7 +157,7 @@ def test_no_restart_invents_a_loss(
     with open_backend(inputs, LinkModel(delay_ns=100_000), folder) as backend:
         emulation = set_up(inputs, backend)
         run(emulation, Nowhere(), EpochObserver(ended))
-        [restart] = emulation.events.restarts
+        [restart] = emulation.events.absences
         void = emulation.events.void(chosen.epochs)
     assert restart.missing and restart.dropped and len(void) in (1, 2)
     for epoch, number in void:

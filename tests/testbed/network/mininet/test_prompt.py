@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,51 +10,12 @@ import pytest
 from scapy.utils import rdpcap
 
 from testbed.network.requirements import missing
+from tests.testbed.network.mininet.terminal import Terminal
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(bool(missing("softswitch")), reason=missing("softswitch") or "never"),
 ]
-
-PROMPT = "mininet> "
-PATIENCE_S = 90
-
-
-class Terminal:
-    """``canary net`` on a pseudo-terminal."""
-
-    def __init__(self, path: Path) -> None:
-        self._end, inner = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "scenarios.command.cli", "net"],
-            cwd=path,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            start_new_session=True,
-            env={**os.environ, "TERM": "dumb", "COLUMNS": "200", "HOME": str(path)},
-        )
-        os.close(inner)
-
-    def read(self) -> str:
-        """All up to the next prompt, or to the end."""
-        text, deadline = "", time.monotonic() + PATIENCE_S
-        while not text.endswith(PROMPT):
-            assert time.monotonic() < deadline, text
-            if not select.select([self._end], [], [], 1)[0]:
-                continue
-            try:
-                data = os.read(self._end, 1 << 16)
-            except OSError:  # it ended
-                break
-            text += data.decode().replace("\r", "")
-        return text.removesuffix(PROMPT)
-
-    def say(self, line: str) -> str:
-        """What a command answers, without its echo."""
-        os.write(self._end, f"{line}\n".encode())
-        return self.read().partition("\n")[2]
-
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
