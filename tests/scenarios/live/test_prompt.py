@@ -26,6 +26,11 @@ class Live:
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
+        self.taken_back: list[tuple[str, int]] = []
+
+    def restore_taken(self) -> list[tuple[str, int]]:
+        back, self.taken_back = self.taken_back, []
+        return back
 
     def diagnose(self, methods: list[str]) -> dict[str, Diagnosis]:
         self.asked.append(methods)
@@ -35,7 +40,10 @@ class Live:
 
 
 class Network:
-    cables_down: list[tuple[str, str]] = []  # noqa: RUF012
+    def __init__(self) -> None:
+        self.cables_down: list[tuple[str, str]] = []
+        self.degraded: list[str] = []
+        self.disappeared: list[str] = []
 
 
 @pytest.fixture
@@ -89,3 +97,28 @@ def test_what_is_switched_off_is_told_beside_what_is_injected(
         "injected: nothing\nswitched off, which is no injected fault: "
         "agg0_1--core2, tor0_0--h0_0_0 (mend: link agg0_1 core2 up)\n"
     )
+
+
+def test_what_is_wrong_with_switches_is_said_with_every_command(
+    prompt: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompt._network.degraded = ["core1: died at 12:00:00 (signal SIGKILL)"]
+    prompt._live.taken_back = [("tor0_0", 3)]
+    capsys.readouterr()
+    died = "core1: died at 12:00:00 (signal SIGKILL)\n"
+    for line, back in (("fault", True), ("heal", False)):
+        prompt.onecmd(line)
+        said = capsys.readouterr().out
+        told = "tor0_0 is back from another controller: 3 entries restored\n"
+        assert said == (told if back else "") + died + "injected: nothing\n"
+    prompt.onecmd("")
+    assert capsys.readouterr().out == ""
+
+
+def test_commands_that_need_mininets_switches_are_not_here(
+    prompt: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    prompt.onecmd("dpctl show")
+    assert capsys.readouterr().out == "dpctl: this network has no such command: see help\n"
+    assert "do_dpctl" not in prompt.get_names() and "do_pingall" in prompt.get_names()

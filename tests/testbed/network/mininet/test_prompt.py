@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing("softswitch")), reason=missing("softswitch") or "never"),
 ]
 
+
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     made = Terminal(tmp_path_factory.mktemp("prompt"))
