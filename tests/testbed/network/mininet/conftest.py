@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import inspect
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -57,6 +58,14 @@ def some_backend() -> Backend:
         if not missing(backend):
             return backend
     pytest.skip(missing("softswitch"))
+
+
+def died(net: MininetNetwork, one: str, how: str) -> bool:
+    """Return True if nothing is wrong with a network but that a switch died, or the process of all
+    soft switches."""
+    names = one if net.backend == "bmv2" else "all switches"
+    told = rf"{names}: died at \d\d:\d\d:\d\d \({how}\)"
+    return len(net.degraded) == 1 and re.fullmatch(told, net.degraded[0]) is not None
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:

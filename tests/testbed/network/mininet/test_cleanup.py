@@ -16,7 +16,13 @@ import pytest
 
 from testbed.network.network import NetworkError
 from testbed.network.processes import Cleaned, clean
-from tests.testbed.network.mininet.conftest import TOPOLOGY, bring_up, some_backend
+from tests.testbed.network.mininet.conftest import (
+    TOPOLOGY,
+    bring_up,
+    died,
+    some_backend,
+    wait_until,
+)
 
 pytestmark = pytest.mark.root
 
@@ -139,12 +145,8 @@ def test_killed_while_it_starts_and_the_next_run_works(tmp_path: Path) -> None:
         tokens.append(token)
     with bring_up(tmp_path, some_backend()) as net:
         os.kill(net.process("core0"), signal.SIGSEGV)
-        while not net.degraded:
-            time.sleep(0.02)
-    names, dead = ["switches"], TOPOLOGY.switch_names
-    if net.backend == "bmv2":
-        names, dead = TOPOLOGY.switch_names, ["core0"]
-    assert net.degraded == [f"{name}: signal SIGSEGV" for name in dead]
+        wait_until(lambda: died(net, "core0", "signal SIGSEGV"))
+    names = TOPOLOGY.switch_names if net.backend == "bmv2" else ["switches"]
     assert not any(namespaces(token) for token in tokens)
     codes = json.loads((tmp_path / "logs" / "exit-codes.json").read_text())
     assert list(codes["by_itself"].values()) == [-signal.SIGSEGV]

@@ -23,7 +23,7 @@ from testbed.network.mininet import MininetNetwork
 from testbed.network.network import EmulatorDrops
 from testbed.network.requirements import missing
 from testbed.record.run import RunDirectory
-from tests.testbed.network.mininet.conftest import some_backend, wait_until
+from tests.testbed.network.mininet.conftest import died, some_backend, wait_until
 from tests.testbed.network.mininet.two_switches import UPWARD, bring_up_two, one_flow, send
 
 pytestmark = pytest.mark.root
@@ -81,14 +81,12 @@ def test_a_switch_that_stands_still_loses_packets_that_are_counted_on_their_link
 def test_what_is_sent_to_a_dead_switch_is_lost_on_the_link_to_it(net: MininetNetwork) -> None:
     """All soft switches are one process: the first one on the way is dead, too."""
     number = net.add_source(one_flow(net))
-    dead = ["tor1"] if net.backend == "bmv2" else ["tor0", "tor1"]
     os.kill(net.process("tor1"), signal.SIGKILL)
-    wait_until(lambda: len(net.degraded) == len(dead))
+    wait_until(lambda: died(net, "tor1", "signal SIGKILL"))
     assert send(net, number, 300) == (300, 300)
     drops = net.emulator_drops(NO_FAULTS)
     cable = "tor0->tor1" if net.backend == "bmv2" else "h0->tor0"
     assert by_place(drops) == {(cable, "switch"): 300}
-    assert net.degraded == [f"{name}: signal SIGKILL" for name in dead]
 
 
 def test_a_host_that_disappears_is_said_and_the_counters_stay(net: MininetNetwork) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from testbed.network.requirements import missing
+from testbed.network.switches import SOFT_SWITCHES
 from tests.testbed.network.mininet.conftest import wait_until
 from tests.testbed.network.mininet.terminal import Terminal
 
@@ -82,12 +83,12 @@ def test_a_shell_reads_and_takes_a_switch_only_when_forced(terminal: Terminal) -
 
 def test_a_switch_that_died_is_named_with_every_command(terminal: Terminal) -> None:
     runner = str(terminal.process.pid)
-    pid = subprocess.run(
-        ["pgrep", "-P", runner, "-f", r"/core1\.grpc"], capture_output=True, text=True, check=True
-    ).stdout
-    os.kill(int(pid), signal.SIGKILL)
-    wait_until(lambda: "core1" in terminal.say("nodes").partition("available nodes")[0])
-    died = r"core1: died at \d\d:\d\d:\d\d \(signal SIGKILL\)\n"
+    found = subprocess.run(
+        ["pgrep", "-P", runner, "-f", SOFT_SWITCHES], capture_output=True, text=True, check=True
+    )
+    os.kill(int(found.stdout), signal.SIGKILL)
+    wait_until(lambda: terminal.say("nodes").startswith("all switches: "))
+    died = r"all switches: died at \d\d:\d\d:\d\d \(signal SIGKILL\)\n"
     answer = terminal.say("fault core1 agg0_0 0.1")
     assert re.match(died + "fault: nothing can be injected at core1: died at ", answer), answer
     assert len(answer.splitlines()) == 2
