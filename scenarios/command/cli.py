@@ -125,7 +125,8 @@ def run(
     from analysis.evaluation.report import render
     from scenarios.command.show import offer_page
     from scenarios.command.watch import watching
-    from scenarios.experiment.backends import at_this_pace, pick_backend
+    from scenarios.experiment.backends import pick_backend
+    from scenarios.experiment.pace import at_this_pace
     from scenarios.experiment.request import make_request
     from scenarios.experiment.run import default_directory, new_run, run_experiment
     from testbed.fabric.topologies import make_packet_fabric

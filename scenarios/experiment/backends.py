@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scenarios.experiment.inputs import Inputs
-from scenarios.experiment.settings import REAL_TIME, Settings
+from scenarios.experiment.settings import REAL_TIME
 from scenarios.process.root_server import root_available
 from scenarios.process.sudo import go_through_sudo
 from testbed.control.capacity import needed_entries
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 BMV2_PER_CORE = 10  # switches; more than that fall behind the default traffic
 
 SWITCHES_PER_THREAD = 20  # fewer are done before the next thread has heard of it
-
-LONGEST_EPOCH_MS = 60_000
 
 REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that long
 
@@ -177,27 +175,6 @@ def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iter
     with MininetNetwork(fabric, kind, *source, logs, inputs.seed) as network:
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, drain, skew)
-
-
-def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:
-    """Settings with the load and the epochs that this machine can carry in real time, and budgets
-    a second that fit.
-
-    A machine that is several times slower than the defaults expect sends that much slower, for that
-    much longer, and it is said. Settings that somebody named stay.
-    """
-    slow = slowness() if settings.real_time else 1.0
-    paced = {
-        "load": max(round(settings.load / slow, 3), 0.001),
-        "epoch_ms": min(round(settings.epoch_ms * slow), LONGEST_EPOCH_MS),
-        "icmp_per_s": max(round(settings.icmp_per_s / slow, 3), 0.1),
-    }
-    changes = {name: value for name, value in paced.items() if name not in named}
-    if slow == 1 or not changes:
-        return settings
-    said = " ".join(f"{name.upper()}={value}" for name, value in changes.items())
-    print(f"this machine is {slow:.0f} times slower than usual: {said}", flush=True)
-    return replace(settings, **changes)
 
 
 Injector = FaultInjector | KernelInjector

@@ -131,7 +131,7 @@ class RemoteSwitch:
             message = p4runtime_pb2.DigestEntry(digest_id=digest)
             message.config.max_timeout_ns = 1_000_000
             message.config.max_list_size = 64
-            message.config.ack_timeout_ns = 1_000_000_000
+            message.config.ack_timeout_ns = 10_000_000_000  # a busy controller is late
             self.connection.write("INSERT", "digest_entry", message)
 
     # ---- tables ----------------------------------------------------------------------------
