@@ -105,6 +105,12 @@ def no_tail_loss_probes() -> None:
     Path("/proc/sys/net/ipv4/tcp_early_retrans").write_text("0")
 
 
+def patient_connections() -> None:
+    """TCP in this namespace goes on trying to connect for a quarter of an hour, as it does to send:
+    a link that loses everything is what a run may be about, and a run may take minutes."""
+    Path("/proc/sys/net/ipv4/tcp_syn_retries").write_text("12")
+
+
 def no_offloads(interfaces: Sequence[str]) -> None:
     """Interfaces of this namespace compute and verify checksums and send what they are given."""
     ethtool = IoctlEthtool()

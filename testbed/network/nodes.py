@@ -24,6 +24,7 @@ from testbed.network.namespaces import (
     no_ipv6,
     no_offloads,
     no_tail_loss_probes,
+    patient_connections,
 )
 from testbed.network.processes import TOKEN, ProcessError
 
@@ -224,6 +225,7 @@ class Nodes:
             commands = [f"link set {interface} up" for interface in ["lo", *interfaces]]
             if node >= topology.n_switches:
                 no_tail_loss_probes()
+                patient_connections()
                 host = node - topology.n_switches
                 tor = int(topology.host_tor[host])
                 gateway, mac = _ip(topology.switch_ip[tor]), _mac(int(topology.switch_mac[tor]))
