@@ -148,13 +148,7 @@ def run(
         new_run(path, numbered=run_dir is None) as writer,
     ):
         summary = run_experiment(
-            request.name,
-            request.scenario,
-            settings,
-            writer,
-            names,
-            chosen,
-            observer,
+            request.name, request.scenario, settings, writer, names, chosen, observer
         )
         at_once(plain(f"the run is in {writer.path}"))
     console = Console()
