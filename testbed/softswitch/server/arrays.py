@@ -13,23 +13,27 @@ from testbed.softswitch.runtime.later import np
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server.config import ArrayConfig
 from testbed.softswitch.server.messages import (
+    AT_ONCE,
     INT64_MAX,
     INVALID_ARGUMENT,
     OUT_OF_RANGE,
     UNIMPLEMENTED,
+    Column,
     P4Error,
+    big_endian,
     counted,
     decode,
+    joined,
+    nested,
+    number,
+    octets,
     p4info_pb2,
     p4runtime_pb2,
 )
 from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.wire import AT_ONCE, big_endian, joined, message, number, octets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from testbed.softswitch.server.wire import Column
 
 ENTITIES = 1  # field of ReadResponse
 COUNTER_ENTRY, METER_ENTRY, REGISTER_ENTRY = (
@@ -97,9 +101,9 @@ def _cells(
     def answer(some: slice) -> bytes:
         indices = np.arange(at.start + some.start, at.start + some.stop)
         # the field of Index is there, though it is 0
-        index = message(2, number(1, indices))
+        index = nested(2, number(1, indices))
         cell = [*number(1, config.id), *index, *write(some)]
-        return joined(message(ENTITIES, message(kind[config.kind], cell)), len(indices))
+        return joined(nested(ENTITIES, nested(kind[config.kind], cell)), len(indices))
 
     # The columns are gone before it waits for a reader, who may never come.
     for first in range(0, len(values), AT_ONCE):
@@ -113,7 +117,7 @@ def read_counter(
     at = places(config, entry)
     with ports.lock():
         values = array[at.start : at.stop].copy()
-    return _cells(config, values, entry, lambda some: message(3, counts(config.unit, values[some])))
+    return _cells(config, values, entry, lambda some: nested(3, counts(config.unit, values[some])))
 
 
 def counts(unit: int, values: Any) -> list[Column]:
@@ -153,7 +157,7 @@ def read_register(
         values = np.array(array[at.start : at.stop])
 
     def data(some: slice) -> list[Column]:
-        return message(3, message(1, [octets(big_endian(values[some]))]))
+        return nested(3, nested(1, [octets(big_endian(values[some]))]))
 
     return _cells(config, values, entry, data)
 
@@ -210,7 +214,7 @@ def read_meter(config: ArrayConfig, switch: Switch, ports: Ports, entry: Any) ->
 
     def rates(some: slice) -> list[Column]:
         meters = values[some]
-        return message(3, meter_config(meters), meters["configured"] != 0)
+        return nested(3, meter_config(meters), meters["configured"] != 0)
 
     return _cells(config, values, entry, rates)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.softswitch.server.config import MATCH, FieldConfig
+from testbed.softswitch.server.groups import Member
 from testbed.softswitch.server.messages import INVALID_ARGUMENT, P4Error, decode, encode
-from testbed.softswitch.server.profiles import Member
 
 NAMES = {
     MATCH.EXACT: "exact",

@@ -25,7 +25,7 @@ import grpc.aio
 from testbed.softswitch.errors import SoftSwitchError
 from testbed.softswitch.server import limits
 from testbed.softswitch.server.controllers import Controller, Outbox
-from testbed.softswitch.server.device import Device, defect
+from testbed.softswitch.server.device import Device, P4Runtime, defect
 from testbed.softswitch.server.messages import (
     DEADLINE_EXCEEDED,
     INVALID_ARGUMENT,
@@ -34,7 +34,6 @@ from testbed.softswitch.server.messages import (
     P4Error,
     p4runtime_pb2,
 )
-from testbed.softswitch.server.p4runtime import P4Runtime
 
 T = TypeVar("T")
 Context = Any  # grpc.aio's: its type knows messages, not bytes

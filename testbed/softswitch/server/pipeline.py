@@ -10,6 +10,7 @@ from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.server import arrays
 from testbed.softswitch.server.arrays import only_modify
 from testbed.softswitch.server.config import ArrayConfig, PipelineConfig
+from testbed.softswitch.server.groups import ProfileState, Replication
 from testbed.softswitch.server.messages import (
     INTERNAL,
     INVALID_ARGUMENT,
@@ -22,8 +23,6 @@ from testbed.softswitch.server.messages import (
 )
 from testbed.softswitch.server.notifications import Ageing, Digests
 from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.profiles import ProfileState
-from testbed.softswitch.server.replication import Replication
 from testbed.softswitch.server.table_entries import TableState
 from testbed.softswitch.server.table_reads import TableReader
 

@@ -18,6 +18,12 @@ from testbed.softswitch.server.entries import (
     read_match,
     write_match,
 )
+from testbed.softswitch.server.groups import (
+    ProfileState,
+    program_order,
+    read_action,
+    write_action,
+)
 from testbed.softswitch.server.messages import (
     ALREADY_EXISTS,
     INVALID_ARGUMENT,
@@ -32,12 +38,6 @@ from testbed.softswitch.server.messages import (
     p4runtime_pb2,
 )
 from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.profiles import (
-    ProfileState,
-    program_order,
-    read_action,
-    write_action,
-)
 
 SCOPE = p4info_pb2.ActionRef.Scope
 

@@ -20,18 +20,18 @@ from testbed.softswitch.server.config import (
     PipelineConfig,
     TableConfig,
 )
-from testbed.softswitch.server.messages import p4runtime_pb2
-from testbed.softswitch.server.table_entries import TableState
-from testbed.softswitch.server.wire import (
+from testbed.softswitch.server.messages import (
     AT_ONCE,
     Column,
     big_endian,
     either,
     joined,
-    message,
+    nested,
     number,
     octets,
+    p4runtime_pb2,
 )
+from testbed.softswitch.server.table_entries import TableState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -232,15 +232,15 @@ class TableColumns:
         if rows.meters is not None:
             columns += self._meters(names, rows)
         if counted:
-            columns += message(names["counter_data"], self._counts(rows))
-        entities = message(ENTITIES, message(FIELDS["Entity"]["table_entry"], columns))
+            columns += nested(names["counter_data"], self._counts(rows))
+        entities = nested(ENTITIES, nested(FIELDS["Entity"]["table_entry"], columns))
         return joined(entities, len(rows.words))
 
     def _direct(self, what: str, rows: Rows, value: list[Column]) -> bytes:
         names = FIELDS["Direct" + what.title() + "Entry"]
-        columns = message(names["table_entry"], self._identity(rows.words))
-        columns += message(names["data"], value) if what == "counter" else value
-        entities = message(ENTITIES, message(FIELDS["Entity"][f"direct_{what}_entry"], columns))
+        columns = nested(names["table_entry"], self._identity(rows.words))
+        columns += nested(names["data"], value) if what == "counter" else value
+        entities = nested(ENTITIES, nested(FIELDS["Entity"][f"direct_{what}_entry"], columns))
         return joined(entities, len(rows.words))
 
     def _counts(self, rows: Rows) -> list[Column]:
@@ -251,7 +251,7 @@ class TableColumns:
         meters = rows.meters
         assert meters is not None
         field = names["meter_config"] if "meter_config" in names else names["config"]
-        return message(field, meter_config(meters), meters["configured"] != 0)
+        return nested(field, meter_config(meters), meters["configured"] != 0)
 
     def _identity(self, rows: NDArray[Any]) -> list[Column]:
         """The table, the match and the priority."""
@@ -268,13 +268,13 @@ class TableColumns:
         names, field = FIELDS["TableAction"], FIELDS["TableEntry"]["action"]
         if rows.references:
             ids = [c for k, ids in rows.references.items() for c in number(names[k], ids)]
-            return message(field, ids)
+            return nested(field, ids)
         which = rows.words[:, 0] & np.uint64(ACTION)
         parts: list[tuple[NDArray[np.int64], list[Column]]] = []
         for i in np.unique(which):
             some = np.flatnonzero(which == i)
             action = self._action(int(i), rows.words[some])
-            parts.append((some, message(field, message(names["action"], action))))
+            parts.append((some, nested(field, nested(names["action"], action))))
         return [either(len(which), parts)] if len(parts) > 1 else parts[0][1]
 
     def _octets(self, rows: NDArray[Any], first: int, shift: int, width: int) -> NDArray[np.uint8]:
@@ -290,27 +290,27 @@ class TableColumns:
         value = self._octets(rows, KEY + place.word, place.shift, f.width)
         names = FIELDS["FieldMatch"]
         where: Any = None
-        first = message(1, [octets(value)])
+        first = nested(1, [octets(value)])
         if f.kind == MATCH.EXACT:
-            match = message(names["exact"], first)
+            match = nested(names["exact"], first)
         else:
             at = KEY + self._layout.words + place.word
             mask = self._octets(rows, at, place.shift, f.width)
             where = mask.any(1)
-            second = message(2, [octets(mask)])
+            second = nested(2, [octets(mask)])
             if f.kind == MATCH.LPM:
                 length = np.unpackbits(mask, axis=1).sum(1)
-                match = message(names["lpm"], [*first, *number(2, length)])
+                match = nested(names["lpm"], [*first, *number(2, length)])
             elif f.kind == MATCH.TERNARY:
-                match = message(names["ternary"], [*first, *second])
+                match = nested(names["ternary"], [*first, *second])
             elif f.kind == MATCH.RANGE:
                 full = ((1 << f.width) - 1).to_bytes(mask.shape[1], "big")
                 where = value.any(1) | (mask != np.frombuffer(full, np.uint8)).any(1)
-                match = message(names["range"], [*first, *second])
+                match = nested(names["range"], [*first, *second])
             else:
-                match = message(names["optional"], first)
+                match = nested(names["optional"], first)
         columns = [*number(names["field_id"], f.id), *match]
-        return message(FIELDS["TableEntry"]["match"], columns, where)
+        return nested(FIELDS["TableEntry"]["match"], columns, where)
 
     def _action(self, i: int, rows: NDArray[Any]) -> list[Column]:
         """Action number ``i`` of the program with its parameters, in every row."""
@@ -329,9 +329,9 @@ class TableColumns:
                 value = big_endian(words.view(np.uint8).reshape(len(rows), -1)[:, :size])
             else:
                 value = self._octets(rows, place, 0, width)
-            columns += message(
+            columns += nested(
                 FIELDS["Action"]["params"],
-                [*number(2, param), *message(3, [octets(value)])],
+                [*number(2, param), *nested(3, [octets(value)])],
             )
         return columns
 

@@ -9,10 +9,9 @@ import grpc
 import pytest
 
 from testbed.softswitch.server.controllers import Arbitration
-from testbed.softswitch.server.device import Device
+from testbed.softswitch.server.device import Device, P4Runtime
 from testbed.softswitch.server.grpc_server import Server, Threads
 from testbed.softswitch.server.messages import code_pb2, p4runtime_pb2
-from testbed.softswitch.server.p4runtime import P4Runtime
 from testbed.softswitch.server.pipeline import Pipeline
 from tests.testbed.softswitch.server.client import Client, Refused, eventually
 

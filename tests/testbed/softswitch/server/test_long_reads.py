@@ -20,9 +20,8 @@ from testbed.softswitch.runtime.instance import METER
 from testbed.softswitch.server import arrays, table_reads
 from testbed.softswitch.server.config import ArrayConfig, PipelineConfig
 from testbed.softswitch.server.device import Device
-from testbed.softswitch.server.messages import P4Error, encode, p4info_pb2, p4runtime_pb2
+from testbed.softswitch.server.messages import P4Error, answers, encode, p4info_pb2, p4runtime_pb2
 from testbed.softswitch.server.pipeline import Pipeline
-from testbed.softswitch.server.wire import answers
 from tests.testbed.softswitch.server.client import JSON, PROGRAMS, Client, Process, p4info
 
 CELLS = 1 << 22
