@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from scenarios.command.options import GivenOptions
 from scenarios.command.seeds import parse_seeds
 from scenarios.command.show import offer_page, print_comparison, print_sweep
 from scenarios.experiment.observer import Progress
+from scenarios.experiment.pace import at_this_pace
 from scenarios.experiment.request import make_request
 from scenarios.experiment.settings import Settings, SettingsError
 from scenarios.experiment.terminal import line, progress_bar, wide_console
@@ -64,7 +66,8 @@ def compare_seeds(
         made = request.settings("virtual" if auto else None)  # seeds in parallel
         if sudo and made.real_time and not root_available():
             go_through_sudo(given.environment)
-        return made
+        # Runs that are compared have one pace, also when the rest of them is made another day.
+        return at_this_pace(made, request.named, len(os.sched_getaffinity(0)))
 
     name = make_request(scenario, {}, config).name
     asked = _Asked(name, every, names, chosen, cluster)

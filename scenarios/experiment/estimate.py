@@ -11,8 +11,8 @@ start, B probed paths and hosts, Q pairs of ToRs, E epochs, G segments:
                    memory  330 MB + 900 kB S + 3 kB B + 10 B D
     no packets     time    2.5 s + 0.5 us R + 16 ns F + 0.5 us G E + 1 us B + Flock
                    memory  350 MB + 250 B R + 1.3 kB Q
-    real packets   time    the run's own, and 10 s + 0.5 s S for its beginning and end
-                   memory  300 MB + 50 MB S
+    real packets   time    the run's own, and 10 s + 0.1 s S to begin and end (BMv2: 0.5 s S)
+                   memory  400 MB + 10 MB S (BMv2: 50 MB S)
 
 Flock: each of its failures is tried against the pairs of ToRs through a link, and these against all
 their links: 0.7 us of each; from `MANY_PAIRS` on, or with traces from `MANY_TRIED` on, its search
@@ -111,8 +111,9 @@ def estimate(
     if without:
         seconds, memory = _without_packets(counted, n_epochs)
     elif backend in REAL_TIME:
-        seconds = demand.duration_s + 10 + 0.5 * fabric.n_switches
-        memory = 300e6 + 50e6 * fabric.n_switches
+        each_s, each_bytes = (0.5, 50e6) if backend == "bmv2" else (0.1, 10e6)
+        seconds = demand.duration_s + 10 + each_s * fabric.n_switches
+        memory = 400e6 + each_bytes * fabric.n_switches
     else:
         seconds = 2.5 + 0.4e-6 * hops
         memory = 330e6 + 900e3 * fabric.n_switches + 3000 * counted.probed + 10 * counted.data

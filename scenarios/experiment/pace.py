@@ -32,19 +32,25 @@ LONGEST_EPOCH_MS = 60_000
 _LOOKING_S = 0.3
 
 
-def at_this_pace(settings: Settings, named: Collection[str]) -> Settings:
+def at_this_pace(settings: Settings, named: Collection[str], free: float | None = None) -> Settings:
     """Return settings with the load and the epochs that this machine can carry in real time now,
     and budgets a second that fit.
 
-    It depends on the fabric, on how fast the processors are and on what else they do. Settings
-    that somebody named stay. What was changed is printed in one line.
+    It depends on the fabric, on how fast the processors are and on what else they do. What was
+    changed is printed in one line.
+
+    Args:
+        settings: Those of the run.
+        named: Which of them somebody named: they stay.
+        free: Processors that the run can have; by default those that are free now.
     """
     if not settings.real_time:
         return settings
     fabric = make_fabric(settings.topology, settings.k, settings.seed)
     seconds = settings.epochs * settings.epoch_ms / 1000
     wanted = expected_of(settings, fabric, 0, flock=False).packets / seconds
-    carried = free_processors() * BUSY / (PACKET_S[settings.backend] * slowness())
+    free = free_processors() if free is None else free
+    carried = free * BUSY / (PACKET_S[settings.backend] * slowness())
     slow = max(slowness(), math.ceil(10 * wanted / carried) / 10)
     paced = {
         "load": max(round(settings.load / slow, 3), 0.001),
