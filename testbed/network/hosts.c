@@ -26,7 +26,7 @@
 #define SNAP 128
 #define FRAME_MAX 1600
 #define BATCH 64
-#define GRAIN_NS 200000     /* frames due within this time of each other leave together */
+#define GRAIN_NS 1000000    /* frames due within this time of each other leave together */
 #define PATIENCE_NS 1000000 /* how long the sender sleeps without looking for new frames */
 #define SMALL_TTL 16
 #define LATE_CLASSES 16
