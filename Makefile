@@ -175,5 +175,5 @@ lock:
 	@rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis docs/_build docs/gallery *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis docs/_build docs/gallery docs/figures_made *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

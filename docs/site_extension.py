@@ -13,6 +13,7 @@ from typing import Any
 from docutils import nodes
 from docutils.statemachine import StringList
 from docutils.utils.math.latex2mathml import tex2mathml
+from figures import draw_all
 from made_pages import MAKERS
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -22,12 +23,13 @@ class Made(SphinxDirective):
     """``{made} NAME``: Markdown that `made_pages.MAKERS` makes."""
 
     required_arguments = 1
+    optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        name = self.arguments[0]
+        name, *words = self.arguments
         if name not in MAKERS:
             raise self.error(f"nothing makes {name!r}: known are {', '.join(MAKERS)}")
-        text = MAKERS[name](Path(self.env.srcdir))
+        text = MAKERS[name](*words)
         holder = nodes.Element()
         self.state.nested_parse(
             StringList(text.splitlines(), name), self.content_offset, holder, match_titles=True
@@ -54,8 +56,14 @@ def _wrap_tables(app: Sphinx, doctree: nodes.document) -> None:
             wrapper += table
 
 
+def _draw(app: Sphinx) -> None:
+    """Draw the figures of the methods that are not there; `make clean` removes them."""
+    draw_all(Path(app.srcdir) / "figures_made")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("made", Made)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
+    app.connect("builder-inited", _draw)
     app.connect("doctree-read", _wrap_tables)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -38,7 +38,12 @@ from scenarios.experiment.run import expected_of
 from testbed.fabric.topologies import make_fabric
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "docs/start/first_hour.md", "docs/reference/measurements.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/start/first_hour.md",
+    "docs/reference/measurements.md",
+    "docs/do/compare.md",
+)
 
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PLACE = re.compile(

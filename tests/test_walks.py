@@ -1,4 +1,4 @@
-"""The walks in `docs/learn/architecture.md` name what there is."""
+"""The walks of a packet and of an epoch, in docs/learn, name what there is."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "docs" / "learn" / "architecture.md").read_text()
 STEP = re.compile(r"^\d+\. ", re.MULTILINE)
 PLACE = re.compile(r"`([\w/.]+\.(?:py|c|h|p4))\s+([\w.]+)`")
 
 
-def walk(title: str) -> list[tuple[str, str]]:
+def walk(page: str) -> list[tuple[str, str]]:
     """(file, name) of every place a walk passes, in its order."""
-    section = README.split(f"## {title}\n")[1].split("\n## ")[0]
-    steps = STEP.split(section)[1:]
+    steps = STEP.split((ROOT / "docs" / "learn" / f"{page}.md").read_text())[1:]
     places = [PLACE.findall(step) for step in steps]
     assert all(places), "a step without a place in the code"
     return [place for step in places for place in step]
 
 
-PLACES = [*walk("One packet"), *walk("One epoch")]
+PLACES = [*walk("packet"), *walk("epoch")]
 
 
 def names(path: Path) -> set[str]:

@@ -41,7 +41,7 @@ def reproduce(
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(help="Write what was run into this file, run nothing. [default: none]"),
+        typer.Option(help="Write the results as JSON into this file, run nothing. [default: none]"),
     ] = None,
     cluster: Annotated[
         str | None,

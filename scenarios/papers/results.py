@@ -1,9 +1,10 @@
-"""All experiments: the list in the terminal, and a page with the results of those that were run."""
+"""All experiments: the list in the terminal, and the results of those that were run as data."""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -11,17 +12,8 @@ from rich.text import Text
 from scenarios.papers.pages import Reproduction
 from scenarios.papers.registry import EXPERIMENTS, LEFT_OUT
 from scenarios.papers.reproduce import OUT, read_reproduction, was_run
-from scenarios.papers.tables import markdown_rows, new_table, summary
+from scenarios.papers.tables import cells, new_table
 from testbed.record.atomic import atomic_write
-
-HEAD = """# The papers' figures, reproduced
-
-Made by `make reproduce FIG=all` (with `DRAWS=` where fewer than 20 draws are said) and
-`make reproduce RESULTS=docs/papers/results.md`. Each value that a paper prints is held
-against ours: *agrees*, *explained* (the reason beside it holds
-for that difference), *not explained*, *cannot be compared*. Verdicts are computed; 20 draws are
-seeds 0 to 19; seconds are of one processor; code is the commit, with a + if the sources differed
-from it, and how their SHA-256 begins."""
 
 
 def experiment_table(out: Path) -> Table:
@@ -38,31 +30,29 @@ def experiment_table(out: Path) -> Table:
 
 
 def write_results(path: Path, out: Path = OUT) -> None:
-    """Write the page of the experiments in ``out``, which names those that were not run."""
-    there = {name: read_reproduction(each, out) for name, each in EXPERIMENTS.items()}
-    text = [HEAD, "", "| figure | shows | verdicts | draws | seconds | code |"]
-    text.append("| --- | --- | --- | ---: | ---: | --- |")
-    text += [_row(name, of) for name, of in there.items()]
-    count = Counter(line.verdict for of in there.values() if of for line in of.lines)
-    hours = sum(of.seconds for of in there.values() if of) / 3600
-    said = ", ".join(f"{n} {verdict}" for verdict, n in count.most_common())
-    text += ["", f"In all: {said}; {hours:.1f} hours of one processor."]
-    text += ["", "Left out:", ""]
-    text += [f"- {what}: {why}." for what, why in LEFT_OUT.items()]
-    for name, of in there.items():
+    """Write the results of the experiments that were run in ``out`` as JSON, for the site.
+
+    By experiment it has the number of draws, the seconds of one processor, the code's commit and
+    hash, the capture if one was given, and a line for each value that the paper prints: the cells
+    of `scenarios.papers.tables.HEAD`, with the number of its reason in ``reasons`` (-1: none).
+    """
+    results = {}
+    for name, experiment in EXPERIMENTS.items():
+        of = read_reproduction(experiment, out)
         if of is not None:
-            experiment = EXPERIMENTS[name]
-            text += ["", f"## {name}", "", f"{experiment.paper}: {experiment.shows}.", ""]
-            text += [experiment.setting, "", *markdown_rows(of.lines)]
+            results[name] = _results(of)
     with atomic_write(path) as new:
-        new.write_text("\n".join(text) + "\n", encoding="utf-8")
+        new.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-def _row(name: str, of: Reproduction | None) -> str:
-    experiment = EXPERIMENTS[name]
-    shows = f"{experiment.paper}: {experiment.shows}"
-    if of is None:
-        return f"| {name} | {shows} | not run | | | |"
-    said = summary(of.lines) + (f" (with {of.setting['trace']})" if "trace" in of.setting else "")
-    code = f"{of.commit} {of.setting['code_sha256'][:8]}".strip()
-    return f"| {name} | {shows} | {said} | {of.draws} | {of.seconds:,.0f} | {code} |"
+def _results(of: Reproduction) -> dict[str, Any]:
+    lines = [cells(line) for line in of.lines]
+    reasons = list(dict.fromkeys(line[-1] for line in lines if line[-1]))
+    return {
+        "draws": of.draws,
+        "seconds": round(of.seconds),
+        "code": f"{of.commit} {of.setting['code_sha256'][:8]}".strip(),
+        "trace": of.setting.get("trace", ""),
+        "reasons": reasons,
+        "lines": [[*line[:-1], reasons.index(line[-1]) if line[-1] else -1] for line in lines],
+    }

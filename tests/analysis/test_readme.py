@@ -1,4 +1,4 @@
-"""docs/reference/methods.md is true: its table has every method, and its example diagnoses."""
+"""The pages on methods are true: the table has every method, and the example diagnoses."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,9 @@ import pytest
 from analysis.methods.registry import METHODS, ON_REQUEST
 from analysis.telemetry.telemetry import MissingTelemetry, Telemetry
 
-README = (Path(__file__).parents[2] / "docs" / "reference" / "methods.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+README = (DOCS / "reference" / "methods.md").read_text()
+METHOD = (DOCS / "do" / "method.md").read_text()
 ROWS = re.findall(
     r"^\| `([\w+-]+)` \|[^|\n]*\|([^|\n]*)\|([^|\n]*)\|[^|\n]*\|$", README, re.MULTILINE
 )
@@ -31,7 +33,7 @@ def test_the_table_says_what_a_method_reads_and_blames(synthetic, name, reads, n
 
 def test_the_example_is_a_method(synthetic):
     names: dict[str, type] = {}
-    exec(re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0], names)
+    exec(re.findall(r"```python\n(.*?)```", METHOD, re.DOTALL)[0], names)
     world = synthetic.make_world(k=4, seed=2)
     method = names["WorstSegments"]()
     diagnosis = method.localize(world.telemetry)

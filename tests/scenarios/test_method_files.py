@@ -12,12 +12,8 @@ from scenarios import load
 from tests.conftest import without_progress
 from tests.scenarios.conftest import Canary, refused
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-METHOD = next(
-    block
-    for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    if "def localize" in block
-)
+PAGE = (Path(__file__).parents[2] / "docs" / "do" / "method.md").read_text()
+[METHOD] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TINY = ("BACKEND=flow", "EPOCHS=1", "LOAD=0.1")
 
 

@@ -1,8 +1,8 @@
 """Measures what documents say: `python -m tests.studies NAME...`.
 
-``comparison``, ``traces``, ``probes``, ``changes`` and ``healthy`` write the page of that name in
-``docs/papers``; the others print figures that stand in `docs/reference` and `docs/why`. Each takes
-from minutes to hours.
+``comparison``, ``traces``, ``probes``, ``changes`` and ``healthy`` write files of that name in
+``docs/data``, which pages of the site show; the others print figures that stand in `docs`. Each
+takes from minutes to hours.
 """
 
 from __future__ import annotations

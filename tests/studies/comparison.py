@@ -36,8 +36,8 @@ from scenarios.experiment.without_packets import simulate
 from testbed.fabric.topologies import make_fabric
 from testbed.record.atomic import atomic_write
 from testbed.record.run import RunDirectory
+from tests.studies.data import write_rows
 
-ROOT = Path(__file__).parents[2]
 PLACE = Path("runs/bench-tables")
 FLOCK = ("flock", "flock+refine+conditional+severe")
 READERS: Mapping[str, tuple[str, ...]] = {
@@ -60,6 +60,11 @@ the same: they are left out there."""
 LARGE = "K=16"
 """Runs take minutes there, so that they come last."""
 
+COLUMNS = (
+    *("part", "telemetry", "method", "parameters", "column", "f1", "wrong", "seconds"),
+    *("runs", "of"),
+)
+
 Row = tuple[float, float, float]
 """F1, links wrongly blamed, seconds of processor time."""
 
@@ -81,13 +86,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """What is run, read and written: ``sets`` of parameters, ``kinds`` of telemetry.
+    """What is run and read: ``sets`` of parameters, ``kinds`` of telemetry."""
 
-    ``name`` is the study's, and that of the page in `docs/papers`.
-    """
-
-    name: str
-    says: str
     cells: Sequence[Cell]
     sets: Sequence[str]
     kinds: Sequence[str]
@@ -101,7 +101,7 @@ class Table:
 
 
 def write_comparison(console: Console) -> None:
-    """Write `docs/papers/comparison.md`: method x parameters x faults x fabric x telemetry.
+    """Write `docs/data/comparison.csv`: method x parameters x faults x fabric x telemetry.
 
     Loads are a tenth and a hundredth of those that would fill a second, as a run has ten seconds.
     """
@@ -137,26 +137,12 @@ def write_comparison(console: Console) -> None:
         Cell("Black holes", "K=4, packets", "blackhole", packets | {"seed": seed})
         for seed in range(1, 6)
     ]
-    says = (
-        "Five seeds each, at K=16 two. Healthy links lose up to 1e-4, drawn for each (black\n"
-        "holes: nothing; background, at K=4: what the column says). At K=16 the kinds that hide\n"
-        "the paths of all lossy flows are left out: methods take minutes with them there.\n"
-        "`default` is also what is calibrated (`scenarios/calibrated.yaml`), `paper` is what the\n"
-        "papers print; lines of `paper` that would repeat `default` are left out.\n\n"
-        f"{PAPERS_SAY}"
-    )
-    _make(Table("comparison", says, cells, ("default", "paper"), list(READERS)), console)
-
-
-PAPERS_SAY = """\
-What the papers let healthy links lose: NetBouncer below 1e-3 (6.1: good is above 0.999), Flock up
-to 1e-4 (6.3), 007 up to 1e-6 (6), deTector 1e-5 to 1e-4 (5.1: its noise), Canary nothing (IV-D)."""
+    _make(Table(cells, ("default", "paper"), list(READERS)), console)
 
 
 def _make(table: Table, console: Console) -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     rows: dict[str, dict[str, Row]] = {}
-    out = ROOT / "docs" / "papers" / f"{table.name}.md"
     pool = ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
     try:
         cells = sorted(table.cells, key=lambda cell: (cell.column == LARGE, cell.settings["seed"]))
@@ -167,8 +153,9 @@ def _make(table: Table, console: Console) -> None:
             console.print(f"{number} of {len(futures)}: {cell.part}, {cell.column}")
     finally:
         pool.shutdown(cancel_futures=True)
-        out.write_text(_text(table, rows))
-        console.print(f"written: {out}")
+        console.print(f"written: {write_rows('comparison', COLUMNS, _means(table, rows))}")
+        head = ("part", "telemetry", "column", "difference", "error", "method")
+        console.print(f"written: {write_rows('beside_mle', head, _beside_mle(table, rows))}")
 
 
 def _rows(table: Table, cell: Cell) -> dict[str, Row]:
@@ -256,61 +243,42 @@ def _emulated(cell: Cell) -> RunDirectory:
     return RunDirectory(path)
 
 
-def _text(table: Table, found: Mapping[str, Mapping[str, Row]]) -> str:
-    """Return the means over the seeds, as Markdown."""
-    text = [
-        f"# {table.name.capitalize()}",
-        "",
-        f"Made by `python -m tests.studies {table.name}`.",
-        table.says,
-        "",
-        "A cell has the mean F1 on the method's own terms, the mean number of links wrongly",
-        "blamed, and the processor seconds of the diagnosis on one core. An empty one was not run.",
-    ]
-    for part in dict.fromkeys(cell.part for cell in table.cells):
-        cells = [cell for cell in table.cells if cell.part == part]
-        columns = list(dict.fromkeys(cell.column for cell in cells))
-        runs = [sum(cell.column == name for cell in cells) for name in columns]
-        head = ["telemetry", "method", "parameters", *columns]
-        text += ["", f"## {part}", "", _line(head), _line(["---"] * len(head))]
+def _means(table: Table, found: Mapping[str, Mapping[str, Row]]) -> Iterator[Sequence[object]]:
+    """Yield the rows of ``comparison.csv``: the means over the seeds of each line of the table."""
+    for part, column, cells in _columns(table):
         seen: set[str] = set()
         for kind, method, chosen in table.asked():
             key = _line_key(kind, method, chosen)
-            by_column = [
-                [
-                    rows[key]
-                    for c in cells
-                    if c.column == name and key in (rows := found.get(c.key, {}))
-                ]
-                for name in columns
-            ]
-            if key not in seen and any(by_column):
+            rows = [found[c.key][key] for c in cells if key in found.get(c.key, {})]
+            if key not in seen and rows:
                 seen.add(key)
                 name = method.partition(":")[0]
-                text.append(_line([kind, name, chosen, *map(_cell, by_column, runs)]))
-    return "\n".join([*text, *_beside_mle(table, found)]) + "\n"
+                f1, wrong, seconds = np.mean(rows, axis=0)
+                of = (len(rows), len(cells)) if len(rows) < len(cells) else ("", "")
+                means = f"{f1:.3f}", f"{wrong:.1f}", f"{seconds:.2f}"
+                yield part, kind, name, chosen, column, *means, *of
 
 
-def _beside_mle(table: Table, found: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
-    """Yield for each kind of telemetry that others read, too, F1 of `mle` less that of the best of
-    them, on the same runs."""
-    yield from ("", "## `mle` and the best other method", "")
-    yield "F1 of `mle` (`canary-mle` on segments) less that of the best of the other lines of the"
-    yield "kind, on the same runs, with the standard error of that difference."
-    for part in dict.fromkeys(cell.part for cell in table.cells):
-        cells = [cell for cell in table.cells if cell.part == part]
-        columns = list(dict.fromkeys(cell.column for cell in cells))
-        head = ["telemetry", *columns]
-        yield from ("", f"### {part}", "", _line(head), _line(["---"] * len(head)))
+def _columns(table: Table) -> Iterator[tuple[str, str, list[Cell]]]:
+    """Yield each part and column of the table with its runs."""
+    for part, column in dict.fromkeys((cell.part, cell.column) for cell in table.cells):
+        yield part, column, [c for c in table.cells if (c.part, c.column) == (part, column)]
+
+
+def _beside_mle(table: Table, found: Mapping[str, Mapping[str, Row]]) -> Iterator[Sequence[object]]:
+    """Yield the rows of ``beside_mle.csv``: for each kind of telemetry that others read, too, F1 of
+    `mle` less that of the best of them, on the same runs, and the standard error of that."""
+    for part, column, cells in _columns(table):
+        runs = [found.get(cell.key, {}) for cell in cells]
         for kind in table.kinds:
-            if len(READERS[kind]) > 1:
-                rows = [[found.get(c.key, {}) for c in cells if c.column == n] for n in columns]
-                less = [_less_best(table, kind, column) for column in rows]
-                if any(less):
-                    yield _line([kind, *less])
+            best = _less_best(table, kind, runs) if len(READERS[kind]) > 1 else None
+            if best is not None:
+                yield part, kind, column, *best
 
 
-def _less_best(table: Table, kind: str, runs: Sequence[Mapping[str, Row]]) -> str:
+def _less_best(
+    table: Table, kind: str, runs: Sequence[Mapping[str, Row]]
+) -> tuple[str, str, str] | None:
     own = READERS[kind][-1]
     mine = _f1s(kind, own, table.sets[0], runs)
     compared: list[tuple[float, np.ndarray, str]] = []
@@ -321,25 +289,12 @@ def _less_best(table: Table, kind: str, runs: Sequence[Mapping[str, Row]]) -> st
             if len(less) > 1:
                 compared.append((float(less.mean()), less, method))
     if not compared:
-        return ""
+        return None
     mean, less, method = min(compared, key=lambda each: each[0])
-    return f"{mean:+.3f} ± {less.std(ddof=1) / np.sqrt(len(less)):.3f} ({method})"
+    return f"{mean:+.3f}", f"{less.std(ddof=1) / np.sqrt(len(less)):.3f}", method
 
 
 def _f1s(kind: str, method: str, chosen: str, runs: Sequence[Mapping[str, Row]]) -> np.ndarray:
     """Return F1 of each run, NaN where it is not known."""
     key = _line_key(kind, method, chosen)
     return np.array([rows[key][0] if key in rows else np.nan for rows in runs])
-
-
-def _cell(figures: Sequence[Row], runs: int) -> str:
-    """Return the means as text, and of how many runs if not of all."""
-    if not figures:
-        return ""
-    f1, wrong, seconds = np.mean(figures, axis=0)
-    some = f" ({len(figures)} of {runs} runs)" if len(figures) < runs else ""
-    return f"{f1:.3f}, {wrong:.1f}, {seconds:.2f} s{some}"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

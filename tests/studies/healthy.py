@@ -1,22 +1,20 @@
 """Healthy links blamed where nothing is faulty: published methods, and what varies them.
 
-`python -m tests.studies healthy` measures and writes ``docs/papers/healthy.md``.
+`python -m tests.studies healthy` measures and writes ``docs/data/healthy.csv``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 
 from analysis.evaluation.metrics import score
-from analysis.methods.base import split
 from analysis.methods.registry import METHODS, make_method
-from tests.studies.changes import TELEMETRY, changes, observed
+from tests.studies.changes import changes, observed
+from tests.studies.data import write_rows
 
-FILE = Path(__file__).parents[2] / "docs" / "papers" / "healthy.md"
 FABRICS: Mapping[str, tuple[dict[str, Any], int]] = {
     "K=4": ({"k": 4}, 100),
     "K=8": ({"k": 8}, 100),
@@ -44,29 +42,11 @@ def write_healthy(console: Console) -> None:
             for name in names:
                 blamed[name].append(found[name])
             console.print(f"{title}, noise {noise}: {seeds} seeds")
-    FILE.write_text("\n".join(_document(blamed)) + "\n")
-    console.print(f"{FILE.name} is written")
-
-
-def _document(blamed: Mapping[str, list[int]]) -> Iterator[str]:
-    whose = {f"{name}+{change.name}": change.whose for name, change in changes()}
-    seeds = ", ".join(f"{seeds} at {title}" for title, (_, seeds) in FABRICS.items())
-    yield f"""# What methods blame where nothing is faulty
-
-`python -m tests.studies healthy` measures and writes this. `BACKEND=flow`, {TELEMETRY}, default
-settings; runs: {seeds}. Columns: what each healthy link loses. A cell has the links
-blamed in all runs together, on the method's own terms; **bold** is more than the published method
-blames. *Whose* a variant is says [changes](changes.md).
-"""
-    silent = [name for name, links in blamed.items() if not any(links)]
-    head = [f"{title}, {noise}" for title in FABRICS for noise in NOISES]
-    yield f"| method | whose | {' | '.join(head)} |"
-    yield f"| --- | --- |{' ---: |' * len(head)}"
-    for name, links in blamed.items():
-        if name in silent:
-            continue
-        of = blamed[split(name)[0]]
-        cells = [f"**{n}**" if n > most else str(n) for n, most in zip(links, of, strict=True)]
-        own = whose.get(name, "this project" if "+" in name else "published")
-        yield f"| `{name}` | {own} | {' | '.join(cells)} |"
-    yield f"\nThese blame nothing in any run: {', '.join(f'`{name}`' for name in silent)}."
+    columns = [(title, noise) for title in FABRICS for noise in NOISES]
+    rows = [
+        (name, *column, links)
+        for name, each in blamed.items()
+        for column, links in zip(columns, each, strict=True)
+    ]
+    head = ("method", "fabric", "noise", "blamed")
+    console.print(f"written: {write_rows('healthy', head, rows)}")

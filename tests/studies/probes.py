@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -23,30 +22,21 @@ from scenarios.experiment.settings import make_settings
 from scenarios.experiment.without_packets import simulate
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.topologies import make_fabric
+from tests.studies.data import FOLDER, write_rows
 
-FOLDER = Path(__file__).parents[2] / "docs" / "papers"
 PLANS = {"A1": "probes", "detector": "detector"}
 FAULTS = "10pct:0.95..1"
 EACH = (0, 1, 2, 5, 10, 100)
 SEEDS = range(1, 21)
-HEAD = """# Probes that segments need
-
-Made by `python -m tests.studies probes`. `mle` on Canary's segments and n probes a path: 10 % of
-the directed links lose 95 to 100 %, twenty seeds at flow level. At the usual rates the segments
-alone leave nothing to be found there. F1 is of directed links; *missed* are the faulty ones of a
-run that were not blamed, *wrong* the others that were; *packets* are the probes of a run, *a link*
-those by directed links.
-
-| K | plan | n | F1 | worst | missed | wrong | packets | a link |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |""".splitlines()
+HEAD = ("k", "plan", "each", "f1", "worst", "missed", "wrong", "packets")
 
 Row = tuple[float, float, float, float]
 """F1, links missed and wrong, probe packets sent."""
 
 
 def write_probes(console: Console) -> None:
-    """Write F1 over probes a path and what these cost: `docs/papers/probes.md` and its figure."""
-    text = [*HEAD]
+    """Write F1 over probes a path and what these cost: `docs/data/probes.csv`, and draw it."""
+    table: list[Sequence[object]] = []
     curves: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for k in (4, 8):
         links = FatTree(k).n_links
@@ -57,14 +47,11 @@ def write_probes(console: Console) -> None:
                 figures.setdefault(key, []).append(row)
         for (plan, each), rows in figures.items():
             f1, missed, wrong, packets = np.mean(rows, axis=0)
-            text.append(
-                f"| {k} | {plan} | {each} | {f1:.4f} | {min(rows)[0]:.3f} | {missed:.2f} | "
-                f"{wrong:.2f} | {packets:,.0f} | {packets / links:.1f} |"
-            )
+            means = f"{missed:.2f}", f"{wrong:.2f}", f"{packets:.0f}"
+            table.append((k, plan, each, f"{f1:.4f}", f"{min(rows)[0]:.3f}", *means))
             curves.setdefault((k, plan), []).append((packets / links, f1))
-    (FOLDER / "probes.md").write_text("\n".join([*text, "", "![](probes.svg)", ""]))
     _draw(curves)
-    console.print(f"written: {FOLDER / 'probes.md'}")
+    console.print(f"written: {write_rows('probes', HEAD, table)}")
 
 
 def _run(k: int, seed: int) -> dict[tuple[str, int], Row]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -33,8 +32,13 @@ from scenarios.papers.flock_network import (
     silent_drops,
     trace,
 )
+from tests.studies.data import write_rows
 
-OUT = Path(__file__).parents[2] / "docs" / "papers" / "traces.md"
+HEAD = (
+    *("telemetry", "method", "parameters", "class", "precision", "recall", "seconds"),
+    *("alarms", "traces"),
+)
+
 TRACES = 20
 HEALTHY_TRACES = 100
 HEALTHY = "healthy"
@@ -53,7 +57,7 @@ Scores = tuple[float, float, float]
 
 
 def write_traces(console: Console) -> None:
-    """Write `docs/papers/traces.md`: method x kind of telemetry x fault."""
+    """Write `docs/data/traces.csv`: method x kind of telemetry x fault."""
     found: dict[str, dict[Line, list[Scores]]] = {name: {} for name in CLASSES}
     asked = [(name, seed) for seed in range(TRACES) for name in CLASSES]
     asked += [(HEALTHY, seed) for seed in range(TRACES, HEALTHY_TRACES)]
@@ -67,8 +71,7 @@ def write_traces(console: Console) -> None:
             console.print(f"{number} of {len(asked)}: {name}, trace {seed}")
     finally:
         pool.shutdown(cancel_futures=True)
-        OUT.write_text(_text(found))
-        console.print(f"written: {OUT}")
+        console.print(f"written: {write_rows('traces', HEAD, _means(found))}")
 
 
 def made(name: str, seed: int) -> tuple[World, Case]:
@@ -128,36 +131,17 @@ def _scores(name: str, seed: int) -> dict[Line, Scores]:
     return found
 
 
-def _text(found: Mapping[str, Mapping[Line, list[Scores]]]) -> str:
-    text = [
-        "# Traces of Flock's simulation",
-        "",
-        f"Made by `python -m tests.studies traces`: {TRACES} traces of each class (healthy:",
-        f"{HEALTHY_TRACES}), made as Flock's sections 6.3, 7.1 and 7.2 say, at flow level where",
-        "the paper has NS3: a Clos of 2,500 directed links with those of the hosts, three times",
-        "oversubscribed; healthy links lose up to 1e-4, failed ones 0.1 to 1 %; half of the traces",
-        "skewed. Failed devices have 25 to 100 % of their links failed. `default` is one setting",
-        "for all fabrics and kinds, `paper` what the authors print, or for Flock what they ship.",
-        "",
-        "A cell has F1 of the mean precision and recall as Flock's appendix A.1 defines them, the",
-        "two, and the median processor seconds of the diagnosis; `healthy` in how many traces a",
-        "link or device was blamed.",
-        "",
-        f"| telemetry | method | parameters | {' | '.join(CLASSES)} |",
-        f"|{' --- |' * (3 + len(CLASSES))}",
-    ]
+def _means(found: Mapping[str, Mapping[Line, list[Scores]]]) -> Iterator[Sequence[object]]:
+    """Yield the rows of ``traces.csv``: mean precision and recall and the median seconds; of
+    healthy traces, in how many something was blamed."""
     for line in lines():
-        cells = [_cell(name, found[name].get(line, [])) for name in CLASSES]
-        text.append(f"| {' | '.join((*line, *cells))} |")
-    return "\n".join(text) + "\n"
-
-
-def _cell(name: str, scores: list[Scores]) -> str:
-    if not scores:
-        return ""
-    precision, recall, seconds = np.array(scores).T
-    if name == HEALTHY:
-        return f"{(precision < 1).sum()} of {len(scores)}"
-    p, r = precision.mean(), recall.mean()
-    f1 = 2 * p * r / (p + r) if p + r else 0.0
-    return f"{f1:.3f} ({p:.3f}, {r:.3f}), {np.median(seconds):.2f} s"
+        for name in CLASSES:
+            scores = found[name].get(line, [])
+            if not scores:
+                continue
+            precision, recall, seconds = np.array(scores).T
+            if name == HEALTHY:
+                yield *line, name, "", "", "", (precision < 1).sum(), len(scores)
+                continue
+            means = f"{precision.mean():.3f}", f"{recall.mean():.3f}", f"{np.median(seconds):.2f}"
+            yield *line, name, *means, "", ""

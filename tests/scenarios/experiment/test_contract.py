@@ -16,7 +16,6 @@ from analysis.evaluation.report import render
 from analysis.methods.registry import METHODS, make_method
 from analysis.telemetry.observations import read_telemetry
 from scenarios import load
-from scenarios.command import budgets
 from scenarios.command.show import make_page
 from scenarios.experiment import setup
 from scenarios.experiment.run import run_experiment
@@ -30,7 +29,6 @@ from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, budget
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
 
-ROOT = Path(__file__).parents[3]
 PASSIVE = ("canary", "netbouncer", "007", "detector")
 STARVING = replace(SMALL, faults="50pct:0.1", traces_per_s=5.0, icmp_per_s=1000.0)
 
@@ -45,12 +43,6 @@ def starved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("starved") / "run"
     run(STARVING, path)
     return path
-
-
-def test_the_document_has_the_contract_of_the_code() -> None:
-    document = (ROOT / "docs" / "reference" / "measurements.md").read_text()
-    shown = document.partition("<!-- contract -->\n")[2].partition("<!-- end of contract -->")[0]
-    assert shown == budgets.render(), "python -m scenarios.command.budgets prints it"
 
 
 def test_what_is_declared_is_there() -> None:

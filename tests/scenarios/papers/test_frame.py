@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -266,7 +268,9 @@ def test_the_command_lists_and_refuses(canary: Canary, tmp_path: Path) -> None:
     said = canary("reproduce", "FIG=canary-table-3", out)
     assert said.code == 0 and "canary-table-3/index.html" in said.out
     assert "not explained" not in said.out
-    results = tmp_path / "RESULTS.md"
+    results = tmp_path / "results.json"
     assert canary("reproduce", f"RESULTS={results}", out).code == 0
-    text = results.read_text()
-    assert "10 agrees, 2 explained | 1 |" in text and "| canary-8 | " in text and "not run" in text
+    written = json.loads(results.read_text())
+    assert list(written) == ["canary-table-3"] and written["canary-table-3"]["draws"] == 1
+    found = Counter(line[4] for line in written["canary-table-3"]["lines"])
+    assert found == {"agrees": 10, "explained": 2}
