@@ -54,7 +54,7 @@ def test_a_bucket_is_its_first_flows_and_counts_all():
 class Published:
     """Algorithm 1 of "Heavy-Hitter Detection Entirely in the Data Plane" (SOSR 2017), plainly."""
 
-    def __init__(self, places, stages):
+    def __init__(self, places, stages) -> None:
         self.places, self.stages = places, [{} for _ in range(stages)]
 
     def insert(self, key):

@@ -22,7 +22,7 @@ def column(flow: int, row: int) -> int:
 class Meters:
     """Algorithms 1 and 2 in plain Python: what the switches' registers come to hold."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.buckets = {}
 
     def count(self, switch, meter, flow, path_bf, packets, columns=column):

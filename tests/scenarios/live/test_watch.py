@@ -39,7 +39,7 @@ LINKS = ".fabric .links .link"
 
 
 def until(page: Page, id_: str, pattern: str, seconds: float = 30) -> str:
-    """The text of an element once it holds something. (The page's policy lets no script wait.)"""
+    """The text of an element once it holds something; the page lets no script wait."""
     said = ""
     for _ in range(int(10 * seconds)):
         said = page.inner_text(f"#{id_}")

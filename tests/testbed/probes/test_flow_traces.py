@@ -27,7 +27,7 @@ class Run:
         flows: int = 3000,
         hosts: int | None = None,
         icmp: IcmpLimit = COMPILED,
-    ):
+    ) -> None:
         rng = np.random.default_rng(7)
         self.fabric, self.ecmp = fabric, Ecmp(fabric)
         self.host = rng.integers(hosts or fabric.n_hosts, size=flows).astype(np.int32)

@@ -34,7 +34,9 @@ def p4info(path: Path = P4INFO) -> Any:
 class Process:
     """A running switch process; ``grpc`` and ``thrift`` say where it listens."""
 
-    def __init__(self, *arguments: str, target: tuple[str, ...] = (), address: str = "127.0.0.1:0"):
+    def __init__(
+        self, *arguments: str, target: tuple[str, ...] = (), address: str = "127.0.0.1:0"
+    ) -> None:
         self.popen = subprocess.Popen(
             [
                 sys.executable,
