@@ -23,7 +23,7 @@ from rich.console import Console
 from analysis.evaluation.metrics import Score, score
 from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import diagnosis_columns, render
-from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.registry import make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
@@ -288,14 +288,19 @@ class Run:
         """A row for each method, scored on its own terms; `canary show` has the same.
 
         ``bench`` says whether a method is a paper's (``published``), of this project (``project``)
-        or of the user or another package (``other``). ``precision`` is nan where nothing is blamed.
+        or of the user or another package (``other``). Figures are nan where they are undefined, as
+        ``precision`` is where nothing is blamed (`analysis.evaluation.metrics`). ``class_f1`` is F1
+        of classes of links that nothing tells apart, ``unobserved`` the number of faulty links that
+        nothing the method reads has observed.
         """
         from pandas import DataFrame
 
         rows = []
         for name, entry in self.summary["methods"].items():
-            own = {key: v for key, v in entry[entry["native"]].items() if not isinstance(v, list)}
-            own["precision"] = math.nan if own["precision"] is None else own["precision"]
+            scored = entry[entry["native"]]
+            own = {key: v for key, v in scored.items() if not isinstance(v, list)}
+            own = {key: math.nan if v is None else v for key, v in own.items()}
+            own["unobserved"] = len(scored.get("unobserved", ()))
             costs = {key: entry[key] for key in ("seconds", "telemetry_bytes", "probe_packets")}
             undirected = {"undirected_f1": entry["undirected"]["f1"]}
             got = {key: entry.get(key) for key in ("fed", "starved")}
@@ -330,7 +335,7 @@ class Run:
         """
         made = _method(method, parameters)
         truth = np.flatnonzero(self.record.table("links")["faulty"])
-        diagnosis = made.localize(self.telemetry)
+        diagnosis = diagnose(made, self.telemetry)
         return Verdict(diagnosis, truth, self.telemetry)
 
 
@@ -367,13 +372,25 @@ class Verdict:
         if self.truth is None:
             raise UserError("telemetry from elsewhere has no score: its faulty links are not known")
         fabric = self.telemetry.topology
-        return score(self.diagnosis.flagged, self.truth, fabric)[self.diagnosis.native]
+        own = self.diagnosis
+        return score(own.flagged, self.truth, fabric, own.tells)[own.native]
 
     @property
     def blamed(self) -> list[str]:
         """The directed links that it blames, by name."""
         names = self.telemetry.topology.link_names
         return [names[link] for link in self.diagnosis.flagged.tolist()]
+
+    @property
+    def ties(self) -> list[list[str]]:
+        """The blamed classes of several links, by name: nothing tells these apart."""
+        shift = self.diagnosis.native == "undirected"
+        return [self._names(tuple(link >> shift for link in tie)) for tie in self.diagnosis.ties]
+
+    @property
+    def unobserved(self) -> list[str]:
+        """The faulty links that nothing the method reads has observed, by name."""
+        return self._names(self.score.unobserved)
 
     @property
     def missed(self) -> list[str]:

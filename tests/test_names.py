@@ -117,7 +117,8 @@ def test_names_in_the_report_of_a_run() -> None:
 
 
 def rows(found: list[list[int]]) -> dict[str, object]:
-    figures = ("precision", "recall", "f1", "undirected_f1", "average_precision", "seconds", "fed")
+    figures = ("precision", "recall", "f1", "class_f1", "undirected_f1", "average_precision")
+    figures = (*figures, "seconds", "fed", "faulty", "unobserved")
     names = [HOSTILE, "漢字"]
     return dict.fromkeys(figures, np.ones(2)) | {
         "method": names,

@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 
 from analysis.methods.base import Localizer
-from analysis.telemetry.telemetry import Probes, SegmentCounts, Telemetry
-from testbed.arrays import BoolArray
-from testbed.fabric.paths import Paths
+from analysis.telemetry.identifiability import Identifiability, Observations
+from analysis.telemetry.telemetry import Connections, Probes, SegmentCounts, Telemetry
 from testbed.record.documents import Measured, Use
-from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, Measurement, budget
+from testbed.record.measurements import (
+    BUDGETS,
+    ENOUGH,
+    MEASUREMENTS,
+    TCP,
+    Measurement,
+    budget,
+)
 from testbed.record.run import Record
 from testbed.record.run_tables import PLANS
-
-_TCP = 6
 
 HALF = 0.5
 """A target that fewer segments and epochs reach is out of reach, and the run says so."""
@@ -32,7 +36,7 @@ def measured(record: Record, telemetry: Telemetry) -> dict[Measurement, Measured
         if part is not None:
             found[name] = _probes(record, part, plan)
     if telemetry.connections is not None:
-        found["connections"] = _connections(record, telemetry.connections.paths)
+        found["connections"] = _connections(record, telemetry.connections)
     if telemetry.flows is not None:
         found["flows"] = _flows(record)
     return found
@@ -62,7 +66,7 @@ def _segments(record: Record, counts: SegmentCounts) -> Measured:
     result: Measured = {
         "budgets": budgets,
         "packets": int(sent.sum()),
-        "links_unobserved": _unobserved(record, segments.paths, observed),
+        "links_unobserved": _unobserved(record, counts),
         "segments_unobserved": int((~observed).sum()),
     }
     for name, figure in (
@@ -118,21 +122,21 @@ def _probes(record: Record, part: Probes, plan: str) -> Measured:
             budgets["matrix probes"] = {"asked": asked, "got": sent}
         else:
             budgets["probes"] = {"asked": asked, "got": sent}
-    unobserved = _unobserved(record, part.paths, part.sent > 0)
+    unobserved = _unobserved(record, part)
     return {"budgets": budgets, "packets": sent, "links_unobserved": unobserved}
 
 
-def _connections(record: Record, paths: Paths) -> Measured:
+def _connections(record: Record, part: Connections) -> Measured:
     network, flows = record.network, record.table("flows")
     lossy = flows["lost"] > 0
     if "protocol" in flows:
-        lossy &= flows["protocol"] == _TCP
+        lossy &= flows["protocol"] == TCP
     traced = lossy[record.table("connections")["flow"]]
     budgets: dict[str, Use] = {"traceroutes": {"asked": int(lossy.sum()), "got": int(traced.sum())}}
     if "icmp_messages" in network and "icmp_refused" in network:
         got = network["icmp_messages"]
         budgets["ICMP messages"] = {"asked": got + network["icmp_refused"], "got": got}
-    unobserved = _unobserved(record, paths, np.ones(len(paths), np.bool_))
+    unobserved = _unobserved(record, part, *([] if part.watched is None else [part.watched]))
     packets = network["traceroute_packets"]
     return {"budgets": budgets, "packets": packets, "links_unobserved": unobserved}
 
@@ -147,11 +151,10 @@ def _flows(record: Record) -> Measured:
     }
 
 
-def _unobserved(record: Record, paths: Paths, used: BoolArray) -> int:
-    """Directed links that none of the used paths crosses."""
-    seen = np.zeros(record.fabric.n_links, np.bool_)
-    seen[paths.take(np.flatnonzero(used)).links] = True
-    return int((~seen).sum())
+def _unobserved(record: Record, *observations: Observations) -> int:
+    """Directed links that nothing observed."""
+    tells = Identifiability.of(record.fabric.n_links, observations)
+    return int((~tells.observed).sum())
 
 
 def fed(

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.base import Diagnosis, Localizer, decide
 from analysis.telemetry.telemetry import Telemetry
 from testbed.errors import UserError
 
@@ -182,7 +182,7 @@ def _tried(
         method = make(**parameters)
     except ValueError:
         return None
-    each = [(method.localize(case.telemetry), case) for case in cases]
+    each = [(decide(method, case.telemetry), case) for case in cases]
     precision, recall = np.mean([accuracy(*one) for one in each], axis=0)
     return Setting(parameters, float(precision), float(recall), tuple(_f1(*one) for one in each))
 

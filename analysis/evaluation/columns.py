@@ -43,9 +43,9 @@ class Cell:
 _COLUMNS = (
     Column("method", "* tells no direction: scored on undirected links, the others on directed"),
     Column("prec", "precision: of the links blamed, the share that is faulty; – if none is blamed"),
-    Column("rec", "recall: of the faulty links, the share that is blamed"),
+    Column("rec", "recall: of the faulty links observed, the share that is blamed"),
     Column("F1", "harmonic mean of both; where none is blamed 1 if none is faulty, else 0"),
-    Column("acc", "accuracy: of all links, the share judged rightly"),
+    Column("acc", "accuracy: of the links observed, the share judged rightly"),
     Column("miss", "faulty links not blamed"),
     Column("wrong", "healthy links blamed"),
     Column("F1u", "F1 on undirected links, for all"),
@@ -56,21 +56,46 @@ _COLUMNS = (
 )
 
 
+_CLASSES = Column(
+    "F1c",
+    "F1 of classes of links that no observation separates: one is found if a faulty link is in it",
+)
+_AFTER_F1 = 4
+
+
 def columns(summary: Mapping[str, Any]) -> list[Column]:
-    """The columns for a run; ``F1l`` where the network tells which links really lost packets."""
-    if "lost_links" not in summary:
-        return list(_COLUMNS)
-    count = len(summary["lost_links"])
-    meaning = f"F1 against the {count} directed links that really lost packets, by faults or not"
-    return [*_COLUMNS, Column("F1l", meaning)]
+    """The columns for a run: ``F1c`` where a class of several links is blamed or missed, ``F1l``
+    where the network tells which links really lost packets."""
+    found = list(_COLUMNS)
+    if _tied(summary):
+        found.insert(_AFTER_F1, _CLASSES)
+    if "lost_links" in summary:
+        count = len(summary["lost_links"])
+        meaning = (
+            f"F1 against the {count} directed links that really lost packets, by faults or not"
+        )
+        found.append(Column("F1l", meaning))
+    return found
+
+
+def _tied(summary: Mapping[str, Any]) -> bool:
+    """Whether a method blames or misses a class of several links, so that classes score otherwise
+    than links."""
+    for entry in summary.get("methods", {}).values():
+        own = entry[entry["native"]]
+        blamed = own["true_positives"] + own["false_positives"]
+        if own.get("classes", blamed) < blamed or own.get("class_f1", own["f1"]) != own["f1"]:
+            return True
+    return False
 
 
 def cells(summary: Mapping[str, Any]) -> dict[str, list[list[Cell]]]:
     """Return a row for each method of ``summary.json``, in the order of `columns`, by the heading
     of its block, see `in_blocks`."""
-    told = "lost_links" in summary
+    lost, tied = "lost_links" in summary, _tied(summary)
     return in_blocks(
-        (entry.get("bench"), _row(name, entry, told)) for name, entry in summary["methods"].items()
+        (entry.get("bench"), _row(name, entry, lost, tied))
+        for name, entry in summary["methods"].items()
     )
 
 
@@ -92,28 +117,34 @@ def in_seconds(value: float) -> str:
     return f"{value:.{decimals}f}"
 
 
-def _row(name: str, entry: Mapping[str, Any], told: bool) -> list[Cell]:
+def _row(name: str, entry: Mapping[str, Any], lost: bool, tied: bool) -> list[Cell]:
     own = entry[entry["native"]]
     f1, missed, wrong = own["f1"], own["false_negatives"], own["false_positives"]
     star = " *" if entry["native"] == "undirected" else ""
     row = [
         Cell(plain(name) + star, plain(name)),
         Cell(*_defined(own["precision"])),
-        Cell(f"{own['recall']:.2f}", own["recall"]),
-        Cell(f"{f1:.3f}", f1, True if f1 >= 0.9 else False if f1 < 0.6 else None),
-        Cell(f"{own['accuracy']:.3f}", own["accuracy"]),
+        Cell(*_defined(own["recall"])),
+        Cell(*_defined(f1, 3), None if f1 is None else good_f1(f1)),
+        Cell(*_defined(own["accuracy"], 3)),
         Cell(str(missed), missed, False if missed else None),
         Cell(str(wrong), wrong, False if wrong else None),
-        Cell(f"{entry['undirected']['f1']:.2f}", entry["undirected"]["f1"]),
+        Cell(*_defined(entry["undirected"]["f1"])),
         Cell(in_seconds(entry["seconds"]), entry["seconds"]),
         Cell(in_bytes(entry["telemetry_bytes"]), entry["telemetry_bytes"]),
         Cell(_packets(entry["probe_packets"]), entry["probe_packets"]),
         fed_cell(entry.get("fed", math.nan)),
     ]
-    if told:
-        lost = entry["lost"][entry["native"]]["f1"]
-        row.append(Cell(f"{lost:.2f}", lost))
+    if tied:
+        row.insert(_AFTER_F1, Cell(*_defined(own.get("class_f1", f1))))
+    if lost:
+        row.append(Cell(*_defined(entry["lost"][entry["native"]]["f1"])))
     return row
+
+
+def good_f1(f1: float) -> bool | None:
+    """Whether to point out an F1 as good or bad."""
+    return True if f1 >= 0.9 else False if f1 < 0.6 else None
 
 
 def fed_cell(share: float) -> Cell:
@@ -124,8 +155,8 @@ def fed_cell(share: float) -> Cell:
     return Cell(f"{share:.2f}" + "!" * starved, share, False if starved else None)
 
 
-def _defined(share: float | None) -> tuple[str, float | None]:
-    return ("–", None) if share is None else (f"{share:.2f}", share)
+def _defined(share: float | None, digits: int = 2) -> tuple[str, float | None]:
+    return ("–", None) if share is None else (f"{share:.{digits}f}", share)
 
 
 def _packets(n: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ COLUMNS = (
     "recall",
     "f1",
     "accuracy",
+    "class_f1",
+    "unobserved",
     "undirected_f1",
     "average_precision",
     "seconds",
@@ -46,19 +49,21 @@ COLUMNS = (
     "found_at",
 )
 """Of the comparison's Parquet file: a row for each seed and method. ``bench`` is as in
-`analysis.methods.registry.Bench`. ``precision`` to ``accuracy`` are on the method's own terms
-(``native``: directed or undirected links), and precision is nan where nothing was blamed; so are
-``faulty``, the number of faulty links, and ``found_at``, see `found_at`. ``fed`` is the share that
-the method got of what it asked for, nan where it does not say. ``parameters`` are all that it had,
-in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where from."""
+`analysis.methods.registry.Bench`. ``precision`` to ``unobserved`` are on the method's own terms
+(``native``: directed or undirected links), and nan where they are undefined, see
+`analysis.evaluation.metrics`; ``unobserved`` is how many faulty links nothing observed. On its own
+terms are ``faulty``, the number of faulty links, and ``found_at``, see `found_at`, too. ``fed`` is
+the share that the method got of what it asked for, nan where it does not say. ``parameters`` are
+all that it had, in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where
+from."""
 
 MEANS = (
     Column("method", "* is scored on undirected links, ! is starved"),
     Column("F1", "harmonic mean of precision and recall"),
     Column(
         "precision",
-        "of the links blamed, the share that is faulty; n/m: m - n of m runs blamed none, and are "
-        "not in the mean",
+        "of the links blamed, the share that is faulty; n/m: of m runs only n have the figure, as "
+        "no other blamed a link (precision) or observed a faulty one (recall, F1)",
     ),
     Column("recall", "of the faulty links, the share that is blamed"),
     Column("AP", "average precision of the ranking"),
@@ -160,23 +165,21 @@ def comparison_cells(rows: Rows) -> dict[str, list[list[Cell]]]:
 
 def _cells(rows: Rows, names: Sequence[str]) -> list[list[Cell]]:
     """The rows of a block."""
-    best = max(np.mean(chosen(rows, name)["f1"]) for name in names)
+    best = max(np.nan_to_num(mean_of(chosen(rows, name)["f1"]), nan=-1.0) for name in names)
     table = []
     for name in names:
         own = chosen(rows, name)
-        f1 = interval(own["f1"])
-        good = False if f1.mean < 0.6 else True if f1.mean >= best - 1e-12 else None
-        row = [Cell(label(rows, name), plain(name)), Cell(_with_bounds(f1, 3), f1.mean, good)]
-        row.append(_precision_cell(own["precision"]))
-        recall = interval(own["recall"])
-        row.append(Cell(_with_bounds(recall, 2), recall.mean))
+        f1 = mean_of(own["f1"])
+        good = False if f1 < 0.6 else True if f1 >= best - 1e-12 else None
+        row = [Cell(label(rows, name), plain(name)), replace(_mean_cell(own["f1"], 3), good=good)]
+        row += [_mean_cell(own[share], 2) for share in ("precision", "recall")]
         for figure, shown in (
             ("average_precision", "{:.2f}".format),
             ("undirected_f1", "{:.2f}".format),
             ("seconds", in_seconds),
         ):
-            mean = float(np.mean(own[figure]))
-            row.append(Cell(shown(mean), mean))
+            mean = mean_of(own[figure])
+            row.append(Cell("–", None) if math.isnan(mean) else Cell(shown(mean), mean))
         table.append(row)
     return table
 
@@ -187,13 +190,20 @@ def defined(values: npt.ArrayLike) -> FloatArray:
     return sample[~np.isnan(sample)]
 
 
-def _precision_cell(values: Sequence[float]) -> Cell:
+def mean_of(values: npt.ArrayLike) -> float:
+    """Return the mean of the values that are not nan; nan if all are."""
+    known = defined(values)
+    return float(known.mean()) if len(known) else math.nan
+
+
+def _mean_cell(values: Sequence[float], digits: int) -> Cell:
+    """The mean of the runs that have the figure, and how many these are if some have none."""
     known = defined(values)
     if not len(known):
         return Cell(f"– 0/{len(values)}", None)
     mean = interval(known)
     count = f" {len(known)}/{len(values)}" if len(known) < len(values) else ""
-    return Cell(_with_bounds(mean, 2) + count, mean.mean)
+    return Cell(_with_bounds(mean, digits) + count, mean.mean)
 
 
 def comparison_table(rows: Rows) -> Table:
@@ -215,7 +225,7 @@ def in_short(rows: Rows, runs: str = "") -> str:
     """What the table is of, and what its columns are."""
     runs = runs or f"{len(set(np.asarray(rows['seed']).tolist()))}"
     shown = MEANS[4:]
-    if np.isnan(np.asarray(rows["precision"], np.float64)).any():
+    if any(np.isnan(np.asarray(rows[name], np.float64)).any() for name in ("precision", "recall")):
         shown = (MEANS[2], *shown)
     legend = "; ".join(f"{column.title}: {column.meaning}" for column in shown)
     said = f"means of {runs} runs with 95 % bootstrap intervals; {MEANS[0].meaning}\n{legend}"
@@ -224,7 +234,22 @@ def in_short(rows: Rows, runs: str = "") -> str:
         for name in method_names(rows)
         if (share := _fed(rows, name)) < ENOUGH
     ]
-    return "\n".join([said, *starved, *filter(None, [no_test(rows)])])
+    return "\n".join([said, *starved, *_limits(rows), *filter(None, [no_test(rows)])])
+
+
+def _limits(rows: Rows) -> Iterator[str]:
+    """Yield a line for each method whose telemetry did not tell all links apart or observe them."""
+    for name in method_names(rows):
+        own = chosen(rows, name)
+        f1, of_classes = (mean_of(own[figure]) for figure in ("f1", "class_f1"))
+        if abs(f1 - of_classes) > 5e-4:
+            yield (
+                f"{plain(name)}: F1 is {of_classes:.3f} if a class of links that nothing tells "
+                "apart is found where a faulty link is in it"
+            )
+        if unseen := int(np.sum(own["unobserved"])):
+            faulty = int(np.sum(own["faulty"]))
+            yield f"{plain(name)}: nothing observed {unseen} of the {faulty} faulty links"
 
 
 def _fed(rows: Rows, method: str) -> float:
@@ -236,10 +261,11 @@ def no_test(rows: Rows) -> str:
     """Return why the runs cannot tell methods apart: the reference is as good as the best; else an
     empty text."""
     benches = dict(zip(rows["method"], rows["bench"], strict=True))
-    f1 = {name: float(np.mean(chosen(rows, name)["f1"])) for name in benches}
-    own = next((f1[name] for name, bench in benches.items() if bench == "reference"), None)
-    others = [name for name, bench in benches.items() if bench == "published"]
-    others = others or [name for name, bench in benches.items() if bench != "reference"]
+    f1 = {name: mean_of(chosen(rows, name)["f1"]) for name in benches}
+    f1 = {name: mean for name, mean in f1.items() if not math.isnan(mean)}
+    own = next((f1[name] for name in f1 if benches[name] == "reference"), None)
+    others = [name for name in f1 if benches[name] == "published"]
+    others = others or [name for name in f1 if benches[name] != "reference"]
     if own is None or not others or own < (best := max(f1[name] for name in others)) - 1e-9:
         return ""
     name = plain(max(others, key=lambda name: f1[name]))
@@ -279,7 +305,7 @@ def plot(rows: Rows, title: str, path: Path) -> None:
 def _plot_f1(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
     rng = np.random.default_rng(0)
     for at, name in enumerate(names):
-        values = np.asarray(chosen(rows, name)["f1"])
+        values = defined(chosen(rows, name)["f1"])
         mean = interval(values)
         jitter = at + rng.uniform(-0.22, 0.22, len(values))
         axes.scatter(values, jitter, s=10, color=_colour(at), alpha=0.3, linewidths=0)
@@ -312,7 +338,7 @@ def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
         axes.plot(*curve, color=_colour(at), ls=_dashes(at), lw=1.6, label=label(rows, name))
         if len(precision := defined(own["precision"])):
             mark = {"color": _colour(at), "markersize": 7, "markeredgecolor": "white"}
-            axes.plot(np.mean(own["recall"]), precision.mean(), "o", **mark)
+            axes.plot(mean_of(own["recall"]), precision.mean(), "o", **mark)
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.04)
     axes.set_xlabel("recall (dot: the method's own verdict)")

@@ -8,6 +8,16 @@ Conventions: the precision of a verdict that blames nothing is undefined, nan, a
 nothing is faulty. F1 is 2 TP / (2 TP + FP + FN), which is the harmonic mean of precision and recall
 where both are defined; so a method that blames nothing has an F1 of 0 where something is faulty,
 and of 1 where nothing is. An undirected link (id >> 1) is faulty if either direction is.
+
+What was not observed is no verdict (`analysis.telemetry.identifiability`). Faulty links that no
+observation crossed, and that are not blamed, are no misses: they are counted apart. So recall and
+F1 are undefined where all faulty links are such and nothing is blamed, and all is undefined where
+nothing at all was observed.
+
+Links that no observation separates are blamed as one class. ``f1`` is strict: each link of a blamed
+class counts. ``class_f1`` is over classes: one is faulty if it holds a faulty link, or several, and
+found if it is blamed. It is the same where every blamed and every faulty link is alone in its
+class.
 """
 
 from __future__ import annotations
@@ -19,6 +29,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from analysis.telemetry.identifiability import Identifiability
 from testbed.arrays import BoolArray
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
@@ -28,7 +39,8 @@ from testbed.fabric.clos import Fabric
 class Score:
     """Detection quality. ``precision`` is nan where nothing is blamed. ``missed`` and ``wrong`` are
     ascending ids: of directed links, of undirected links (``link >> 1``) or of switches, as what
-    was scored."""
+    was scored. ``unobserved`` are the faulty ones that nothing observed, which are not in
+    ``missed``; ``classes`` is how many classes of links are blamed."""
 
     precision: float
     recall: float
@@ -39,12 +51,27 @@ class Score:
     false_negatives: int
     missed: tuple[int, ...]
     wrong: tuple[int, ...]
+    unobserved: tuple[int, ...] = ()
+    class_f1: float = math.nan
+    classes: int = 0
+
+    @property
+    def tied(self) -> bool:
+        """Whether a class of several links is blamed or missed, so that classes score otherwise."""
+        return self.classes < self.true_positives + self.false_positives or not (
+            self.class_f1 == self.f1 or math.isnan(self.f1)
+        )
 
 
 def score(
-    flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], topology: Fabric
+    flagged: npt.NDArray[np.integer],
+    truth: npt.NDArray[np.integer],
+    topology: Fabric,
+    tells: Identifiability | None = None,
 ) -> dict[Literal["directed", "undirected"], Score]:
     """Compare flagged with truly faulty directed links (ids, any order, repeats allowed).
+
+    ``tells`` is what the telemetry observed and tells apart, by default all links.
 
     Raises:
         ValueError: An id is no link of the topology.
@@ -52,9 +79,10 @@ def score(
     for name, links in (("flagged", flagged), ("truth", truth)):
         if len(links) and (links.min() < 0 or links.max() >= topology.n_links):
             raise UserError(f"{name} has ids that are no link of {topology.title}")
+    tells = tells or Identifiability.everything(topology.n_links)
     return {
-        "directed": _score(np.unique(flagged), np.unique(truth), topology.n_links),
-        "undirected": _score(np.unique(flagged >> 1), np.unique(truth >> 1), topology.n_edges),
+        "directed": _score(np.unique(flagged), np.unique(truth), tells),
+        "undirected": _score(np.unique(flagged >> 1), np.unique(truth >> 1), tells.undirected),
     }
 
 
@@ -86,22 +114,37 @@ def device_score(
     for name, switches in (("blamed", blamed), ("truth", truth)):
         if len(switches) and (switches.min() < 0 or switches.max() >= topology.n_switches):
             raise UserError(f"{name} has ids that are no switch of {topology.title}")
-    return _score(np.unique(blamed), np.unique(truth), topology.n_switches)
+    every = Identifiability.everything(topology.n_switches)
+    return _score(np.unique(blamed), np.unique(truth), every)
 
 
-def _score(flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], n_links: int) -> Score:
-    hit = len(np.intersect1d(flagged, truth, assume_unique=True))
-    wrong = np.setdiff1d(flagged, truth, assume_unique=True)
-    missed = np.setdiff1d(truth, flagged, assume_unique=True)
-    counted = len(flagged) + len(truth)
+def _score(
+    flagged: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], tells: Identifiability
+) -> Score:
+    judged = tells.observed.copy()
+    judged[flagged] = True
+    seen = truth[judged[truth]]
+    hit = len(np.intersect1d(flagged, seen, assume_unique=True))
+    wrong = np.setdiff1d(flagged, seen, assume_unique=True)
+    missed = np.setdiff1d(seen, flagged, assume_unique=True)
+    known, nothing = bool(judged.any()), not len(truth)
+    blamed, faulty = np.unique(tells.classes[flagged]), np.unique(tells.classes[seen])
+    found = len(np.intersect1d(blamed, faulty, assume_unique=True))
+
+    def f1(hits: int, counted: int) -> float:
+        return 2 * hits / counted if counted else 1.0 if known and nothing else math.nan
+
     return Score(
         precision=hit / len(flagged) if len(flagged) else math.nan,
-        recall=hit / len(truth) if len(truth) else 1.0,
-        f1=2 * hit / counted if counted else 1.0,
-        accuracy=1 - (len(wrong) + len(missed)) / n_links,
+        recall=hit / len(seen) if len(seen) else 1.0 if known and nothing else math.nan,
+        f1=f1(hit, len(flagged) + len(seen)),
+        accuracy=1 - (len(wrong) + len(missed)) / judged.sum() if known else math.nan,
         true_positives=hit,
         false_positives=len(wrong),
         false_negatives=len(missed),
-        missed=tuple(int(link) for link in missed),
-        wrong=tuple(int(link) for link in wrong),
+        missed=tuple(missed.tolist()),
+        wrong=tuple(wrong.tolist()),
+        unobserved=tuple(truth[~judged[truth]].tolist()),
+        class_f1=f1(found, len(blamed) + len(faulty)),
+        classes=len(blamed),
     )

@@ -25,8 +25,9 @@ def ranking_columns(
     """Every method's blamed devices, then all its links from the most suspicious on.
 
     Columns: method; rank from 1; kind (link or device); link (its number in the fabric file, None
-    of a device); name; blamed; score and success (None where the method has none); class (links of
-    a method with the same number cannot be told apart; None where all can).
+    of a device); name; blamed; state (`analysis.methods.base.STATES`); score and success (None
+    where the method has none); class (the lowest number of the links that nothing tells apart from
+    it, which are blamed as one, with one score).
     """
     fabric = numbered.fabric
     rows: dict[str, list[Any]] = {
@@ -38,6 +39,7 @@ def ranking_columns(
             "link",
             "name",
             "blamed",
+            "state",
             "score",
             "success",
             "class",
@@ -54,13 +56,16 @@ def ranking_columns(
         rows["name"] += [fabric.link_names[link] for link in order.tolist()]
         blamed = np.isin(order, diagnosis.flagged).tolist()
         rows["blamed"] += [True] * len(devices) + blamed
+        state = diagnosis.state
+        rows["state"] += ["faulty"] * len(devices) + [state[link] for link in order.tolist()]
         rows["score"] += [None] * len(devices) + diagnosis.score[order].tolist()
         success = diagnosis.success[order]
         rows["success"] += [None] * len(devices)
         rows["success"] += [None if np.isnan(s) else s for s in success.tolist()]
         same = diagnosis.equivalent
         rows["class"] += [None] * len(devices)
-        rows["class"] += [None] * len(order) if same is None else same[order].tolist()
+        own = order if same is None else same[order]
+        rows["class"] += numbered.link_ids[own].tolist()
     return rows
 
 
@@ -74,7 +79,10 @@ def render_ranking(method: str, diagnosis: Diagnosis, numbered: NumberedFabric) 
         edge, first = np.unique(blamed >> 1, return_index=True)
         blamed = 2 * edge[np.argsort(first)]
     devices = diagnosis.devices.tolist()
-    parts: list[RenderableType] = [_headline(method, len(blamed), len(devices), diagnosis)]
+    ties = diagnosis.ties
+    later, alike = {each for tie in ties for each in tie[1:]}, {tie[0]: len(tie) for tie in ties}
+    classes = len(blamed) - len(later)
+    parts: list[RenderableType] = [_headline(method, len(blamed), classes, len(devices), diagnosis)]
     if len(blamed) or devices:
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False)
         for name, side in (("rank", "right"), ("blamed", "left"), ("link", "right")):
@@ -87,17 +95,21 @@ def render_ranking(method: str, diagnosis: Diagnosis, numbered: NumberedFabric) 
             table.add_row(
                 "", Text(plain(fabric.switch_names[device]), "bold red"), "", "", "", "device"
             )
-        for rank, link in enumerate(blamed[:ROWS_SHOWN].tolist(), start=1):
+        rank = 0
+        for link in blamed[:ROWS_SHOWN].tolist():
+            rank += link not in later
             name = plain(fabric.link_names[link])
             loss = 1 - float(diagnosis.success[link])
             number = str(numbered.link_ids[link])
             table.add_row(
-                str(rank),
+                "" if link in later else str(rank),
                 Text(name.replace("->", " -- ") if undirected else name, _colour(loss)),
                 f"{number}, {numbered.link_ids[link ^ 1]}" if undirected else number,
                 f"{diagnosis.score[link]:.4g}",
                 "" if np.isnan(loss) else f"{100 * loss:.3g} %",
-                _likes(diagnosis, link, undirected),
+                f"one of {alike[link]} that nothing tells apart"
+                if link in alike
+                else "or this one" * (link in later),
             )
         parts.append(table)
     more = len(blamed) - ROWS_SHOWN
@@ -107,9 +119,11 @@ def render_ranking(method: str, diagnosis: Diagnosis, numbered: NumberedFabric) 
     return Group(*parts)
 
 
-def _headline(method: str, links: int, devices: int, diagnosis: Diagnosis) -> Text:
+def _headline(method: str, links: int, classes: int, devices: int, diagnosis: Diagnosis) -> Text:
     kind = "undirected " if diagnosis.native == "undirected" else ""
     counts = [_count(links, f"{kind}link")] + ([_count(devices, "device")] if devices else [])
+    if classes < links:
+        counts[0] += f" in {_count(classes, 'class', 'classes')}"
     found = " and ".join(counts) if links or devices else "nothing"
     return Text.assemble(
         (plain(method), "bold"),
@@ -119,24 +133,16 @@ def _headline(method: str, links: int, devices: int, diagnosis: Diagnosis) -> Te
     )
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" + ("" if n == 1 else "s")
-
-
-def _likes(diagnosis: Diagnosis, link: int, undirected: bool) -> str:
-    """That the telemetry cannot tell a link from others."""
-    if diagnosis.equivalent is None:
-        return ""
-    same = np.flatnonzero(diagnosis.equivalent == diagnosis.equivalent[link])
-    others = len(np.unique(same >> 1) if undirected else same) - 1
-    return f"or one of {others} that look the same" if others else ""
+def _count(n: int, what: str, plural: str = "") -> str:
+    return f"{n:,} {what if n == 1 else plural or what + 's'}"
 
 
 def _order(diagnosis: Diagnosis) -> LongArray:
-    """All links, blamed ones first, by descending score."""
+    """All links, blamed ones first, by descending score; those of a class together."""
     links = np.arange(len(diagnosis.score))
     blamed = np.isin(links, diagnosis.flagged)
-    return np.lexsort((links, -diagnosis.score, ~blamed))
+    classes = links if diagnosis.equivalent is None else diagnosis.equivalent
+    return np.lexsort((links, classes, -diagnosis.score, ~blamed))
 
 
 def _colour(loss: float) -> str:

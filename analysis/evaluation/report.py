@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,11 @@ from rich.text import Text
 from analysis.evaluation.budgets import fed, measured_lines, missed_lines, starving
 from analysis.evaluation.columns import BENCHES, Cell, cells, columns
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.telemetry import Telemetry
 from testbed.fabric.clos import Fabric
-from testbed.fabric.names import plain
+from testbed.fabric.names import plain, some_of
 from testbed.record.documents import Measured
 from testbed.record.measurements import ENOUGH, Measurement
 
@@ -29,11 +28,12 @@ _FIGURES = (
     "recall",
     "f1",
     "accuracy",
+    "class_f1",
     "true_positives",
     "false_positives",
     "false_negatives",
+    "classes",
 )
-_NAMES_SHOWN = 6
 _WIDTH = 80  # of the table, also on wider terminals
 
 
@@ -50,7 +50,7 @@ def run_methods(
     found = {}
     for each in methods:
         progress(each.name)
-        found[each.name] = each.method.localize(telemetry)
+        found[each.name] = diagnose(each.method, telemetry)
     return found
 
 
@@ -65,6 +65,8 @@ def diagnosis_columns(diagnosis: Diagnosis, topology: Fabric) -> Mapping[str, An
     return {
         "link": topology.link_names,
         "flagged": np.isin(links, diagnosis.flagged),
+        "state": diagnosis.state,
+        "class": links.astype(np.int32) if diagnosis.equivalent is None else diagnosis.equivalent,
         "success": diagnosis.success,
         "score": diagnosis.score,
         "rank": rank,
@@ -79,6 +81,7 @@ def figures(
     truth: np.ndarray,
     lost: np.ndarray | None = None,
     use: Mapping[Measurement, Measured] | None = None,
+    unmet: Sequence[int] | np.ndarray = (),
 ) -> dict[str, Any]:
     """Return the ``methods`` part of ``summary.json``, with the missed and wrong links by name.
 
@@ -90,6 +93,7 @@ def figures(
         truth: The links with an injected fault.
         lost: The links that really lost packets, where the network tells: scored as ``lost``.
         use: What the measurements got of what they asked for, see `analysis.evaluation.budgets`.
+        unmet: The links with a fault that no packet met, which nothing can observe.
     """
     topology = telemetry.topology
     names = {
@@ -101,9 +105,20 @@ def figures(
     for name, diagnosis in diagnoses.items():
         method = built[name].method
         entry: dict[str, Any] = {"bench": built[name].bench, "native": diagnosis.native}
-        entry |= _scores(diagnosis, truth, topology, names)
+        scored = diagnosis
+        if len(unmet) and (tells := diagnosis.tells) is not None:
+            observed = tells.observed.copy()
+            observed[list(unmet)] = False
+            scored = replace(diagnosis, tells=replace(tells, observed=observed))
+        entry |= _scores(scored, truth, topology, names)
         if lost is not None:
-            entry["lost"] = _scores(diagnosis, lost, topology, names)
+            entry["lost"] = _scores(scored, lost, topology, names)
+        if ties := diagnosis.ties:
+            shift = diagnosis.native == "undirected"
+            own = names[diagnosis.native]
+            entry["ties"] = [[own[link >> shift] for link in each] for each in ties]
+        if diagnosis.tells is not None:
+            entry["observed"] = int(diagnosis.tells.observed.sum())
         entry["seconds"] = round(diagnosis.seconds, 4)
         entry["telemetry_bytes"] = method.telemetry_bytes(telemetry)
         entry["probe_packets"] = method.probe_packets(telemetry)
@@ -151,13 +166,12 @@ def _scores(
     diagnosis: Diagnosis, truth: np.ndarray, topology: Fabric, names: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for terms, value in score(diagnosis.flagged, truth, topology).items():
+    for terms, value in score(diagnosis.flagged, truth, topology, diagnosis.tells).items():
         fields = asdict(value)
-        found[terms] = {figure: fields[figure] for figure in _FIGURES}
-        if math.isnan(value.precision):
-            found[terms]["precision"] = None  # JSON has no nan
-        found[terms]["missed"] = [names[terms][link] for link in value.missed]
-        found[terms]["wrong"] = [names[terms][link] for link in value.wrong]
+        own = {figure: fields[figure] for figure in _FIGURES}
+        found[terms] = {name: None if own[name] != own[name] else own[name] for name in own}
+        for which in ("missed", "wrong", "unobserved"):
+            found[terms][which] = [names[terms][link] for link in fields[which]]
     return found
 
 
@@ -173,7 +187,7 @@ def render(summary: Mapping[str, Any], console: Console) -> None:
 def headline(summary: Mapping[str, Any]) -> tuple[str, str]:
     """Return what was run, and what became of its packets: a line each."""
     devices = [_failed(*each) for each in summary.get("failed_devices", {}).items()]
-    failed = f", failed {_shorten(devices)}" if devices else ""
+    failed = f", failed {some_of(devices)}" if devices else ""
     packets = summary["conservation"]
     drops = f"{packets['fault_drops']:,} by faults, {packets['queue_drops']:,} by queues"
     return (
@@ -283,18 +297,18 @@ def _details(summary: Mapping[str, Any]) -> RenderableType:
     lines += [Text(plain(line), "yellow") for line in missed_lines(summary)]
     for name, entry in summary["methods"].items():
         own = entry[entry["native"]]
-        parts = [f"{what} {_shorten(own[what])}" for what in ("missed", "wrong") if own[what]]
+        parts = [f"{what} {some_of(own[what])}" for what in ("missed", "wrong") if own[what]]
+        if unseen := own.get("unobserved", ()):
+            every = len(unseen) + own["true_positives"] + own["false_negatives"]
+            names = some_of(unseen)
+            parts.append(f"not observed: {len(unseen)} of the {every} faulty links: {names}")
+        if ties := entry.get("ties", ()):
+            parts.append(f"cannot tell apart {some_of([' or '.join(each) for each in ties])}")
         if parts:
             lines.append(Text(plain(f"{name}: " + "; ".join(parts))))
         lines += [Text(plain(f"{name}: {remark}"), "yellow") for remark in entry.get("remarks", ())]
     lines += [Text(plain(why), style="dim") for why in summary.get("missing", ())]
     return Group(*lines)
-
-
-def _shorten(names: Sequence[str]) -> str:
-    more = len(names) - _NAMES_SHOWN
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _colour(cell: Cell) -> str:

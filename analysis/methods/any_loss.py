@@ -65,6 +65,9 @@ class AnyLoss(Method):
         score = lossy.astype(np.float64) - clear
         return self.diagnosis(fabric, np.flatnonzero(lossy & ~clear), score=score)
 
+    def observations(self, data: Sequence[Probes]) -> Sequence[Probes]:
+        return data
+
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
         every: tuple[Measurement, ...] = ("segments", *_PROBES)
         return [name for name in every if getattr(telemetry, name) is not None]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -19,13 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.constraints import checked
-from analysis.telemetry.telemetry import Telemetry
+from analysis.telemetry.identifiability import Identifiability, Observations
+from analysis.telemetry.silence import silent_links
+from analysis.telemetry.telemetry import Connections, Telemetry
 from testbed.arrays import FloatArray, IntArray
 from testbed.compiled import timed
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
-from testbed.fabric.names import nearest
-from testbed.record.measurements import Measurement
+from testbed.fabric.names import nearest, some_of
+from testbed.record.measurements import MEASUREMENTS, Measurement
 
 Part = Literal["segments", "probes", "detector", "connections"]
 
@@ -33,6 +35,11 @@ RECORD_BYTES: Mapping[Part, int] = {"probes": 16, "detector": 12, "connections":
 """Of one record of a part of the telemetry. A probed path: prober and bouncing switch, or in
 deTector's static plan its number; probes sent and lost (4 bytes each; the paths are the plan's). A
 connection: five-tuple 13 + retransmissions 4, rounded up to 20, and 4 for each of 4 traced hops."""
+
+
+STATES = ("healthy", "faulty", "not observed")
+"""What a method may say of a link. Of one that no observation crossed it says nothing, unless it
+blames the link, as one of a failed device."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +50,17 @@ class Diagnosis:
         method: The method's name in `analysis.methods.registry.METHODS`.
         native: Whether the method tells the two directions of a link apart. An undirected verdict
             lists both.
-        flagged: Blamed directed link ids, ascending, int32[].
+        flagged: Blamed directed link ids, ascending, int32[]. Of links that the telemetry cannot
+            tell apart all are blamed or none.
         success: Estimated success probability of each link, float64[n_links], nan = no estimate.
         score: Ranking of each link, higher = more suspicious, float64[n_links].
         seconds: Wall-clock time of the inference, less that of compiling.
         stages: The links blamed after each stage (cumulative), of a method that has stages.
         connection_cause: 007's verdict on each connection: a link id, or -1 for noise; int32[C].
         devices: Blamed switches, ascending, int32[].
-        equivalent: Class number of each link, int32[n_links], of a method that says which links its
-            telemetry cannot tell apart; None = all distinct.
         remarks: What limits the verdict, in words for its user.
+        tells: Which links the telemetry that the method was given observed and tells apart; None
+            before that was worked out, see `with_classes`.
     """
 
     method: str
@@ -64,8 +72,34 @@ class Diagnosis:
     stages: tuple[IntArray, ...] = ()
     connection_cause: IntArray | None = None
     devices: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
-    equivalent: IntArray | None = None
     remarks: tuple[str, ...] = ()
+    tells: Identifiability | None = None
+
+    @property
+    def equivalent(self) -> IntArray | None:
+        """The class of each link, int32[n_links]: equal where nothing tells two links apart."""
+        return None if self.tells is None else self.tells.classes
+
+    @property
+    def ties(self) -> list[list[int]]:
+        """The blamed classes of several links, as ids: of undirected links their even one."""
+        if self.tells is None:
+            return []
+        both = self.native == "undirected"
+        tells = self.tells.undirected if both else self.tells
+        blamed = np.unique(self.flagged >> 1) if both else self.flagged
+        blamed = blamed[tells.size[blamed] > 1]
+        of = tells.classes[blamed]
+        return [(blamed[of == each] << both).tolist() for each in np.unique(of).tolist()]
+
+    @property
+    def state(self) -> list[str]:
+        """What the method says of each link: one of `STATES`."""
+        state = np.zeros(len(self.score), np.int8)
+        if self.tells is not None:
+            state[~self.tells.observed] = 2
+        state[self.flagged] = 1
+        return [STATES[each] for each in state.tolist()]
 
 
 class Localizer(Protocol):
@@ -128,14 +162,30 @@ class Method(ABC):
         """Blame links of ``fabric`` from what `data` returned; see `diagnosis`."""
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
-        """Blame links. Raises MissingTelemetry when a part the method reads was not measured."""
+        """Blame classes of links. Raises MissingTelemetry when a part the method reads was not
+        measured."""
         data = self.data(telemetry)
+        tells = Identifiability.of(telemetry.topology.n_links, self.observations(data))
+        verdict = with_classes(self._infer(data, telemetry), tells)
+        return with_unseen(verdict, telemetry, self.measurements(telemetry))
+
+    def decide(self, telemetry: Telemetry) -> Diagnosis:
+        """Blame the links that the algorithm alone picks, as its paper scores it: of links that
+        nothing tells apart it may be any. Raises as `localize`."""
+        return self._infer(self.data(telemetry), telemetry)
+
+    def _infer(self, data: Any, telemetry: Telemetry) -> Diagnosis:
         diagnosis, seconds = timed(self.infer, data, telemetry.topology)
         return replace(diagnosis, seconds=seconds)
 
     def data(self, telemetry: Telemetry) -> Any:
         """What the method reads. Raises MissingTelemetry where that was not measured."""
         return telemetry.need(self.reads, self.name)
+
+    def observations(self, data: Any) -> Iterable[Observations]:
+        """The observations in what `data` returned, from which follows what they can tell."""
+        watched = data.watched if isinstance(data, Connections) else None
+        return (data,) if watched is None else (data, watched)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         """Bytes of measurement records the method had to collect."""
@@ -166,7 +216,6 @@ class Method(ABC):
         stages: Sequence[npt.ArrayLike] = (),
         connection_cause: IntArray | None = None,
         devices: npt.ArrayLike = (),
-        equivalent: IntArray | None = None,
         remarks: Sequence[str] = (),
     ) -> Diagnosis:
         """The verdict, see `Diagnosis`. Of an ``undirected`` one all arrays are over undirected
@@ -186,9 +235,80 @@ class Method(ABC):
             stages=tuple(links(stage) for stage in stages),
             connection_cause=connection_cause,
             devices=sorted_links(devices),
-            equivalent=None if equivalent is None else equivalent.repeat(both),
             remarks=tuple(remarks),
         )
+
+
+def decide(method: Localizer, telemetry: Telemetry) -> Diagnosis:
+    """Blame what a method's algorithm alone picks (`Method.decide`), or what it says if it is of
+    another kind. Raises MissingTelemetry."""
+    return (method.decide if isinstance(method, Method) else method.localize)(telemetry)
+
+
+def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
+    """Blame links with any method. One that does not say which links its telemetry tells apart is
+    taken for a reader of its `measurements`, or of all there is.
+
+    Raises:
+        MissingTelemetry: A part that the method reads was not measured.
+    """
+    diagnosis = method.localize(telemetry)
+    if diagnosis.tells is not None:
+        return diagnosis
+    found = getattr(method, "measurements", None)
+    reads = tuple(MEASUREMENTS) if found is None else found(telemetry)
+    parts = [getattr(telemetry, name) for name in reads]
+    watched = [part.watched for part in parts if isinstance(part, Connections)]
+    there = (part for part in [*parts, *watched] if part is not None)
+    tells = Identifiability.of(telemetry.topology.n_links, there)
+    return with_unseen(with_classes(diagnosis, tells), telemetry, reads)
+
+
+def with_classes(diagnosis: Diagnosis, tells: Identifiability) -> Diagnosis:
+    """Return a verdict of classes: if one link of a class is blamed all are, and all have the
+    highest score of one of them, and the lowest success."""
+    classes = (tells.undirected if diagnosis.native == "undirected" else tells).classes
+    if diagnosis.native == "undirected":
+        classes = (2 * classes).repeat(2)
+    if (classes == np.arange(len(classes))).all():
+        return replace(diagnosis, tells=tells)
+
+    def whole(links: IntArray) -> IntArray:
+        return np.flatnonzero(np.isin(classes, classes[links])).astype(np.int32)
+
+    score = np.full(len(classes), -np.inf)
+    np.maximum.at(score, classes, diagnosis.score)
+    success = np.full(len(classes), np.nan)
+    np.fmin.at(success, classes, diagnosis.success)
+    return replace(
+        diagnosis,
+        flagged=whole(diagnosis.flagged),
+        score=score[classes],
+        success=success[classes],
+        stages=tuple(whole(stage) for stage in diagnosis.stages),
+        tells=tells,
+    )
+
+
+def with_unseen(
+    diagnosis: Diagnosis, telemetry: Telemetry, reads: Sequence[Measurement]
+) -> Diagnosis:
+    """Return a verdict with remarks on the links that the measurements it read did not observe, and
+    on those of them that are silent: remarks beside a method, which its algorithm knows nothing of.
+    """
+    assert diagnosis.tells is not None
+    fabric, counts = telemetry.topology, telemetry.segments
+    said = [diagnosis.tells.unseen(fabric.link_names, reads)]
+    if said[0] and "segments" in reads and counts is not None:
+        silent = silent_links(counts, fabric)
+        silent = silent[~diagnosis.tells.observed[silent]]
+        if len(silent):
+            names = some_of([fabric.link_names[link] for link in silent.tolist()])
+            said.append(
+                f"silent: by ECMP's share the segments over {names} should count packets, and "
+                "count none, as where a link or switch loses all"
+            )
+    return replace(diagnosis, remarks=(*diagnosis.remarks, *filter(None, said)))
 
 
 def sorted_links(links: npt.ArrayLike) -> IntArray:

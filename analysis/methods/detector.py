@@ -31,7 +31,7 @@ from analysis.methods.base import Diagnosis, Method
 from analysis.methods.constraints import Rate, Share
 from analysis.solvers.incidence import Incidence
 from analysis.telemetry.telemetry import Probes
-from testbed.arrays import BoolArray, IntArray, LongArray
+from testbed.arrays import BoolArray, LongArray
 from testbed.compiled import njit
 from testbed.fabric.clos import Fabric
 
@@ -108,7 +108,6 @@ class Detector(Method):
             incidence.link_ids[blamed],
             success=success,
             score=score,
-            equivalent=_classes(incidence, probes.sent > 0, len(success)),
         )
 
     def _lossy(self, probes: Probes) -> BoolArray:
@@ -116,19 +115,6 @@ class Detector(Method):
         healthy = 1 - (1 - self.noise) ** probes.paths.length
         chance = np.where(probes.lost > 0, bdtrc(probes.lost - 1.0, probes.sent, healthy), 1.0)
         return (probes.lost > 0) & (chance <= self.significance)
-
-
-def _classes(incidence: Incidence, probed: BoolArray, n_links: int) -> IntArray:
-    """Links on the same probed paths are of one class, as are those on none: int32[n_links].
-
-    Sets of paths are compared by the sum of a random 64-bit number a path.
-    """
-    key = np.random.default_rng(0).integers(2**64, size=len(probed), dtype=np.uint64)
-    on = np.where(probed, key, 0)[incidence.paths]
-    sums = np.zeros(n_links, np.uint64)
-    if len(on):
-        sums[incidence.link_ids] = np.add.reduceat(on, incidence.link_ptr[:-1])
-    return np.unique(sums, return_inverse=True)[1].astype(np.int32)
 
 
 def _over(incidence: Incidence, chosen: BoolArray) -> LongArray:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from analysis.methods.base import Diagnosis
+from analysis.methods.base import Diagnosis, with_classes, with_unseen
 from analysis.methods.canary import Canary
 from analysis.methods.mle.black_holes import correlated, weigh_until_settled
 from analysis.methods.mle.devices import failed_devices
@@ -26,11 +26,12 @@ from analysis.methods.mle.mle import CanaryMle, verdict_of
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
 from analysis.solvers.stages import n_stages
+from analysis.telemetry.identifiability import Identifiability
 from analysis.telemetry.parts import read_part
-from analysis.telemetry.telemetry import SegmentCounts
+from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
 from testbed.fabric.clos import Fabric
-from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.paths import Paths
 from testbed.record.schema import TableError
 
 Result = TypeVar("Result")
@@ -67,6 +68,24 @@ def observed_segments(part: Part) -> int:
     return int((part.counts.sent > 0).sum())
 
 
+def _of_parts(diagnosis: Diagnosis, parts: Parts, fabric: Fabric) -> Diagnosis:
+    """The verdict of classes: of what the parts together observe and tell apart, as no two have a
+    link in common."""
+    found = Identifiability.nothing(fabric.n_links)
+    for links, classes in parts.each(_seen, fabric):
+        found.observed[links] = True
+        found.classes[links] = classes
+    nothing = Telemetry(fabric, "given")
+    return with_unseen(with_classes(diagnosis, found), nothing, ("segments",))
+
+
+def _seen(part: Part, fabric: Fabric) -> tuple[LongArray, IntArray]:
+    """The links that a part observes, and the class of each."""
+    tells = Identifiability.of(fabric.n_links, [part.counts])
+    links = np.flatnonzero(tells.observed)
+    return links, tells.classes[links]
+
+
 # ---- Canary ----------------------------------------------------------------------------------
 
 
@@ -79,13 +98,14 @@ def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
         for stage, found in zip(stages, blamed, strict=True):
             stage.append(found)
     every = [np.concatenate([np.zeros(0, np.int32), *stage]) for stage in stages]
-    return method.diagnosis(fabric, every[-1], success=success, stages=every)
+    diagnosis = method.diagnosis(fabric, every[-1], success=success, stages=every)
+    return _of_parts(diagnosis, parts, fabric)
 
 
 def _solve(
     part: Part, method: Canary, fabric: Fabric
 ) -> tuple[LongArray, FloatArray, tuple[IntArray, ...]]:
-    found = method.infer(part.counts, fabric)
+    found = method.infer(part.counts, fabric)  # classes follow, of all parts together
     links = np.flatnonzero(~np.isnan(found.success))
     return links, found.success[links], found.stages
 
@@ -112,7 +132,8 @@ def diagnose_mle(parts: Parts, method: CanaryMle, fabric: Fabric) -> Diagnosis:
     found, in_flows = weigh_until_settled(first, explain_again)
     failed = failed_devices(found, fabric, units, penalty=method.penalty)
     in_flows &= found.blamed
-    return verdict_of(method, fabric, units, units, found, failed, in_flows)
+    diagnosis = verdict_of(method, fabric, units, found, failed, in_flows)
+    return _of_parts(diagnosis, parts, fabric)
 
 
 class _Sums(NamedTuple):
@@ -132,7 +153,7 @@ class _Weighed(NamedTuple):
 
 def _classes(part: Part, n_links: int) -> tuple[LongArray, LongArray]:
     """The links of a part that were observed, and the class of each."""
-    same, _ = marks([PathSets.known(part.observed.paths)], n_links)
+    same = marks([part.observed.paths], n_links)
     links = np.flatnonzero(same)
     return links, np.unique(same[links], return_inverse=True)[1].reshape(-1)
 

@@ -20,6 +20,7 @@ from analysis.methods.flock.likelihood import BETTER, flip
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
 from analysis.methods.flock.search import Search
+from analysis.telemetry.identifiability import Observations
 from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
 from testbed.compiled import njit
@@ -61,11 +62,14 @@ class Sherlock(Method):
     def data(self, telemetry: Telemetry) -> Telemetry:
         return self.flock.data(telemetry)
 
+    def observations(self, data: Telemetry) -> Sequence[Observations]:
+        return self.flock.observations(data)
+
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
         model = self.flock.model(telemetry, listed=True)
         search = Search(model)
         search.move_to(ferret(model, self.max_failures, jle=self.jle)[0])
-        return verdict(self, fabric, search, ties=self.flock.ties)
+        return verdict(self, fabric, search)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         return self.flock.telemetry_bytes(telemetry)

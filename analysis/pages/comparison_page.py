@@ -15,6 +15,7 @@ from analysis.evaluation.comparison import (
     bench_in,
     chosen,
     comparison_cells,
+    defined,
     in_short,
     interval,
     label,
@@ -68,7 +69,7 @@ def comparison_page(
 
 def _method(rows: Mapping[str, Any], name: str) -> dict[str, Any]:
     own = chosen(rows, name)
-    mean = interval(own["f1"])
+    mean = interval(defined(own["f1"]))
     curve = [numbers(figure, 4) for figure in mean_curve(own["found_at"])]
     figures: dict[str, Any] = {
         figure: numbers(np.asarray(own[figure])) for figure in ("f1", "precision", "recall")

@@ -101,8 +101,23 @@ def _method(name: str, verdict: Verdict, links: npt.NDArray[np.integer]) -> dict
         "bench": BENCHES[verdict["bench"]],
         "undirected": verdict["native"] == "undirected",
         "flagged": np.flatnonzero(verdict["flagged"]).tolist(),
+        "unobserved": [
+            link for link, state in enumerate(verdict.get("state", ())) if state == "not observed"
+        ],
+        "ties": _ties(verdict),
         "rate": numbers(1 - verdict["success"][links], 4),
     }
+
+
+def _ties(verdict: Verdict) -> list[list[int]]:
+    """The blamed classes of several links, which nothing tells apart."""
+    flagged = np.flatnonzero(verdict["flagged"])
+    if "class" not in verdict:
+        return []
+    classes = np.asarray(verdict["class"])[flagged]
+    shift = verdict["native"] == "undirected"
+    found = (flagged[classes == each] for each in np.unique(classes).tolist())
+    return [own.tolist() for own in found if len(np.unique(own >> shift)) > 1]
 
 
 def range_rows(

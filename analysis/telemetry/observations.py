@@ -39,8 +39,10 @@ from analysis.telemetry.telemetry import (
 from testbed.arrays import LongArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.packet_fabric import PacketFabric
+from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.pathbf import SegmentDecoder
 from testbed.fabric.paths import Paths, PathSets
+from testbed.record.measurements import TCP
 from testbed.record.run import Record
 from testbed.record.run_tables import registers
 
@@ -72,9 +74,18 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
             paths=traces["path"],
             complete=traces["complete"],
             traceroute_packets=record.network["traceroute_packets"],
+            watched=_watched(record.fabric, flows),
         ),
         canary_bytes=record.network["canary_bytes"],
     )
+
+
+def _watched(fabric: Fabric, flows: Mapping[str, Any]) -> PairSets:
+    """The pairs of ToRs between which hosts had connections: of TCP, where protocols are known."""
+    row = flows["sent"] > 0
+    if "protocol" in flows:
+        row &= flows["protocol"] == TCP
+    return PairSets.between(fabric, flows["src_tor"][row], flows["dst_tor"][row])
 
 
 def read_minus_meters(record: Record) -> list[MinusMeter]:
@@ -110,12 +121,20 @@ def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCoun
             # between dropped as it restarted no link lost: nothing is known there.
             at = parts.through(switch)
             sent[epoch, at] = lost[epoch, at] = 0
-        return SegmentCounts(parts, sent, lost)
+        return SegmentCounts(parts, sent, lost, _monitored(record))
     table = record.table("segments")
     sent, lost = np.zeros((2, epochs, len(parts)), np.int64)
     at = table["epoch"], table["segment"]
     sent[at], lost[at] = table["sent"], table["lost"]
     return SegmentCounts(parts, sent, lost)
+
+
+def _monitored(record: Record) -> LongArray:
+    """How many flows had rules on each segment, in whatever epochs: int64[S]."""
+    rules = record.table("rules")
+    flow = np.stack([rules[name].astype(np.uint64) for name in ("flow_hi", "flow_lo", "segment")])
+    each = np.unique(flow, axis=1)[2].astype(np.int64)
+    return np.bincount(each, minlength=len(record.segments)).astype(np.int64)
 
 
 def _flows(

@@ -288,7 +288,18 @@ def _connections(columns: _Columns) -> Connections | None:
     complete[there] = (fabric.link_src[begin] == src[there]) & (fabric.link_dst[end] == dst[there])
     complete[owner[1:][gap]] = False
     tors = src.astype(np.int32), dst.astype(np.int32)
-    return Connections(tors[0], tors[1], columns.lost[rows], paths, complete, traceroute_packets=0)
+    flows = columns.rows("passive")
+    flows = flows[np.minimum(columns.src[flows], columns.dst[flows]) >= 0]
+    ends = (np.concatenate((end[rows], end[flows])) for end in (columns.src, columns.dst))
+    return Connections(
+        tors[0],
+        tors[1],
+        columns.lost[rows],
+        paths,
+        complete,
+        traceroute_packets=0,
+        watched=PairSets.between(fabric, *ends),
+    )
 
 
 def _segments(columns: _Columns) -> SegmentCounts | None:

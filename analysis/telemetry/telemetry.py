@@ -33,11 +33,13 @@ class SegmentCounts:
     """Packets sent and lost on each path segment and epoch, from Canary's minus meters.
 
     ``sent`` and ``lost`` are int64[E, S]; a segment with 0 packets sent was not observed.
+    ``flows`` int64[S] is how many flows were monitored on each, None where nobody knows.
     """
 
     segments: Segments
     sent: LongArray
     lost: LongArray
+    flows: LongArray | None = None
 
     def __post_init__(self) -> None:
         _check_counts("segments", self.sent, self.lost, ndim=2)
@@ -162,7 +164,8 @@ class Connections:
 
     ``src_tor``, ``dst_tor`` int32[C]; ``lost`` int64[C] retransmissions; ``paths`` the traced
     directed fabric links in order, only as far as the trace got where ``complete`` (bool[C]) is
-    False; ``traceroute_packets`` what the tracing cost.
+    False; ``traceroute_packets`` what the tracing cost. ``watched`` are the pairs of ToRs between
+    which hosts watched connections, whether these lost packets or not; None where nobody knows.
     """
 
     src_tor: IntArray
@@ -171,6 +174,7 @@ class Connections:
     paths: Paths
     complete: BoolArray
     traceroute_packets: int
+    watched: PairSets | None = None
 
     def __post_init__(self) -> None:
         n = len(self.lost)

@@ -61,7 +61,7 @@ both = pd.concat([passive.drop(traced.index), traced])
 
 verdicts = {}
 for title, observations in (("without paths", passive), ("some traced", both)):
-    verdicts[title] = localize(fabric, observations, "flock+ties")
+    verdicts[title] = localize(fabric, observations, "flock")
     print(f"{title}: {len(observations):,} connections, blamed:", verdicts[title].blamed)
 
 # %%

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.evaluation.ranking import ranking_columns
-from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
 from analysis.methods.parameters import DEFAULTS, Parameters
@@ -93,7 +93,7 @@ def localize(
     for done, (name, method) in enumerate(makers.items()):
         progress(name, done / len(makers))
         try:
-            diagnoses[name] = method.localize(telemetry)
+            diagnoses[name] = diagnose(method, telemetry)
         except MissingTelemetry as error:
             silent.append(str(error))
     if not diagnoses:

@@ -18,6 +18,7 @@ from analysis.evaluation.comparison import (
     defined,
     in_short,
     interval,
+    mean_of,
     method_names,
     origins,
 )
@@ -194,10 +195,16 @@ def comparison_figures(found: Compared) -> dict[str, Any]:
     """The figures for programs: the means by method, and a row for each seed and method."""
     names = [name for name in COLUMNS if name != "found_at"]
     columns = [np.asarray(found.rows[name]).tolist() for name in names]
-    at = names.index("precision")
-    columns[at] = [None if value != value else value for value in columns[at]]  # JSON has no nan
+    columns = [[None if v != v else v for v in column] for column in columns]
     blaming = {
         plain(name): len(defined(chosen(found.rows, name)["precision"]))
+        for name in method_names(found.rows)
+    }
+    limits = {
+        plain(name): {
+            "F1 of classes": _number(mean_of(chosen(found.rows, name)["class_f1"])),
+            "faulty links not observed": int(np.sum(chosen(found.rows, name)["unobserved"])),
+        }
         for name in method_names(found.rows)
     }
     return {
@@ -207,11 +214,17 @@ def comparison_figures(found: Compared) -> dict[str, Any]:
                 column.title: cell.value for column, cell in zip(MEANS[1:], row[1:], strict=True)
             }
             | {"runs with precision": blaming[str(row[0].value)]}
+            | limits[str(row[0].value)]
             for block in comparison_cells(found.rows).values()
             for row in block
         },
         "rows": [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)],
     }
+
+
+def _number(value: float) -> float | None:
+    """None for nan, which JSON has not."""
+    return None if value != value else value
 
 
 def print_sweep(sweep: Sweep, console: Console) -> None:
@@ -233,14 +246,14 @@ def sweep_figures(sweep: Sweep) -> dict[str, Any]:
         for value, part in zip(sweep.values, sweep.parts, strict=True):
             for method in method_names(part.rows):
                 own = [i for i, name in enumerate(part.rows["method"]) if name == method]
-                f1 = interval([part.rows["f1"][i] for i in own])
+                f1 = interval(defined([part.rows["f1"][i] for i in own]))
                 bounds = None if f1.low != f1.low else [f1.low, f1.high]
                 yield {
                     "value": value,
                     "method": method,
                     "bench": part.rows["bench"][own[0]],
                     "runs": len(own),
-                    "f1": f1.mean,
+                    "f1": _number(f1.mean),
                     "interval": bounds,
                 }
 

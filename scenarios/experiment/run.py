@@ -37,7 +37,7 @@ from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
 from testbed.fabric.clos import Fabric
 from testbed.fabric.monitors import monitor_switches
-from testbed.fabric.names import command
+from testbed.fabric.names import command, some_of
 from testbed.fabric.packet_fabric import PacketFabric
 from testbed.fabric.topologies import make_fabric
 from testbed.faults.plan import FaultPlan
@@ -45,7 +45,7 @@ from testbed.record.documents import Metered, Summary
 from testbed.record.files import free_buffers
 from testbed.record.run import RunDirectory, RunWriter, segment_columns
 from testbed.record.run_tables import registers
-from testbed.record.truth import failed_devices
+from testbed.record.truth import failed_devices, links_with_matches
 
 
 def default_directory(scenario: str) -> Path:
@@ -245,9 +245,9 @@ def _diagnose(
         except MissingTelemetry as error:
             missing.append(str(error))
     _write(diagnoses, run, writer)
-    use = measured(run, telemetry)
-    links = run.table("links")
+    use, links = measured(run, telemetry), run.table("links")
     truth, lost = np.flatnonzero(links["faulty"]), _lossy(run, links)
+    unmet = _unmet(run, links)
     summary: Summary = {
         "scenario": config["scenario"],
         "k": config["k"],
@@ -262,9 +262,9 @@ def _diagnose(
         "packet_hops": network["packet_hops"],
         "conservation": network["conservation"],
         "epochs": network["epochs"],
-        "missing": missing,
+        "missing": missing + _said_of_unmet([links["name"][link] for link in unmet]),
         "measured": {name: part for name, part in use.items()},
-        "methods": figures(diagnoses, built, telemetry, truth, lost, use),
+        "methods": figures(diagnoses, built, telemetry, truth, lost, use, unmet),
     }
     if lost is not None:
         summary["lost_links"] = [links["name"][link] for link in lost]
@@ -291,6 +291,23 @@ def _lossy(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.intege
         return None
     own = run.table("emulator_drops")["link"]
     return lossy_links(links["faulty"], links["fault_drops"], own[own >= 0])
+
+
+def _unmet(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.integer]:
+    """The faulty links that no packet crossed, or none that their faults match."""
+    matched = np.isin(np.array(links["name"], object), links_with_matches(run))
+    met = (links["packets"] > 0) & ~(matched & (links["fault_drops"] == 0))
+    return np.flatnonzero(links["faulty"] & ~met)
+
+
+def _said_of_unmet(names: Sequence[str]) -> list[str]:
+    """What to say of faults that no packet met, if there are any."""
+    if not names:
+        return []
+    return [
+        f"no packet met the fault of {some_of(names)}, so nothing can be observed of it: unless it "
+        "lies behind a link that loses all, a wider match in FAULTS or more LOAD sends some"
+    ]
 
 
 def _failed_devices(run: RunDirectory, links: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

@@ -239,6 +239,7 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
             "undirected_f1": entry["undirected"]["f1"],
             "average_precision": average_precision(found),
             "fed": entry.get("fed", np.nan),
+            "unobserved": len(own.get("unobserved", ())),
             "found_at": found,
         }
         for column in COLUMNS:

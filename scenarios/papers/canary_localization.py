@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.evaluation.metrics import Score, score
-from analysis.methods.base import Localizer
+from analysis.methods.base import Localizer, decide
 from analysis.methods.canary import Canary
 from analysis.methods.flock.flock import Flock
 from analysis.methods.netbouncer import NetBouncer, NetBouncerStage
@@ -113,7 +113,7 @@ def stages(
 ) -> list[Row]:
     """Return the scores of a method after each of five stages, and its links found and wrong at the
     end: of undirected links where it reads probes, of directed ones where it reads segments."""
-    verdict = method.localize(telemetry)
+    verdict = decide(method, telemetry)
     flagged = verdict.stages or (verdict.flagged,) * STAGES
     after = [score(links, faulty, telemetry.topology)[verdict.native] for links in flagged]
     rows = [
@@ -251,7 +251,7 @@ def by_groups(draw: int, k: int, tries: int) -> list[Row]:
             flagged, seconds = world.faulty, []
             for _ in range(tries):
                 begin = time.process_time()
-                flagged = method.localize(world.telemetry).flagged
+                flagged = decide(method, world.telemetry).flagged
                 seconds.append(time.process_time() - begin)
             found = score(flagged, world.faulty, world.fabric)["directed"]
             took[name, groups] = min(seconds)
@@ -279,10 +279,10 @@ def by_size(draw: int, sizes: tuple[int, ...], tries: int) -> list[Row]:
             cuts = even(loss[loss > 0], groups)
             methods[f"Canary, {groups} groups"] = Canary(groups=cuts, threads=1)
         for name, method in methods.items():
-            verdict, seconds = method.localize(world.telemetry), []
+            verdict, seconds = decide(method, world.telemetry), []
             for _ in range(tries):
                 begin = time.process_time()
-                method.localize(world.telemetry)
+                decide(method, world.telemetry)
                 seconds.append(time.process_time() - begin)
             found = score(verdict.flagged, world.faulty, world.fabric)[verdict.native]
             # One of the K sub-problems, which the paper solves at the same time.

@@ -7,6 +7,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from analysis.methods.base import decide
 from analysis.methods.detector import Detector
 from analysis.telemetry.telemetry import Probes, Telemetry
 from scenarios.papers.experiment import Effort, Row, Task, label
@@ -71,7 +72,7 @@ def localized(draw: int, k: int) -> list[Row]:
             through = np.where(rows_of >= 0, 1 - loss[rows_of], 1.0).prod(axis=1)
             lost = rng.binomial(sent, 1 - through)
             seen = Telemetry(matrix.fabric, "tor+core", detector=Probes(paths, sent, lost))
-            blamed = Detector(hit_ratio=0.6, noise=1e-5).localize(seen).flagged
+            blamed = decide(Detector(hit_ratio=0.6, noise=1e-5), seen).flagged
             right = int(np.isin(blamed, failed).sum())
             name, x = f"K={k}, {100 * rate:g} % loss", label(100 * share)
             rows.append(Row(FOUND, name, x, draw, 100 * right / len(failed)))

@@ -6,14 +6,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from analysis.evaluation.calibration import Case, accuracy, calibrate, choose
-from analysis.methods.base import Localizer
+from analysis.methods.base import Localizer, decide
 from analysis.methods.flock.search import Search, plain_greedy
 from analysis.methods.netbouncer import NetBouncer
 from analysis.methods.sherlock import ferret
@@ -85,7 +84,7 @@ def scored(name: str, ways: Mapping[Scheme, Way], traces: Iterable[Made], draw: 
     found: dict[Scheme, list[tuple[float, float]]] = {scheme: [] for scheme in ways}
     for world, case in traces:
         for scheme, (view, localizer) in ways.items():
-            found[scheme].append(accuracy(localizer.localize(view(world)), case))
+            found[scheme].append(accuracy(decide(localizer, view(world)), case))
     rows = []
     for (method, kinds), each in found.items():
         precision, recall = np.mean(each, axis=0).tolist()
@@ -214,8 +213,7 @@ def irregular(draw: int, omitted: float, small: bool) -> list[Row]:
     verdict = flock(*OF_HIDDEN).localize(world.telemetry("P"))
     classes = verdict.equivalent
     assert classes is not None
-    blamed = np.flatnonzero(np.isin(classes, classes[verdict.flagged])).astype(np.int32)
-    found = accuracy(replace(verdict, flagged=blamed), case)
+    found = accuracy(verdict, case)
     best = 1 / int((classes == classes[case.links[0]]).sum())
     x, ours = label(100 * omitted), "Flock (P)"
     return [
@@ -289,7 +287,7 @@ def swept(draw: int, small: bool) -> list[Row]:
     rows = []
     for by, series, x, parameters in settings:
         method = flock(*parameters)
-        each = [accuracy(method.localize(telemetry), case) for telemetry, case in cases]
+        each = [accuracy(decide(method, telemetry), case) for telemetry, case in cases]
         for what, value in zip((PRECISION, RECALL), np.mean(each, axis=0).tolist(), strict=True):
             rows.append(Row(what + by, series, label(x), draw, value))
     return rows

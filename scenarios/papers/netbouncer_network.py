@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from analysis.evaluation.metrics import score
-from analysis.methods.base import Diagnosis, Localizer
+from analysis.methods.base import Diagnosis, Localizer, decide
 from analysis.telemetry.telemetry import Probes, Telemetry
 from scenarios.papers.experiment import Row, label
 from scenarios.papers.probing_plans import ProbingPlan, hop_by_hop_plan, probing_plan, with_servers
@@ -106,7 +106,7 @@ def scores(
         probes = probe(paths, truth.success, draw)
         seen = Telemetry(network.fabric, "none", probes=probes, detector=probes)
         for name, method in group.items():
-            found = tally(method.localize(seen), truth, network)
+            found = tally(decide(method, seen), truth, network)
             for quantity, value in zip(QUANTITIES, found, strict=True):
                 if np.isfinite(value):
                     rows.append(Row(quantity, name, label(100 * share), draw, value))

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from analysis.methods.base import Localizer
+from analysis.methods.base import Localizer, decide
 from analysis.methods.vigil.set_cover import IntegerProgram, MaxCoverage
 from analysis.methods.vigil.vigil import Vigil, ballot
 from scenarios.papers.experiment import Effort, Row, Task, label
@@ -110,7 +110,7 @@ def swept(draw: int, sweep: Sweep, shape: Shape) -> list[Row]:
         counts = {name: Count() for name in METHODS}
         for n in range(EPOCHS):
             epoch = simulate(network(setting.pods, shape), setting, EPOCHS * draw + n, shape)
-            found = {name: each.localize(epoch.telemetry) for name, each in METHODS.items()}
+            found = {name: decide(each, epoch.telemetry) for name, each in METHODS.items()}
             cause = found["007"].connection_cause
             assert cause is not None
             for name, diagnosis in found.items():
@@ -160,8 +160,8 @@ def one_failure(draw: int, n: int) -> list[Row]:
             tally[epoch.failed] = 0
             first.append(bad > tally.max())
             gaps.append(bad - tally.max())
-            ours += len(Vigil().localize(epoch.telemetry).flagged)
-            theirs += len(IntegerProgram().localize(epoch.telemetry).flagged)
+            ours += len(decide(Vigil(), epoch.telemetry).flagged)
+            theirs += len(decide(IntegerProgram(), epoch.telemetry).flagged)
         rows.append(Row(TOP, "007", label(rate), draw, 100 * float(np.mean(first))))
         rows.append(Row(GAP, "007", label(rate), draw, float(np.mean(gaps))))
         if ours:
@@ -176,7 +176,7 @@ def two_failures(draw: int, n: int) -> list[Row]:
     for causes, low in zip(right.values(), (0.001, 0.0005), strict=True):
         setting = Setting(2, (low, low), (0.002, 0.002), pods=1, kind=DOWN)
         for epoch in epochs(draw, n, setting):
-            cause = Vigil().localize(epoch.telemetry).connection_cause
+            cause = decide(Vigil(), epoch.telemetry).connection_cause
             assert cause is not None
             own = np.isin(epoch.cause, epoch.failed) & (cause >= 0)
             causes += (cause == epoch.cause)[own].tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _LONG_WORD = 250
 """Characters; paths are rarely as long."""
@@ -49,6 +49,20 @@ def shortened(text: str) -> str:
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most * 3 // 5]}…{text[1 - most * 2 // 5 :]}"
+
+
+_NAMES_SHOWN = 6
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are.
+
+    >>> some_of(["a", "b"]), some_of(list("abcdefgh"))
+    ('a, b', 'a, b, c, d, e, f and 2 more')
+    """
+    more = len(names) - _NAMES_SHOWN
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from testbed.fabric.clos import Fabric, TopologyError
 from testbed.fabric.ecmp import Ecmp
-from testbed.fabric.paths import PathSets
+from testbed.fabric.paths import Paths, PathSets
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,16 @@ class PairSets:
 
     def __len__(self) -> int:
         return len(self.src_tor) + len(self.listed)
+
+    @classmethod
+    def between(
+        cls, fabric: Fabric, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
+    ) -> PairSets:
+        """The pairs of ToRs of some rows (int[R] each), each pair once and none within a rack."""
+        pair = src_tor.astype(np.int64) * fabric.n_tors + dst_tor
+        src, dst = np.divmod(np.unique(pair[src_tor != dst_tor]), fabric.n_tors)
+        nothing = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
+        return cls(fabric, src.astype(np.int32), dst.astype(np.int32), PathSets.known(nothing))
 
     def climbs(self) -> Ecmp | None:
         """The climbs that the pairs' paths are made of.

@@ -89,8 +89,10 @@ def _kind(field: dict[str, Any]) -> str:
     kind: str = field["type"]
     if kind == "array":
         inner = field.get("items", {})
-        simple = "type" in inner and "prefixItems" not in inner
-        return f"list of {_kind(inner)}s" if simple else "list"
+        if "type" not in inner or "prefixItems" in inner:
+            return "list"
+        of = _kind(inner)
+        return f"list of {of.replace('list', 'lists', 1) if 'list' in of else of + 's'}"
     return "text" if kind == "string" else kind
 
 

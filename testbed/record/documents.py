@@ -195,16 +195,41 @@ class Score(TypedDict):
     """How good a verdict is."""
 
     precision: Annotated[float | None, _share("faulty ones of those blamed; null if none is")]
-    recall: Annotated[float, _share("blamed ones of those faulty; 1 if none is")]
-    f1: Annotated[
-        float, _share("harmonic mean of both; where none is blamed 1 if none is faulty, else 0")
+    recall: Annotated[
+        float | None,
+        _share(
+            "blamed ones of those faulty and observed; 1 if none is faulty, null if none "
+            "of them was observed"
+        ),
     ]
-    accuracy: Annotated[float, _share("of all links, those judged rightly")]
+    f1: Annotated[
+        float | None,
+        _share(
+            "harmonic mean of both; where none is blamed 1 if none is faulty, else 0; null if "
+            "nothing faulty was observed"
+        ),
+    ]
+    accuracy: Annotated[
+        float | None, _share("of all links observed, those judged rightly; null if none was")
+    ]
+    class_f1: NotRequired[
+        Annotated[
+            float | None,
+            _share("F1 of classes of links that nothing tells apart: found if the truth is in it"),
+        ]
+    ]
+    classes: NotRequired[Annotated[int, _number("classes of links that are blamed", "classes")]]
     true_positives: Annotated[int, _number("faulty and blamed", "links")]
     false_positives: Annotated[int, _number("blamed and healthy", "links")]
     false_negatives: Annotated[int, _number("faulty and not blamed", "links")]
     missed: Annotated[list[str], _field("names of the faulty ones not blamed")]
     wrong: Annotated[list[str], _field("names of the healthy ones blamed")]
+    unobserved: NotRequired[
+        Annotated[
+            list[str],
+            _field("names of the faulty ones that nothing observed, which are not missed"),
+        ]
+    ]
 
 
 @with_config(_CLOSED)
@@ -239,6 +264,15 @@ class Method(TypedDict):
     measurements: NotRequired[Annotated[list[str], _field("those that its verdict rests on")]]
     fed: NotRequired[Annotated[float, _share("least share that these got of what they asked for")]]
     starved: NotRequired[Annotated[bool, _field("whether that is less than 0.9")]]
+    ties: NotRequired[
+        Annotated[
+            list[list[str]],
+            _field("links of each blamed class of several, which nothing it reads tells apart"),
+        ]
+    ]
+    observed: NotRequired[
+        Annotated[int, _number("directed links that what it reads has observed", "links")]
+    ]
     remarks: NotRequired[Annotated[list[str], _field("what limits its verdict, in words")]]
     parameters: NotRequired[
         Annotated[str, _field("all it had, as in `METHODS`: `penalty=1.0,...`")]

@@ -15,6 +15,9 @@ from typing import Literal
 
 Measurement = Literal["segments", "probes", "detector", "connections", "flows"]
 
+TCP = 6
+"""The IP protocol whose connections 007 watches."""
+
 ENOUGH = 0.9
 """The share of what it asked for that a method needs; with less it is starved."""
 
@@ -26,6 +29,17 @@ MEASUREMENTS: Mapping[Measurement, str] = {
     "flows": "the end hosts' records of their flows",
 }
 """What there is to measure, by the names that methods have for it."""
+
+
+UNSEEN: Mapping[Measurement, str] = {
+    "segments": "a smaller ETA, a larger ALPHA or more LOAD lets meters count more flows; probes "
+    "cross links that lose every packet",
+    "probes": "PROBES above 0 sends probes over every link",
+    "detector": "PROBES above 0 sends probes over every link",
+    "connections": "more LOAD, or traffic of TCP, lets hosts watch connections over them",
+    "flows": "more LOAD, or probes as of TELEMETRY=A1+A2+P, crosses them",
+}
+"""What would measure the links that a measurement has not observed."""
 
 
 @dataclass(frozen=True)

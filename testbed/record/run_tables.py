@@ -262,6 +262,21 @@ DIAGNOSIS = Schema(
         Column("link", "text", "the link's name"),
         Column("flagged", "bool", "whether it is blamed"),
         Column(
+            "state",
+            "text",
+            "`faulty`: blamed; `healthy`: observed, and not blamed; `not observed`: no observation "
+            "that the method reads crosses it",
+            required=False,
+            words=("faulty", "healthy", "not observed"),
+        ),
+        Column(
+            "class",
+            "int32",
+            "the lowest of the links that no observation tells from it: itself, if all do",
+            required=False,
+            numbers="links",
+        ),
+        Column(
             "success",
             "float64",
             "estimated share of packets that cross it",

@@ -8,6 +8,24 @@ from testbed.fabric.clos import TopologyError
 from testbed.record.run import RunDirectory, RunError
 
 
+def links_with_matches(run: RunDirectory) -> list[str]:
+    """Return the names of the links whose faults all hit only the flows that they match.
+
+    Raises:
+        RunError: ``truth.yaml`` is damaged (one line).
+    """
+    path = run.path / "truth.yaml"
+    text = path.read_text(encoding="utf-8")
+    if "match:" not in text:  # faults are many, and seldom have one
+        return []
+    try:
+        faults = yaml.safe_load(text)["faults"]
+        matched = {fault["link"] for fault in faults if "match" in fault}
+        return sorted(matched - {fault["link"] for fault in faults if "match" not in fault})
+    except Exception:
+        raise RunError(f"{path} is damaged: its faults are none") from None
+
+
 def failed_devices(run: RunDirectory) -> dict[str, int]:
     """Return the switches that failed, by name.
 

@@ -8,8 +8,7 @@ The search starts from no failure and adds the component that gains most until n
 (algorithms 1 and 2). Links and switches are components alike; a path is bad if it has a failed one.
 
 The telemetry is what there is: probes (A1), flows whose path was traced because they lost packets
-(A2), flows with all their equal-cost paths (P), or flows with the path each took (INT). Which links
-it cannot tell apart is part of the verdict (`Diagnosis.equivalent`).
+(A2), flows with all their equal-cost paths (P), or flows with the path each took (INT).
 
 The text leaves open:
 
@@ -40,6 +39,7 @@ from analysis.methods.flock.flow_values import Loss
 from analysis.methods.flock.listed import Listed
 from analysis.methods.flock.model import FlockModel, build_model
 from analysis.methods.flock.search import Search, search_model
+from analysis.telemetry.identifiability import Observations
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
@@ -72,7 +72,6 @@ class Flock(Method):
         conditional: Score flows that were reported because they lost packets given that they did.
         severe_p_bad: A second, larger p_bad of flows with several possible paths, where any of
             these lost packets; of the two verdicts the likelier one is given.
-        ties: Blame all that the telemetry cannot tell from what is blamed.
         devices: Consider devices as components.
 
     Of two paths that share a link one loses 5 %:
@@ -123,15 +122,6 @@ class Flock(Method):
             "explain their flows better than one.",
         ),
         Change(
-            "ties",
-            "ties",
-            True,
-            "3.3",
-            "The link offering the biggest improvement is added.",
-            "So are all that are on equally many paths of every group of flows.",
-            "Which one of them is added would depend on how links are numbered.",
-        ),
-        Change(
             "links",
             "devices",
             False,
@@ -154,7 +144,6 @@ class Flock(Method):
         refine: bool = False,
         conditional: bool = False,
         severe_p_bad: Probability | None = None,
-        ties: bool = False,
         devices: bool = True,
     ) -> None:
         if p_good >= p_bad:
@@ -168,7 +157,6 @@ class Flock(Method):
         self.refine = refine
         self.conditional = conditional
         self.severe_p_bad = severe_p_bad
-        self.ties = ties
         self.devices = devices
 
     @classmethod
@@ -190,6 +178,12 @@ class Flock(Method):
         self._parts(telemetry)
         return telemetry
 
+    def observations(self, data: Telemetry) -> Sequence[Observations]:
+        flows, probes = self._parts(data)
+        traced = flows is not None and data.connections is not None and _traced(flows)
+        watched = data.connections.watched if traced and data.connections is not None else None
+        return [part for part in (flows, probes, watched) if part is not None]
+
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
         best, most, alone, groups = None, -math.inf, None, None
         for p_bad in reversed(self._hidden(telemetry)):  # the first is seldom outdone
@@ -200,7 +194,7 @@ class Flock(Method):
             if (model.listed.values.width <= 1).all():  # p_bad is of hidden paths alone
                 alone, groups = search.alone, model.listed
             if search.posterior() >= most:
-                best, most = verdict(self, fabric, search, ties=self.ties), search.posterior()
+                best, most = verdict(self, fabric, search), search.posterior()
             del search, model  # these take as much memory as the telemetry
         assert best is not None
         return best
@@ -303,16 +297,11 @@ def slow_flows(flows: Flows, slow_ms: float) -> Flows:
     return replace(flows, sent=one, lost=(flows.rtt_ms > slow_ms).astype(np.int64))
 
 
-def verdict(method: Method, fabric: Fabric, search: Search, *, ties: bool) -> Diagnosis:
-    """What the hypothesis that a search is at says of the fabric, as a method's verdict.
-
-    With ``ties`` all that the telemetry cannot tell from failed components is blamed, too.
-    """
+def verdict(method: Method, fabric: Fabric, search: Search) -> Diagnosis:
+    """What the hypothesis that a search is at says of the fabric, as a method's verdict."""
     model = search.model
-    alike = model.indistinguishable()
-    failed = np.isin(alike, alike[search.failed]) if ties else search.failed
-    blamed = np.flatnonzero(failed[: model.n_links])
-    switches = np.flatnonzero(failed[model.n_links :])
+    blamed = np.flatnonzero(search.failed[: model.n_links])
+    switches = np.flatnonzero(search.failed[model.n_links :])
     of_device = np.isin(fabric.link_src, switches) | np.isin(fabric.link_dst, switches)
     if model.undirected:
         of_device = of_device[::2]
@@ -323,6 +312,5 @@ def verdict(method: Method, fabric: Fabric, search: Search, *, ties: bool) -> Di
         score=search.evidence()[: model.n_links],
         undirected=model.undirected,
         devices=switches,
-        equivalent=alike[: model.n_links],
         remarks=search.remarks,
     )

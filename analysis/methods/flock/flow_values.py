@@ -31,8 +31,7 @@ class FlowValues(NamedTuple):
     Flows ``ptr[g]:ptr[g + 1]`` of group g have the ``score`` ln(P(bad path) / P(good path)), each
     ``times`` times; ``bent`` is expm1(score), or exp(-score) where the score is positive. The last
     values of group g are in ``memo[memo_ptr[g]:memo_ptr[g + 1]]``, each behind its b, as two places
-    in memory take twice as long; b is 0 where none is. With a ``seed`` other than 0 values are
-    random numbers of ``bits`` bits instead, alike for nothing but the same group and b.
+    in memory take twice as long; b is 0 where none is.
     """
 
     ptr: LongArray
@@ -42,15 +41,6 @@ class FlowValues(NamedTuple):
     width: LongArray
     memo_ptr: LongArray
     memo: FloatMatrix
-    seed: int
-    bits: int
-
-
-@njit(inline="always")
-def _scramble(x):
-    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @kernel
@@ -58,9 +48,6 @@ def value(values, g, b):
     """Log-likelihood of group g with b bad paths, relative to none; b is held to 0..width."""
     width = values.width[g]
     b = min(max(b, 0), width)
-    if values.seed:
-        x = _scramble(np.uint64(values.seed) ^ _scramble(np.uint64(g)))
-        return float(_scramble(x ^ np.uint64(b)) >> np.uint64(64 - values.bits))
     if b == 0:
         return 0.0
     slots = values.memo_ptr[g + 1] - values.memo_ptr[g]
@@ -137,8 +124,6 @@ def flow_values(
         width=width.astype(np.int64),
         memo_ptr=memo_ptr,
         memo=np.zeros((memo_ptr[-1], 2)),
-        seed=0,
-        bits=0,
     )
 
 

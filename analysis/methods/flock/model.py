@@ -24,7 +24,6 @@ from itertools import product
 import numpy as np
 
 from analysis.methods.flock.flow_values import Counts, FlowValues, Loss, flow_values
-from analysis.methods.flock.likelihood import accumulate
 from analysis.methods.flock.listed import (
     Components,
     Listed,
@@ -92,24 +91,6 @@ class FlockModel:
         listed = make_listed(sets.ptr, sets.paths, values, len(prior))
         ends = np.zeros((0, 2), np.int32)
         return cls(listed, no_pairs(len(prior)), prior, len(prior), ends)
-
-    def indistinguishable(self) -> IntArray:
-        """The class of each component: int32[n_components].
-
-        Two links, or two switches, are alike when in every group equally many paths use the one and
-        the other: then no loss whatever could tell them apart. (Flipping them is compared on random
-        likelihoods.)
-        """
-        failed = np.zeros(self.n_components, np.bool_)
-        bits = 52 - self.n_groups.bit_length()  # so that sums are exact
-        is_link = np.arange(self.n_components) < self.n_links
-        sums = [is_link.astype(np.float64)]
-        for seed in (1, 2):
-            listed = self.listed._replace(values=self.listed.values._replace(seed=seed, bits=bits))
-            pairs = self.pairs._replace(values=self.pairs.values._replace(seed=seed, bits=bits))
-            sums.append(accumulate(listed, pairs, failed))
-        _, number = np.unique(np.stack(sums), axis=1, return_inverse=True)
-        return number.reshape(-1).astype(np.int32)
 
 
 def build_model(
@@ -264,8 +245,6 @@ def no_pairs(n_components: int) -> Pairs:
         width=np.zeros(0, np.int64),
         memo_ptr=none,
         memo=np.zeros((0, 2)),
-        seed=0,
-        bits=0,
     )
     climbs = Climbs(
         list_ptr=none,

@@ -23,8 +23,10 @@ from analysis.methods.flock.likelihood import (
 )
 from analysis.methods.flock.listed import gain_of, step
 from analysis.methods.flock.model import FlockModel
+from analysis.telemetry.identifiability import Identifiability
 from testbed.arrays import BoolArray, FloatArray
 from testbed.compiled import kernel, njit
+from testbed.fabric.paths import Paths, PathSets
 
 MANY_PAIRS = 100_000
 """Pairs of ToRs, as of K=26, from which on a flip is too slow to be tried in vain for each link."""
@@ -234,7 +236,9 @@ def _without_pairs(
     links = np.flatnonzero(found[: model.n_links])
     if n * len(links) <= MANY_TRIED:
         return None
-    alike = listed.indistinguishable()
+    paths = Paths(listed.listed.path_ptr, listed.listed.components)
+    sets = PathSets(listed.listed.group_ptr, paths)
+    alike = Identifiability.of(model.n_components, [sets]).classes
     known = model.undirected or np.mean(alike[links] != alike[links ^ 1]) > KNOWN
     return found if known else None
 

@@ -39,6 +39,7 @@ import numpy.typing as npt
 from analysis.methods.mle.likelihood import Problem
 from analysis.methods.mle.problem import Rows, Units, scramble
 from analysis.methods.mle.search import explain, resume
+from analysis.telemetry.identifiability import PairPaths
 from analysis.telemetry.telemetry import MissingTelemetry
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
 from testbed.compiled import kernel, njit
@@ -177,13 +178,18 @@ class PairFlows:
         width = self.ecmp.width[self.src, self.dst].astype(np.int64)
         return self.src * np.int64(each) + tier, self.dst * np.int64(each) + tier, width
 
-    def mark(self, same: WordArray, alike: WordArray) -> None:
+    def used(self) -> PairPaths:
+        """The paths of the pairs that have flows."""
+        pair = np.unique(self.of)
+        return PairPaths(self.ecmp, self.src[pair], self.dst[pair])
+
+    def mark(self, same: WordArray) -> None:
         """Add what tells links apart, see `analysis.methods.mle.problem.marks`."""
         used = np.bincount(self.of, minlength=len(self.src)) > 0
         for way, lists in enumerate(self._lists()[:2]):
             on = np.zeros(self.ecmp.fabric.n_tors * (self.ecmp.top + 1), np.bool_)
             on[lists[used]] = True
-            _mark(way, self.ecmp.ptr, self.ecmp.climbs.ptr, self.ecmp.climbs.links, on, same, alike)
+            _mark(way, self.ecmp.ptr, self.ecmp.climbs.ptr, self.ecmp.climbs.links, on, same)
 
     def arrivals(self) -> FloatArray:
         """Packets that arrived over each link if every climb was taken alike: float64[n_links]."""
@@ -239,7 +245,7 @@ class PairFlows:
 
 
 @kernel
-def _mark(way, tier_ptr, ptr, links, on, same, alike):
+def _mark(way, tier_ptr, ptr, links, on, same):
     tiers = tier_ptr.shape[1] - 1
     for tor in range(len(tier_ptr)):
         for tier in range(1, tiers):
@@ -250,7 +256,6 @@ def _mark(way, tier_ptr, ptr, links, on, same, alike):
                 of_climb = scramble(of_list + np.uint64(climb))
                 for e in range(ptr[climb], ptr[climb + 1]):
                     same[links[e] ^ way] += of_climb
-                    alike[links[e] ^ way] += of_list
 
 
 @kernel

@@ -49,12 +49,14 @@ class Parts:
         known: Observations whose path is known.
         flows: What flow records tell, if they are read.
         parts: The parts that were read, by name, but for segments.
+        watched: The pairs of ToRs between which hosts watched connections, where these are known.
     """
 
     used: frozenset[str]
     known: list[Observed]
     flows: FlowParts | None
     parts: Mapping[str, Probes | Flows]
+    watched: PairSets | None
 
 
 def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> Parts:
@@ -103,7 +105,8 @@ def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str
             f"{method} needs one of the telemetry parts 'segments', 'flows' with paths, 'probes' "
             "and 'detector': all are missing"
         )
-    return Parts(frozenset(used), known, flows, parts)
+    watched = None if telemetry.connections is None else telemetry.connections.watched
+    return Parts(frozenset(used), known, flows, parts, watched)
 
 
 def _records(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> tuple[Flows, bool]:

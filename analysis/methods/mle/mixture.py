@@ -35,7 +35,7 @@ from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, suspects
 from testbed.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, LongArray
 from testbed.compiled import kernel, njit
-from testbed.fabric.paths import PathSets, pointers
+from testbed.fabric.paths import pointers
 
 NOTHING = 30.0
 """Nats by which a term is less than a sum that it does not change."""
@@ -393,7 +393,7 @@ def start_from(
     parts = [Observed.join([part]) for part in known]
     if not any(len(part.sent) for part in parts):
         return nothing()
-    same, _ = marks([PathSets.known(part.paths) for part in parts], len(units.of_link))
+    same = marks([part.paths for part in parts], len(units.of_link))
     classes = Units.of(same)
     rows = observe(parts, classes)
     candidate = suspects(rows.lost_over(), rows.arrived, fault_rate)

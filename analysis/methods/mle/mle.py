@@ -13,14 +13,14 @@ whole are one trial each (`analysis.methods.mle.black_holes`). Links of a switch
 one statement about it (`analysis.methods.mle.devices`).
 
 Nothing is filtered and no loss range is named. Links that no observation tells apart are explained
-as one and blamed as one: `Diagnosis.equivalent` numbers them. Where all blamed classes are the two
-directions of links, as of probes that go up and back, the verdict is undirected.
+as one and blamed as one. Where all blamed classes are the two directions of links, as of probes
+that go up and back, the verdict is undirected.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from analysis.methods.mle.mixture_search import Found, explain_hidden
 from analysis.methods.mle.problem import Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain, penalty_of, suspects
 from analysis.methods.mle.traced import explain_traced
+from analysis.telemetry.identifiability import Observations
 from analysis.telemetry.telemetry import Telemetry
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
@@ -95,21 +96,31 @@ class Mle(Method):
     def data(self, telemetry: Telemetry) -> Parts:
         return chosen_parts(telemetry, chosen_kinds(self.kinds), self.name)
 
+    def observations(self, data: Parts) -> Iterable[Observations]:
+        for part in data.known:
+            yield PathSets.known(Observed.join([part]).summed().paths)
+        if (flows := data.flows) is not None:
+            yield flows.used_sets()
+            if flows.pairs is not None:
+                yield flows.pairs.used()
+            if "A2" in flows.kinds and data.watched is not None:
+                yield data.watched
+
     def infer(self, parts: Parts, fabric: Fabric) -> Diagnosis:
         known, flows = [Observed.join([part]) for part in parts.known], parts.flows
         summed = [part.summed() for part in known]
-        sets = [PathSets.known(part.paths) for part in summed]
-        sets += [] if flows is None else [flows.used_sets()]
-        same, alike = marks(sets, fabric.n_links)
+        paths = [part.paths for part in summed]
+        paths += [] if flows is None else [flows.used_sets().paths]
+        same = marks(paths, fabric.n_links)
         if flows is not None and flows.pairs is not None:
-            flows.pairs.mark(same, alike)
+            flows.pairs.mark(same)
         units = Units.of(same)
         if flows is not None and flows.lossy:  # no device or correlation is asked for there
             probed = [part for part in parts.known if part is not flows.known]
             found = self._mixture(summed, probed, flows, units)
             none = Failed(np.zeros(0, np.int32), np.zeros(0, np.int32))
             in_flows = found.blamed & (found.x < SOME_LIVE) & flows.trials
-            return verdict_of(self, fabric, units, Units.of(alike), found, none, in_flows)
+            return verdict_of(self, fabric, units, found, none, in_flows)
         # Flows that are known as they lost packets say nothing of how losses are correlated.
         informative = [
             flows is None or part is not flows.known or "INT" in flows.kinds for part in parts.known
@@ -130,7 +141,7 @@ class Mle(Method):
             counted = observe(summed, units).arrived
         failed = failed_devices(found, fabric, units, penalty=self.penalty, counted=counted)
         in_flows &= found.blamed
-        return verdict_of(self, fabric, units, Units.of(alike), found, failed, in_flows)
+        return verdict_of(self, fabric, units, found, failed, in_flows)
 
     def _explanation(
         self, known: list[Observed], flows: FlowParts | None, fabric: Fabric, units: Units
@@ -234,12 +245,11 @@ def verdict_of(
     method: Method,
     fabric: Fabric,
     units: Units,
-    ties: Units,
     found: Problem | Found,
     failed: Failed,
     in_flows: BoolArray,
 ) -> Diagnosis:
-    """The explanation of units as one of links; of a tie all are blamed if one is."""
+    """The explanation of units as one of links."""
     n = fabric.n_links
     seen = units.of_link >= 0
     of_link = units.of_link[seen]
@@ -250,16 +260,13 @@ def verdict_of(
     success[seen] = np.where(found.blamed, np.exp(-found.x), healthy)[of_link]
     score[seen] = found.gains[of_link]
     blamed[seen] = found.blamed[of_link]
-    blamed |= np.isin(ties.of_link, ties.of_link[blamed & seen])
     blamed |= np.isin(fabric.link_src, failed.whole) | np.isin(fabric.link_dst, failed.whole)
-    alone = np.arange(n, dtype=np.int32) + len(ties.size)
     diagnosis = method.diagnosis(
         fabric,
         np.flatnonzero(blamed),
         success=success,
         score=score,
         devices=failed.devices,
-        equivalent=np.where(seen, ties.of_link, alone).astype(np.int32),
     )
     both = units.of_link[::2] == units.of_link[1::2]
     dying = np.flatnonzero(seen)[in_flows[of_link]]

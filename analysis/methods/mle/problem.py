@@ -26,7 +26,7 @@ from scipy.sparse.csgraph import connected_components
 from analysis.methods.mle.likelihood import Problem
 from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
 from testbed.compiled import kernel, njit
-from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.paths import Paths
 
 
 @dataclass(frozen=True)
@@ -162,15 +162,15 @@ def over_units(paths: Paths, units: Units) -> tuple[LongArray, IntArray]:
     return _over_units(paths.ptr, paths.links, units.of_link, last)[:2]
 
 
-def marks(sets: Sequence[PathSets], n_links: int) -> tuple[WordArray, WordArray]:
-    """Two numbers of each link, 0 for links on no path: one that only links share that are on the
-    same paths, and one that only links share that are on equally many paths of each set."""
-    same, alike = np.zeros(n_links, np.uint64), np.zeros(n_links, np.uint64)
+def marks(parts: Sequence[Paths], n_links: int) -> WordArray:
+    """A number of each link, 0 for links on no path, that only links share that are on the same
+    paths: uint64[n_links]."""
+    same = np.zeros(n_links, np.uint64)
     first = 1
-    for part in sets:
-        _mark(part.ptr, part.paths.ptr, part.paths.links, first, same, alike)
-        first += len(part.paths)
-    return same, alike
+    for paths in parts:
+        _mark(paths.ptr, paths.links, first, same)
+        first += len(paths)
+    return same
 
 
 @njit(inline="always")
@@ -182,14 +182,11 @@ def scramble(x):
 
 
 @kernel
-def _mark(set_ptr, ptr, links, first, same, alike):
-    for g in range(len(set_ptr) - 1):
-        of_set = scramble(np.uint64(first + set_ptr[g]))
-        for p in range(set_ptr[g], set_ptr[g + 1]):
-            of_path = scramble(np.uint64(first + p))
-            for e in range(ptr[p], ptr[p + 1]):
-                same[links[e]] += of_path
-                alike[links[e]] += of_set
+def _mark(ptr, links, first, same):
+    for p in range(len(ptr) - 1):
+        of_path = scramble(np.uint64(first + p))
+        for e in range(ptr[p], ptr[p + 1]):
+            same[links[e]] += of_path
 
 
 @kernel

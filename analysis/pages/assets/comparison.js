@@ -38,14 +38,15 @@ function showF1() {
     const y = tops.get(method);
     parts.push(svg('text', { x: left - 10, y: y + 4, class: 'end who' }, svg('title', {}, method.label), names[i]));
     method.seeds.forEach((seed, nth) => {
+      if (method.f1[nth] === null) return;
       const dot = svg('circle', { class: `dot c${i % 8}`, cx: x(method.f1[nth]), cy: y + spread(nth), r: 4 }, svg('title', {}, `${method.label}, seed ${seed}: F1 ${method.f1[nth].toFixed(3)}`));
       dot.addEventListener('click', () => showSeed(seed));
       parts.push(dot);
     });
     if (method.low !== null) parts.push(svg('line', { class: `bound c${i % 8}`, x1: x(method.low), x2: x(method.high), y1: y, y2: y }));
-    parts.push(svg('rect', { class: `mean c${i % 8}`, x: x(method.mean) - 3, y: y - 9, width: 6, height: 18, rx: 2 }));
+    if (method.mean !== null) parts.push(svg('rect', { class: `mean c${i % 8}`, x: x(method.mean) - 3, y: y - 9, width: 6, height: 18, rx: 2 }));
   });
-  const label = methods.map((method) => `${method.label}: mean F1 ${method.mean.toFixed(3)}`).join(', ');
+  const label = methods.map((method) => `${method.label}: mean F1 ${method.mean === null ? 'undefined' : method.mean.toFixed(3)}`).join(', ');
   holder.replaceChildren(svg('svg', { class: 'chart', role: 'img', 'aria-label': label, width: left + width + 16, height: bottom + 40 }, ...parts));
 }
 

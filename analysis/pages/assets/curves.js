@@ -28,7 +28,7 @@ function showCurves(methods) {
     const [recall, precision] = method.curve;
     const points = recall.map((value, n) => `${x(value).toFixed(1)},${y(precision[n]).toFixed(1)}`).join(' ');
     const own = meanOf(method.precision); // null if it blamed nothing
-    const dot = own === null ? null : signOf(i, [x(meanOf(method.recall)), y(own)]);
+    const dot = own === null || meanOf(method.recall) === null ? null : signOf(i, [x(meanOf(method.recall)), y(own)]);
     return svg('g', { class: 'method' }, svg('polyline', { class: lineOf(i), points }), dot, svg('title', {}, method.label));
   });
   const drawing = svg('svg', { class: 'chart', role: 'img', 'aria-label': 'Mean precision-recall curves; the table above has the means', width: size + 64, height: size + 50 }, ...parts, ...lines);

@@ -49,9 +49,17 @@ function rangeOf(rate) {
 
 // ---- verdicts ----------------------------------------------------------------------------------
 
+// A method as the record has it, with sets of links; those that it did not observe, and of each
+// blamed link the others that nothing tells from it.
+const withSets = (method) => ({
+  ...method,
+  flagged: new Set(method.flagged),
+  unobserved: new Set(method.unobserved || []),
+  alike: new Map((method.ties || []).flatMap((tie) => tie.map((link) => [link, tie.filter((other) => other !== link)]))),
+});
 const early = new Map(data.overTime.map(({ name, flagged }) => [name, flagged.map((own) => new Set(own))]));
-const none = { name: '(no method)', bench: '', undirected: false, flagged: [], rate: [] };
-const methods = (data.methods.length ? data.methods : [none]).map((method) => ({ ...method, flagged: new Set(method.flagged) }));
+const none = { name: '(no method)', bench: '', undirected: false, flagged: [], unobserved: [], ties: [], rate: [] };
+const methods = (data.methods.length ? data.methods : [none]).map((method) => withSets(method));
 
 // What a method blames after so many epochs; all of them if it is not known for fewer.
 function blamed(method, epochs) {
@@ -62,7 +70,8 @@ function blamed(method, epochs) {
 function status(method, flagged, link) {
   const either = (set) => set.has(link) || (method.undirected && set.has(link ^ 1));
   if (either(flagged)) return either(faulty) ? 'right' : 'wrong';
-  return either(faulty) ? 'missed' : '';
+  const seen = !method.unobserved.has(link) || (method.undirected && !method.unobserved.has(link ^ 1));
+  return either(faulty) ? (seen ? 'missed' : 'unseen') : '';
 }
 
 // The links that a verdict is about: the faulty and the blamed ones; of undirected ones either one.
@@ -76,7 +85,7 @@ function judged(method, flagged) {
 }
 
 function tally(method, flagged) {
-  const sums = { right: 0, wrong: 0, missed: 0 };
+  const sums = { right: 0, wrong: 0, missed: 0, unseen: 0 };
   for (const said of judged(method, flagged).values()) sums[said] += 1;
   return sums;
 }
@@ -85,6 +94,7 @@ const SHAPES = {
   right: 'M-6 0A6 6 0 1 0 6 0A6 6 0 1 0 -6 0M-3 0L-1 2.5L3 -2.5',
   wrong: 'M-5 -5L5 5M5 -5L-5 5',
   missed: 'M-5.5 -5.5H5.5V5.5H-5.5Z',
+  unseen: 'M0 -7L7 0L0 7L-7 0Z',
 };
 
 function mark(kind, [x, y], small) {

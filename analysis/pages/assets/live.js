@@ -204,7 +204,7 @@ const HEARD = {
   },
   verdict({ when, methods: found }) {
     methods.length = 0;
-    methods.push(...found.map((method) => ({ ...method, flagged: new Set(method.flagged) })));
+    methods.push(...found.map((method) => withSets(method)));
     live.when = when;
     live.method = Math.min(live.method, methods.length - 1);
     byId('method').replaceChildren(...methodOptions(methods, live.method));

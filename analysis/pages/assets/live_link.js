@@ -1,6 +1,6 @@
 // What is said of one link while it goes on, and small charts over the time so far.
 
-const WORDS = { right: 'found', wrong: 'blamed wrongly', missed: 'missed', '': 'left alone' };
+const WORDS = { right: 'found', wrong: 'blamed wrongly', missed: 'missed', unseen: 'not observed', '': 'healthy' };
 
 function legendMark(kind) {
   const size = { width: 16, height: 16, viewBox: '-8 -8 16 16', class: 'inline', 'aria-hidden': 'true' };

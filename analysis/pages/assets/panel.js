@@ -1,6 +1,6 @@
 // What is said of one link: the truth, each method's verdict, and its epochs.
 
-const WORDS = { right: 'found', wrong: 'blamed wrongly', missed: 'missed', '': 'left alone' };
+const WORDS = { right: 'found', wrong: 'blamed wrongly', missed: 'missed', unseen: 'not observed', '': 'healthy' };
 
 function legendMark(kind) {
   const size = { width: 16, height: 16, viewBox: '-8 -8 16 16', class: 'inline', 'aria-hidden': 'true' };
@@ -22,6 +22,14 @@ function rightSince(method, link) {
   return last === right.length - 1 ? null : last + 2;
 }
 
+// The verdict in words: what was not observed is not healthy, and what is blamed with others is said
+// to be.
+function wordOf(method, said, link) {
+  const others = (method.alike.get(link) || []).filter((other) => !method.undirected || other >> 1 !== link >> 1);
+  if (others.length) return `${WORDS[said]}: it or ${others.map(linkName).join(' or ')}`;
+  return WORDS[said || (method.unobserved.has(link) ? 'unseen' : '')];
+}
+
 function verdictRow(method, epochs, link, chosen) {
   const said = status(method, blamed(method, epochs), link);
   const since = rightSince(method, link);
@@ -30,7 +38,7 @@ function verdictRow(method, epochs, link, chosen) {
     'tr',
     { class: method === chosen ? 'chosen' : '' },
     el('th', { scope: 'row' }, ...breakable(method.name + (method.undirected ? ' *' : ''))),
-    el('td', {}, said ? legendMark(said) : null, ` ${WORDS[said]}`),
+    el('td', {}, said ? legendMark(said) : null, ` ${wordOf(method, said, link)}`),
     el('td', { class: 'number' }, percent(figure(method.rate, link))),
     early.size ? el('td', { class: 'number' }, when) : null,
   );
@@ -53,22 +61,24 @@ function linkButton(link) {
 }
 
 // F1 as the summary has it: a method that blames nothing where nothing is faulty is right.
-function f1Of({ right, wrong, missed }) {
-  return right + wrong + missed ? (2 * right) / (2 * right + wrong + missed) : 1;
+// It is undefined, null, where nothing faulty was observed.
+function f1Of(method, { right, wrong, missed, unseen }) {
+  if (right + wrong + missed) return (2 * right) / (2 * right + wrong + missed);
+  return unseen || method.unobserved.size === nLinks ? null : 1;
 }
 
 // Methods of each block from the best to the worst; one can be chosen by its name.
 function ranking(chosen, epochs) {
   const scored = methods.map((method) => {
     const sums = tally(method, blamed(method, epochs));
-    return { method, sums, f1: f1Of(sums) };
+    return { method, sums, f1: f1Of(method, sums) };
   });
   const row = ({ method, sums, f1 }) => {
     const whole = epochs < data.epochs.n && !early.has(method.name) ? ' (all epochs)' : '';
     const name = el('button', { type: 'button', class: 'choice' }, ...breakable(method.name + (method.undirected ? ' *' : '')));
     name.addEventListener('click', () => chooseMethod(method));
     const errors = ['missed', 'wrong'].map((kind) => el('td', { class: sums[kind] ? 'number bad' : 'number' }, count(sums[kind])));
-    return el('tr', { class: method === chosen ? 'chosen' : '' }, el('th', { scope: 'row' }, name, whole), el('td', { class: 'number' }, f1.toFixed(3)), ...errors);
+    return el('tr', { class: method === chosen ? 'chosen' : '' }, el('th', { scope: 'row' }, name, whole), el('td', { class: 'number' }, f1 === null ? '–' : f1.toFixed(3)), ...errors);
   };
   const blocks = inBlocks(scored, ({ method }) => method.bench).map(([heading, own]) => block(heading, 4, own.sort((a, b) => b.f1 - a.f1).map(row)));
   const heads = ['method', 'F1', 'miss', 'wrong'].map((name, i) => el('th', { scope: 'col', class: i ? 'number' : '' }, name));
@@ -79,7 +89,7 @@ function ranking(chosen, epochs) {
 // With no link chosen: how the methods do, and where the chosen one errs.
 function showErrors(panel, method, epochs, judgements) {
   const found = data.methods.length ? ranking(method, epochs) : [];
-  for (const kind of ['missed', 'wrong']) {
+  for (const kind of ['missed', 'unseen', 'wrong']) {
     const links = judgements.filter(([, said]) => said === kind).map(([link]) => link);
     if (!links.length) continue;
     const items = links.slice(0, 24).map((link) => el('li', {}, linkButton(link)));

@@ -3,7 +3,7 @@
 function podSums(method, flagged, shown) {
   const sums = new Map();
   const of = (pod) => {
-    if (!sums.has(pod)) sums.set(pod, { links: 0, faulty: 0, right: 0, wrong: 0, missed: 0 });
+    if (!sums.has(pod)) sums.set(pod, { links: 0, faulty: 0, right: 0, wrong: 0, missed: 0, unseen: 0 });
     return sums.get(pod);
   };
   for (let link = 0; link < nLinks; link += 1) if (shown(link)) of(podOf(link)).links += 1;
@@ -13,7 +13,7 @@ function podSums(method, flagged, shown) {
 }
 
 function podCard(pod, sum, open) {
-  const kinds = ['right', 'missed', 'wrong'];
+  const kinds = ['right', 'missed', 'unseen', 'wrong'];
   const figures = kinds.map((kind) => el('span', { class: sum[kind] ? 'figure' : 'figure none' }, legendMark(kind), ` ${count(sum[kind])}`));
   const name = podName(pod);
   const label = `${name}: ${sum.links} directed links, ${sum.faulty} faulty; ${kinds.map((k) => `${sum[k]} ${WORDS[k]}`).join(', ')}`;

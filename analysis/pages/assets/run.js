@@ -91,7 +91,7 @@ function refresh() {
   const sums = tally(method, flagged());
   const late = early.size && state.epochs < data.epochs.n;
   const when = late ? (early.has(method.name) ? ` after ${state.epochs} of ${data.epochs.n} epochs` : ' with all epochs (the record does not know when its measurements were made)') : '';
-  byId('verdict').textContent = `${method.name}${when}: ${sums.right} found, ${sums.missed} missed, ${sums.wrong} blamed wrongly${method.undirected ? ', of undirected links' : ''}.`;
+  byId('verdict').textContent = `${method.name}${when}: ${sums.right} found, ${sums.missed} missed, ${sums.wrong} blamed wrongly${sums.unseen ? `, ${sums.unseen} not observed` : ''}${method.undirected ? ', of undirected links' : ''}.`;
   point(null);
   listLinks();
   scatter(byId('scatter'), method, flagged(), show);
@@ -190,7 +190,7 @@ function linkRow(link) {
   const cells = [
     el('th', { scope: 'row' }, linkButton(link)),
     el('td', { class: 'number', 'data-value': faulty.has(link) ? rate : '' }, faulty.has(link) ? percent(rate) : 'healthy'),
-    el('td', { 'data-value': WORDS[said] }, said ? legendMark(said) : null, ` ${WORDS[said]}`),
+    el('td', { 'data-value': WORDS[said] }, said ? legendMark(said) : null, ` ${wordOf(method, said, link)}`),
     el('td', { class: 'number', 'data-value': estimate ?? '' }, percent(estimate)),
     ...['packets', 'fault_drops', 'queue_drops'].map((column) => el('td', { class: 'number', 'data-value': figure(data.links[column], link) }, count(figure(data.links[column], link)))),
     el('td', { class: 'number', 'data-value': others.length, title: others.map((each) => each.name).join(', ') }, `${others.length} of ${methods.length}`),

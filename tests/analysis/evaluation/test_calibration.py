@@ -108,9 +108,9 @@ def test_a_large_grid_is_searched_in_part(synthetic):
             self.off = abs(a - 3) + abs(b - 5) + abs(c - 2)
             tried.append((a, b, c))
 
-        def localize(self, telemetry):
+        def decide(self, telemetry):
             faulty = next(w.faulty for w in worlds if w.telemetry is telemetry)
-            found = super().localize(telemetry)
+            found = super().decide(telemetry)
             return replace(found, flagged=faulty[self.off :], devices=found.devices[:0])
 
     grid = {name: range(10) for name in "abc"}

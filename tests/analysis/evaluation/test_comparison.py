@@ -140,9 +140,12 @@ def test_precision_is_the_mean_of_the_runs_that_blame_something(tmp_path: Path) 
     assert b.value is None and b.text == "– 0/4"
     assert a.value == pytest.approx(2.5 / 3) and a.text.startswith("0.83 ")
     assert a.text.endswith(" 3/4")
-    assert "n/m: m - n of m runs blamed none" in in_short(made)
+    assert "n/m: of m runs only n have the figure" in in_short(made)
     assert "n/m" not in in_short(rows(4, {"a": 0.9}))
     plot(made, "nothing blamed", tmp_path / "plot.png")
+
+
+_SHARES = ("precision", "recall", "f1", "accuracy", "class_f1", "undirected_f1")
 
 
 def rows(seeds: int, f1: dict[str, float]) -> dict:
@@ -156,7 +159,8 @@ def rows(seeds: int, f1: dict[str, float]) -> dict:
         "bench": ["project" if name == "a" else "published" for name in names],
         "native": ["undirected" if name == "b" else "directed" for name in names],
         "faulty": np.full(n, 3),
-        **dict.fromkeys(("precision", "recall", "f1", "accuracy", "undirected_f1"), value),
+        **dict.fromkeys(_SHARES, value),
+        "unobserved": np.zeros(n),
         "average_precision": value,
         "seconds": np.full(n, 0.5),
         "telemetry_bytes": np.full(n, 100),

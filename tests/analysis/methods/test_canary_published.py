@@ -63,7 +63,7 @@ def compared(
         share, penalty = (0.25, 0.0, 1.0)[seed % 3], (1.0, 0.3, 2.0)[seed // 3 % 3]
         method = Canary(groups=groups, lossy_share=share, penalty=penalty)
         assert method.published
-        found = method.localize(telemetry)
+        found = method.decide(telemetry)
         expected = reference(telemetry, groups, share, penalty)
         yield [stage.tolist() for stage in found.stages], expected
 
@@ -83,7 +83,7 @@ def test_each_change_changes_something() -> None:
         method = Canary(**{change.parameter: change.value})
         assert method.name == f"canary+{change.name}" and not method.published
         differs = [
-            method.localize(seen).flagged.tolist() != Canary().localize(seen).flagged.tolist()
+            method.decide(seen).flagged.tolist() != Canary().decide(seen).flagged.tolist()
             for seen in (case(seed, 4, "tor") for seed in range(40))
         ]
         assert any(differs), change.name

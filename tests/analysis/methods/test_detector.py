@@ -123,7 +123,7 @@ def test_paths_that_lose_as_healthy_links_do_are_no_evidence() -> None:
 def test_links_on_the_same_paths_are_said_to_be_alike() -> None:
     rows = [([up(0), down(1)], 30), ([up(2), down(3)], 0), ([up(2), down(4)], 0)]
     result = Detector().localize(of_rows(STAR, rows))
-    assert len(result.flagged) == 1
+    assert len(result.flagged) == 2
     assert result.equivalent is not None
     alike = np.flatnonzero(result.equivalent == result.equivalent[result.flagged[0]])
     assert set(alike.tolist()) == {STAR.link(up(0)), STAR.link(down(1))}

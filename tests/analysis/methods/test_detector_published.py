@@ -56,7 +56,7 @@ def compared(name: str, hit_ratio: float) -> Iterator[tuple[list[int], list[int]
             noise,
             0.02,
         )
-        yield method.localize(telemetry).flagged.tolist(), sorted(expected)
+        yield method.decide(telemetry).flagged.tolist(), sorted(expected)
 
 
 @pytest.mark.parametrize(("name", "hit_ratio"), EVERY)

@@ -79,7 +79,7 @@ def compared(kind: type[NetBouncer], name: str, packets: int) -> Iterator[tuple[
         penalty, threshold = (1.0, 0.1, 3.0)[seed % 3], (0.999, 0.98)[seed % 2]
         method = kind(penalty=penalty, link_threshold=threshold)
         assert method.published
-        found = method.localize(telemetry)
+        found = method.decide(telemetry)
         devices, links = reference(telemetry, penalty, threshold, method.rounds)
         shift = int(telemetry.need("probes", "").bounced)
         yield (
@@ -107,7 +107,7 @@ def test_each_change_changes_something(method: type[NetBouncer]) -> None:
         assert changed.name == f"{method.base}+{change.name}" and not changed.published
         usual = method(penalty=0.1)
         differs = [
-            changed.localize(seen).flagged.tolist() != usual.localize(seen).flagged.tolist()
+            changed.decide(seen).flagged.tolist() != usual.decide(seen).flagged.tolist()
             for seen in (case(n, *FABRICS["bounces"], 5000 if n % 3 else 20) for n in range(1, 60))
         ]
         assert any(differs), change.name

@@ -100,7 +100,7 @@ def compared(name: str, kinds: str) -> Iterator[tuple[Any, Any]]:
         p_bad, prior = (0.003, 0.02, 0.2)[seed % 3], (-4.0, -10.0)[seed % 2]
         method = Flock(p_bad=p_bad, p_good=2e-4, link_prior=prior, device_factor=5)
         assert method.published
-        found = method.localize(telemetry)
+        found = method.decide(telemetry)
         links, switches, directed = reference(telemetry, method)
         got = found.flagged if directed else np.unique(found.flagged >> 1)
         yield (set(got.tolist()), set(found.devices.tolist())), (links, switches)
@@ -122,7 +122,7 @@ def test_each_change_changes_something() -> None:
         method = Flock(device_factor=5, **{change.parameter: change.value})
         assert method.name == f"flock+{change.name}" and not method.published
         differs = [
-            method.localize(seen).flagged.tolist() != printed.localize(seen).flagged.tolist()
+            method.decide(seen).flagged.tolist() != printed.decide(seen).flagged.tolist()
             for kinds in ("A1+A2+P", "A2", "P", "A1")
             for seen in (case(seed, leaf_spine(5, 3), kinds) for seed in range(25))
         ]

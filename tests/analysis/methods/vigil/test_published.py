@@ -67,7 +67,7 @@ def compared(name: str, broken: float) -> Iterator[tuple[Any, Any]]:
         threshold = THRESHOLDS[seed % len(THRESHOLDS)]
         method = Vigil(threshold=threshold)
         assert method.published
-        found = method.localize(telemetry)
+        found = method.decide(telemetry)
         tally = votes(traces, paths, fabric.n_links)
         expected = sorted(algorithm_1(tally, paths, threshold))
         yield (found.flagged.tolist(), found.score), (expected, pytest.approx(tally))
@@ -90,7 +90,7 @@ def test_each_change_changes_something() -> None:
         method = Vigil(**{change.parameter: change.value})
         assert method.name == f"007+{change.name}" and not method.published
         differs = [
-            method.localize(seen).flagged.tolist() != Vigil().localize(seen).flagged.tolist()
+            method.decide(seen).flagged.tolist() != Vigil().decide(seen).flagged.tolist()
             for _, seen in (case(seed, paths, fabric, 0.3) for seed in range(20))
         ]
         assert any(differs), change.name

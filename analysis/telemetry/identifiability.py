@@ -1,0 +1,218 @@
+"""What observations can tell of each link, worked out once for every method.
+
+A link is *observed* if an observation with packets crosses it, or may have crossed it where its
+path is hidden; 007's connections are those that lost packets, and their hosts watched the others,
+too. Two links are of one *class* if every observation that a method is given crosses
+both equally often: segments and probes by their paths, flows by how many of their possible paths
+use the link, connections by their traced paths. No loss whatever could then tell which link of the
+class it happened on (of flows of hidden paths: if one link fails). What several kinds of
+observations are given separates is what any of them separates.
+
+Sets of observations are compared by sums of a random 64-bit number an observation, so that the time
+is that of reading every path once. The paths of pairs of ToRs are not listed: how often a pair's
+paths use a link follows from the climbs of its ToRs (`testbed.fabric.ecmp`), by products of
+matrices, exact in numbers of less than 53 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from analysis.telemetry.telemetry import Connections, Flows, Probes, SegmentCounts
+from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
+from testbed.fabric.ecmp import Ecmp
+from testbed.fabric.names import some_of
+from testbed.fabric.pair_sets import PairSets
+from testbed.fabric.paths import Paths, PathSets
+from testbed.record.measurements import UNSEEN, Measurement
+
+
+class PairPaths(NamedTuple):
+    """Every equal-cost path of pairs of ToRs: ``src`` and ``dst`` int32[N], never the same."""
+
+    ecmp: Ecmp
+    src: IntArray
+    dst: IntArray
+
+
+Observations = SegmentCounts | Probes | Flows | Connections | PathSets | PairPaths | PairSets
+"""Of `PathSets` and `PairPaths` all are observed. `PairSets` are the pairs of ToRs between which
+hosts watched flows that lost nothing and were not reported: they tell no links apart."""
+
+_PAIR_BITS = 22
+"""Of the random number of a pair of ToRs, so that sums over pairs, climbs and links are exact."""
+
+
+@dataclass(frozen=True)
+class Identifiability:
+    """What some observations can tell of the links of a fabric.
+
+    Attributes:
+        observed: Whether an observation crosses the link, or may have: bool[n_links].
+        classes: The lowest link of the class of each link, int32[n_links]. A link that nothing
+            observed is alone in its class.
+    """
+
+    observed: BoolArray
+    classes: IntArray
+
+    @classmethod
+    def of(cls, n_links: int, observations: Iterable[Observations]) -> Identifiability:
+        """Work it out of all the observations together, in the time of reading their paths."""
+        marks = np.zeros((2, n_links), np.uint64)
+        watched = np.zeros(n_links, np.bool_)
+        for number, part in enumerate(observations):
+            found = _marks(n_links, part, np.random.default_rng((number, 1)))
+            if isinstance(part, PairSets):
+                watched |= found.any(axis=0)
+            else:
+                marks += found
+        crossed = marks.any(axis=0)
+        classes = np.arange(n_links, dtype=np.int32)
+        seen = np.flatnonzero(crossed)
+        _, first, number = np.unique(marks[:, seen], axis=1, return_index=True, return_inverse=True)
+        classes[seen] = seen[first][number.reshape(-1)]
+        return cls(crossed | watched, classes)
+
+    @classmethod
+    def nothing(cls, n_links: int) -> Identifiability:
+        """Return that of no observation."""
+        return cls(np.zeros(n_links, np.bool_), np.arange(n_links, dtype=np.int32))
+
+    @classmethod
+    def everything(cls, n_links: int) -> Identifiability:
+        """Return that of telemetry which observes each link by itself."""
+        return cls(np.ones(n_links, np.bool_), np.arange(n_links, dtype=np.int32))
+
+    def unseen(self, names: Sequence[str], reads: Sequence[Measurement]) -> str:
+        """Return a sentence that says which links (by their ``names``) were not observed by the
+        measurements read, and what would measure them; empty if all were."""
+        links = np.flatnonzero(~self.observed).tolist()
+        if not links:
+            return ""
+        feeds = "; ".join(dict.fromkeys(UNSEEN[name] for name in reads))
+        if len(links) == len(names):
+            return f"nothing was measured, so this is no verdict: {feeds}"
+        some = some_of([names[link] for link in links])
+        return (
+            f"not observed, and neither healthy nor faulty: {len(links)} of {len(names)} links "
+            f"({some}): {feeds}"
+        )
+
+    @cached_property
+    def undirected(self) -> Identifiability:
+        """The same of undirected links (``link >> 1``): one is observed if a direction is, and two
+        are of one class if any of their directions are."""
+        edge = np.arange(len(self.classes)) >> 1
+        n = len(edge) // 2
+        joined = coo_array((np.ones(len(edge)), (edge, self.classes >> 1)), shape=(n, n))
+        _, part = connected_components(joined, directed=False)
+        _, first, number = np.unique(part, return_index=True, return_inverse=True)
+        observed = self.observed[::2] | self.observed[1::2]
+        return Identifiability(observed, first[number].astype(np.int32))
+
+    @cached_property
+    def size(self) -> IntArray:
+        """The number of links in each link's class: int32[n_links]."""
+        return np.bincount(self.classes, minlength=len(self.classes))[self.classes].astype(np.int32)
+
+
+def _marks(n_links: int, part: Observations, rng: np.random.Generator) -> WordArray:
+    """Two numbers of each link, uint64[2, n_links], that links share which the observations cross
+    equally often; 0 where none does."""
+    if isinstance(part, Flows):
+        return _of_flows(n_links, part, rng)
+    if isinstance(part, PathSets):
+        return _of_sets(n_links, part, np.ones(len(part), np.bool_), rng)
+    if isinstance(part, PairPaths):
+        return _of_pairs(part, rng)
+    if isinstance(part, PairSets):
+        return _of_pair_sets(part, rng)
+    if isinstance(part, SegmentCounts):
+        paths, used = part.segments.paths, (part.sent > 0).any(axis=0)
+    elif isinstance(part, Probes):
+        paths = part.distinct
+        first = part.row_ptr[:-1]
+        used = (np.add.reduceat(part.sent, first) if len(first) else np.zeros(0)) > 0
+    else:
+        paths, used = part.paths, part.lost > 0
+    return _sums(n_links, paths, np.where(used, _keys(rng, len(paths)), np.uint64(0)))
+
+
+def _of_flows(n_links: int, flows: Flows, rng: np.random.Generator) -> WordArray:
+    """The same of flows, which may each have taken any path of its set."""
+    used = np.bincount(flows.path_set, flows.sent > 0, len(flows.sets)) > 0
+    n_pairs = len(flows.sets) - len(flows.listed)
+    marks = _of_sets(n_links, flows.listed, used[n_pairs:], rng)
+    if isinstance(flows.sets, PairSets):
+        some = np.flatnonzero(used[:n_pairs])
+        src, dst = flows.sets.src_tor[some], flows.sets.dst_tor[some]
+        marks += _of_pair_sets(PairSets.between(flows.sets.fabric, src, dst), rng)
+    return marks
+
+
+def _of_pair_sets(pairs: PairSets, rng: np.random.Generator) -> WordArray:
+    """The same of every equal-cost path of pairs of ToRs."""
+    if (ecmp := pairs.climbs()) is not None:
+        return _of_pairs(PairPaths(ecmp, pairs.src_tor, pairs.dst_tor), rng)
+    sets = pairs.expanded()
+    return _of_sets(pairs.fabric.n_links, sets, np.ones(len(sets), np.bool_), rng)
+
+
+def _of_sets(n_links: int, sets: PathSets, used: BoolArray, rng: np.random.Generator) -> WordArray:
+    key = np.where(used, _keys(rng, len(sets)), np.uint64(0))
+    return _sums(n_links, sets.paths, key[sets.owner])
+
+
+def _of_pairs(pairs: PairPaths, rng: np.random.Generator) -> WordArray:
+    """The same from the climbs that the paths consist of: a climb of the source is used as often as
+    the destination has climbs to the same switch."""
+    ecmp, src, dst = pairs
+    n_tors, n_links = ecmp.fabric.n_tors, ecmp.fabric.n_links
+    marks = np.zeros((2, n_links), np.uint64)
+    link, owner = ecmp.climbs.links, ecmp.climbs.owner
+    for mark in marks:
+        key = np.zeros((n_tors, n_tors))
+        key[src, dst] = rng.integers(1, 1 << _PAIR_BITS, len(src))
+        np.fill_diagonal(key, 0.0)  # within a rack no link is crossed
+        for way, of_source in ((0, key), (1, key.T)):
+            often = _climbs_used(ecmp, of_source)
+            total = np.bincount(link ^ way, often[owner], n_links)
+            mark += total.astype(np.uint64)
+    return marks
+
+
+def _climbs_used(ecmp: Ecmp, key: FloatArray) -> FloatArray:
+    """Return how often each climb is used, float64[climbs]: the sum over its ToR and all others of
+    ``key`` (float64[n_tors, n_tors]) times the paths between both that begin with the climb."""
+    used = np.zeros(len(ecmp.end))
+    tier = ecmp.fabric.tier
+    for level in range(1, ecmp.top + 1):
+        own = np.flatnonzero(tier[ecmp.end] == level)
+        column = np.cumsum(tier == level) - 1
+        often = np.where(ecmp.turn == level, key, 0.0) @ ecmp.reach(level).astype(np.float64)
+        used[own] = often[ecmp.tor[own], column[ecmp.end[own]]]
+    return used
+
+
+def _keys(rng: np.random.Generator, n: int) -> WordArray:
+    return rng.integers(1, 1 << 63, n, dtype=np.uint64)
+
+
+def _sums(n_links: int, paths: Paths, key: WordArray) -> WordArray:
+    """The sums of the keys (uint64[paths]) of the paths over each link, and of other keys made of
+    these: uint64[2, n_links], modulo 2^64."""
+    length: LongArray = paths.length
+    each = np.repeat(key, length)
+    other = each * (each | np.uint64(1))
+    marks = np.zeros((2, n_links), np.uint64)
+    for mark, keys in zip(marks, (each, other), strict=True):
+        np.add.at(mark, paths.links, keys)
+    return marks
