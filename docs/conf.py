@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
+logging.getLogger("matplotlib").setLevel(logging.WARNING)
 sys.path[:0] = [str(HERE.parent), str(HERE)]  # the code, and the site's own extension
 
 with (HERE.parent / "pyproject.toml").open("rb") as _file:
@@ -36,6 +38,9 @@ autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {
+    f"{kind}Array": f"{kind}Array" for kind in ("Bool", "Int", "Long", "Word", "Float")
+}
 napoleon_use_ivar = True  # attributes stand below the class, as the docstring has them
 python_use_unqualified_type_names = True
 suppress_warnings = ["config.cache"]  # sphinx-gallery's settings hold a class
