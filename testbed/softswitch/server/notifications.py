@@ -23,7 +23,7 @@ from testbed.softswitch.server.messages import (
     p4runtime_pb2,
 )
 from testbed.softswitch.server.ports import Ports
-from testbed.softswitch.server.table_entries import TableState
+from testbed.softswitch.server.table_reads import TableReader
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -209,25 +209,25 @@ def _data(config: DigestConfig, values: list[int]) -> Any:
 class Ageing:
     """The entries with a timeout of a running switch."""
 
-    def __init__(self, tables: Iterable[TableState]) -> None:
-        self._tables = [t for t in tables if t.config.definition.aged]
+    def __init__(self, readers: Iterable[TableReader]) -> None:
+        self._readers = [r for r in readers if r.state.config.definition.aged]
 
     def poll(self, send: Send) -> float | None:
         """Tell of the entries that are idle; gives the seconds until the next may be, or None."""
         due = None
         message = p4runtime_pb2.IdleTimeoutNotification(timestamp=time.time_ns())
-        for table in self._tables:
-            for stored in table.entries.values():
+        for reader in self._readers:
+            for stored in reader.state.entries.values():
                 if not stored.timeout_ns:
                     continue
-                idle = table.idle_ns(stored)
+                idle = reader.state.idle_ns(stored)
                 left = stored.timeout_ns - idle
                 if left > 0:
                     stored.told = False
                     due = left if due is None else min(due, left)
                 elif not stored.told:
                     stored.told = True
-                    table.fill(stored, message.table_entry.add())
+                    reader.fill(stored, message.table_entry.add())
                 if left <= 0:  # it may be hit again and then be idle anew
                     due = stored.timeout_ns if due is None else min(due, stored.timeout_ns)
         if message.table_entry:

@@ -56,7 +56,7 @@ class Pipeline:
         self._readers = {i: TableReader(t) for i, t in self.tables.items()}
         self.replication = Replication(switch, ports)
         self.digests = Digests(config.digests, switch, ports)
-        self.ageing = Ageing(self.tables.values())
+        self.ageing = Ageing(self._readers.values())
         self.packet_in = config.headers.get("packet_in", ControllerHeader())
         self.packet_out = config.headers.get("packet_out", ControllerHeader())
         self._writers: dict[str, Callable[[str, Any], None]] = {

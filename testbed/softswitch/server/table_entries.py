@@ -1,29 +1,20 @@
-"""Table entries as P4Runtime sees them."""
+"""Table entries as P4Runtime writes them, and what is kept of them beside what the switch has.
+
+``table_reads`` reads them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from testbed.softswitch.runtime.instance import MeterRates
 from testbed.softswitch.runtime.switch import Switch
 from testbed.softswitch.runtime.tables import Entry
 from testbed.softswitch.server.arrays import read_config
-from testbed.softswitch.server.config import MATCH, PipelineConfig, TableConfig
-from testbed.softswitch.server.entries import (
-    Key,
-    Reference,
-    Stored,
-    dont_care,
-    read_match,
-    write_match,
-)
-from testbed.softswitch.server.groups import (
-    ProfileState,
-    program_order,
-    read_action,
-    write_action,
-)
+from testbed.softswitch.server.config import MATCH, FieldConfig, PipelineConfig, TableConfig
+from testbed.softswitch.server.groups import Member, ProfileState, program_order, read_action
 from testbed.softswitch.server.messages import (
     ALREADY_EXISTS,
     INVALID_ARGUMENT,
@@ -33,13 +24,89 @@ from testbed.softswitch.server.messages import (
     UNIMPLEMENTED,
     P4Error,
     counted,
-    fill_counter,
+    decode,
     p4info_pb2,
     p4runtime_pb2,
 )
 from testbed.softswitch.server.ports import Ports
 
 SCOPE = p4info_pb2.ActionRef.Scope
+NAMES = {
+    MATCH.EXACT: "exact",
+    MATCH.LPM: "lpm",
+    MATCH.TERNARY: "ternary",
+    MATCH.RANGE: "range",
+    MATCH.OPTIONAL: "optional",
+}
+Key = tuple[tuple[Any, ...], int]
+
+
+@dataclass
+class Reference:
+    """What an entry runs: an action, a member, a group or a one-shot action set."""
+
+    kind: str  # action, member, group, set
+    id: int
+    values: tuple[int, ...] = ()
+    members: tuple[Member, ...] = ()
+    message: Any = None
+
+
+@dataclass
+class Stored:
+    """An entry, of the controller as a rule; ``match`` is in the program's order."""
+
+    handle: int
+    match: tuple[Any, ...]
+    priority: int
+    reference: Reference
+    metadata: bytes = b""
+    controller_metadata: int = 0
+    timeout_ns: int = 0  # 0: none
+    since_us: int = 0  # when it was written
+    told: bool = False  # of its being idle
+
+
+def dont_care(kind: int, width: int) -> Any:
+    """The match that stands for a field left out."""
+    if kind == MATCH.RANGE:
+        return 0, (1 << width) - 1
+    return None if kind == MATCH.OPTIONAL else (0, 0)
+
+
+def read_match(f: FieldConfig, m: Any, what: str) -> Any:
+    """A match element of the switch from one of P4Runtime."""
+    kind, width = m.WhichOneof("field_match_type"), f.width
+    if kind != NAMES.get(f.kind):
+        raise P4Error(INVALID_ARGUMENT, f"{what}: the field is {NAMES.get(f.kind)}, not {kind}")
+    if f.kind == MATCH.EXACT:
+        return decode(m.exact.value, width, what)
+    if f.kind == MATCH.OPTIONAL:
+        return decode(m.optional.value, width, what)
+    if f.kind == MATCH.LPM:
+        n, value = m.lpm.prefix_len, decode(m.lpm.value, width, what)
+        if not 0 < n <= width:
+            raise P4Error(
+                INVALID_ARGUMENT,
+                f"{what}: prefix length {n} is not within 1..{width}"
+                + (": leave the field out" if not n else ""),
+            )
+        if value & ((1 << width - n) - 1):
+            raise P4Error(INVALID_ARGUMENT, f"{what}: {value:#x} has bits after its prefix")
+        return value, n
+    if f.kind == MATCH.TERNARY:
+        value, mask = decode(m.ternary.value, width, what), decode(m.ternary.mask, width, what)
+        if not mask:
+            raise P4Error(INVALID_ARGUMENT, f"{what}: the mask is 0: leave the field out")
+        if value & ~mask:
+            raise P4Error(INVALID_ARGUMENT, f"{what}: {value:#x} has bits outside its mask")
+        return value, mask
+    low, high = decode(m.range.low, width, what), decode(m.range.high, width, what)
+    if low > high:
+        raise P4Error(INVALID_ARGUMENT, f"{what}: the range {low}..{high} is empty")
+    if (low, high) == (0, (1 << width) - 1):
+        raise P4Error(INVALID_ARGUMENT, f"{what}: the range is everything: leave the field out")
+    return low, high
 
 
 class TableState:
@@ -355,23 +422,16 @@ class TableState:
         with self.ports.lock():
             self.table.set_counter(stored.handle, *counts)
 
-    def read_counter(self, stored: Stored, data: Any) -> None:
-        """Fill in the direct counter of an entry, as far as its unit goes."""
+    def idle_ns(self, stored: Stored) -> int:
+        """Return for how long an entry has not been hit, in ns, from when it was written on."""
         with self.ports.lock():
-            packets, size = self.table.counter(stored.handle)
-        fill_counter(
-            self.pipeline.direct_counters[self.config.counter].spec.unit, packets, size, data
-        )
+            hit = self.table.last_hit(stored.handle)
+        return max(0, self.ports.now_us() - max(hit, stored.since_us)) * 1000
 
     def set_meter(self, stored: Stored, rates: MeterRates | None) -> None:
         """Set the meter of an entry."""
         with self.ports.lock():
             self.table.set_meter(stored.handle, rates)
-
-    def meter(self, stored: Stored) -> MeterRates | None:
-        """The rates of an entry's meter."""
-        with self.ports.lock():
-            return self.table.meter(stored.handle)
 
     def find(self, entry: Any) -> Stored:
         """The entry with the match and priority of a message."""
@@ -379,37 +439,3 @@ class TableState:
         if stored is None:
             raise self._error(NOT_FOUND, "no entry has this match")
         return stored
-
-    # ---- reading ----
-
-    def fill_match(self, stored: Stored, entry: Any) -> None:
-        """Fill in table id, match and priority of a TableEntry."""
-        entry.table_id = self.config.id
-        for f in self.config.fields:
-            write_match(f, stored.match[f.place], entry)
-        entry.priority = stored.priority
-
-    def fill(self, stored: Stored, entry: Any) -> None:
-        """Fill in what the controller wrote of an entry."""
-        self.fill_match(stored, entry)
-        self.fill_action(stored.reference, entry.action)
-        entry.metadata = stored.metadata
-        entry.controller_metadata = stored.controller_metadata
-        entry.idle_timeout_ns = stored.timeout_ns
-
-    def idle_ns(self, stored: Stored) -> int:
-        """How long an entry has not been hit, from when it was written on."""
-        with self.ports.lock():
-            hit = self.table.last_hit(stored.handle)
-        return max(0, self.ports.now_us() - max(hit, stored.since_us)) * 1000
-
-    def fill_action(self, r: Reference, action: Any) -> None:
-        """Fill in what an entry runs, as a TableAction."""
-        if r.kind == "action":
-            write_action(self.pipeline.actions[r.id], r.values, action.action)
-        elif r.kind == "member":
-            action.action_profile_member_id = r.id
-        elif r.kind == "group":
-            action.action_profile_group_id = r.id
-        else:
-            action.action_profile_action_set.CopyFrom(r.message)

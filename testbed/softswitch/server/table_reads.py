@@ -20,24 +20,26 @@ from testbed.softswitch.server.config import (
     PipelineConfig,
     TableConfig,
 )
+from testbed.softswitch.server.groups import write_action
 from testbed.softswitch.server.messages import (
     AT_ONCE,
     Column,
     big_endian,
     either,
+    encode,
+    fill_counter,
     joined,
     nested,
     number,
     octets,
     p4runtime_pb2,
 )
-from testbed.softswitch.server.table_entries import TableState
+from testbed.softswitch.server.table_entries import Reference, Stored, TableState, dont_care
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from testbed.softswitch.runtime.tables import Table
-    from testbed.softswitch.server.entries import Stored
     from testbed.softswitch.server.ports import Ports
 
 KEY = 4  # where the key begins in a row
@@ -65,23 +67,42 @@ def has_more(stored: Stored) -> bool:
     return bool(stored.timeout_ns or stored.metadata or stored.controller_metadata)
 
 
+def write_match(f: FieldConfig, v: Any, entry: Any) -> None:
+    """Add a match element of the switch to a TableEntry, unless it matches everything."""
+    if f.kind == MATCH.EXACT:
+        entry.match.add(field_id=f.id).exact.value = encode(v)
+    elif v == dont_care(f.kind, f.width) or (f.kind == MATCH.LPM and not v[1]):
+        return
+    elif f.kind == MATCH.OPTIONAL:
+        entry.match.add(field_id=f.id).optional.value = encode(v)
+    elif f.kind == MATCH.LPM:
+        m = entry.match.add(field_id=f.id).lpm
+        m.value, m.prefix_len = encode(v[0]), v[1]
+    elif f.kind == MATCH.TERNARY:
+        m = entry.match.add(field_id=f.id).ternary
+        m.value, m.mask = encode(v[0]), encode(v[1])
+    else:
+        m = entry.match.add(field_id=f.id).range
+        m.low, m.high = encode(v[0]), encode(v[1])
+
+
 class TableReader:
-    """Reads the entries of a table: one by one, or as columns where they are many."""
+    """Reads the entries of the table ``state``: one by one, or as columns where they are many."""
 
     def __init__(self, state: TableState) -> None:
-        self._state = state
+        self.state = state
         self._columns = TableColumns(state.config, state.pipeline, state.table)
 
     def read(self, request: Any) -> Iterator[Any]:
         """Yield the entries that a TableEntry of a Read means, as they are when the first one is
         asked for: entities, and many at once as bytes of ReadResponses."""
-        state = self._state
+        state = self.state
         if request.is_default_action:
             r = state.default or state.program_default
             e = p4runtime_pb2.Entity()
             e.table_entry.table_id, e.table_entry.is_default_action = state.config.id, True
             if r is not None:
-                state.fill_action(r, e.table_entry.action)
+                self._fill_action(r, e.table_entry.action)
                 yield e
             return
         counted = bool(state.config.counter) and request.HasField("counter_data")
@@ -92,42 +113,76 @@ class TableReader:
         yield from out
 
     def _entity(self, stored: Stored, counted: bool, metered: bool, request: Any) -> Any:
-        state, e = self._state, p4runtime_pb2.Entity()
+        e = p4runtime_pb2.Entity()
         entry = e.table_entry
-        state.fill(stored, entry)
+        self.fill(stored, entry)
         if counted:
-            state.read_counter(stored, entry.counter_data)
+            self._fill_counter(stored, entry.counter_data)
         if metered:
-            fill_config(state.meter(stored), entry, "meter_config")
+            self._fill_meter(stored, entry, "meter_config")
         if request.HasField("time_since_last_hit") and stored.timeout_ns:
-            entry.time_since_last_hit.elapsed_ns = state.idle_ns(stored)
+            entry.time_since_last_hit.elapsed_ns = self.state.idle_ns(stored)
         return e
 
     def read_direct(self, what: str, request: Any) -> Iterator[Any]:
         """Yield the direct counters or meters of the entries that a TableEntry means, as ``read``
         does; ``what`` is "counter" or "meter"."""
-        state = self._state
         one_by_one, parts = self._found(request, what == "meter", lambda _: False)
         out: list[Any] = []
         for stored in one_by_one:
             e = p4runtime_pb2.Entity()
             found = e.direct_counter_entry if what == "counter" else e.direct_meter_entry
-            state.fill_match(stored, found.table_entry)
+            self.fill_match(stored, found.table_entry)
             if what == "counter":
-                state.read_counter(stored, found.data)
+                self._fill_counter(stored, found.data)
             else:
-                fill_config(state.meter(stored), found, "config")
+                self._fill_meter(stored, found, "config")
             out.append(e)
         columns = self._columns
         yield from (columns.direct_counters if what == "counter" else columns.direct_meters)(parts)
         yield from out
+
+    def fill_match(self, stored: Stored, entry: Any) -> None:
+        """Fill in table id, match and priority of a TableEntry."""
+        entry.table_id = self.state.config.id
+        for f in self.state.config.fields:
+            write_match(f, stored.match[f.place], entry)
+        entry.priority = stored.priority
+
+    def fill(self, stored: Stored, entry: Any) -> None:
+        """Fill in all that a controller wrote of an entry in a TableEntry."""
+        self.fill_match(stored, entry)
+        self._fill_action(stored.reference, entry.action)
+        entry.metadata = stored.metadata
+        entry.controller_metadata = stored.controller_metadata
+        entry.idle_timeout_ns = stored.timeout_ns
+
+    def _fill_action(self, r: Reference, action: Any) -> None:
+        if r.kind == "action":
+            write_action(self.state.pipeline.actions[r.id], r.values, action.action)
+        elif r.kind in REFERENCES:
+            setattr(action, REFERENCES[r.kind], r.id)
+        else:
+            action.action_profile_action_set.CopyFrom(r.message)
+
+    def _fill_counter(self, stored: Stored, data: Any) -> None:
+        state = self.state
+        with state.ports.lock():
+            packets, size = state.table.counter(stored.handle)
+        unit = state.pipeline.direct_counters[state.config.counter].spec.unit
+        fill_counter(unit, packets, size, data)
+
+    def _fill_meter(self, stored: Stored, message: Any, field: str) -> None:
+        with self.state.ports.lock():
+            rates = self.state.table.meter(stored.handle)
+        fill_config(rates, message, field)
 
     def _found(
         self, request: Any, metered: bool, alone: Callable[[Stored], bool]
     ) -> tuple[list[Stored], list[Rows]]:
         """The entries that a TableEntry means: those to be read one by one, as all are if they are
         few and those that ``alone`` is true of, and copies of the rows of the others."""
-        state, priority = self._state, request.priority
+        state, priority = self.state, request.priority
         if request.match:
             stored = state.entries.get(state.key(request))
             return [stored] if stored else [], []
