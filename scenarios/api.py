@@ -24,7 +24,6 @@ from analysis.evaluation.metrics import Score, score
 from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import diagnosis_columns, render
 from analysis.methods.base import Diagnosis, Localizer, diagnose
-from analysis.methods.registry import make_method
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.reading import read_observations
 from analysis.telemetry.telemetry import Telemetry
@@ -78,19 +77,12 @@ def run(
     >>> result.faulty, result.figures.f1.to_dict()
     (['tor0_0->agg0_1'], {'flock': 1.0, 'canary-mle': 1.0})
     """
-    names, chosen = choose_methods(methods, str(parameters), fault_rate)
+    chosen, _ = choose_methods(methods, str(parameters), fault_rate)
     request = make_request(scenario, settings, None if config is None else Path(config))
     made = request.settings("virtual" if request.backend == "auto" else None)
     where = default_directory(request.name) if path is None else Path(path)
     writer = RunWriter(where, numbered=path is None)
-    run_experiment(
-        request.name,
-        request.scenario,
-        made,
-        writer,
-        names,
-        parameters=chosen,
-    )
+    run_experiment(request.name, request.scenario, made, writer, chosen)
     return load(writer.path)
 
 
@@ -175,8 +167,10 @@ def _method(
 ) -> Localizer:
     if not isinstance(method, str):
         return method
-    names, chosen = choose_methods(method, str(parameters), fault_rate)
-    return make_method(",".join(names), chosen)
+    named, _ = choose_methods(method, str(parameters), fault_rate)
+    if len(named) != 1:
+        raise UserError(f"{method} names {len(named)} methods: name one")
+    return named[0].method
 
 
 class Run:

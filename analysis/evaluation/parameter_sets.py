@@ -20,7 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from analysis.methods.method_file import method_files
 from analysis.methods.parameters import Parameters, read_names
-from analysis.methods.registry import ALIASES, METHODS, build_all, check_parameters
+from analysis.methods.registry import (
+    ALIASES,
+    METHODS,
+    BuiltMethod,
+    check_parameters,
+    find_methods,
+)
 from testbed.errors import UserError
 from testbed.record.atomic import atomic_write
 from testbed.record.yaml_file import read_yaml
@@ -98,8 +104,8 @@ def read_set(
 
 def choose_methods(
     methods: str | None, parameters: str = "default", fault_rate: float | None = None
-) -> tuple[list[str], Parameters]:
-    """What a user says of methods, checked: each as the tables call it, and their parameters.
+) -> tuple[list[BuiltMethod], Parameters]:
+    """Return the methods that a user names, built, and the parameters that they were built with.
 
     Args:
         methods: In the grammar of `analysis.methods.parameters`; None are those of the testbed.
@@ -112,8 +118,7 @@ def choose_methods(
     """
     files = method_files([named.name for named in read_names(methods or "")])
     chosen = read_set(parameters, fault_rate, files)
-    built = build_all(",".join(METHODS) if methods is None else methods, chosen)
-    return [each.name for each in built], chosen
+    return find_methods(",".join(METHODS) if methods is None else methods, chosen), chosen
 
 
 def write_set(path: Path, content: Calibrated) -> None:

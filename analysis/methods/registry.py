@@ -106,29 +106,19 @@ class BuiltMethod:
     bench: Bench
 
 
-def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[str]:
-    """The methods of a list such as ``flock:p_bad=0.01,vigil``; each once, in that order.
+def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[BuiltMethod]:
+    """The methods of a list such as ``flock:p_bad=0.01,vigil``, built; each once, in that order.
 
-    The grammar is that of `analysis.methods.parameters`; what comes back is in it, too, each as the
-    tables call it. ``all`` are all but those on request. Those with parameters are built, to check
-    these.
+    The grammar is that of `analysis.methods.parameters`. ``all`` are all but those on request.
 
     Args:
-        parameters: Its ``files`` are the method files that may be named.
+        parameters: What the methods are made with where their names leave it open; its ``files``
+            are the method files that may be named.
 
     Raises:
-        ValueError: A name, a parameter or a value is unknown, or does not fit the others.
+        ValueError: A name, a parameter or a value is unknown, or does not fit the others; a
+            registered method does not load (one line).
     """
-    alone = Parameters(files=parameters.files)
-    found = [
-        _build(named, alone).name if named.words else named.name
-        for named in _named(text, parameters)
-    ]
-    return list(dict.fromkeys(found))
-
-
-def build_all(text: str, parameters: Parameters = DEFAULTS) -> list[BuiltMethod]:
-    """The methods of a list, built; each once, in that order. See `find_methods` and `build`."""
     built = [_build(named, parameters) for named in _named(text, parameters)]
     return list({each.name: each for each in built}.values())
 

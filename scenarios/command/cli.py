@@ -131,7 +131,7 @@ def run(
     from scenarios.experiment.run import default_directory, new_run, run_experiment
     from testbed.fabric.topologies import make_packet_fabric
 
-    names, chosen = choose_methods(methods, parameters, fault_rate)
+    chosen, _ = choose_methods(methods, parameters, fault_rate)
     request = make_request(scenario, ctx.obj.settings, config)
     ctx.obj.print_environment()
 
@@ -148,7 +148,7 @@ def run(
         new_run(path, numbered=run_dir is None) as writer,
     ):
         summary = run_experiment(
-            request.name, request.scenario, settings, writer, names, chosen, observer
+            request.name, request.scenario, settings, writer, chosen, observer
         )
         at_once(plain(f"the run is in {writer.path}"))
     console = Console()
@@ -171,9 +171,9 @@ def analyze(
     from scenarios.command.show import offer_page
     from scenarios.experiment.run import analyze as analyze_run
 
-    names, chosen = choose_methods(methods, parameters, fault_rate)
+    chosen, _ = choose_methods(methods, parameters, fault_rate)
     with progress_bar() as progress:
-        summary = analyze_run(run_dir, progress, trust, names, chosen)
+        summary = analyze_run(run_dir, progress, trust, chosen)
     at_once(f"the diagnoses are in {run_dir}")
     console = Console()
     render(summary, console)
@@ -272,7 +272,6 @@ def localize(
     from analysis.evaluation.parameter_sets import choose_methods
     from analysis.evaluation.ranking import render_ranking
     from analysis.evaluation.report import parameters_line
-    from analysis.methods.registry import build
     from scenarios.command.localize import localize as localize_files
     from testbed.record.atomic import need_place
     from testbed.record.files import is_csv
@@ -280,9 +279,9 @@ def localize(
     if out is not None:
         need_place(out, "ranking.parquet")
         is_csv(out)
-    names, chosen = choose_methods(method, parameters, fault_rate)
+    chosen, _ = choose_methods(method, parameters, fault_rate)
     with progress_bar() as progress:
-        verdicts = localize_files(topology, telemetry, names, progress, chosen, cluster)
+        verdicts = localize_files(topology, telemetry, chosen, progress, cluster)
     if out is not None:
         verdicts.write(out)
     console = wide_console()
@@ -290,7 +289,7 @@ def localize(
     for name, diagnosis in verdicts.diagnoses.items():
         console.print()
         console.print(render_ranking(name, diagnosis, verdicts.numbered))
-    used = {name: build(name, chosen).origin for name in verdicts.diagnoses}
+    used = {each.name: each.origin for each in chosen if each.name in verdicts.diagnoses}
     console.print()
     console.print(line(parameters_line(used), "dim"), soft_wrap=True)
     for reason in verdicts.silent:

@@ -12,7 +12,7 @@ from rich.console import Console
 from analysis.evaluation.parameter_sets import choose_methods
 from analysis.evaluation.report import capture_line
 from analysis.methods.parameters import Parameters
-from analysis.methods.registry import REFERENCE
+from analysis.methods.registry import REFERENCE, BuiltMethod, build
 from scenarios.command.options import GivenOptions
 from scenarios.command.seeds import parse_seeds
 from scenarios.command.show import offer_page, print_comparison, print_sweep
@@ -35,7 +35,7 @@ class _Asked:
 
     name: str
     seeds: list[int]
-    methods: Sequence[str]
+    methods: Sequence[BuiltMethod]
     parameters: Parameters
     cluster: str | None
 
@@ -58,7 +58,8 @@ def compare_seeds(
         raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
     every = parse_seeds(seeds)
     named, chosen = choose_methods(methods, parameters, fault_rate)
-    names = list(dict.fromkeys([*named, REFERENCE]))
+    if all(each.name != REFERENCE for each in named):
+        named.append(build(REFERENCE, chosen))
 
     def settings(more: Mapping[str, str]) -> Settings:
         request = make_request(scenario, dict(given.settings) | dict(more), config)
@@ -70,18 +71,18 @@ def compare_seeds(
         return at_this_pace(made, request.named, len(os.sched_getaffinity(0)))
 
     name = make_request(scenario, {}, config).name
-    asked = _Asked(name, every, names, chosen, cluster)
+    asked = _Asked(name, every, named, chosen, cluster)
     if sweep is None:
         one = settings({})
         given.print_environment()
-        return _one(asked, one, out or default_folder(name, one, names, chosen))
+        return _one(asked, one, out or default_folder(name, one, named, chosen))
     setting, values = parse_sweep(sweep)
     if setting in given.settings:
         raise SettingsError(f"{setting.upper()} is swept: leave {setting.upper()}= out")
     by_value = {value: settings({setting: value}) for value in values}
     given.print_environment()
     first = by_value[values[0]]
-    folder = out or sweep_folder(name, setting, first, names, chosen)
+    folder = out or sweep_folder(name, setting, first, named, chosen)
     return _swept(asked, setting, by_value, folder)
 
 

@@ -16,9 +16,8 @@ from analysis.evaluation.ranking import ranking_columns
 from analysis.methods.base import Diagnosis, Localizer, diagnose
 from analysis.methods.canary import Canary
 from analysis.methods.mle.mle import CanaryMle
-from analysis.methods.parameters import DEFAULTS, Parameters
 from analysis.methods.partitions import diagnose_canary, diagnose_mle, load_part, observed_segments
-from analysis.methods.registry import make_method
+from analysis.methods.registry import BuiltMethod
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.parts import part_files, write_parts
 from analysis.telemetry.reading import read_observations
@@ -62,9 +61,8 @@ class Verdicts:
 def localize(
     fabric: Path,
     observations: Path,
-    methods: Sequence[str],
+    methods: Sequence[BuiltMethod],
     progress: Progress,
-    parameters: Parameters = DEFAULTS,
     cluster: str | None = None,
 ) -> Verdicts:
     """Diagnose telemetry from files with each method.
@@ -72,16 +70,13 @@ def localize(
     ``observations`` may be a folder of parts (`analysis.telemetry.parts`): each is then read and
     held by one worker of this machine, or of ``cluster`` (`scenarios.many.cluster`).
 
-    Methods are named in the grammar of `analysis.methods.parameters`; ``parameters`` are what they
-    are made with where that leaves it open.
-
     Raises:
         testbed.record.schema.TableError: A file is wrong (one line).
         analysis.telemetry.telemetry.MissingTelemetry: No method finds in the files what it needs.
-        ValueError: A method does not load, or the cluster is not there.
+        ValueError: The cluster is not there.
     """
     progress("reading", 0.0)
-    makers = {name: make_method(name, parameters) for name in methods}
+    makers = {each.name: each.method for each in methods}
     numbered = read_fabric(fabric)
     if observations.is_dir():
         return _in_parts(numbered, observations, makers, progress, cluster)

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.methods.registry import METHODS
+from analysis.methods.registry import METHODS, find_methods
 from scenarios.experiment.observer import Observer, Progress, ProgressObserver
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
@@ -42,4 +42,5 @@ def smallest_run(methods: Sequence[str], observer: Observer = Observer()) -> Non
         settings = Settings(k=4, epochs=2, load=0.01)
         path = Path(folder) / "run"
         scenario = load_scenario("faulty_links")
-        run_experiment("faulty_links", scenario, settings, path, methods, observer=observer)
+        built = find_methods(",".join(methods))
+        run_experiment("faulty_links", scenario, settings, path, built, observer)

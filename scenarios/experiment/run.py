@@ -19,8 +19,7 @@ from analysis.evaluation.budgets import measured
 from analysis.evaluation.metrics import lossy_links
 from analysis.evaluation.report import diagnosis_columns, figures, run_methods
 from analysis.methods.base import Diagnosis
-from analysis.methods.parameters import DEFAULTS, Parameters
-from analysis.methods.registry import METHODS, build
+from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry, SegmentCounts
 from scenarios.experiment.backends import need_backend
@@ -79,8 +78,7 @@ def run_experiment(
     scenario: Scenario,
     settings: Settings,
     place: Path | RunWriter,
-    methods: Sequence[str] = tuple(METHODS),
-    parameters: Parameters = DEFAULTS,
+    methods: Sequence[BuiltMethod] | None = None,
     observer: Observer = Observer(),
 ) -> Summary:
     """Emulate, diagnose with each method; the run directory appears when all is done.
@@ -90,8 +88,7 @@ def run_experiment(
 
     Args:
         place: Where the run will be, or its writer, who knows afterwards where it is.
-        methods: In the grammar of `analysis.methods.parameters`.
-        parameters: What the methods are made with where their names leave it open.
+        methods: What diagnoses the run; by default the methods of the testbed.
         observer: Receives the events of the run while it goes on.
 
     Returns:
@@ -103,13 +100,14 @@ def run_experiment(
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
     begin = time.perf_counter()
+    methods = _own_methods() if methods is None else methods
     writer = place if isinstance(place, RunWriter) else RunWriter(place)
     try:
         need_backend(settings.backend, settings.tcp > 0)
         fabric = make_fabric(settings.topology, settings.k, settings.seed)
         need_memory(expected_of(settings, fabric, 0))  # more failures take time, not memory
         plan = scenario.faults(fabric, settings)
-        flock = any(name.startswith("flock") for name in methods)
+        flock = any(method.name.startswith("flock") for method in methods)
         observer.estimated(expected_of(settings, fabric, len(plan.links), flock))
         writer.config(run_config(name, settings))
         if settings.backend == "flow":
@@ -121,7 +119,7 @@ def run_experiment(
             observer.planned(f"{Path(name).stem}: {where}", fabric, monitor, plan, settings.epochs)
             _emulate(scenario, settings, fabric, plan, writer, observer)
         run = RunDirectory(writer.partial, finished=False)
-        summary = _diagnose(run, writer, observer.progressed, methods, parameters)
+        summary = _diagnose(run, writer, observer.progressed, methods)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
         with undisturbed():
@@ -139,6 +137,10 @@ def run_experiment(
             writer.abandon()
         raise
     return summary
+
+
+def _own_methods() -> list[BuiltMethod]:
+    return find_methods(",".join(METHODS))
 
 
 def expected_of(settings: Settings, fabric: Fabric, failures: int, flock: bool = True) -> Estimate:
@@ -191,8 +193,7 @@ def analyze(
     path: Path,
     progress: Progress,
     trust: bool = False,
-    methods: Sequence[str] = tuple(METHODS),
-    parameters: Parameters = DEFAULTS,
+    methods: Sequence[BuiltMethod] | None = None,
 ) -> Summary:
     """Diagnose a run again and replace its diagnoses and summary.
 
@@ -201,14 +202,15 @@ def analyze(
     Args:
         trust: Whether to go on if the run was changed after it was finished. What was changed stays
             so in the eyes of its manifest.
-        methods, parameters: As of `run_experiment`.
+        methods: As of `run_experiment`.
 
     Raises:
         testbed.record.run.RunError: ``path`` is no complete run, or cannot be written.
     """
     run = RunDirectory(path, not path.name.endswith(".partial"), trust)
     with RunWriter.again(run) as writer:
-        summary = _diagnose(run, writer, progress, methods, parameters)
+        chosen = _own_methods() if methods is None else methods
+        summary = _diagnose(run, writer, progress, chosen)
         if (path / "summary.json").is_file():
             summary["wall_seconds"] = run.summary["wall_seconds"]
         writer.json("summary.json", summary)
@@ -219,8 +221,7 @@ def _diagnose(
     run: RunDirectory,
     writer: RunWriter,
     progress: Progress,
-    methods: Sequence[str],
-    parameters: Parameters,
+    methods: Sequence[BuiltMethod],
 ) -> Summary:
     config, network = run.config, run.network
     telemetry = read_telemetry(run)
@@ -238,8 +239,7 @@ def _diagnose(
 
     diagnoses: dict[str, Diagnosis] = {}
     missing = []
-    built = [build(name, parameters) for name in methods]
-    for method in built:
+    for method in methods:
         try:
             diagnoses |= run_methods(telemetry, [method], tell)
         except MissingTelemetry as error:
@@ -264,7 +264,7 @@ def _diagnose(
         "epochs": network["epochs"],
         "missing": missing + _said_of_unmet([links["name"][link] for link in unmet]),
         "measured": {name: part for name, part in use.items()},
-        "methods": figures(diagnoses, built, telemetry, truth, lost, use, unmet),
+        "methods": figures(diagnoses, methods, telemetry, truth, lost, use, unmet),
     }
     if lost is not None:
         summary["lost_links"] = [links["name"][link] for link in lost]

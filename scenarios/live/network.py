@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from analysis.evaluation.report import run_methods
 from analysis.methods.base import Diagnosis
-from analysis.methods.registry import METHODS, build
+from analysis.methods.registry import METHODS, BuiltMethod, find_methods
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
@@ -139,12 +139,11 @@ class Live:
         counts = segment_counts(epoch.meter, len(self._emulation.segments))
         return Measured(self._emulation.segments, *counts)
 
-    def diagnose(self, methods: Sequence[str] = ()) -> dict[str, Diagnosis]:
+    def diagnose(self, methods: Sequence[BuiltMethod] = ()) -> dict[str, Diagnosis]:
         """Send an epoch's traffic, and return which links methods then blame, by method.
 
         Args:
-            methods: In the grammar of `analysis.methods.parameters`; by default those of the
-                testbed, as far as what they read is measured here.
+            methods: By default those of the testbed, as far as what they read is measured here.
 
         Raises:
             MissingTelemetry: A method of ``methods`` reads what is not measured here.
@@ -154,9 +153,9 @@ class Live:
             with self.using:
                 self._measure(writer)
             telemetry = read_telemetry(RunDirectory(writer.partial, finished=False))
-            for name in methods or METHODS:
+            for method in methods or find_methods(",".join(METHODS)):
                 try:
-                    found |= run_methods(telemetry, [build(name)], lambda _: None)
+                    found |= run_methods(telemetry, [method], lambda _: None)
                 except MissingTelemetry:
                     if methods:
                         raise

@@ -112,7 +112,7 @@ def calibrate(
 def _named(methods: str) -> list[NamedMethod]:
     if methods.strip() == "all":
         return [NamedMethod(name, ()) for name in GRIDS]
-    return [named for text in find_methods(methods) for named in read_names(text)]
+    return [named for built in find_methods(methods) for named in read_names(built.name)]
 
 
 def _method(named: NamedMethod) -> tuple[str, Mapping[str, Any]]:

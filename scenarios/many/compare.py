@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from analysis.evaluation.comparison import COLUMNS, average_precision, found_at, plot
 from analysis.methods.parameters import DEFAULTS, Parameters
-from analysis.methods.registry import GROUP, build
+from analysis.methods.registry import GROUP, BuiltMethod, find_methods
 from scenarios.experiment.estimate import need_memory
 from scenarios.experiment.inputs import demand_of
 from scenarios.experiment.memory import available_bytes
@@ -68,7 +68,7 @@ class Comparison:
 
 
 def default_folder(
-    name: str, settings: Settings, methods: Sequence[str], parameters: Parameters = DEFAULTS
+    name: str, settings: Settings, methods: Sequence[BuiltMethod], parameters: Parameters = DEFAULTS
 ) -> Path:
     """``runs/compare-<scenario>-<key>``, the key being that of everything but the seeds."""
     key = json.dumps(_key(name, settings, methods, parameters), sort_keys=True)
@@ -80,7 +80,7 @@ def compare(
     name: str,
     settings: Settings,
     seeds: Sequence[int],
-    methods: Sequence[str],
+    methods: Sequence[BuiltMethod],
     folder: Path,
     progress: Progress,
     parameters: Parameters = DEFAULTS,
@@ -88,8 +88,8 @@ def compare(
 ) -> Comparison:
     """Run every seed that ``folder`` does not hold yet; write ``results.parquet`` and ``f1.png``.
 
-    Methods are named in the grammar of `analysis.methods.parameters`; ``parameters`` are what they
-    are made with where that leaves it open.
+    ``parameters`` are what the methods were built with, as another process builds them, too, of
+    their names.
 
     Real networks run one at a time, others on as many processors as there are, or on the workers
     of ``cluster``, see `scenarios.many.cluster`.
@@ -114,12 +114,13 @@ def compare(
             own = replace(settings, threads=1)  # seeds share the cores
         failures: dict[int, str] = {}
         if lacking:
+            named = ",".join(method.name for method in methods)
             pieces = {
-                each: partial(_seed_file, name, replace(own, seed=seed), methods, parameters)
+                each: partial(_seed_file, name, replace(own, seed=seed), named, parameters)
                 for each, seed in lacking.items()
             }
             with workers_of(cluster, _at_once(settings)) as workers:
-                theirs = partial(_key, name, settings, methods, parameters)
+                theirs = partial(_key_of_names, name, settings, named, parameters)
                 workers.check(json.loads(json.dumps(key)), theirs)
                 n_before = len(every) - len(pieces)
                 failed = complete(pieces, n_before, folder, workers, "seeds", progress)
@@ -147,14 +148,14 @@ def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, 
 
 
 def _key(
-    name: str, settings: Settings, methods: Sequence[str], parameters: Parameters
+    name: str, settings: Settings, methods: Sequence[BuiltMethod], parameters: Parameters
 ) -> dict[str, Any]:
     """All that decides the figures of a seed: settings and the content of the files they name,
     versions, methods and the code itself."""
-    key = run_config(name, replace(settings, seed=0)) | {"methods": list(methods)}
-    built = [build(method, parameters) for method in methods]
+    names = [each.name for each in methods]
+    key = run_config(name, replace(settings, seed=0)) | {"methods": names}
     key["parameters"] = {
-        each.name: {"values": each.parameters, "from": each.origin} for each in built
+        each.name: {"values": each.parameters, "from": each.origin} for each in methods
     }
     key["code_sha256"] = code_digest()
     files = {
@@ -166,15 +167,22 @@ def _key(
     for what, path in files.items():
         if path is not None and path.is_file():  # each seed says so if it is none
             key[f"{what}_sha256"] = _digest(path)
-    if named := {method.partition(":")[0] for method in methods} & parameters.files.keys():
+    if named := {method.partition(":")[0] for method in names} & parameters.files.keys():
         key["methods_sha256"] = {name: _digest(parameters.files[name]) for name in sorted(named)}
     plugged = {point.name: point.dist for point in entry_points(group=GROUP)}
     key["plugged_in"] = {
         method: f"{dist.name} {dist.version}"
-        for method in methods
+        for method in names
         if (dist := plugged.get(method.partition(":")[0]))
     }
     return key
+
+
+def _key_of_names(
+    name: str, settings: Settings, methods: str, parameters: Parameters
+) -> dict[str, Any]:
+    """The same as another process has it, which builds the methods itself."""
+    return _key(name, settings, find_methods(methods, parameters), parameters)
 
 
 def _digest(path: Path) -> str:
@@ -211,11 +219,11 @@ def _file(folder: Path, seed: int) -> Path:
 
 
 def _seed_file(
-    name: str, settings: Settings, methods: Sequence[str], parameters: Parameters, place: Path
+    name: str, settings: Settings, methods: str, parameters: Parameters, place: Path
 ) -> bytes:
     """Run a scenario, and return the file of its rows."""
     path, scenario = place / "run", load_scenario(name)
-    run_experiment(name, scenario, settings, path, methods, parameters=parameters)
+    run_experiment(name, scenario, settings, path, find_methods(methods, parameters))
     write_columns(place / "rows.parquet", _rows(RunDirectory(path), settings.seed))
     return (place / "rows.parquet").read_bytes()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from analysis.methods.registry import find_methods
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
@@ -54,7 +55,9 @@ def measure(k: int, threads: int) -> tuple[int, float, float, int]:
     with tempfile.TemporaryDirectory() as folder:
         scenario = load_scenario("faulty_links")
         place = Path(folder) / "run"
-        made = run_experiment("faulty_links", scenario, settings, place, methods=["007"])
+        made = run_experiment(
+            "faulty_links", scenario, settings, place, methods=find_methods("007")
+        )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1000
     return made["packet_hops"], used, waited, memory
 

@@ -133,11 +133,13 @@ def test_seeds_that_a_script_compares_do_not(folder: Folder, tmp_path: Path) -> 
     script.parent.mkdir()
     script.write_text(
         "from pathlib import Path\n"
+        "from analysis.methods.registry import find_methods\n"
         "from scenarios.many.compare import compare\n"
         "from scenarios.experiment.settings import Settings\n"
         "if __name__ == '__main__':\n"
         "    settings = Settings(backend='flow', k=4, epochs=2)\n"
-        "    compare('faulty_links', settings, [1], ['netbouncer'], Path('c'), lambda *_: None)\n"
+        "    methods = find_methods('netbouncer')\n"
+        "    compare('faulty_links', settings, [1], methods, Path('c'), lambda *_: None)\n"
     )
     folder.run(sys.executable, script)
 

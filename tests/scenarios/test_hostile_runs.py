@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from analysis.telemetry.telemetry import MissingTelemetry
 from scenarios.command.localize import export
@@ -227,7 +228,7 @@ def runs(run_path: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple
             load_scenario("faulty_links"),
             make_settings(asked),
             folder / name,
-            ["canary-mle", "007"],
+            find_methods("canary-mle,007"),
         )
     a, b, ls = (folder / name for name in ("a", "b", "ls"))
     return [(run_path, a), (a, b), (b, ls), (ls, a), (a, run_path)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.methods.registry import find_methods
 from scenarios.command.show import make_page
 from scenarios.experiment.run import analyze
 from scenarios.many.work import hold_folder
@@ -42,7 +43,7 @@ def test_a_folder_of_a_run_that_leads_elsewhere(run: Path, outside: Path, name: 
     shutil.rmtree(run / name)
     (run / name).symlink_to(outside)
     for command in (
-        lambda: analyze(run, quiet, trust=True, methods=["netbouncer"]),
+        lambda: analyze(run, quiet, trust=True, methods=find_methods("netbouncer")),
         lambda: make_page(run, trust=True),
     ):
         with pytest.raises(ValueError, match="is a link|is missing") as caught:
@@ -56,7 +57,7 @@ def test_a_file_of_a_run_that_leads_elsewhere(run: Path, outside: Path, name: st
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(outside / "precious")
     with pytest.raises(ValueError):
-        analyze(run, quiet, trust=True, methods=["netbouncer"])
+        analyze(run, quiet, trust=True, methods=find_methods("netbouncer"))
     with pytest.raises(ValueError):
         make_page(run, trust=True)
     assert unchanged(outside)

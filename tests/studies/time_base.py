@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from analysis.methods.registry import find_methods
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import make_settings
@@ -24,9 +25,7 @@ SECONDS = (1, 3, 10, 30)
 SEEDS = 20
 
 
-def runs(
-    seconds: float, seeds: int, folder: Path, methods: tuple[str, ...] | None = None
-) -> list[Summary]:
+def runs(seconds: float, seeds: int, folder: Path, methods: str | None = None) -> list[Summary]:
     """Run the main job with as many packets of a host as by default, in so many seconds."""
     asked = {
         "backend": "virtual",
@@ -34,14 +33,14 @@ def runs(
         "load": PER_HOST / seconds,
     }
     scenario = load_scenario("faulty_links")
-    chosen = {} if methods is None else {"methods": methods}
+    chosen = None if methods is None else find_methods(methods)
     return [
         run_experiment(
             "faulty_links",
             scenario,
             make_settings(asked | {"seed": seed}),
             folder / f"{seconds}-{seed}",
-            **chosen,
+            chosen,
         )
         for seed in range(1, seeds + 1)
     ]

@@ -37,13 +37,12 @@ def test_a_set_is_written_and_read_again(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
         write_set(tmp_path / name, Calibrated(methods={"flock": entry}))
     assert (tmp_path / "a.yaml").read_bytes() == (tmp_path / "b.yaml").read_bytes()
-    names, chosen = choose_methods("flock,007", str(tmp_path / "a.yaml"), 0.01)
-    assert names == ["flock", "007"]
-    built = build("flock", chosen)
+    (built, vigil), _ = choose_methods("flock,007", str(tmp_path / "a.yaml"), 0.01)
+    assert (built.name, vigil.name) == ("flock", "007")
     values, origin = built.parameters, built.origin
     assert values.startswith("p_bad=1e-05,p_good=1e-06,") and "refine=false" in values
     assert origin == "a.yaml"
-    assert build("007", chosen).origin == "default"
+    assert vigil.origin == "default"
 
 
 @pytest.mark.parametrize(
@@ -82,9 +81,7 @@ def test_methods_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         registry, "_constructed", lambda *given: (made.append(1), construct(*given))[1]
     )
-    assert choose_methods("flock:p_bad=0.02,vigil")[0] == ["flock:p_bad=0.02", "007"]
-    assert len(made) == 2
-    built = build("flock:p_bad=0.02")
+    built, vigil = choose_methods("flock:p_bad=0.02,vigil")[0]
+    assert vigil.name == "007" and len(made) == 2
     assert (built.name, built.bench) == ("flock:p_bad=0.02", "published")
     assert built.parameters.startswith("p_bad=0.02,") and built.origin == "default, as named"
-    assert len(made) == 3

@@ -61,14 +61,15 @@ def written(folder: Path, text: str, name: str = "worst.py") -> str:
 
 def test_a_file_is_a_method_like_others(tmp_path: Path, world: Any) -> None:
     file = written(tmp_path, WORST)
-    names, chosen = choose_methods(f"{file}:limit=0.2,canary-mle,{file}")
-    assert names == ["worst.py:limit=0.2", "canary-mle", "worst.py"]
-    assert find_methods(",".join(names), chosen) == names
-    method = make_method(names[0], chosen)
-    assert method.name == "worst-segments" and method.limit == 0.2  # type: ignore[attr-defined]
+    found, chosen = choose_methods(f"{file}:limit=0.2,canary-mle,{file}")
+    names = ["worst.py:limit=0.2", "canary-mle", "worst.py"]
+    assert [each.name for each in found] == names
+    assert [each.name for each in find_methods(",".join(names), chosen)] == names
+    built = found[0]
+    method: Any = built.method
+    assert method.name == "worst-segments" and method.limit == 0.2
     assert len(method.localize(world.telemetry).flagged) > 0
     assert method.telemetry_bytes(world.telemetry) == world.telemetry.canary_bytes
-    built = build(names[0], chosen)
     assert (built.parameters, built.origin) == ("limit=0.2", "default, as named")
     assert built.bench == "other"
     with pytest.raises(MissingTelemetry, match="worst-segments needs"):
@@ -105,18 +106,18 @@ def test_what_the_user_did_not_name_is_not_run(
 
 def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
     file = written(tmp_path, WORST)
-    first, chosen = choose_methods(file)
-    assert make_method(*first, chosen).limit == 0.1  # type: ignore[attr-defined]
+    _, chosen = choose_methods(file)
+    assert make_method("worst.py", chosen).limit == 0.1  # type: ignore[attr-defined]
     written(tmp_path, WORST.replace("= 0.1", "= 0.7"))
-    assert make_method(*first, chosen).limit == 0.7  # type: ignore[attr-defined]
+    assert make_method("worst.py", chosen).limit == 0.7  # type: ignore[attr-defined]
 
 
 def test_of_several_methods_the_file_says_which(tmp_path: Path) -> None:
     both = WORST + OTHER.format(body="pass")
     with pytest.raises(ValueError, match=r"has the methods Worst, Other: say METHOD = Worst"):
         choose_methods(written(tmp_path, both))
-    names, chosen = choose_methods(written(tmp_path, f"{both}\nMETHOD = Other\n", "two.py"))
-    assert make_method(*names, chosen).name == "other"
+    (found,), _ = choose_methods(written(tmp_path, f"{both}\nMETHOD = Other\n", "two.py"))
+    assert found.method.name == "other"
 
 
 @pytest.mark.parametrize(
@@ -165,9 +166,9 @@ def test_parameters_of_a_file_are_checked(tmp_path: Path) -> None:
 def test_what_goes_wrong_in_localize_is_one_line(
     tmp_path: Path, world: Any, body: str, said: str
 ) -> None:
-    names, chosen = choose_methods(written(tmp_path, OTHER.format(body=body), "other.py"))
+    (found,), _ = choose_methods(written(tmp_path, OTHER.format(body=body), "other.py"))
     with pytest.raises(ValueError, match=f"^method file .*other.py {said}") as error:
-        make_method(*names, chosen).localize(world.telemetry)
+        found.method.localize(world.telemetry)
     assert "\n" not in str(error.value)
 
 
@@ -188,6 +189,6 @@ def test_a_diagnosis_that_makes_no_sense_is_one_line(
         "import numpy as np; from dataclasses import replace; from analysis.methods.canary import "
         "Canary; return replace(Canary().localize(telemetry), " + change + ")"
     )
-    names, chosen = choose_methods(written(tmp_path, OTHER.format(body=body), "other.py"))
+    (found,), _ = choose_methods(written(tmp_path, OTHER.format(body=body), "other.py"))
     with pytest.raises(ValueError, match=f"method file .*other.py line 4: {said}"):
-        make_method(*names, chosen).localize(world.telemetry)
+        found.method.localize(world.telemetry)

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.evaluation.report import diagnosis_columns, figures
 from analysis.methods.base import Diagnosis
-from analysis.methods.registry import build
+from analysis.methods.registry import build, find_methods
 from analysis.telemetry.observations import read_telemetry
 from scenarios.command.show import make_page
 from scenarios.experiment.run import run_config, run_experiment
@@ -21,7 +21,7 @@ from testbed.fabric.paths import Paths
 from testbed.record.fabric_file import fabric_columns
 from testbed.record.run import RunDirectory, RunWriter
 
-METHODS = ("canary", "netbouncer", "007")
+METHODS = "canary,netbouncer,007"
 NONE = np.zeros(0, np.int64)
 NO_PATHS = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
 
@@ -47,7 +47,7 @@ def flow_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             path = tmp_path_factory.mktemp("pages") / "run"
             settings = make_settings({"backend": "flow", **FLOW_RUNS[name]}, {})
             scenario = load_scenario("faulty_links")
-            run_experiment("faulty_links", scenario, settings, path, METHODS)
+            run_experiment("faulty_links", scenario, settings, path, find_methods(METHODS))
             make_page(path)
             made[name] = path
         return made[name]

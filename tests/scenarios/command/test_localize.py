@@ -62,7 +62,7 @@ def test_a_run_in_parts_is_diagnosed_on_workers(run_path: Path, tmp_path: Path) 
     fabric, parts = export(run_path, tmp_path / "files", ".parquet", parts=True)
     assert len(list(parts.iterdir())) == 4  # pods
     names = ["canary", "canary-mle", "netbouncer"]
-    found = localize(fabric, parts, names, quiet)
+    found = localize(fabric, parts, find_methods(",".join(names)), quiet)
     assert found.silent == [
         "netbouncer needs telemetry in one file: canary and canary-mle read parts"
     ]
@@ -74,12 +74,12 @@ def test_a_run_in_parts_is_diagnosed_on_workers(run_path: Path, tmp_path: Path) 
         np.testing.assert_array_equal(diagnosis.success, whole["success"])
         assert diagnosis.flagged.tolist() == np.flatnonzero(whole["flagged"]).tolist()
     with pytest.raises(MissingTelemetry, match="needs telemetry in one file"):
-        localize(fabric, parts, ["flock"], quiet)
+        localize(fabric, parts, find_methods("flock"), quiet)
     with pytest.raises(RunError, match="is for telemetry in parts"):
-        localize(fabric, fabric, ["canary"], quiet, cluster="tcp://127.0.0.1:1")
+        localize(fabric, fabric, find_methods("canary"), quiet, cluster="tcp://127.0.0.1:1")
     (parts / "part-001.parquet").write_bytes(b"damaged")
     with pytest.raises(TableError, match=r"part-001\.parquet is not readable Parquet"):
-        localize(fabric, parts, ["canary"], quiet)
+        localize(fabric, parts, find_methods("canary"), quiet)
 
 
 def test_a_wrong_file_is_one_line(files: Files, tmp_path: Path) -> None:
@@ -90,11 +90,11 @@ def test_a_wrong_file_is_one_line(files: Files, tmp_path: Path) -> None:
 
 def test_methods_without_their_telemetry_are_named(files: Files, tmp_path: Path) -> None:
     files.observations.write_text("\n".join(files.observations.read_text().splitlines()[:3]) + "\n")
-    verdicts = localize(files.fabric, files.observations, list(METHODS), quiet)
+    verdicts = localize(files.fabric, files.observations, find_methods("all"), quiet)
     assert "netbouncer" in verdicts.diagnoses and "007" not in verdicts.diagnoses
     assert "007 needs the telemetry part 'connections': it is missing" in verdicts.silent
     with pytest.raises(MissingTelemetry, match="007 needs"):
-        localize(files.fabric, files.observations, ["007"], quiet)
+        localize(files.fabric, files.observations, find_methods("007"), quiet)
     with pytest.raises(TableError, match="cannot write .*/no/rankings.parquet: No such file"):
         verdicts.write(tmp_path / "no" / "rankings.parquet")
     for name in ("r.parquet", "r.csv"):
@@ -118,7 +118,7 @@ def test_methods_without_their_telemetry_are_named(files: Files, tmp_path: Path)
     ],
 )
 def test_methods_by_name(text: str, found: list[str]) -> None:
-    assert find_methods(text) == found
+    assert [each.name for each in find_methods(text)] == found
 
 
 @pytest.mark.parametrize("text", ["", "flock,", "Flock", "all:p_bad=0.01", "every"])
@@ -183,7 +183,9 @@ def test_methods_of_installed_packages(
         with pytest.raises(ValueError, match=reason):
             make_method(name)
     names = ["--topology", "fabric.csv", "--telemetry", "observations.csv"]
-    verdicts = localize(files.fabric, files.observations, ["everything", "netbouncer"], quiet)
+    verdicts = localize(
+        files.fabric, files.observations, find_methods("everything,netbouncer"), quiet
+    )
     assert len(verdicts.diagnoses["everything"].flagged) == 8
     refused(
         canary("localize", *names, "--method", "gone", cwd=tmp_path, PYTHONPATH=str(tmp_path)),

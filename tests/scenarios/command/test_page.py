@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.methods.registry import find_methods
 from scenarios.command.show import again, make_page, offer_page
 from scenarios.experiment.request import make_request
 from scenarios.experiment.run import analyze, run_config
@@ -27,7 +28,7 @@ def test_a_page_is_no_part_of_the_run(copy: Path) -> None:
     before = (copy / MANIFEST).read_text()
     assert make_page(copy) == copy / PAGE
     RunDirectory(copy)
-    analyze(copy, quiet, methods=["canary"])
+    analyze(copy, quiet, methods=find_methods("canary"))
     assert make_page(copy).is_file()
     (copy / PAGE).write_text("of an older version")
     run = RunDirectory(copy)
@@ -39,7 +40,7 @@ def test_the_page_follows_the_record(copy: Path) -> None:
     first = make_page(copy).read_text()
     assert make_page(copy).read_text() == first
     assert "netbouncer" in first
-    analyze(copy, quiet, methods=["canary"])
+    analyze(copy, quiet, methods=find_methods("canary"))
     assert "netbouncer" not in make_page(copy).read_text()
 
 
@@ -48,7 +49,7 @@ def test_an_interrupted_run_has_a_page_once_it_is_analyzed(copy: Path) -> None:
     copy.rename(left)
     (left / MANIFEST).unlink()
     for _ in range(2):
-        analyze(left, quiet, methods=["canary"])
+        analyze(left, quiet, methods=find_methods("canary"))
         assert offer_page(left) == f"page: {left / PAGE}"
 
 

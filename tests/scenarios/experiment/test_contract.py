@@ -13,7 +13,7 @@ from rich.console import Console
 
 from analysis.evaluation.budgets import measured_lines, missed_lines
 from analysis.evaluation.report import render
-from analysis.methods.registry import METHODS, make_method
+from analysis.methods.registry import METHODS, find_methods, make_method
 from analysis.telemetry.observations import read_telemetry
 from scenarios import load
 from scenarios.command.show import make_page
@@ -29,13 +29,13 @@ from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, budget
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
 
-PASSIVE = ("canary", "netbouncer", "007", "detector")
+PASSIVE = "canary,netbouncer,007,detector"
 STARVING = replace(SMALL, faults="50pct:0.1", traces_per_s=5.0, icmp_per_s=1000.0)
 
 
-def run(settings: Settings, path: Path, methods: tuple[str, ...] = PASSIVE) -> Summary:
+def run(settings: Settings, path: Path, methods: str = PASSIVE) -> Summary:
     scenario = load_scenario("faulty_links")
-    return run_experiment("faulty_links", scenario, settings, path, methods)
+    return run_experiment("faulty_links", scenario, settings, path, find_methods(methods))
 
 
 @pytest.fixture(scope="module")
@@ -82,20 +82,20 @@ def test_who_got_less_than_nine_tenths_is_starved_everywhere(starved: Path) -> N
     remark = methods["007"]["remarks"][-1]
     assert remark.startswith("starved: ") and "ICMP_PER_S" in remark
     figures = load(starved).figures
-    assert figures["starved"].to_dict() == {name: name == "007" for name in PASSIVE}
+    assert figures["starved"].to_dict() == {name: name == "007" for name in PASSIVE.split(",")}
     assert figures["fed"]["007"] == methods["007"]["fed"]
     assert f"007: {remark}" in make_page(starved).read_text()
 
 
 def test_what_feeds_a_starved_method_feeds_it(tmp_path: Path) -> None:
     settings = replace(STARVING, traces_per_s=1000.0, icmp_per_s=10_000.0)
-    fed = run(settings, tmp_path / "fed", ("007",))["methods"]["007"]
+    fed = run(settings, tmp_path / "fed", "007")["methods"]["007"]
     assert fed["fed"] > ENOUGH and not fed["starved"] and "remarks" not in fed
 
 
 def test_the_limit_of_icmp_messages_starves_too(tmp_path: Path) -> None:
     settings = replace(STARVING, traces_per_s=1000.0, icmp_per_s=20.0)
-    summary = run(settings, tmp_path / "run", ("007",))
+    summary = run(settings, tmp_path / "run", "007")
     use = summary["measured"]["connections"]["budgets"]
     assert use["traceroutes"]["got"] == use["traceroutes"]["asked"]
     share = use["ICMP messages"]["got"] / use["ICMP messages"]["asked"]
@@ -128,7 +128,7 @@ def test_flows_that_a_full_table_turned_away_are_recorded(
 ) -> None:
     room = {DSM.rules: 20, USM.rules: 20}
     monkeypatch.setattr(setup, "FlowSelector", partial(FlowSelector, room=room))
-    summary = run(replace(SMALL, epochs=2), tmp_path / "run", ("canary",))
+    summary = run(replace(SMALL, epochs=2), tmp_path / "run", "canary")
     network = RunDirectory(tmp_path / "run").network
     rules = summary["measured"]["segments"]["budgets"]["rules"]
     assert rules["asked"] - rules["got"] == network.get("rules_refused", 0) > 0
@@ -139,11 +139,11 @@ def test_flows_that_a_full_table_turned_away_are_recorded(
 
 def test_targets_are_no_budgets(tmp_path: Path) -> None:
     settings = replace(SMALL, alpha=10**6, beta=0, epochs=2)
-    summary = run(settings, tmp_path / "run", ("canary",))
+    summary = run(settings, tmp_path / "run", "canary")
     (line,) = missed_lines(summary)
     assert line.startswith("segments: targets missed: reached are ALPHA=1000000 in 0% of segments")
     assert line in make_page(tmp_path / "run").read_text()
-    reached = run(replace(settings, alpha=1), tmp_path / "reached", ("canary",))
+    reached = run(replace(settings, alpha=1), tmp_path / "reached", "canary")
     assert missed_lines(reached) == []
     assert summary["measured"]["segments"]["budgets"]["alpha"]["got"] == 0
     assert summary["methods"]["canary"]["fed"] == 1

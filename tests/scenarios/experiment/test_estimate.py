@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.methods.registry import find_methods
 from scenarios.experiment.estimate import LONG_S, Estimate, announce, need_memory
 from scenarios.experiment.memory import available_bytes
 from scenarios.experiment.observer import ProgressObserver
@@ -135,7 +136,7 @@ def test_progress_tells_each_part_of_the_set_up(tmp_path: Path) -> None:
         load_scenario("healthy"),
         replace(SMALL, epochs=1, load=0.02),
         tmp_path / "run",
-        ["canary"],
+        find_methods("canary"),
         observer=ProgressObserver(lambda what, share: heard.append(what)),
     )
     parts = list(dict.fromkeys(heard))

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from analysis.methods.mle.mle import CanaryMle
-from analysis.methods.registry import METHODS
+from analysis.methods.registry import METHODS, find_methods
 from analysis.telemetry.minus_meters import segment_counts
 from analysis.telemetry.observations import read_minus_meters, read_telemetry
 from scenarios.experiment.backends import open_backend
@@ -38,7 +38,7 @@ HEALTHY = replace(SMALL, faults="none")
 
 def recorded(settings: Settings, path: Path) -> RunDirectory:
     scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, path, ["netbouncer"])
+    run_experiment("faulty_links", scenario, settings, path, find_methods("netbouncer"))
     return RunDirectory(path)
 
 

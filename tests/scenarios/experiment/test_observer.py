@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from analysis.methods.registry import find_methods
 from scenarios.experiment.observer import Observer, Observers, ProgressObserver
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
@@ -35,7 +36,7 @@ class Noting(Observer):
 def observed(settings: Settings, path: Path) -> Noting:
     seen = Noting()
     scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, path, ["canary"], observer=seen)
+    run_experiment("faulty_links", scenario, settings, path, find_methods("canary"), observer=seen)
     return seen
 
 

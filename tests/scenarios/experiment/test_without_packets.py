@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
 from analysis.telemetry.telemetry import Telemetry
 from scenarios.experiment.run import analyze, run_experiment
@@ -52,14 +53,16 @@ def test_an_oversubscribed_clos_may_have_the_links_of_a_fat_tree(tmp_path: Path)
     """As that of `scenarios.library.silent_drops`; its record is read all the same."""
     settings = Settings(backend="flow", topology="clos:4:2:2:4:3", epochs=1, load=0.01)
     scenario = load_scenario("faulty_links")
-    summary = run_experiment("faulty_links", scenario, settings, tmp_path / "run", ["007"])
+    summary = run_experiment(
+        "faulty_links", scenario, settings, tmp_path / "run", find_methods("007")
+    )
     assert summary["topology"].startswith("a Clos of 4 pods")
 
 
 def test_a_run_says_which_devices_failed(tmp_path: Path) -> None:
     settings = Settings(backend="flow", epochs=1, load=0.01, faults="device:agg0_1,2links:0.1")
     scenario, path = load_scenario("device_failure"), tmp_path / "run"
-    summary = run_experiment("device_failure", scenario, settings, path, ["007"])
+    summary = run_experiment("device_failure", scenario, settings, path, find_methods("007"))
     ((name, (least, most)),) = summary.get("failed_devices", {}).items()
     run = RunDirectory(path)
     own = run.fabric.links_of(run.fabric.switch("agg0_1"))

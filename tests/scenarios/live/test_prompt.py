@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.methods.base import Diagnosis
+from analysis.methods.registry import BuiltMethod
 from scenarios.live.prompt import Prompt
 from testbed.fabric.fat_tree import FatTree
 
@@ -32,11 +33,12 @@ class Live:
         back, self.taken_back = self.taken_back, []
         return back
 
-    def diagnose(self, methods: list[str]) -> dict[str, Diagnosis]:
-        self.asked.append(methods)
+    def diagnose(self, methods: list[BuiltMethod]) -> dict[str, Diagnosis]:
+        names = [method.name for method in methods]
+        self.asked.append(names)
         every = np.zeros(K4.n_links)
         found = np.array([LINK], np.int32)
-        return {name: Diagnosis(name, "directed", found, every, every, 0.0) for name in methods}
+        return {name: Diagnosis(name, "directed", found, every, every, 0.0) for name in names}
 
 
 class Network:

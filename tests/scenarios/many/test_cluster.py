@@ -18,6 +18,7 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster
 
+from analysis.methods.registry import find_methods
 from scenarios.experiment.settings import Settings
 from scenarios.many import cluster as module
 from scenarios.many.cluster import Cluster
@@ -25,7 +26,7 @@ from scenarios.many.compare import compare
 
 ROOT = Path(__file__).parents[3]
 TINY = Settings(epochs=2, load=0.005)
-METHODS = ["netbouncer"]
+METHODS = find_methods("netbouncer")
 
 
 def quiet(what: str, share: float) -> None:

@@ -20,6 +20,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
+from analysis.methods.registry import find_methods
 from scenarios.command.seeds import parse_seeds
 from scenarios.experiment.settings import Settings
 from scenarios.many.compare import Comparison, code_digest, compare, default_folder
@@ -32,7 +33,8 @@ from testbed.record.schema import TableError
 from tests.conftest import quiet, without_progress
 
 TINY = Settings(k=4, epochs=2, load=0.01)
-METHODS = ["netbouncer", "007", "canary-mle"]
+NAMES = ["netbouncer", "007", "canary-mle"]
+METHODS = find_methods(",".join(NAMES))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_row_for_each_seed_and_method(compared: tuple[Path, Comparison]) -> No
     folder, result = compared
     rows = read_columns(folder / "results.parquet")
     assert rows["seed"].tolist() == [1, 1, 1, 2, 2, 2]
-    assert rows["method"] == METHODS * 2
+    assert rows["method"] == NAMES * 2
     assert rows["native"] == ["undirected", "directed", "directed"] * 2
     assert rows["bench"] == ["published", "published", "project"] * 2
     assert not result.failures
@@ -99,9 +101,9 @@ def test_figures_are_those_of_single_runs(
     summary = run_experiment(
         "faulty_links", scenario, replace(TINY, seed=2), tmp_path / "run", METHODS
     )
-    assert list(summary["methods"]) == METHODS
+    assert list(summary["methods"]) == NAMES
     rows = read_columns(compared[0] / "results.parquet")
-    for at, method in enumerate(METHODS, start=3):
+    for at, method in enumerate(NAMES, start=3):
         entry = summary["methods"][method]
         own = entry[entry["native"]]
         for figure in ("precision", "recall", "f1", "accuracy"):

@@ -10,6 +10,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
+from analysis.methods.registry import find_methods
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings
@@ -106,7 +107,7 @@ def test_runs_are_equal_whatever_made_them(tmp_path: Path, capture: bool) -> Non
     for threads in (1, 2, 3):
         settings = Settings(k=4, epochs=2, epoch_ms=20, load=0.2, threads=threads, traffic=traffic)
         path = tmp_path / str(threads)
-        run_experiment("flap", scenario, settings, path, methods=["canary"])
+        run_experiment("flap", scenario, settings, path, methods=find_methods("canary"))
     told = {"summary.json", "manifest.json"}  # how long it took
     files = [p.relative_to(tmp_path / "1") for p in (tmp_path / "1").rglob("*") if p.is_file()]
     assert len(files) > 10

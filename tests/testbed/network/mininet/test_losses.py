@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.methods.registry import find_methods
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
@@ -132,7 +133,7 @@ def test_a_method_that_blames_a_link_the_emulator_lost_packets_on_is_right_on_wh
         load_scenario("faulty_links"),
         settings,
         path,
-        ["canary-mle"],
+        find_methods("canary-mle"),
         observer=Throttle(),
     )
     run = RunDirectory(path)

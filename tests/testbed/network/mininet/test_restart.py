@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.methods.mle.mle import CanaryMle
+from analysis.methods.registry import find_methods
 from analysis.telemetry.observations import read_telemetry
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
@@ -34,7 +35,7 @@ def test_switches_restart_and_nothing_is_blamed(
     )
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "run"
     scenario = load_scenario("faulty_links")
-    run_experiment("faulty_links", scenario, settings, path, ["canary-mle", "canary"])
+    run_experiment("faulty_links", scenario, settings, path, find_methods("canary-mle,canary"))
     run = RunDirectory(path)
     # How late the controller is depends on what else the machine does, and what it loses.
     degraded = run.network["degraded"]
