@@ -18,6 +18,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import TypeAdapter, ValidationError
 
 from testbed.errors import UserError
+from testbed.record.messages import first_problem
 
 Count = Annotated[int, Ge(1)]
 NotNegative = Annotated[float, Ge(0)]
@@ -63,11 +64,7 @@ def converted(annotation: Any, value: Any, given_as: str) -> Any:
     try:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        reason = first["msg"]
-        if first["type"] != "literal_error":  # of which the list is the message
-            reason = reason.partition(",")[0]
-        raise UserError(f"{given_as}: it {reason.removeprefix('Input ')}") from None
+        raise UserError(f"{given_as}: it {first_problem(error)[1]}") from None
 
 
 def checked(init: Callable[..., None]) -> Callable[..., None]:

@@ -30,7 +30,7 @@ from typing import Any, Union, get_args, get_origin
 from pydantic.errors import PydanticSchemaGenerationError
 
 from analysis.methods.base import Localizer, split
-from analysis.methods.constraints import converted, declared
+from analysis.methods.constraints import Probability, converted, declared
 from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
@@ -75,8 +75,8 @@ class Parameters:
     files: Mapping[str, Path] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.fault_rate is not None and not 0 < self.fault_rate < 1:
-            raise UserError(f"FAULT_RATE={self.fault_rate:g} is no loss rate: use one in 0 to 1")
+        if self.fault_rate is not None:
+            converted(Probability, self.fault_rate, f"FAULT_RATE={self.fault_rate:g}")
 
     def given(self, name: str) -> Mapping[str, Any]:
         """The values for a method, or for a variant of one."""

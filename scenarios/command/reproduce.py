@@ -32,7 +32,10 @@ def reproduce(
     draws: Annotated[
         int,
         typer.Option(
-            help="Draws of everything random. [default: 20; 2 to 1,000]", show_default=False
+            min=2,
+            max=1000,
+            help="Draws of everything random. [default: 20; 2 to 1,000]",
+            show_default=False,
         ),
     ] = 20,
     trace: Annotated[
@@ -67,8 +70,6 @@ def reproduce(
         console.print(experiment_table(out))
         console.print(line("make reproduce FIG=name, FIG=quick or FIG=all", "dim"))
         return
-    if not 2 <= draws <= 1000:
-        raise UserError(f"DRAWS={draws} is out of bounds: 2 to 1,000")
     experiments = experiments_named(fig)
     effort = Effort(draws, trace=_checked(trace, experiments))
     _run(experiments, effort, out, cluster)

@@ -25,6 +25,7 @@ from testbed.faults.events import Event, parse_events
 from testbed.faults.noise import noise_range
 from testbed.probes.traceroute import host_rate_limit
 from testbed.record.documents import EPOCHS, TELEMETRY
+from testbed.record.messages import first_problem
 
 Backend = Literal["virtual", "flow", "softswitch", "bmv2"]
 Injector = Literal["auto", "p4", "netem", "nft"]
@@ -384,9 +385,9 @@ def make_settings(
 
 
 def _one_line(error: ValidationError) -> str:
-    first = error.errors()[0]
+    first = error.errors(include_url=False)[0]
     if first["type"] == "value_error":  # raised by the checks above
-        return first["msg"].removeprefix("Value error, ")
+        return first_problem(error)[1]
     name = str(first["loc"][0])
     known = {setting.name: setting for setting in described()}
     setting = known.get(name)
@@ -398,4 +399,4 @@ def _one_line(error: ValidationError) -> str:
         return f"{said} is unknown: use {', '.join(setting.choices)}{auto}"
     if first["type"] in ("greater_than_equal", "less_than_equal"):
         return f"{said} is out of range: use {setting.low} to {setting.high}"
-    return f"{said}: {first['msg'].removeprefix('Input ')}"
+    return f"{said}: {first_problem(error)[1]}"

@@ -95,8 +95,6 @@ class Live:
         Raises:
             FaultError: It is no share, or the switch where the link begins does not answer.
         """
-        if not 0 < rate <= 1:
-            raise FaultError(f"{rate:g} is no loss rate: give a number above 0, at most 1")
         if reason := self._controls[int(self.topology.link_src[link])].lost:
             name = self.topology.switch_names[int(self.topology.link_src[link])]
             raise FaultError(f"nothing can be injected at {name}: {reason}")

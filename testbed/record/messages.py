@@ -41,4 +41,6 @@ def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
     first = error.errors(include_url=False)[0]
     reason = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
     own = first["type"] == "value_error"  # raised by a check of this project
+    if first["type"].endswith("_parsing"):  # why pydantic could not read it says no more
+        reason = reason.partition(",")[0]
     return first["loc"], reason if own else f"{reason[:1].lower()}{reason[1:]}"

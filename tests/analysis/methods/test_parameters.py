@@ -150,7 +150,7 @@ def test_a_name_wins_over_the_fault_rate_and_that_over_the_set() -> None:
     )
     silent = replace(chosen, fault_rate=None)
     assert build("netbouncer", silent).parameters.startswith("penalty=8.0,link_threshold=0.99,")
-    with pytest.raises(ValueError, match="FAULT_RATE=2 is no loss rate"):
+    with pytest.raises(ValueError, match="FAULT_RATE=2: it should be less than 1"):
         Parameters(fault_rate=2)
 
 

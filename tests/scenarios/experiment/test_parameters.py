@@ -74,7 +74,7 @@ def test_a_run_is_analyzed_with_other_parameters(
     ("words", "said"),
     [
         (("--parameters", "papr"), "PARAMETERS=papr: no such file"),
-        (("--fault-rate", "1.5"), "FAULT_RATE=1.5 is no loss rate"),
+        (("--fault-rate", "1.5"), "FAULT_RATE=1.5: it should be less than 1"),
         (("METHOD", "flock:p_bda=1"), "no parameter p_bda: did you mean p_bad?"),
         (("METHOD", "flock:p_good=0.9"), "flock:p_good=0.9: p_good < p_bad"),
     ],

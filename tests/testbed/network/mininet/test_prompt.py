@@ -38,8 +38,8 @@ def test_the_prompt(terminal: Terminal, tmp_path: Path) -> None:
 
     wrong = {
         "fault agg0_1 core0 0.05": "they are not neighbours",
-        "fault agg0_1 core2 7": "7 is no loss rate",
-        "fault agg0_1 core2 nan": "nan is no loss rate",
+        "fault agg0_1 core2 7": "rate 7 is outside (0, 1]",
+        "fault agg0_1 core2 nan": "rate nan is outside (0, 1]",
         "fault agg0_1 core2 much": "much is no loss rate",
         "fault agg9_1 core2 0.1": "no switch 'agg9_1'",
         "fault agg0_1": "say which link and how much",
