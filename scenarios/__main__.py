@@ -3,10 +3,10 @@
 Nothing of the user's is read before a command of sudo's has left root.
 """
 
-from scenarios.process.signals import at_once
+from scenarios.process.signals import exit_on_signals
 
 if __name__ == "__main__":
-    at_once()
+    exit_on_signals()
     from scenarios.process.sudo import leave_root
 
     leave_root()

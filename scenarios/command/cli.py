@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scenarios.process.signals import at_once, tidily
+from scenarios.process.signals import exit_on_signals, raise_on_signals
 
 if __name__ == "__main__":
-    at_once()  # during the imports below, too
+    exit_on_signals()  # during the imports below, too
     from scenarios.process.sudo import leave_root
 
     leave_root()
@@ -147,10 +147,8 @@ def run(
         watching(watch, settings.backend, progress) as observer,
         new_run(path, numbered=run_dir is None) as writer,
     ):
-        summary = run_experiment(
-            request.name, request.scenario, settings, writer, chosen, observer
-        )
-        at_once(plain(f"the run is in {writer.path}"))
+        summary = run_experiment(request.name, request.scenario, settings, writer, chosen, observer)
+        exit_on_signals(plain(f"the run is in {writer.path}"))
     console = Console()
     render(summary, console)
     console.print(line(f"run directory: {writer.path}"), soft_wrap=True)
@@ -174,7 +172,7 @@ def analyze(
     chosen, _ = choose_methods(methods, parameters, fault_rate)
     with progress_bar() as progress:
         summary = analyze_run(run_dir, progress, trust, chosen)
-    at_once(f"the diagnoses are in {run_dir}")
+    exit_on_signals(f"the diagnoses are in {run_dir}")
     console = Console()
     render(summary, console)
     console.print(line(offer_page(run_dir)), soft_wrap=True)
@@ -313,7 +311,7 @@ def export(
 
     if csv and parts:
         raise UserError("--csv and --parts exclude each other: parts are Parquet")
-    tidily()
+    raise_on_signals()
     suffix = ".csv" if csv else ".parquet"
     for path in export_run(run_dir, out, suffix, trust, parts=parts):
         print(plain(str(path)))
@@ -391,7 +389,7 @@ def calibrate(
     need_place(out, "parameters.yaml")
     with progress_bar() as progress:
         found = calibrate_methods(method, train or [TRAINING], out, progress, rule)
-    at_once(plain(f"the parameters are in {out}"))
+    exit_on_signals(plain(f"the parameters are in {out}"))
     console = wide_console()
     for name, entry in found.methods.items():
         said = f"{name}: {in_words(entry.parameters)}"
@@ -415,7 +413,7 @@ app.command("clean-net")(clean_net)
 
 def main() -> None:
     """Run the command line; whatever is wrong with it is one line, too."""
-    at_once()
+    exit_on_signals()
     gc.set_threshold(1_000_000, 20, 100)  # a run has many objects, and they live long
     # No product of matrices is large here, and threads for them spin while NumPy and SciPy load.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -435,7 +433,7 @@ def main() -> None:
         traceback.print_exc()
         print(DEFECT, file=sys.stderr)
         code = 1
-    at_once("it was over already")
+    exit_on_signals("it was over already")
     gc.freeze()  # the interpreter's end looks through all that is left, for a quarter of a second
     sys.exit(code or 0)
 

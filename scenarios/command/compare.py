@@ -24,7 +24,7 @@ from scenarios.experiment.terminal import line, progress_bar, wide_console
 from scenarios.many.compare import compare, default_folder
 from scenarios.many.sweep import parse_sweep, read_sweep, run_sweep, sweep_folder
 from scenarios.process.root_server import root_available
-from scenarios.process.signals import at_once
+from scenarios.process.signals import exit_on_signals
 from scenarios.process.sudo import go_through_sudo
 from testbed.fabric.names import plain
 
@@ -98,7 +98,7 @@ def _one(asked: _Asked, settings: Settings, folder: Path) -> bool:
             asked.parameters,
             asked.cluster,
         )
-    at_once(plain(f"the figures are in {folder}"))
+    exit_on_signals(plain(f"the figures are in {folder}"))
     console = wide_console()
     if result.capture is not None:
         console.print(line(capture_line(result.capture)), soft_wrap=True)
@@ -124,7 +124,7 @@ def _swept(asked: _Asked, setting: str, by_value: Mapping[str, Settings], folder
 
     with progress_bar() as progress:
         failures = run_sweep(setting, list(by_value), folder, compare_at, progress)
-    at_once(plain(f"the figures are in {folder}"))
+    exit_on_signals(plain(f"the figures are in {folder}"))
     console = wide_console()
     print_sweep(read_sweep(folder), console)
     for (value, seed), reason in failures.items():

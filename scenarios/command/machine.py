@@ -12,7 +12,7 @@ import typer
 
 from scenarios.command.arguments import KOption, WatchOption
 from scenarios.experiment.terminal import progress_bar, wide_console
-from scenarios.process.signals import tidily
+from scenarios.process.signals import raise_on_signals
 
 if TYPE_CHECKING:
     from testbed.network.processes import Cleaned
@@ -41,7 +41,7 @@ def net(
 
     if backend not in REAL_TIME:
         raise SettingsError(f"BACKEND={backend} has no network: use {', '.join(REAL_TIME)}")
-    tidily()
+    raise_on_signals()
     with tempfile.TemporaryDirectory() as logs:
         open_prompt(k, backend, Path(logs), watch)
 

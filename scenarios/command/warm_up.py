@@ -29,8 +29,10 @@ def warm_up(progress: Progress) -> None:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
-        told = ProgressObserver(lambda what, share: progress(f"compiling (once): {what}", share))
-        smallest_run(here, told)
+        observer = ProgressObserver(
+            lambda what, share: progress(f"compiling (once): {what}", share)
+        )
+        smallest_run(here, observer)
         other.join()
     finally:
         other.kill()

@@ -42,5 +42,5 @@ def watching(asked: bool, backend: str, progress: Progress) -> Iterator[Observer
         end = "over: the run's own page has it all"
     finally:
         watched.close()
-        publisher.tell("end", {"what": end})
+        publisher.publish("end", {"what": end})
         publisher.close()

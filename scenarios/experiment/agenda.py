@@ -49,7 +49,7 @@ def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
     tick_ns = emulation.inputs.epochs.length_ns // TICKS
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
         return  # late in real time: the next tick is due too, and does it all
-    emulation.events.look()
+    emulation.events.reconcile()
     emulation.selector.poll(now_ns)
     tcp = emulation.tcp
     emulation.agents.poll(now_ns, None if tcp is None else tcp.retransmitted())

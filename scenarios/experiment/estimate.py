@@ -35,12 +35,11 @@ from scenarios.experiment.traffic import arrivals
 from testbed.arrays import BoolArray
 from testbed.compiled import all_to_compile
 from testbed.fabric.clos import Fabric
+from testbed.record.measurements import FLOW_RECORDS
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
 LONG_S = 10.0
 """A run that takes longer says so before it begins."""
-
-_FLOWS = 4_000_000  # records kept of a run without packets
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,7 @@ class _Counts:
         if process is not None:
             self.started = process.arrivals * duration_s
             every = process.arrivals * (duration_s + process.mean_duration_s)
-            self.records = min(_FLOWS, every) if without else 0.0
+            self.records = min(FLOW_RECORDS, every) if without else 0.0
             per_flow = process.sizes.mean / PAYLOAD + 0.5
             # of the longest flows only a part is sent in the run
             self.data = (self.records / every if without else 1.0) * self.started * per_flow

@@ -44,7 +44,7 @@ class Absence:
     missing: int = 0
     dropped: int = 0
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Return what happened, in a line."""
         text = f"{self.begin_ns / 1e9:g} s: {self.what}"
         if not self.back_ns:
@@ -69,7 +69,7 @@ class Events:
     selector: FlowSelector
     clock: EpochClock
     absences: list[Absence] = field(default_factory=list)
-    _told: list[Absence | str] = field(default_factory=list)
+    _happened: list[Absence | str] = field(default_factory=list)
     _read: int = 0
 
     def carry_out(self, event: Event) -> None:
@@ -81,12 +81,12 @@ class Events:
             self.selector.restarted(event.target)
             self._absent(event.target, what, event.time_ns, restarted=True)
             return
-        self._told.append(f"{event.seconds:g} s: {what}")
+        self._happened.append(f"{event.seconds:g} s: {what}")
         uplinks = self.uplinks[int(self.network.topology.link_src[event.target])]
         assert uplinks is not None  # as `parse_events` has checked
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         """Bring back the switches that are up again, and notice those that another took."""
         now_ns = self.network.now_ns
         absent = {absence.switch: absence for absence in self.absences if not absence.back_ns}
@@ -110,7 +110,7 @@ class Events:
     def _absent(self, switch: int, what: str, begin_ns: int, restarted: bool) -> None:
         absence = Absence(switch, what, begin_ns, self._read, restarted)
         self.absences.append(absence)
-        self._told.append(absence)
+        self._happened.append(absence)
 
     def epoch_read(self, epoch: int) -> None:
         """The meters of an epoch have been read."""
@@ -126,6 +126,6 @@ class Events:
             found |= {(epoch, absence.switch) for epoch in range(absence.unread, last + 1)}
         return sorted(found)
 
-    def told(self) -> list[str]:
+    def in_words(self) -> list[str]:
         """What happened, an event a line."""
-        return [what if isinstance(what, str) else what.told() for what in self._told]
+        return [what if isinstance(what, str) else what.in_words() for what in self._happened]

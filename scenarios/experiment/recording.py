@@ -26,7 +26,7 @@ from testbed.record.tables import Columns, Texts
 
 LongArray = npt.NDArray[np.int64]
 
-_PLACES_TOLD = 5
+_PLACES_NAMED = 5
 
 
 class Recorder(Protocol):
@@ -304,7 +304,7 @@ def _network(
         "controller_late_ms": history.late_ns // 1_000_000,
         "collection_seconds": history.collection_s,
         "unread": history.unread,
-        "events": emulation.events.told(),
+        "events": emulation.events.in_words(),
         "restarted": emulation.events.void(len(history.rules)),
         "rules_installed": selector.installed,
         "rules_removed": selector.removed,
@@ -345,10 +345,10 @@ def _own_losses(drops: EmulatorDrops) -> str:
     for place, packets in zip(drops.place, drops.packets.tolist(), strict=True):
         lost[place] = lost.get(place, 0) + packets
     worst = sorted(lost.items(), key=lambda item: -item[1])
-    told = ", ".join(f"{packets:,} at {place}" for place, packets in worst[:_PLACES_TOLD])
-    more = len(worst) - _PLACES_TOLD
+    places = ", ".join(f"{packets:,} at {place}" for place, packets in worst[:_PLACES_NAMED])
+    more = len(worst) - _PLACES_NAMED
     also = f" and at {more} more places" if more > 0 else ""
     return (
         f"the emulator itself lost {sum(lost.values()):,} packets, which no fault took: "
-        f"{told}{also}: use a smaller LOAD"
+        f"{places}{also}: use a smaller LOAD"
     )

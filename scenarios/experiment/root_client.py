@@ -1,4 +1,4 @@
-"""The user's side of an emulation by root: sends the order, and records what comes back."""
+"""The user's side of an emulation by root: sends the job, and records what comes back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from scenarios.experiment.observer import Observer
-from scenarios.experiment.order import Order, send_order
+from scenarios.experiment.root_job import RootJob, send_job
 from scenarios.process.root_server import connect
-from scenarios.process.signals import undisturbed
+from scenarios.process.signals import signals_blocked
 from testbed.network.network import NetworkError
 from testbed.record.atomic import atomic_write
 from testbed.record.run import RunWriter
@@ -26,7 +26,7 @@ class _InRoot(Exception):
 
 
 def emulate_as_root(
-    order: Order,
+    job: RootJob,
     writer: RunWriter,
     observer: Observer,
 ) -> None:
@@ -55,7 +55,7 @@ def emulate_as_root(
         }
         ended = False
         try:
-            send_order(wire, order)
+            send_job(wire, job)
             while not ended:
                 what, *rest = _next(wire)
                 ended = what in ("end", "error", "stopped")
@@ -77,7 +77,7 @@ def _next(wire: Connection) -> tuple[Any, ...]:
     """Return the next message. An interrupt comes before it is read or after, as what follows half
     a message cannot be read."""
     wire.poll(None)
-    with undisturbed():
+    with signals_blocked():
         return wire.recv()
 
 

@@ -31,7 +31,7 @@ from scenarios.experiment.scenario import Scenario
 from scenarios.experiment.settings import Settings
 from scenarios.experiment.traffic import make_traffic
 from scenarios.experiment.without_packets import simulate, write_run
-from scenarios.process.signals import undisturbed
+from scenarios.process.signals import signals_blocked
 from testbed.compiled import all_to_compile
 from testbed.dataplane import source_digests
 from testbed.fabric.clos import Fabric
@@ -58,7 +58,7 @@ def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
     writer = None
     try:
         try:
-            with undisturbed():
+            with signals_blocked():
                 writer = RunWriter(path, numbered)
             yield writer
         finally:
@@ -69,7 +69,7 @@ def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
 
 def _abandon(writer: RunWriter | None) -> None:
     if writer is not None:
-        with undisturbed():
+        with signals_blocked():
             writer.abandon()
 
 
@@ -122,7 +122,7 @@ def run_experiment(
         summary = _diagnose(run, writer, observer.progressed, methods)
         summary["wall_seconds"] = round(time.perf_counter() - begin, 3)
         writer.json("summary.json", summary)
-        with undisturbed():
+        with signals_blocked():
             writer.finish()
     except BaseException as error:
         if writer.finished:
@@ -180,10 +180,10 @@ def _emulate(
     if account is not None:
         writer.json("capture.json", account.as_dict())
     if settings.real_time and os.geteuid() != 0:
-        from scenarios.experiment.order import Order
         from scenarios.experiment.root_client import emulate_as_root
+        from scenarios.experiment.root_job import RootJob
 
-        emulate_as_root(Order(settings, plan, traffic, observer.watches), writer, observer)
+        emulate_as_root(RootJob(settings, plan, traffic, observer.watches), writer, observer)
         return
     inputs = inputs_of(settings, fabric, plan, traffic)
     emulate(inputs, scenario.links, writer, writer.partial / "logs", observer)
@@ -232,7 +232,7 @@ def _diagnose(
     done = 0
     doing = "first use, compiling" if all_to_compile() else "diagnosis"
 
-    def tell(method: str) -> None:
+    def report_progress(method: str) -> None:
         nonlocal done
         progress(f"{doing}: {method}", done / len(methods))
         done += 1
@@ -241,7 +241,7 @@ def _diagnose(
     missing = []
     for method in methods:
         try:
-            diagnoses |= run_methods(telemetry, [method], tell)
+            diagnoses |= run_methods(telemetry, [method], report_progress)
         except MissingTelemetry as error:
             missing.append(str(error))
     _write(diagnoses, run, writer)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from scenarios.process.signals import tidily
+from scenarios.process.signals import raise_on_signals
 from testbed.fabric.names import plain
 
 SOON_S, OFTEN_S = 2.0, 10.0
@@ -63,7 +63,7 @@ def _in_words(seconds: float) -> str:
 def progress_bar() -> Iterator[Bar]:
     """A bar on standard error, gone when the block ends, or lines where that is no terminal; what
     runs is taken back by a signal."""
-    tidily()
+    raise_on_signals()
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Bar(_lines())
@@ -80,15 +80,15 @@ def progress_bar() -> Iterator[Bar]:
 
 def _lines() -> Callable[[str, float, str], None]:
     """Plain lines, a few: when something else is done, and every now and then."""
-    begin = told_at = time.monotonic()
-    told = ""
+    begin = printed_at = time.monotonic()
+    printed = ""
 
     def show(what: str, share: float, left: str) -> None:
-        nonlocal told_at, told
+        nonlocal printed_at, printed
         now, kind = time.monotonic(), what.partition(":")[0]
-        if now - begin < SOON_S or now - told_at < (SOON_S if kind != told else OFTEN_S):
+        if now - begin < SOON_S or now - printed_at < (SOON_S if kind != printed else OFTEN_S):
             return
-        told_at, told = now, kind
+        printed_at, printed = now, kind
         rest = f", {left}" if left else ""
         with suppress(OSError):  # nobody reads it any more
             print(f"... {what}: {100 * share:.0f} %{rest}", file=sys.stderr, flush=True)

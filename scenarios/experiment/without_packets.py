@@ -35,14 +35,12 @@ from testbed.probes.flow_traces import Traces, trace
 from testbed.probes.probe_matrix import standard_matrix
 from testbed.record.documents import Network
 from testbed.record.fabric_file import fabric_columns
+from testbed.record.measurements import FLOW_RECORDS
 from testbed.record.run import RunWriter, segment_columns
 from testbed.record.run_tables import PLANS
 from testbed.traffic.distributions import WORKLOADS
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 from testbed.traffic.metering import Metered, meter, meter_upload
-
-FLOWS = 4_000_000
-"""Flow records kept of a run; a network that carries more is sampled."""
 
 FloatArray = npt.NDArray[np.float64]
 LongArray = npt.NDArray[np.int64]
@@ -145,7 +143,7 @@ def simulate(
     plan: FaultPlan,
     fabric: Fabric,
     *,
-    flows: int = FLOWS,
+    flows: int = FLOW_RECORDS,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> FlowRun:
     """Simulate a run. Equal arguments, equal run.
@@ -154,7 +152,7 @@ def simulate(
         settings: ``backend`` is ``flow``.
         plan: Faults of the fabric.
         fabric: That of the settings.
-        flows: Most flow records on average, see `FLOWS`.
+        flows: Most flow records on average, see `FLOW_RECORDS`.
         progress: Hears what is being done and the share that is done.
 
     Raises:

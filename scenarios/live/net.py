@@ -32,10 +32,10 @@ class WatchedNet:
         self._troubles: list[str] = []
         self._publisher = Publisher()
         self.address = self._publisher.address
-        self._publisher.tell(
+        self._publisher.publish(
             "page", live_page(live.topology, live.monitor, f"{live.topology.title}, live", (), 0)
         )
-        self._publisher.tell("doing", {"what": "up"})
+        self._publisher.publish("doing", {"what": "up"})
 
         def faults() -> list[tuple[int, float]]:
             return [(fault.link, fault.rate) for fault in live.faults]
@@ -57,25 +57,25 @@ class WatchedNet:
             }
             for name, verdict in found.items()
         ]
-        self._publisher.tell("verdict", {"when": "as asked last", "methods": methods})
+        self._publisher.publish("verdict", {"when": "as asked last", "methods": methods})
 
     def close(self) -> None:
         """The network ends."""
         self._over.set()
         self._thread.join()
-        self._publisher.tell("end", {"what": "over: the network is down"})
+        self._publisher.publish("end", {"what": "over: the network is down"})
         self._publisher.close()
 
     def _tell_troubles(self) -> None:
         if self._network.degraded != self._troubles:
             self._troubles = list(self._network.degraded)
-            self._publisher.tell("doing", {"what": "; ".join(["up", *self._troubles])})
+            self._publisher.publish("doing", {"what": "; ".join(["up", *self._troubles])})
 
     def _look(self) -> None:
         while not self._over.wait(_OFTEN_S):
             free = self._live.using.acquire(blocking=False)
             try:
-                self._counters.look(busy=not free)
+                self._counters.publish_if_due(busy=not free)
                 self._tell_troubles()
             except NetworkError:  # a node has disappeared, which its own commands say
                 return

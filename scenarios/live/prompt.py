@@ -298,7 +298,7 @@ def _cable(names: list[str], link: int) -> str:
 def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
     """Bits a second that arrived, and segments that were sent again."""
     piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    server, told = sink.popen(["iperf3", "-s", "-1"], **piped), {}
+    server, report = sink.popen(["iperf3", "-s", "-1"], **piped), {}
     try:
         for _ in range(_IPERF_TRIES):
             command = ["iperf3", "-c", sink.IP(), "-t", str(seconds), "-J"]
@@ -310,17 +310,17 @@ def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
                 raise UsageError(f"iperf3 did not end in {seconds + 30} s: {_DEAD}") from None
             finally:
                 client.kill()
-            told = json.loads(out or "{}")
-            if "sum_received" in told.get("end", {}):
-                end = told["end"]
+            report = json.loads(out or "{}")
+            if "sum_received" in report.get("end", {}):
+                end = report["end"]
                 return end["sum_received"]["bits_per_second"], end["sum_sent"]["retransmits"]
-            if "refused" not in told.get("error", ""):
+            if "refused" not in report.get("error", ""):
                 break
             time.sleep(0.2)  # the server does not listen yet
     finally:
         server.kill()
         server.communicate()
-    raise UsageError(f"{told.get('error', 'iperf3 said nothing')}: {_DEAD}")
+    raise UsageError(f"{report.get('error', 'iperf3 said nothing')}: {_DEAD}")
 
 
 @contextmanager

@@ -31,10 +31,10 @@ _NICE = 10
 _LEAST_S = 0.4
 
 
-class Teller(Protocol):
-    """Lets browsers hear something, without waiting for them."""
+class PagePublisher(Protocol):
+    """Sends events to the browsers that show a page, without waiting for them."""
 
-    def tell(self, name: str, what: Any) -> None: ...
+    def publish(self, name: str, what: Any) -> None: ...
 
 
 class Publisher:
@@ -59,32 +59,32 @@ class Publisher:
             )
         os.setpriority(os.PRIO_PROCESS, self._server.pid, _NICE)
         self._lines: queue.Queue[tuple[str, Any] | None] = queue.Queue()
-        self._told = threading.Event()
+        self._sent = threading.Event()
         self._writer = threading.Thread(target=self._write, name="watch", daemon=True)
         self._writer.start()
 
-    def tell(self, name: str, what: Any) -> None:
-        """Let all browsers hear something; nobody waits for it."""
+    def publish(self, name: str, what: Any) -> None:
+        """Send an event to all browsers, without waiting for them."""
         if name not in ("counters", "losses") or self._lines.qsize() < _WAITING:
             self._lines.put((name, what))
 
     def close(self) -> None:
-        """Let the server hear the rest; it tells it to who listens and ends, in its own time."""
+        """Send what is still waiting; the server passes it on and ends in its own time."""
         self._lines.put(None)
-        if not self._told.wait(_PATIENCE_S):
+        if not self._sent.wait(_PATIENCE_S):
             self._server.kill()
 
     def _write(self) -> None:
         pipe = self._server.stdin
         assert pipe is not None
-        with suppress(OSError):  # it has gone: there is nobody to tell
-            while (said := self._lines.get()) is not None:
-                name, what = said
+        with suppress(OSError):  # it has gone: nobody reads
+            while (event := self._lines.get()) is not None:
+                name, what = event
                 pipe.write(f"{name} {json.dumps(what, separators=(',', ':'))}\n".encode())
                 pipe.flush()
         with suppress(OSError):
             pipe.close()
-        self._told.set()
+        self._sent.set()
         self._server.wait()
 
 
@@ -97,8 +97,8 @@ class _Reading:
         self._read, self._share, self._next = read, share, 0.0
         self.values = [0] * n_links
 
-    def look(self, anyway: bool) -> bool:
-        """Read it if it is time to; whether it was."""
+    def read_if_due(self, anyway: bool) -> bool:
+        """Read the counters if it is time to, or ``anyway``; return whether they were read."""
         begin = time.perf_counter()
         if begin < self._next and not anyway:
             return False
@@ -109,7 +109,7 @@ class _Reading:
 
 
 class Counters:
-    """The counters of every link of a network, told a few times a second.
+    """The counters of every link of a network, sent to browsers a few times a second.
 
     Args:
         faults: What is broken now: directed links and their loss rates.
@@ -118,7 +118,7 @@ class Counters:
 
     def __init__(
         self,
-        publisher: Teller,
+        publisher: PagePublisher,
         network: Network,
         faults: Callable[[], list[tuple[int, float]]],
         share: float,
@@ -130,18 +130,18 @@ class Counters:
         self._broken: list[tuple[int, float]] = []
         self._begin = time.perf_counter()
 
-    def look(self, anyway: bool = False, busy: bool = False) -> None:
-        """Tell them if it is time to, or ``anyway``.
+    def publish_if_due(self, anyway: bool = False, busy: bool = False) -> None:
+        """Send the counters to the browsers if it is time to, or ``anyway``.
 
         Args:
-            busy: The switches are asked by somebody else: what only they know is told as it was.
+            busy: The switches are asked by somebody else: what only they know is sent as it was.
         """
-        lost = not busy and self._drops.look(anyway)
-        if not self._packets.look(anyway or lost):
+        lost = not busy and self._drops.read_if_due(anyway)
+        if not self._packets.read_if_due(anyway or lost):
             return
         if not busy:
             self._broken = self._faults()
-        said = {"at": round(time.perf_counter() - self._begin, 2), "packets": self._packets.values}
+        at = {"at": round(time.perf_counter() - self._begin, 2), "packets": self._packets.values}
         if lost:
-            self._publisher.tell("losses", said | {"drops": self._drops.values})
-        self._publisher.tell("counters", said | {"faults": self._broken})
+            self._publisher.publish("losses", at | {"drops": self._drops.values})
+        self._publisher.publish("counters", at | {"faults": self._broken})

@@ -1,6 +1,6 @@
 """Emulates as root for a user's process, which it is connected to by its standard input.
 
-The order is checked (`scenarios.experiment.order`). What is recorded goes back to the user's
+The job is checked (`scenarios.experiment.root_job`). What is recorded goes back to the user's
 process, which trusts root and writes it. When that process ends or asks for no more, however that
 happens, the network is taken down.
 """
@@ -22,9 +22,9 @@ from typing import Any
 from scenarios.experiment.emulation import emulate
 from scenarios.experiment.inputs import inputs_of
 from scenarios.experiment.observer import Observer, Observers
-from scenarios.experiment.order import receive_order
+from scenarios.experiment.root_job import receive_job
 from scenarios.live.watched_run import WatchedRun
-from scenarios.process.signals import Stopped, tidily
+from scenarios.process.signals import Stopped, raise_on_signals
 from testbed.fabric.topologies import make_packet_fabric
 from testbed.network.virtual import LinkModel
 from testbed.record.tables import Columns
@@ -53,7 +53,7 @@ class Relay(Observer):
     def progressed(self, what: str, share: float) -> None:
         self.send("progress", what, share)
 
-    def tell(self, name: str, what: Any) -> None:
+    def publish(self, name: str, what: Any) -> None:
         if name != "doing":  # the user's process shows the progress that it receives
             self.send("page", name, what)
 
@@ -68,16 +68,16 @@ def serve(wire: Connection) -> None:
     relay, logs = Relay(wire), Path(tempfile.mkdtemp(prefix="canary-logs-"))
     end: tuple[Any, ...] = ("end",)
     try:
-        order = receive_order(wire)
+        job = receive_job(wire)
         threading.Thread(target=_end_with, args=(wire,), name="end", daemon=True).start()
         with ExitStack() as stack:
             observer: Observer = relay
-            if order.watched:
+            if job.watched:
                 watched = WatchedRun(relay)
                 stack.callback(watched.close)
                 observer = Observers(relay, watched)
-            fabric = make_packet_fabric(order.settings.topology, order.settings.k)
-            inputs = inputs_of(order.settings, fabric, order.plan, order.traffic)
+            fabric = make_packet_fabric(job.settings.topology, job.settings.k)
+            inputs = inputs_of(job.settings, fabric, job.plan, job.traffic)
             emulate(inputs, LinkModel(), relay, logs, observer)
     except (Stopped, EOFError):
         end = ("stopped",)
@@ -92,13 +92,13 @@ def serve(wire: Connection) -> None:
 
 
 def _end_with(wire: Connection) -> None:
-    """End this process tidily when its user's process sends no more."""
+    """End this process, after its cleanup, when its user's process sends no more."""
     with suppress(EOFError, OSError):
         wire.recv_bytes(0)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    tidily()
+    raise_on_signals()
     serve(Connection(os.dup(0)))
     os._exit(0)  # what is left are threads that wait

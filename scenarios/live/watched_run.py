@@ -20,7 +20,7 @@ from scenarios.experiment.epoch import Epoch
 from scenarios.experiment.observer import Observer
 from scenarios.experiment.settings import SettingsError
 from scenarios.experiment.setup import Emulation
-from scenarios.live.publisher import Counters, Teller
+from scenarios.live.publisher import Counters, PagePublisher
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
@@ -47,7 +47,7 @@ class WatchedRun(Observer):
 
     watches = True
 
-    def __init__(self, publisher: Teller) -> None:
+    def __init__(self, publisher: PagePublisher) -> None:
         self._publisher = publisher
         self._doing, self._again = "", 0.0
         self._counters: Counters | None = None
@@ -61,15 +61,15 @@ class WatchedRun(Observer):
         """Show the page of a fabric with these faults."""
         faults = [(fault.link, fault.rate) for fault in plan.faults]
         page = live_page(fabric, monitor, title, faults, epochs, WATCHED_METHOD)
-        self._publisher.tell("page", page)
+        self._publisher.publish("page", page)
 
     def progressed(self, what: str, share: float) -> None:
         """Show the phase and, while packets flow, the links' counters; the former now and then."""
         if what != self._doing or time.perf_counter() >= self._again:
             self._doing, self._again = what, time.perf_counter() + _OFTEN_S
-            self._publisher.tell("doing", {"what": what, "share": round(share, 4)})
+            self._publisher.publish("doing", {"what": what, "share": round(share, 4)})
         if self._counters is not None:
-            self._counters.look()
+            self._counters.publish_if_due()
 
     def network_up(self, emulation: Emulation) -> None:
         """Begin to read the counters of the network."""
@@ -100,7 +100,7 @@ class WatchedRun(Observer):
         self._lost.append(lost)
         said = {"number": epoch.number + 1, "sent": int(sent.sum()), "lost": int(lost.sum())}
         if self._diagnosing is None:
-            self._publisher.tell("epoch", said | {"flagged": None})
+            self._publisher.publish("epoch", said | {"flagged": None})
             return
         counts = SegmentCounts(segments, np.stack(self._sent), np.stack(self._lost))
         inputs = epoch.emulation.inputs
@@ -108,19 +108,19 @@ class WatchedRun(Observer):
 
         def diagnose() -> None:
             flagged = make_method(WATCHED_METHOD).localize(telemetry).flagged
-            self._publisher.tell("epoch", said | {"flagged": flagged.tolist()})
+            self._publisher.publish("epoch", said | {"flagged": flagged.tolist()})
 
         self._diagnosing.submit(diagnose)
 
     def network_ended(self) -> None:
         """Show the counters a last time."""
         if self._counters is not None:
-            self._counters.look(anyway=True)
+            self._counters.publish_if_due(anyway=True)
             self._counters = None
 
     def page_changed(self, name: str, content: Any) -> None:
         """Show what the watched run in the process of root shows."""
-        self._publisher.tell(name, content)
+        self._publisher.publish(name, content)
 
     def close(self) -> None:
         """End the diagnosis that is under way; no other begins."""

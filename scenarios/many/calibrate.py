@@ -99,10 +99,10 @@ def calibrate(
     entries = {}
     for number, (name, held) in enumerate(chosen):
 
-        def tell(share: float, name: str = name, number: int = number) -> None:
+        def report_progress(share: float, name: str = name, number: int = number) -> None:
             progress(f"calibrating {name}", (number + share) / len(chosen))
 
-        entries[name] = _entry(name, held, runs, rule, tell)
+        entries[name] = _entry(name, held, runs, rule, report_progress)
     trained = Trained(rule=rule, runs=[dict(run.known) for run in runs])
     content = Calibrated(methods=entries, trained=trained)
     write_set(out, content)
@@ -129,12 +129,16 @@ def _grid(name: str) -> Grid:
 
 
 def _entry(
-    name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns], rule: str, tell: Any
+    name: str,
+    held: Mapping[str, Any],
+    runs: Sequence[TrainingRuns],
+    rule: str,
+    report_progress: Any,
 ) -> Entry:
     make = partial(constructor_of(name), **held)
     cases = _readable(name, held, runs)
     grid = {p: values for p, values in _grid(name).items() if p not in held}
-    settings = search(make, grid, cases, tell, rule=RULES[rule])
+    settings = search(make, grid, cases, report_progress, rule=RULES[rule])
     best = RULES[rule](settings)
     return Entry(
         parameters=dict(held) | {p: _plain(value) for p, value in best.parameters.items()},

@@ -111,7 +111,7 @@ class _Held:
 
 
 @contextmanager
-def workers_of(cluster: str | None, at_once: int) -> Iterator[Workers]:
+def workers_of(cluster: str | None, processes: int) -> Iterator[Workers]:
     """Yield the workers of a cluster, or so many of this machine.
 
     Args:
@@ -121,7 +121,7 @@ def workers_of(cluster: str | None, at_once: int) -> Iterator[Workers]:
         RunError: It does not answer, or has no workers (one line).
     """
     if cluster is None:
-        yield LocalWorkers(at_once)
+        yield LocalWorkers(processes)
     else:
         with _cluster_at(cluster) as workers:
             yield workers

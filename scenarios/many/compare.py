@@ -119,7 +119,7 @@ def compare(
                 each: partial(_seed_file, name, replace(own, seed=seed), named, parameters)
                 for each, seed in lacking.items()
             }
-            with workers_of(cluster, _at_once(settings)) as workers:
+            with workers_of(cluster, _parallel_runs(settings)) as workers:
                 theirs = partial(_key_of_names, name, settings, named, parameters)
                 workers.check(json.loads(json.dumps(key)), theirs)
                 n_before = len(every) - len(pieces)
@@ -204,7 +204,7 @@ def code_digest() -> str:
     return digest.hexdigest()
 
 
-def _at_once(settings: Settings) -> int:
+def _parallel_runs(settings: Settings) -> int:
     """How many seeds run at once: one a processor, if there is the memory; real networks alone."""
     if settings.real_time:
         return 1

@@ -96,10 +96,12 @@ def run_sweep(
             raise RunError(f"{folder} holds a sweep of another setting: choose another")
         for number, value in enumerate(values):
 
-            def tell(what: str, share: float, number: int = number, value: str = value) -> None:
+            def report_progress(
+                what: str, share: float, number: int = number, value: str = value
+            ) -> None:
                 progress(f"{setting.upper()}={value}: {what}", (number + share) / len(values))
 
-            failed = compare(value, folder / folder_of(setting, value), tell)
+            failed = compare(value, folder / folder_of(setting, value), report_progress)
             failures |= {(value, seed): reason for seed, reason in failed.items()}
     return failures
 

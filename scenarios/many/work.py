@@ -30,7 +30,7 @@ from uuid import uuid4
 
 from scenarios.experiment.errors import message_of
 from scenarios.experiment.observer import Progress
-from scenarios.process.signals import SIGNALS, tidily, undisturbed
+from scenarios.process.signals import SIGNALS, raise_on_signals, signals_blocked
 from testbed.errors import UserError
 from testbed.record.atomic import FolderError, at_work, atomic_write, held, need_no_links
 from testbed.record.run import RunError
@@ -207,13 +207,13 @@ class LocalWorkers:
     """Processes and threads of this machine. They listen nowhere.
 
     Args:
-        at_once: How many work at a time.
+        processes: How many work at a time.
     """
 
     dashboard = ""
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
 
     def check(self, ours: Mapping[str, Any], theirs: Callable[[], Mapping[str, Any]]) -> None:
         """Do nothing: this machine has the files that the command has."""
@@ -223,8 +223,8 @@ class LocalWorkers:
         running: dict[Any, tuple[str, _Process]] = {}
         try:
             while True:
-                for key, work in islice(waiting, self._at_once - len(running)):
-                    with undisturbed():
+                for key, work in islice(waiting, self._processes - len(running)):
+                    with signals_blocked():
                         process = _Process(work, folder, key)
                         running[process.receive] = key, process
                 if not running:
@@ -242,7 +242,7 @@ class LocalWorkers:
 
     def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Parts:
         pool = ThreadPool(
-            self._at_once
+            self._processes
         )  # for compiled code; its threads do not outlive this process
         return _Held(pool, pool.map(load, files, chunksize=1))
 
@@ -325,7 +325,7 @@ def _processes() -> ForkServerContext:
 def _work(work: Work, place: Path, send: Connection) -> None:
     """Do a piece of work, in its process, and send the outcome."""
     try:
-        tidily()  # a signal that came before is heard in here
+        raise_on_signals()  # a signal that came before is heard in here
         _end_with_the_reader(send)
         place.mkdir()
         with (place / "log").open("wb") as file:

@@ -16,7 +16,7 @@ from testbed.probes.probe_matrix import ProbeMatrix, probe_matrix
 
 PLANNED = ((6, 1, 1), (12, 1, 1), (18, 1, 1), (24, 1, 1), (6, 3, 1), (12, 3, 1), (18, 3, 1))
 PATHS, CANDIDATES = "paths, of the least", "candidate paths"
-PACKETS = 100
+PATH_PROBES = 100
 SHARES = (0.0005, 0.005, 0.01, 0.02, 0.05)
 RATES = (0.01, 0.05, 0.2, 1.0)
 FOUND, WRONG = "accuracy, %", "false positives, %"
@@ -61,7 +61,7 @@ def localized(draw: int, k: int) -> list[Row]:
     """Return the share of the failed links that are found, and of wrong ones among those blamed."""
     rows, matrix = [], planned(k, 3, 1)
     paths, n = matrix.both_ways, matrix.fabric.n_links
-    sent = np.full(len(paths), PACKETS, np.int64)
+    sent = np.full(len(paths), PATH_PROBES, np.int64)
     for share in SHARES:
         rng = np.random.default_rng([draw, k, round(1e6 * share)])
         failed = rng.choice(n, max(1, round(share * n)), replace=False)

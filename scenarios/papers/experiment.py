@@ -49,10 +49,10 @@ def by_draw(effort: Effort, task: Callable[..., Sequence[Row]], *arguments: Any)
     return {f"draw-{draw}": partial(task, draw, *arguments) for draw in range(effort.draws)}
 
 
-def draw_groups(draws: int, at_once: int = 20) -> dict[str, range]:
-    """Return ranges of ``at_once`` draws, by name: for draws that share a calibration or a network
+def draw_groups(draws: int, size: int = 20) -> dict[str, range]:
+    """Return ranges of ``size`` draws, by name: for draws that share a calibration or a network
     that takes long to make."""
-    every = [range(first, min(first + at_once, draws)) for first in range(0, draws, at_once)]
+    every = [range(first, min(first + size, draws)) for first in range(0, draws, size)]
     return {f"draws-{some[0]}-{some[-1]}": some for some in every}
 
 

@@ -23,7 +23,7 @@ from testbed.fabric.clos import Fabric
 from testbed.fabric.fat_tree import FatTree
 from testbed.fabric.paths import Paths
 
-PACKETS = 100
+PATH_PACKETS = 100
 DEVICES = 10
 ROWS = 1 << 20
 QUANTITIES = FN, FP, ERROR = "false negatives", "false positives", "error of the estimates"
@@ -87,8 +87,8 @@ def probe(paths: Paths, success: np.ndarray, seed: int) -> Probes:
         end = min(row + ROWS, len(paths))
         part = log[paths.links[paths.ptr[row] : paths.ptr[end]] >> 1]
         through = np.exp(np.add.reduceat(part, paths.ptr[row:end] - paths.ptr[row]))
-        lost[row:end] = rng.binomial(PACKETS, np.clip(1 - through, 0, 1))
-    return Probes(paths, np.full(len(paths), PACKETS, np.int64), lost)
+        lost[row:end] = rng.binomial(PATH_PACKETS, np.clip(1 - through, 0, 1))
+    return Probes(paths, np.full(len(paths), PATH_PACKETS, np.int64), lost)
 
 
 def scores(

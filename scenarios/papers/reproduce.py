@@ -114,9 +114,9 @@ def _run(
         if not _is_kept(folder / f"{name}.parquet")
     }
     if pieces:
-        at_once = available_bytes() // (experiment.memory_mb * 1_000_000)
-        at_once = max(1, min(os.cpu_count() or 1, at_once, len(pieces)))
-        chosen = workers_of(cluster, at_once) if workers is None else nullcontext(workers)
+        processes = available_bytes() // (experiment.memory_mb * 1_000_000)
+        processes = max(1, min(os.cpu_count() or 1, processes, len(pieces)))
+        chosen = workers_of(cluster, processes) if workers is None else nullcontext(workers)
         with chosen as those:
             those.check(_key(experiment, effort), partial(_key, experiment, effort))
             n_before, kind = len(names) - len(pieces), f"parts of {experiment.name}"

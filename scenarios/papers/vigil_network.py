@@ -19,7 +19,7 @@ from testbed.arrays import BoolArray, FloatArray, IntArray
 from testbed.fabric.clos import Fabric
 from testbed.fabric.ecmp import Ecmp
 
-PACKETS = 100
+FLOW_PACKETS = 100
 NOISE = 1e-6
 
 
@@ -126,7 +126,7 @@ def simulate(ecmp: Ecmp, setting: Setting, seed: int, shape: Shape = Shape()) ->
     dst = (to * shape.hosts + rng.integers(0, shape.hosts, len(src))).astype(np.int32)
     paths = ecmp.draw(src, dst, rng)
     rows = paths.padded()
-    left = rng.integers(1, PACKETS + 1, len(src))
+    left = rng.integers(1, FLOW_PACKETS + 1, len(src))
     drops = np.zeros(rows.shape, np.int64)
     for hop in range(rows.shape[1]):
         rate = np.where(rows[:, hop] >= 0, loss[rows[:, hop]], 0.0)

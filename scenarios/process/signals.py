@@ -1,8 +1,8 @@
 """How a command is ended from outside: by Ctrl-C, SIGTERM, or SIGHUP when its terminal goes.
 
 A command that has begun nothing yet ends at once: an exception would fly through half-imported
-modules, some of which lose it or say much about it. From `tidily` on the signal is an exception,
-so that what was begun is taken back.
+modules, some of which lose it or say much about it. From `raise_on_signals` on the signal is an
+exception, so that what was begun is taken back.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Stopped(KeyboardInterrupt):
     """A signal that asks this process to end came; its number is the argument."""
 
 
-def at_once(kept: str = "nothing was kept") -> None:
-    """From now on such a signal is one line, and the end."""
+def exit_on_signals(kept: str = "nothing was kept") -> None:
+    """From now on a signal prints one line, which says what was ``kept``, and ends the process."""
 
     def end(number: int, _: FrameType | None) -> None:
         try:
@@ -35,7 +35,7 @@ def at_once(kept: str = "nothing was kept") -> None:
     _have(end)
 
 
-def tidily() -> None:
+def raise_on_signals() -> None:
     """From now on such a signal raises `Stopped`, once: others do not disturb the tidying up.
 
     Where Python must not raise, as in what it calls when an object goes or a module is imported, it
@@ -64,8 +64,9 @@ def tidily() -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """A signal that comes in the block is heard when it has ended: what must not be half done."""
+def signals_blocked() -> Iterator[None]:
+    """Hold a signal that comes in the block back until the block has ended: what must not be half
+    done."""
     if threading.current_thread() is not threading.main_thread():  # which alone hears signals
         yield
         return

@@ -18,6 +18,9 @@ Measurement = Literal["segments", "probes", "detector", "connections", "flows"]
 TCP = 6
 """The IP protocol whose connections 007 watches."""
 
+FLOW_RECORDS = 4_000_000
+"""Flow records kept of a run without packets; a network that carries more is sampled."""
+
 ENOUGH = 0.9
 """The share of what it asked for that a method needs; with less it is starved."""
 
@@ -172,7 +175,7 @@ BUDGETS = (
         what="flow records",
         per="run",
         option="",
-        fixed="4,000,000 without packets, else all",
+        fixed=f"{FLOW_RECORDS:,} without packets, else all",
         paper="Flock, section 3.1; the limit is this project's",
         feeds="a smaller LOAD or fewer EPOCHS",
     ),

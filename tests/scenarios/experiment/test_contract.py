@@ -21,11 +21,10 @@ from scenarios.experiment import setup
 from scenarios.experiment.run import run_experiment
 from scenarios.experiment.scenario import load_scenario
 from scenarios.experiment.settings import Settings, described
-from scenarios.experiment.without_packets import FLOWS
 from testbed.control.selection import FlowSelector
 from testbed.dataplane import BUCKETS, DSM, ROWS, USM
 from testbed.record.documents import Summary
-from testbed.record.measurements import BUDGETS, ENOUGH, MEASUREMENTS, budget
+from testbed.record.measurements import BUDGETS, ENOUGH, FLOW_RECORDS, MEASUREMENTS, budget
 from testbed.record.run import RunDirectory
 from tests.conftest import SMALL
 
@@ -52,7 +51,7 @@ def test_what_is_declared_is_there() -> None:
     assert all(each.feeds for each in BUDGETS if each.does in ("sends", "stores"))
     assert budget("meters").fixed == f"{ROWS} rows of {BUCKETS:,}"
     assert budget("rules").fixed == f"{USM.capacity:,}"
-    assert budget("flow records").fixed.startswith(f"{FLOWS:,}")
+    assert budget("flow records").fixed.startswith(f"{FLOW_RECORDS:,}")
 
 
 def test_every_method_says_which_measurements_it_reads(starved: Path) -> None:

@@ -22,7 +22,7 @@ from scenarios.live.server import LiveEvents, app_of
 @pytest.fixture
 def publisher() -> Iterator[Publisher]:
     made = Publisher()
-    made.tell("page", "<p>the page</p>")
+    made.publish("page", "<p>the page</p>")
     yield made
     made.close()
 
@@ -107,8 +107,8 @@ def test_a_peer_from_elsewhere_is_refused_whatever_it_listens_on() -> None:
 
 def test_who_comes_late_hears_all_epochs_and_the_last_of_the_rest(publisher: Publisher) -> None:
     for number in (1, 2):
-        publisher.tell("epoch", {"number": number})
-        publisher.tell("counters", {"at": number})
+        publisher.publish("epoch", {"number": number})
+        publisher.publish("counters", {"at": number})
     ask(publisher.address)  # by now it has heard them
     connection = http.client.HTTPConnection(urlsplit(publisher.address).netloc, timeout=20)
     connection.request("GET", "/events")
@@ -117,7 +117,7 @@ def test_who_comes_late_hears_all_epochs_and_the_last_of_the_rest(publisher: Pub
     lines = [answer.readline().decode() for _ in range(9)]
     said = [line.split(" ", 1)[1].strip() for line in lines if line.strip()]
     assert said == ["epoch", '{"number":1}', "epoch", '{"number":2}', "counters", '{"at":2}']
-    publisher.tell("end", {"what": "over"})
+    publisher.publish("end", {"what": "over"})
     assert answer.readline() == b"event: end\n"
     publisher.close()
     assert answer.read().decode().startswith('data: {"what":"over"}')
@@ -126,7 +126,7 @@ def test_who_comes_late_hears_all_epochs_and_the_last_of_the_rest(publisher: Pub
 def test_two_at_once_and_nothing_is_left(publisher: Publisher) -> None:
     other = Publisher()
     assert other.address != publisher.address
-    other.tell("page", "another")
+    other.publish("page", "another")
     assert ask(other.address) == (200, b"another")
     other.close()
     assert gone(other.address)

@@ -50,8 +50,8 @@ def until(page: Page, id_: str, pattern: str, seconds: float = 30) -> str:
 
 
 def tell(publisher: Publisher, at: float, packets: list, drops: list, faults: list) -> None:
-    publisher.tell("losses", {"at": at, "packets": packets, "drops": drops})
-    publisher.tell("counters", {"at": at, "packets": packets, "faults": faults})
+    publisher.publish("losses", {"at": at, "packets": packets, "drops": drops})
+    publisher.publish("counters", {"at": at, "packets": packets, "faults": faults})
 
 
 def test_a_watched_run_is_the_same_run(tmp_path: Path, finished_run: RunDirectory) -> None:
@@ -74,17 +74,19 @@ def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) ->
     fabric, publisher = FatTree(4), Publisher()
     n, broken = fabric.n_links, fabric.link("agg0_1->core2")
     faults = [(broken, 0.2)]
-    publisher.tell("page", live_page(fabric, fabric.tier == 0, "</script><i>", faults, 3, "canary"))
+    publisher.publish(
+        "page", live_page(fabric, fabric.tier == 0, "</script><i>", faults, 3, "canary")
+    )
     with opened(chromium, publisher.address, width, dark) as it:
         page = it.page
         assert page.locator("h1").inner_text() == "</script><i>"
         assert page.locator(LINKS).count() == n
         assert page.locator(f"{LINKS}.faulty").count() == 1
-        publisher.tell("doing", {"what": "emulation", "share": 0.25})
+        publisher.publish("doing", {"what": "emulation", "share": 0.25})
         until(page, "status", "emulation, 25 %")
         packets, drops = [1000] * n, [0] * n
         assert cut_off(page) == []
-        publisher.tell("epoch", {"number": 1, "sent": 900, "lost": 0, "flagged": None})
+        publisher.publish("epoch", {"number": 1, "sent": 900, "lost": 0, "flagged": None})
         until(page, "epochs", "of them lost")
         most = page.locator("#epochs figure").last.locator("text").first
         assert most.text_content() == "0 %", "what is marked beside a chart of zeros"
@@ -100,7 +102,7 @@ def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) ->
         assert said == "agg0_1->core2 20 % – 1,000 1,000 250 20 %"
         wrong = fabric.link("tor0_0->agg0_0")
         ended = {"number": 1, "sent": 900, "lost": 9, "flagged": [broken, wrong]}
-        publisher.tell("epoch", ended)
+        publisher.publish("epoch", ended)
         until(page, "verdict", "canary, after 1 of 3 epochs: 1 found, 0 missed, 1 blamed wrongly")
         assert page.locator(".fabric .marks .right, .fabric .marks .wrong").count() == 2
         row.locator("button").press("Enter")
@@ -112,7 +114,7 @@ def test_the_page_shows_what_comes(width: int, dark: bool, chromium: Browser) ->
         until(page, "verdict", "0 found, 1 missed, 2 blamed wrongly")
         assert page.locator(f"{LINKS}.faulty").count() == 1
         assert cut_off(page) == []
-        publisher.tell("end", {"what": "over: well"})
+        publisher.publish("end", {"what": "over: well"})
         until(page, "status", "over: well")
         publisher.close()
         page.wait_for_timeout(200)
@@ -125,7 +127,7 @@ def test_names_are_text_and_many_links_are_a_table(chromium: Browser) -> None:
     names = ("<script>alert(1)</script>", "'\"&amp;</title>", "up")
     fabric = Fabric(names, np.array([0, 0, 1]), lower, lower * 0 + 2)
     publisher = Publisher()
-    publisher.tell("page", live_page(fabric, fabric.tier == 0, "large", [(0, 1.0)], 0))
+    publisher.publish("page", live_page(fabric, fabric.tier == 0, "large", [(0, 1.0)], 0))
     with opened(chromium, publisher.address) as it:
         n = fabric.n_links
         tell(publisher, 1, [5] * n, [1] * n, [[0, 1.0]])

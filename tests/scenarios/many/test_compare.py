@@ -346,7 +346,7 @@ def test_a_signal_that_came_before_a_seed_began_is_no_failure(
     def pending() -> None:
         raise Stopped(signal.SIGHUP)
 
-    monkeypatch.setattr("scenarios.many.work.tidily", pending)
+    monkeypatch.setattr("scenarios.many.work.raise_on_signals", pending)
     receive, send = multiprocessing.Pipe(duplex=False)
     _work(lambda place: b"", tmp_path / "seed", send)
     assert receive.recv().reason == "interrupted"

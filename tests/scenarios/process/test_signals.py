@@ -91,7 +91,7 @@ def test_a_signal_that_python_drops_comes_again(early: str) -> None:
     """It came while an object went, where nothing may be raised; again before it was expected."""
     code = (
         "import os, signal, threading, time\n"
-        "from scenarios.process.signals import Stopped, tidily\n"
+        "from scenarios.process.signals import Stopped, raise_on_signals\n"
         "class Timer(threading.Timer):\n"
         "    def start(self):\n"
         "        global early\n"
@@ -102,7 +102,7 @@ def test_a_signal_that_python_drops_comes_again(early: str) -> None:
         "class Going:\n"
         "    def __del__(self):\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "tidily()\n"
+        "raise_on_signals()\n"
         "try:\n"
         "    going = Going()\n"
         "    del going\n"
@@ -135,7 +135,7 @@ import signal, sys
 from pathlib import Path
 
 from scenarios.experiment.run import new_run
-from scenarios.process.signals import Stopped, tidily
+from scenarios.process.signals import Stopped, raise_on_signals
 
 def at(moment):
     lines = 0
@@ -149,7 +149,7 @@ def at(moment):
             signal.raise_signal(signal.SIGINT)
         return trace
 
-    tidily()
+    raise_on_signals()
     sys.settrace(trace)
     try:
         with new_run(Path("runs/here"), numbered=False) as writer:

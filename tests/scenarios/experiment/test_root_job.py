@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from scenarios.experiment.inputs import demand_of
-from scenarios.experiment.order import Order, OrderError, receive_order, send_order
+from scenarios.experiment.root_job import JobError, RootJob, receive_job, send_job
 from scenarios.experiment.settings import make_settings
 from scenarios.experiment.traffic import make_traffic
 from testbed.fabric.fat_tree import FatTree
@@ -34,20 +34,20 @@ PLAN = FaultPlan(
     (4,),
 )
 TRAFFIC, _ = make_traffic(demand_of(SETTINGS), FatTree(4))
-ORDER = Order(SETTINGS, PLAN, TRAFFIC, watched=True)
+JOB = RootJob(SETTINGS, PLAN, TRAFFIC, watched=True)
 
 
-def messages(order: Order) -> list[bytes]:
+def messages(job: RootJob) -> list[bytes]:
     """What goes over the wire."""
     here, there = Pipe()
     sent = []
     with here, there:
         wire: Any = type("Wire", (), {"send_bytes": lambda _, data: sent.append(data)})()
-        send_order(wire, order)
+        send_job(wire, job)
     return sent
 
 
-def received(parts: list[bytes]) -> Order:
+def received(parts: list[bytes]) -> RootJob:
     wire: Any = type("Wire", (), {})()
     left = iter(parts)
 
@@ -59,11 +59,11 @@ def received(parts: list[bytes]) -> Order:
         return data
 
     wire.recv_bytes = recv_bytes
-    return receive_order(wire)
+    return receive_job(wire)
 
 
 def test_an_order_arrives_as_it_was_sent() -> None:
-    found = received(messages(ORDER))
+    found = received(messages(JOB))
     assert (found.settings, found.plan, found.watched) == (SETTINGS, PLAN, True)
     for name in ("src_host", "dst_host", "src_port", "dst_port", "protocol"):
         assert (getattr(found.traffic, name) == getattr(TRAFFIC, name)).all()
@@ -90,13 +90,13 @@ HOSTILE: dict[str, Change] = {
     "more packets than memory": lambda words: words.update(packets=2**40),
     "other packets than come": lambda words: words.update(packets=words["packets"] + 1),
     "no plan": lambda words: words.pop("plan"),
-    "more than an order has": lambda words: words.update(logs="/etc"),
+    "more than a job has": lambda words: words.update(logs="/etc"),
 }
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_words_that_make_no_sense_are_refused(what: str) -> None:
-    first, *columns = messages(ORDER)
+    first, *columns = messages(JOB)
     words = json.loads(first)
     HOSTILE[what](words)
     with pytest.raises((ValueError, OSError)):
@@ -109,11 +109,11 @@ def test_words_that_make_no_sense_are_refused(what: str) -> None:
 )
 def test_traffic_that_makes_no_sense_is_refused(column: int, value: int) -> None:
     kinds = [np.int32, np.int32, np.uint16, np.uint16, np.uint8, np.uint64, np.uint32, np.uint16]
-    first, *columns = messages(ORDER)
+    first, *columns = messages(JOB)
     changed = np.frombuffer(columns[column], kinds[column]).copy()
     changed[-1] = value
     columns[column] = changed.tobytes()
-    with pytest.raises(OrderError):
+    with pytest.raises(JobError):
         received([first, *columns])
 
 
@@ -129,8 +129,8 @@ def test_nothing_that_is_sent_is_executed() -> None:
     pickle.loads(data)
     assert Evil.ran
     Evil.ran = False
-    first, *columns = messages(ORDER)
-    with pytest.raises(OrderError):
+    first, *columns = messages(JOB)
+    with pytest.raises(JobError):
         received([data, *columns])
     with pytest.raises((ValueError, OSError)):
         received([first, data, *columns[1:]])

@@ -1,6 +1,6 @@
 """What a user's process asks a process of root for: an emulation, described by plain data.
 
-The order is JSON and arrays of numbers of fixed types. Whoever reads it builds settings, faults and
+The job is JSON and arrays of numbers of fixed types. Whoever reads it builds settings, faults and
 traffic from these with the same checks as a run has, and executes nothing that was sent.
 """
 
@@ -34,13 +34,13 @@ _LONGEST_TEXT = 1 << 26
 _MOST_PACKETS = 1 << 30
 
 
-class OrderError(UserError):
-    """An order is not as it is declared here. One line."""
+class JobError(UserError):
+    """A job is not as it is declared here. One line."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class _Words:
-    """The part of an order that is text."""
+    """The part of a job that is text."""
 
     settings: Settings
     plan: FaultPlan
@@ -53,7 +53,7 @@ _WORDS = TypeAdapter(_Words)
 
 
 @dataclasses.dataclass(frozen=True)
-class Order:
+class RootJob:
     """An emulation: its settings, faults and traffic, and whether somebody watches it."""
 
     settings: Settings
@@ -62,45 +62,45 @@ class Order:
     watched: bool
 
 
-def send_order(wire: Connection, order: Order) -> None:
-    """Send an order. Its packets are listed one by one."""
-    traffic, packets = order.traffic, listed(order.traffic.packets)
-    words = _Words(order.settings, order.plan, order.watched, traffic.n_flows, len(packets))
+def send_job(wire: Connection, job: RootJob) -> None:
+    """Send a job. Its packets are listed one by one."""
+    traffic, packets = job.traffic, listed(job.traffic.packets)
+    words = _Words(job.settings, job.plan, job.watched, traffic.n_flows, len(packets))
     wire.send_bytes(_WORDS.dump_json(words))
     for source, columns in ((traffic, _FLOWS), (packets, _PACKETS)):
         for name, kind in columns:
             wire.send_bytes(getattr(source, name).astype(kind).tobytes())
 
 
-def receive_order(wire: Connection) -> Order:
-    """Read an order and check it.
+def receive_job(wire: Connection) -> RootJob:
+    """Read a job and check it.
 
     Raises:
-        OrderError: It is none, or makes no sense.
+        JobError: It is none, or makes no sense.
         EOFError: It was cut off.
     """
     try:
         words = _WORDS.validate_json(wire.recv_bytes(_LONGEST_TEXT))
     except ValidationError as error:
-        raise OrderError(" ".join(str(error).split())) from None
+        raise JobError(" ".join(str(error).split())) from None
     if not words.settings.real_time:
-        raise OrderError("root emulates with real packets alone")
+        raise JobError("root emulates with real packets alone")
     if not (0 <= words.flows <= _MOST_PACKETS and 0 <= words.packets <= _MOST_PACKETS):
-        raise OrderError("there are too many packets")
+        raise JobError("there are too many packets")
     flows: dict[str, Any] = {name: _column(wire, kind, words.flows) for name, kind in _FLOWS}
     time, flow, size = (_column(wire, kind, words.packets) for _, kind in _PACKETS)
     topology = make_packet_fabric(words.settings.topology, words.settings.k)
     words.plan.check(topology, words.settings.duration_s)
     traffic = Traffic(**flows, packets=Packets(time, flow, size))
     _check(traffic, topology.n_hosts)
-    return Order(words.settings, words.plan, traffic, words.watched)
+    return RootJob(words.settings, words.plan, traffic, words.watched)
 
 
 def _column(wire: Connection, kind: type[np.generic], length: int) -> npt.NDArray:
     wanted = length * np.dtype(kind).itemsize
     data = wire.recv_bytes(wanted)
     if len(data) != wanted:
-        raise OrderError("a column is too short")
+        raise JobError("a column is too short")
     return np.frombuffer(data, kind)
 
 
@@ -108,7 +108,7 @@ def _check(traffic: Traffic, hosts: int) -> None:
     """See that the flows are between these hosts, and the packets of these flows.
 
     Raises:
-        OrderError: They are not.
+        JobError: They are not.
     """
     src, dst, time = traffic.src_host, traffic.dst_host, traffic.time_ns.astype(np.int64)
     for wrong, what in (
@@ -120,4 +120,4 @@ def _check(traffic: Traffic, hosts: int) -> None:
         ((time < 0) | (np.diff(time, prepend=0) < 0), "the packets are not in order"),
     ):
         if wrong.any():
-            raise OrderError(what)
+            raise JobError(what)
