@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import bucket
+from analysis.sketches.hashing import bucket, peeled
 from testbed.arrays import LongArray, WordArray
 from testbed.compiled import njit
 
@@ -64,7 +64,7 @@ class FlowRadar:
         no FlowXOR: it is missing, and its packets are counted for others.
         """
         table = (self.flow_xor.copy(), self.flow_count.copy(), self.packet_count.copy())
-        hi, lo, packets = _decode(*table, self.seed)
+        hi, lo, packets = peeled(*table, self.seed)
         flow_xor, flow_count, _ = table
         return hi, lo, packets, not (flow_count.any() or flow_xor.any())
 
@@ -86,39 +86,3 @@ def _add(hi, lo, packets, flow_xor, flow_count, packet_count, seen, hashes, seed
                 flow_xor[1, row, at] ^= lo[n]
                 flow_count[row, at] += np.uint8(1)
             packet_count[row, at] += packets[n]
-
-
-@njit
-def _decode(flow_xor, flow_count, packet_count, seed):
-    rows, width = flow_count.shape
-    found_hi, found_lo = np.empty((2, rows * width), np.uint64)
-    found_packets = np.empty(rows * width, np.int64)
-    queue = np.empty(rows * width * (rows + 1), np.int64)
-    end = found = 0
-    for cell in range(rows * width):
-        if flow_count[cell // width, cell % width] == 1:
-            queue[end] = cell
-            end += 1
-    begin = 0
-    while begin < end:
-        row, at = queue[begin] // width, queue[begin] % width
-        begin += 1
-        if flow_count[row, at] != 1:
-            continue
-        hi, lo = flow_xor[0, row, at], flow_xor[1, row, at]
-        # FlowCount wraps at 256: of 257 flows, too, it says 1.
-        if bucket(hi, lo, row, width, seed) != at or found == len(found_hi):
-            continue
-        packets = packet_count[row, at]
-        found_hi[found], found_lo[found], found_packets[found] = hi, lo, packets
-        found += 1
-        for other in range(rows):
-            there = bucket(hi, lo, other, width, seed)
-            flow_xor[0, other, there] ^= hi
-            flow_xor[1, other, there] ^= lo
-            flow_count[other, there] -= np.uint8(1)
-            packet_count[other, there] -= packets
-            if flow_count[other, there] == 1 and end < len(queue):
-                queue[end] = other * width + there
-                end += 1
-    return found_hi[:found], found_lo[:found], found_packets[:found]

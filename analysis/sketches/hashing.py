@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from testbed.arrays import IntArray, WordArray
-from testbed.compiled import kernel
+from testbed.compiled import kernel, njit
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -43,6 +43,54 @@ def buckets(hi: WordArray, lo: WordArray, rows: int, width: int, seed: int = 0) 
     out = np.empty((len(hi), rows), np.int32)
     _buckets(hi, lo, width, seed, out)
     return out
+
+
+@njit
+def peeled(flow_xor, flow_count, packet_count, seed):
+    """Take the IDs of all cells with one flow out of their other cells, until none has one.
+
+    Args:
+        flow_xor: The ``hi`` and ``lo`` of the IDs in each cell, joined by exclusive or: uint64[2,
+            rows, width]. What is taken out is taken out of this array and the following ones.
+        flow_count: How many IDs are in each cell: int[rows, width].
+        packet_count: The packets of these: int[rows, width].
+        seed: Of the hashes.
+
+    Returns:
+        The ``hi``, ``lo`` and packets of each ID that came out.
+    """
+    rows, width = flow_count.shape
+    found_hi, found_lo = np.empty((2, rows * width), np.uint64)
+    found_packets = np.empty(rows * width, np.int64)
+    queue = np.empty(rows * width * (rows + 1), np.int64)
+    end = found = 0
+    for cell in range(rows * width):
+        if flow_count[cell // width, cell % width] == 1:
+            queue[end] = cell
+            end += 1
+    begin = 0
+    while begin < end:
+        row, at = queue[begin] // width, queue[begin] % width
+        begin += 1
+        if flow_count[row, at] != 1:
+            continue
+        hi, lo = flow_xor[0, row, at], flow_xor[1, row, at]
+        # A count of 8 bits wraps at 256: of 257 flows, too, it says 1.
+        if bucket(hi, lo, row, width, seed) != at or found == len(found_hi):
+            continue
+        packets = packet_count[row, at]
+        found_hi[found], found_lo[found], found_packets[found] = hi, lo, packets
+        found += 1
+        for other in range(rows):
+            there = bucket(hi, lo, other, width, seed)
+            flow_xor[0, other, there] ^= hi
+            flow_xor[1, other, there] ^= lo
+            flow_count[other, there] -= 1
+            packet_count[other, there] -= packets
+            if flow_count[other, there] == 1 and end < len(queue):
+                queue[end] = other * width + there
+                end += 1
+    return found_hi[:found], found_lo[:found], found_packets[:found]
 
 
 def flow_ids(n: int, rng: np.random.Generator) -> tuple[WordArray, WordArray]:

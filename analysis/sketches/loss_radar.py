@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from analysis.sketches.hashing import bucket
+from analysis.sketches.hashing import bucket, peeled
 from testbed.arrays import LongArray, WordArray
 from testbed.compiled import njit
 from testbed.errors import UserError
@@ -66,7 +66,8 @@ class LossRadar:
     def decode(self) -> tuple[WordArray, WordArray, bool]:
         """The signatures that come out, and whether nothing is left."""
         count, xor_sum = self.count.copy(), self.xor_sum.copy()
-        hi, lo = _decode(count, xor_sum, self.seed)
+        packets = np.zeros(count.shape, np.int64)  # there are none to count
+        hi, lo, _ = peeled(xor_sum, count, packets, self.seed)
         return hi, lo, not (count.any() or xor_sum.any())
 
 
@@ -79,35 +80,3 @@ def _add(hi, lo, count, xor_sum, seed):
             count[row, at] += np.int32(1)
             xor_sum[0, row, at] ^= hi[n]
             xor_sum[1, row, at] ^= lo[n]
-
-
-@njit
-def _decode(count, xor_sum, seed):
-    rows, width = count.shape
-    found_hi, found_lo = np.empty((2, rows * width), np.uint64)
-    queue = np.empty(rows * width * (rows + 1), np.int64)
-    end = found = 0
-    for cell in range(rows * width):
-        if count[cell // width, cell % width] == 1:
-            queue[end] = cell
-            end += 1
-    begin = 0
-    while begin < end:
-        row, at = queue[begin] // width, queue[begin] % width
-        begin += 1
-        if count[row, at] != 1:
-            continue
-        hi, lo = xor_sum[0, row, at], xor_sum[1, row, at]
-        if bucket(hi, lo, row, width, seed) != at or found == len(found_hi):
-            continue
-        found_hi[found], found_lo[found] = hi, lo
-        found += 1
-        for other in range(rows):
-            there = bucket(hi, lo, other, width, seed)
-            count[other, there] -= np.int32(1)
-            xor_sum[0, other, there] ^= hi
-            xor_sum[1, other, there] ^= lo
-            if count[other, there] == 1 and end < len(queue):
-                queue[end] = other * width + there
-                end += 1
-    return found_hi[:found], found_lo[:found]
