@@ -241,9 +241,7 @@ class LocalWorkers:
                 process.forget()
 
     def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Parts:
-        pool = ThreadPool(
-            self._processes
-        )  # for compiled code; its threads do not outlive this process
+        pool = ThreadPool(self._processes)  # of compiled code; it does not outlive this process
         return _Held(pool, pool.map(load, files, chunksize=1))
 
 
