@@ -190,16 +190,6 @@ class Fabric:
         number[found[np.argsort(first)]] = np.arange(len(found))
         return np.where(self.tier < self.tier.max(), number[label], -1).astype(np.int32)
 
-    def tors_below(self, switch: int) -> IntArray:
-        """The ToRs that a packet can reach from a switch going down only, ascending."""
-        below = np.zeros(self.n_switches, np.bool_)
-        below[switch] = True
-        top = self.link_src[1::2]
-        for tier in range(int(self.tier[switch]), 0, -1):
-            from_here = below[top] & (self.tier[top] == tier)
-            below[self.link_dst[1::2][from_here]] = True
-        return np.flatnonzero(below[: self.n_tors]).astype(np.int32)
-
     def without(self, edges: npt.ArrayLike) -> Fabric:
         """This fabric with undirected links (``link >> 1``) left out; link ids are dense again.
 

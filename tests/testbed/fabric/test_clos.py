@@ -75,24 +75,6 @@ def test_path_sets_are_the_shortest_up_down_paths(fabric):
         assert set(found) == plain_paths(fabric, int(src[s]), int(dst[s]))
 
 
-@settings(max_examples=40, deadline=None)
-@given(fabrics(), st.integers(0, 99))
-def test_tors_below_are_those_that_can_climb_there(fabric, pick):
-    switch = pick % fabric.n_switches
-    below = set()
-    for tor in range(fabric.n_tors):
-        reached, edge = {tor}, [tor]
-        while edge:
-            at = edge.pop()
-            for end in fabric.link_dst[::2][fabric.link_src[::2] == at].tolist():
-                if end not in reached:
-                    reached.add(end)
-                    edge.append(end)
-        if switch in reached:
-            below.add(tor)
-    assert set(fabric.tors_below(switch).tolist()) == below
-
-
 @pytest.mark.parametrize("k", [4, 6, 8])
 def test_a_fat_tree_counts_its_paths_without_looking(k):
     topology = FatTree(k)
