@@ -121,7 +121,7 @@ class Evil:
     ran = False
 
     def __reduce__(self) -> Any:
-        return exec, ("from tests.scenarios.experiment.test_order import Evil; Evil.ran = True",)
+        return exec, ("from tests.scenarios.experiment.test_root_job import Evil; Evil.ran = True",)
 
 
 def test_nothing_that_is_sent_is_executed() -> None:
