@@ -56,7 +56,7 @@ class HeaderType:
         return {f.name: i for i, f in reversed([*enumerate(self.fields)])}
 
     def find(self, name: str) -> int:
-        """Index of the field called ``name``, -1 when there is none."""
+        """Return the index of the field called ``name``, -1 when there is none."""
         return self._places.get(name, -1)
 
 
@@ -306,14 +306,14 @@ class Bmv2Program:
         return [t for p in self.pipelines.values() for t in p.tables]
 
     def field_type(self, header: str, name: str) -> FieldType:
-        """Type of one field, which there is; ``$valid$`` is a one-bit field."""
+        """Return the type of one field, which there is; ``$valid$`` is a one-bit field."""
         if name == VALID:
             return FieldType(VALID, 1, False, 0)
         t = self.headers[header].type
         return t.fields[t.find(name)]
 
     def sampled(self, element: tuple[str, str] | Constant) -> tuple[str, int]:
-        """Name and bits of what a digest has of an element of its list."""
+        """Return name and bits of what a digest has of an element of its list."""
         if isinstance(element, Constant):
             return "constant", element.width
         return plain_name(element[1]), self.field_type(*element).width

@@ -27,7 +27,7 @@ CANDIDATES = ("cc", "gcc", "clang")
 
 
 def compiler() -> list[str]:
-    """The C compiler command: $CC, else the first of cc, gcc, clang on PATH."""
+    """Return the C compiler command: $CC, else the first of cc, gcc, clang on PATH."""
     try:
         chosen = shlex.split(os.environ.get("CC", ""))
     except ValueError as error:  # a quote that does not end

@@ -74,7 +74,7 @@ def _copies(program: Bmv2Program, call: Any) -> bool:
 
 
 def generate(parsed: Parsed, observed: tuple[str, str] | None) -> Generated:
-    """C of a whole program. ``observed`` is the (header, field) reported per packet."""
+    """Return the C of a whole program. ``observed`` is the (header, field) reported per packet."""
     program, root = parsed.program, parsed.root
     layout = Layout(program, root)
     ref: FieldRef | None = layout.field(*observed) if observed else None

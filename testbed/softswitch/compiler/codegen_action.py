@@ -69,7 +69,7 @@ class ActionWriter:
         return params
 
     def action(self, action: Action) -> str:
-        """C function ``action_<id>`` with its parameters as 64-bit words in ``a``."""
+        """Return the C function ``action_<id>`` with its parameters as 64-bit words in ``a``."""
         params, primitives = self.params(action), self.primitives(action)
         targets = self._jump_targets(primitives)
         out = [
@@ -104,7 +104,7 @@ class ActionWriter:
         return {p.parameters[-1].value for p in primitives if p.op in JUMPS}
 
     def primitive(self, prim: Primitive, e: Expressions, jumps: bool = False) -> list[str]:
-        """C statements of one primitive; ``jumps``: it may be a jump to another."""
+        """Return the C statements of one primitive; ``jumps``: it may be a jump to another."""
         if isinstance(prim, OtherCall) or (prim.op in JUMPS and not jumps):
             raise e.refuse(f"primitive {prim.op!r}")
         if prim.op == "log_msg":
@@ -118,7 +118,7 @@ class ActionWriter:
     # ---- values ----
 
     def target(self, e: Expressions, arg: Value) -> FieldRef:
-        """The field an argument that is written to denotes."""
+        """Return the field an argument that is written to denotes."""
         field = e.read(arg).field
         if field is None:
             raise e.refuse(f"assignment to a {kind_of(arg)}")
@@ -127,7 +127,7 @@ class ActionWriter:
         return field
 
     def header(self, e: Expressions, arg: Value) -> Node:
-        """The header an argument denotes."""
+        """Return the header an argument denotes."""
         node = e.read(arg)
         if node.sort != "header":
             raise e.refuse(f"{node.sort} used as a header")
@@ -238,7 +238,7 @@ class ActionWriter:
     _op_copy_header = _op_assign_header
 
     def _copied(self, a: Node, b: Node) -> list[str]:
-        """C of an assignment between headers."""
+        """Return the C of an assignment between headers."""
         tag = self._type(a)[0]
         rivals = "".join(f" {rival}.valid = 0;" for rival in a.rivals)
         return [
@@ -262,7 +262,7 @@ class ActionWriter:
         ]
 
     def _members_copied(self, union_type: str) -> list[str]:
-        """C that assigns the members of a union ``from`` to those of ``to``."""
+        """Return the C that assigns the members of a union ``from`` to those of ``to``."""
         members = self.program.union_types[union_type].members
         return [
             f"    if (from->m{i}.valid) to->m{i} = from->m{i}; else to->m{i}.valid = 0;"

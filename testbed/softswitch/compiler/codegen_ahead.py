@@ -47,7 +47,7 @@ class AheadWriter:
         self._at = 0
 
     def write(self) -> str:
-        """The C functions, and for each table whether it is guessed."""
+        """Return the C functions, and for each table whether it is guessed."""
         rows: list[str] = []
         guessed: set[int] = set()
         for table in self._program.tables:
@@ -138,7 +138,7 @@ class AheadWriter:
         }
 
     def _know(self, targets: Iterable[Field]) -> bool:
-        """Whether all of some fields are known; the code then assigns them."""
+        """Return whether all of some fields are known; the code then assigns them."""
         order: list[Field] = []
         if not all(self._find(target, order, ()) for target in targets):
             return False
@@ -148,7 +148,7 @@ class AheadWriter:
         return True
 
     def _find(self, target: Field, order: list[Field], above: tuple[Field, ...]) -> bool:
-        """Whether a field is known; what must be assigned for it is put in order."""
+        """Return whether a field is known; what must be assigned for it is put in order."""
         header = self._program.headers[target[0]]
         if not header.metadata:
             return not header.stack

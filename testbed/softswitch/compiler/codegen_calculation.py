@@ -49,7 +49,7 @@ class Input:
 
 
 def inputs_of(layout: Layout, elements: Sequence[Value], source: str) -> tuple[list[Input], bool]:
-    """Values hashed, in order, and whether the payload follows them."""
+    """Return the values hashed, in order, and whether the payload follows them."""
     out: list[Input] = []
     payload = False
     for e in elements:
@@ -91,7 +91,7 @@ def _joined(inputs: list[Input]) -> str:
 
 
 def _added(inputs: list[Input]) -> str:
-    """C expression of the sum of all inputs' 16-bit words, one input after the other."""
+    """Return the C expression of the sum of all inputs' 16-bit words, one input after the other."""
     parts, at = [], 0
     for i in inputs:
         left = i.width
@@ -201,7 +201,7 @@ def _in_memory(
 
 
 def calculations(layout: Layout) -> tuple[str, dict[str, str]]:
-    """C of all named calculations, and the C function of each by name."""
+    """Return the C of all named calculations, and the C function of each by name."""
     out, names = [], {}
     custom = {name: i for i, name in enumerate(layout.program.custom_crcs)}
     for i, c in enumerate(layout.root.calculations):
@@ -212,7 +212,7 @@ def calculations(layout: Layout) -> tuple[str, dict[str, str]]:
 
 
 def checksums(layout: Layout, names: dict[str, str]) -> str:
-    """C functions ``ss_verify_checksums`` and ``ss_update_checksums``."""
+    """Return the C functions ``ss_verify_checksums`` and ``ss_update_checksums``."""
     verify, update = [], []
     for c in layout.root.checksums:
         source = source_of(c)

@@ -52,11 +52,11 @@ class ControlWriter:
             self._default_words += 1 + self.tables[t.name].param_words
 
     def default(self, t: TableDef) -> str:
-        """C pointer to a table's default entry: meta, parameters."""
+        """Return the C pointer to a table's default entry: meta, parameters."""
         return f"sw->defaults + {self._defaults[t.name]}"
 
     def infos(self) -> str:
-        """C arrays that describe tables, profiles, counters and digests."""
+        """Return the C arrays that describe tables, profiles, counters and digests."""
         p, out = self.program, []
         rows = []
         for t in p.tables:
@@ -113,7 +113,7 @@ class ControlWriter:
         return "\n".join(out) + "\n"
 
     def selectors(self) -> str:
-        """C functions of the selector hashes of action profiles."""
+        """Return the C functions of the selector hashes of action profiles."""
         out = []
         for pipe in self.layout.root.pipelines:
             for ap in pipe.action_profiles:
@@ -125,12 +125,12 @@ class ControlWriter:
         return "".join(out)
 
     def pipelines(self) -> list[str]:
-        """C functions of the control blocks."""
+        """Return the C functions of the control blocks."""
         blocks = {pipe.name: pipe for pipe in self.layout.root.pipelines}
         return [self._pipeline(name, blocks[name]) for name in ("ingress", "egress")]
 
     def _pipeline(self, function_name: str, pipe: schema_tables.Pipeline) -> str:
-        """C function of one control block."""
+        """Return the C function of one control block."""
         tables = self.program.pipelines[pipe.name].tables
         nodes: dict[str, int] = {}
         for n in (*tables, *pipe.conditionals, *pipe.action_calls):
@@ -171,7 +171,7 @@ class ControlWriter:
         return f"{code} if (it->exit) goto end;" if self.actions.stops(action) else code
 
     def key(self, t: TableDef, lay: TableLayout) -> list[str]:
-        """C statements that make the words of a table's key."""
+        """Return the C statements that make the words of a table's key."""
         parts: list[list[str]] = [[] for _ in range(lay.words)]
         before: list[str] = []
         for k, place in zip(t.key, lay.places, strict=True):
@@ -259,7 +259,7 @@ class ControlWriter:
         return "\n".join(out)
 
     def _on_hit(self, t: TableDef, lay: TableLayout) -> list[str]:
-        """C of what a hit does before the action: time it, meter it."""
+        """Return the C of what a hit does before the action: time it, meter it."""
         row = f"(row - t->rows) / {lay.row_words}"
         out = [f"    if (row) t->seen[{row}] = sw->now;"] if t.aged else []
         if t.meter:

@@ -42,7 +42,7 @@ def extract(header: str, t: HeaderType, buffer: str) -> list[str]:
 
 
 def write_header(header: str, t: HeaderType, buffer: str) -> list[str]:
-    """C statements that write the fields of a header."""
+    """Return the C statements that write the fields of a header."""
     values = [(f"{header}.f{i}", f.width, f.width > 128) for i, f in enumerate(t.fields)]
     if not t.varbit:
         return write_values(values, buffer)
@@ -102,7 +102,7 @@ def _write_group(group: list[tuple[str, int, bool]], start: int, buffer: str) ->
 
 
 def header_bytes(header: str, t: HeaderType) -> str:
-    """C expression of the bytes a header takes in a packet."""
+    """Return the C expression of the bytes a header takes in a packet."""
     return f"{t.width // 8} + {header}.v" if t.varbit else str(t.width // 8)
 
 
@@ -154,7 +154,7 @@ def deparser(layout: Layout, statements: list[str]) -> str:
 
 
 def copy_field(to: FieldRef, source: FieldRef) -> str:
-    """C statement that copies one field, from ``s->`` to ``d->``."""
+    """Return the C statement that copies one field, from ``s->`` to ``d->``."""
     a, b = to.code.replace("p->", "d->", 1), source.code.replace("p->", "s->", 1)
     if to.length:
         n, m = to.length.replace("p->", "d->", 1), source.length.replace("p->", "s->", 1)
@@ -206,7 +206,7 @@ INTRINSIC = {
 
 
 def intrinsics(layout: Layout, observed: FieldRef | None) -> str:
-    """C macros that read and write the intrinsic metadata of simple_switch."""
+    """Return the C macros that read and write the intrinsic metadata of simple_switch."""
     out = []
     for macro, name in INTRINSIC.items():
         place = layout.program.intrinsic(name)

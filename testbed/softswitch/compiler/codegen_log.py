@@ -86,13 +86,13 @@ def log_msg(e: Expressions, call: Call[tuple[Message, Numbers]]) -> list[str]:
 
 
 def _bytes(text: str) -> tuple[str, int]:
-    """C of a text's bytes, and how many there are."""
+    """Return the C of a text's bytes, and how many there are."""
     data = text.encode("utf-8")
     return f"(const char *)(const uint8_t[]){{{', '.join(map(str, data)) or '0'}}}", len(data)
 
 
 def _number(e: Expressions, n: Node) -> tuple[str, int]:
-    """C that writes a value in decimal at ``at``, and the most characters it takes."""
+    """Return the C that writes a value in decimal at ``at``, and the most characters it takes."""
     f = n.field
     if f and f.wide:
         size, sign = (f.width + 7) // 8, f.width if f.signed else 0

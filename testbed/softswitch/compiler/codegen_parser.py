@@ -33,15 +33,15 @@ class ParserWriter:
         self.states = {s.name: i for i, s in enumerate(self.parser.parse_states)}
 
     def error(self, name: str) -> str:
-        """C statements that stop the parser with a core error."""
+        """Return the C statements that stop the parser with a core error."""
         return f"{{ it->error = {self.program.errors[name]}; goto done; }}"
 
     def goto(self, state: str | None) -> str:
-        """C jump to a state; None accepts."""
+        """Return the C jump to a state; None accepts."""
         return "goto done;" if state is None else f"goto state_{self.states[state]};"
 
     def write(self) -> str:
-        """The whole C function."""
+        """Return the whole C function."""
         out = [
             "SS_INLINE void ss_parser(ss_switch *sw, ss_item *it) {",
             "    struct phv *p = &it->p;",
@@ -68,7 +68,7 @@ class ParserWriter:
         return "\n".join(out) + "\n"
 
     def operation(self, op: ParserOperation) -> list[str]:
-        """C of one parser operation."""
+        """Return the C of one parser operation."""
         e = Expressions(self.layout, source=source_of(op))
         if isinstance(op, OtherCall):
             raise e.refuse(f"parser operation {op.op!r}")
@@ -164,7 +164,7 @@ class ParserWriter:
         return [*out, f"{target.code} = {bits};"]
 
     def select(self, s: schema.ParseState) -> list[str]:
-        """C of the transition out of a state."""
+        """Return the C of the transition out of a state."""
         out: list[str] = []
         keys: list[tuple[str, int]] = []
         e = Expressions(self.layout)
@@ -225,7 +225,7 @@ class ParserWriter:
 
 
 def _case(keys: list[tuple[str, int]], v: int, mask: int | None) -> str:
-    """C condition of one select case; each key takes whole bytes of the value."""
+    """Return the C condition of one select case; each key takes whole bytes of the value."""
     left = 8 * sum((w + 7) // 8 for _, w in keys)
     m = (1 << left) - 1 if mask is None else mask
     parts = []

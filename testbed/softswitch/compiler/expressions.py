@@ -38,14 +38,14 @@ class Expressions:
         self.source = source
 
     def refuse(self, construct: str) -> UnsupportedProgram:
-        """The exception for an unsupported construct at the current source line."""
+        """Return the exception for an unsupported construct at the current source line."""
         return UnsupportedProgram(construct, self.source)
 
     # ---- reading ----
 
     # Long: one case for each kind of value.
     def read(self, value: values.Value | None) -> Node:
-        """Node of an expression."""
+        """Return the node of an expression."""
         match value:
             case values.Operation():
                 node = self._operation(value)
@@ -90,14 +90,14 @@ class Expressions:
         return Node("union", "union", code=self.layout.union(name), type_name=kind.name)
 
     def stack(self, value: values.Value | None) -> str:
-        """The name of the stack, of headers or of header unions, that a value is."""
+        """Return the name of the stack, of headers or of header unions, that a value is."""
         node = self.read(value)
         if node.sort != "stack":
             raise self.refuse(f"{node.sort} used as a header stack")
         return node.type_name
 
     def stack_field(self, names: tuple[str, ...]) -> FieldRef:
-        """Field of the last element of a stack, of headers or of header unions."""
+        """Return the field of the last element of a stack, of headers or of header unions."""
         stack = names[0]
         last = f"(uint64_t){self.layout.stack_next(stack)} - 1"
         element = self.layout.element(stack, last)
@@ -110,7 +110,7 @@ class Expressions:
         return self.layout.member(element, t, t.find(names[-1]), False, stack)
 
     def load(self, f: FieldRef) -> Node:
-        """Node of a field."""
+        """Return the node of a field."""
         if f.length:
             return Node("varbit", "load", code=f.code, field=f)
         if f.signed and not f.wide:
@@ -162,7 +162,7 @@ class Expressions:
         return Node("header", "0", code=code, type_name=program.stacks[stack].type.name)
 
     def header_field(self, header: Node, i: int) -> FieldRef:
-        """Field number ``i`` of a header node."""
+        """Return field number ``i`` of a header node."""
         t = self.layout.program.header_types[header.type_name]
         if i == len(t.fields):  # the hidden validity comes last
             return FieldRef(f"{header.code}.valid", 1, False, "1", "$valid$")
@@ -179,7 +179,7 @@ class Expressions:
         return Node("header", "0", code=code, type_name=t.members[i][1].name, rivals=rivals)
 
     def union_headers(self, union: Node) -> list[Node]:
-        """All members of a header union."""
+        """Return all members of a header union."""
         members = self.layout.program.union_types[union.type_name].members
         return [self._union_member(union, i) for i in range(len(members))]
 
@@ -263,13 +263,13 @@ class Expressions:
     # ---- writing ----
 
     def boolean(self, n: Node) -> str:
-        """C condition of a boolean node."""
+        """Return the C condition of a boolean node."""
         if n.sort != "bool":
             raise self.refuse(f"{n.sort} used as a condition")
         return n.code
 
     def exact(self, n: Node) -> str:
-        """C expression of the exact value, of type ``ctype(n.lo, n.hi)``."""
+        """Return the C expression of the exact value, of type ``ctype(n.lo, n.hi)``."""
         if n.sort != "data":
             raise self.refuse(f"{n.sort} used as a number")
         t = ctype(n.lo, n.hi)
@@ -359,7 +359,7 @@ class Expressions:
         return f"ss_narrow((u128){self.exact(n)})"
 
     def word(self, n: Node) -> str:
-        """C expression of the low 64 bits."""
+        """Return the C expression of the low 64 bits."""
         return self.modular(n, 64)
 
     def _compare(self, op: str, a: Node, b: Node) -> str:
@@ -412,7 +412,7 @@ class Expressions:
         return "(" + " && ".join(parts or ["1"]) + ")"
 
     def store(self, f: FieldRef, n: Node) -> str:
-        """C statement that assigns a value to a field, truncated to its width."""
+        """Return the C statement that assigns a value to a field, truncated to its width."""
         if f.length or n.sort == "varbit":
             if not (f.length and n.field and n.sort == "varbit") or f.width < n.field.width:
                 raise self.refuse(f"assignment to or from a varbit field ({f.name})")

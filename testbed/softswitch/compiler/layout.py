@@ -19,7 +19,7 @@ from testbed.softswitch.compiler.bmv2_program import (
 
 
 def storage(width: int) -> str:
-    """C type that stores an unsigned field of ``width`` bits (at most 128)."""
+    """Return the C type that stores an unsigned field of ``width`` bits (at most 128)."""
     for bits in (8, 16, 32, 64):
         if width <= bits:
             return f"uint{bits}_t"
@@ -61,7 +61,7 @@ class Layout:
         self._types = {name: i for i, name in enumerate({**used, **program.header_types})}
 
     def type_name(self, t: HeaderType) -> str:
-        """C struct tag of a header type."""
+        """Return the C struct tag of a header type."""
         return f"struct ht{self._types[t.name]}"
 
     def union_tag(self, t: UnionType) -> str:
@@ -69,7 +69,7 @@ class Layout:
         return f"struct un{t.index}"
 
     def header(self, name: str) -> str:
-        """C lvalue of a header instance."""
+        """Return the C lvalue of a header instance."""
         h = self.program.headers[name]
         if h.stack:
             return f"p->s{self.program.stacks[h.stack].index}[{h.place}]"
@@ -78,7 +78,7 @@ class Layout:
         return f"p->h{h.index}"
 
     def union(self, name: str) -> str:
-        """C lvalue of a header union."""
+        """Return the C lvalue of a header union."""
         u = self.program.unions[name]
         if u.stack:
             return f"p->us{self.program.union_stacks[u.stack].index}[{u.place}]"
@@ -93,17 +93,17 @@ class Layout:
 
     @staticmethod
     def members(union: str, t: UnionType, but: int = -1) -> tuple[str, ...]:
-        """C lvalues of a union's members but one."""
+        """Return the C lvalues of a union's members but one."""
         return tuple(f"{union}.m{i}" for i in range(len(t.members)) if i != but)
 
     def stack_next(self, name: str) -> str:
-        """C lvalue of the number of elements a stack has (BMv2's ``next``)."""
+        """Return the C lvalue of the number of elements a stack has (BMv2's ``next``)."""
         if name in self.program.union_stacks:
             return f"p->un{self.program.union_stacks[name].index}"
         return f"p->n{self.program.stacks[name].index}"
 
     def stack_size(self, name: str) -> int:
-        """Most elements of a stack of headers or header unions."""
+        """Return the most elements of a stack of headers or header unions."""
         if name in self.program.union_stacks:
             return self.program.union_stacks[name].size
         return len(self.program.stacks[name].headers)
@@ -118,7 +118,7 @@ class Layout:
         return f"p->s{s.index}[ss_index({index}, {n})]"
 
     def member(self, header: str, t: HeaderType, i: int, metadata: bool, name: str) -> FieldRef:
-        """Field number ``i`` of a header lvalue."""
+        """Return field number ``i`` of a header lvalue."""
         f = t.fields[i]
         valid = "1" if metadata else f"{header}.valid"
         length = f"{header}.v" if f.varbit else ""
@@ -127,7 +127,7 @@ class Layout:
         )
 
     def field(self, header: str, name: str) -> FieldRef:
-        """Field of a header instance by names; ``$valid$`` is its validity."""
+        """Return the field of a header instance by names; ``$valid$`` is its validity."""
         h = self.program.headers[header]
         lvalue = self.header(header)
         if name == VALID:
@@ -136,7 +136,7 @@ class Layout:
         return self.member(lvalue, h.type, h.type.find(name), h.metadata, header)
 
     def definition(self) -> str:
-        """C definition of the header structs and ``struct phv``."""
+        """Return the C definition of the header structs and ``struct phv``."""
         out = []
         for name in self._types:
             t = self.program.header_types[name]
@@ -200,7 +200,7 @@ class Layout:
 
 
 def _declared(f: FieldType, i: int) -> str:
-    """C declaration of field number ``i`` of a header."""
+    """Return the C declaration of field number ``i`` of a header."""
     if f.varbit or f.width > 128:
         return f"uint8_t f{i}[{(f.width + 7) // 8}]"
     return f"{storage(f.width)} f{i}"

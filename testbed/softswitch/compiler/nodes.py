@@ -32,7 +32,7 @@ class Node:
 
 
 def ctype(lo: int, hi: int) -> str | None:
-    """Smallest C type of an exact value in lo..hi, None when 128 bits are not enough."""
+    """Return the smallest C type of an exact value in lo..hi, None when 128 bits are not enough."""
     for bits, unsigned, signed in ((64, "uint64_t", "int64_t"), (128, "u128", "i128")):
         if lo >= 0 and hi < 1 << bits:
             return unsigned
@@ -42,7 +42,7 @@ def ctype(lo: int, hi: int) -> str | None:
 
 
 def literal(value: int, bits: int) -> str:
-    """C literal of ``value`` modulo 2**bits (64 or 128)."""
+    """Return the C literal of ``value`` modulo 2**bits (64 or 128)."""
     value &= (1 << bits) - 1
     if bits == 64:
         return f"UINT64_C({value:#x})"
@@ -52,5 +52,5 @@ def literal(value: int, bits: int) -> str:
 
 
 def power_bits(v: int) -> int:
-    """Smallest n with v < 2**n, for v >= 0."""
+    """Return the smallest n with v < 2**n, for v >= 0."""
     return v.bit_length()

@@ -40,14 +40,14 @@ def _blocks(program: Bmv2Program) -> list[list[Register]]:
 
 
 def record_bytes(used: int) -> int:
-    """Bytes of a record: no record lies on two cache lines that fits into one."""
+    """Return the bytes of a record: no record lies on two cache lines that fits into one."""
     if used <= LINE:
         return 1 << (used - 1).bit_length() if used > 1 else 1
     return -(-used // LINE) * LINE
 
 
 def places(program: Bmv2Program) -> dict[str, RegisterPlace]:
-    """The place of every register, by name."""
+    """Return the place of every register, by name."""
     out = {}
     for number, block in enumerate(_blocks(program)):
         widest_first = sorted(block, key=lambda r: -element_bytes(r.width))
@@ -60,7 +60,7 @@ def places(program: Bmv2Program) -> dict[str, RegisterPlace]:
 
 
 def register_tables(program: Bmv2Program) -> str:
-    """C arrays: (elements, stride) of each block, (block, offset) of each register."""
+    """Return the C arrays: (elements, stride) of each block, (block, offset) of each register."""
     where = places(program)
     blocks = [f"{{{block[0].size}, {where[block[0].name].stride}}}" for block in _blocks(program)]
     registers = [f"{{{where[name].block}, {where[name].offset}}}" for name in program.registers]

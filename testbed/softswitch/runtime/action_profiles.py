@@ -58,7 +58,7 @@ class ActionProfile:
             )
 
     def check_group(self, group: int) -> int:
-        """Number of members of a group; error unless it exists."""
+        """Return the number of members of a group; error unless it exists."""
         if group not in self._groups:
             raise TableError(
                 Code.INVALID_GRP_HANDLE, f"action profile {self.name!r} has no group {group!r}"

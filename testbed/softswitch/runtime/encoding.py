@@ -31,19 +31,19 @@ def number(value: Any, width: int, what: str, code: Code = Code.ERROR) -> int:
 
 
 def words(values: list[int]) -> Any:
-    """C array of 64-bit words."""
+    """Return a C array of 64-bit words."""
     return (ctypes.c_uint64 * max(len(values), 1))(*values)
 
 
 def is_sequence(value: Any) -> bool:
-    """Whether a value is a sequence, of something else than characters."""
+    """Return whether a value is a sequence, of something else than characters."""
     return type(value) in (list, tuple) or (
         isinstance(value, Sequence) and not isinstance(value, (bytes, str))
     )
 
 
 def checked_params(action: Action, params: Sequence[Any]) -> tuple[int, ...]:
-    """Checked values of an action's parameters."""
+    """Return the checked values of an action's parameters."""
     if not is_sequence(params):
         raise TableError(Code.BAD_ACTION_DATA, f"action {action.name!r}: params must be a sequence")
     if len(params) != len(action.params):
@@ -60,13 +60,13 @@ def checked_params(action: Action, params: Sequence[Any]) -> tuple[int, ...]:
 
 
 def packed_params(program: Bmv2Program, action: Action, values: tuple[int, ...], size: int) -> Any:
-    """C array of ``size`` words that holds an action's checked parameters."""
+    """Return a C array of ``size`` words that holds an action's checked parameters."""
     packed = pack_params(program, action.id, values)
     return words(packed + [0] * (size - len(packed)))
 
 
 def read_params(action: Action, row: list[int]) -> tuple[int, ...]:
-    """Parameter values out of 64-bit words."""
+    """Return the parameter values out of 64-bit words."""
     out, i = [], 0
     for _, width in action.params:
         n = field_words(width)
@@ -165,7 +165,7 @@ class KeyEncoding:
         )
 
     def has_more(self, match: Match) -> bool:
-        """Whether the lpm value of a match has bits after its prefix."""
+        """Return whether the lpm value of a match has bits after its prefix."""
         return any(
             value & ((1 << k.width - n) - 1)
             for k, (value, n) in (
@@ -174,7 +174,7 @@ class KeyEncoding:
         )
 
     def decode(self, value: Sequence[int], mask: Sequence[int]) -> tuple[Any, ...]:
-        """The match elements of an entry out of its key words."""
+        """Return the match elements of an entry out of its key words."""
         values = sum(w << 64 * i for i, w in enumerate(value))
         masks = sum(w << 64 * i for i, w in enumerate(mask))
         match: list[Any] = []

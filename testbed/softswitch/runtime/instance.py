@@ -54,7 +54,7 @@ class MeterRates:
 
 
 def get_meter(lib: Any, meter: int) -> MeterRates | None:
-    """Rates of the ``ss_meter`` at an address."""
+    """Return the rates of the ``ss_meter`` at an address."""
     rates, bursts = (ctypes.c_double * 2)(), (ctypes.c_uint64 * 2)()
     if not lib.ss_meter_get(meter, rates, bursts):
         return None

@@ -243,13 +243,13 @@ class Switch:
     # ---- state ----
 
     def table(self, name: str) -> Table:
-        """The table with this full P4 name."""
+        """Return the table with this full P4 name."""
         if name not in self._tables:
             raise unknown_name("table", name, self._tables)
         return self._tables[name]
 
     def action_profile(self, name: str) -> ActionProfile:
-        """The action profile or selector with this full P4 name."""
+        """Return the action profile or selector with this full P4 name."""
         if name not in self._profiles:
             raise unknown_name("action profile", name, self._profiles)
         return self._profiles[name]
@@ -300,7 +300,7 @@ class Switch:
         return self._view(address, np.dtype(METER), self.program.meters[name].size)
 
     def meter(self, name: str, index: int) -> MeterRates | None:
-        """Rates of one meter of an array, None if it has none yet."""
+        """Return the rates of one meter of an array, None if it has none yet."""
         return get_meter(self._lib, self._meter(name, index))
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
@@ -323,7 +323,7 @@ class Switch:
         return self._lib.ss_meter_at(self.handle, m.index, index)
 
     def value_set(self, name: str) -> tuple[int, ...]:
-        """Values of a parser value set."""
+        """Return the values of a parser value set."""
         if name not in self.program.value_sets:
             raise unknown_name("value set", name, self.program.value_sets)
         return self._value_sets.get(name, ())

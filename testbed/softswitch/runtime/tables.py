@@ -200,7 +200,7 @@ class Table:
         self._lib.ss_table_clear(self._sw, self._i)
 
     def set_default(self, action: str, params: Sequence[Any] = ()) -> None:
-        """Change the default action. Error when the program declares it const."""
+        """Change the default action; raise ``TableError`` when the program declares it const."""
         d = self.definition.default
         if d and (d.entry_const or d.action_const):
             name = self._program.actions[d.action_id].name
@@ -239,7 +239,7 @@ class Table:
         return self._keys.encode(match)
 
     def counter(self, handle: int) -> tuple[int, int]:
-        """(packets, bytes) that hit an entry; needs a direct counter in the program."""
+        """Return (packets, bytes) that hit an entry; the table needs a direct counter."""
         if not self.definition.counters:
             raise TableError(Code.COUNTERS_DISABLED, f"table {self.name!r} has no direct counter")
         row = self._live_row(handle)
@@ -282,7 +282,7 @@ class Table:
         return address
 
     def last_hit(self, handle: int) -> int:
-        """Time of an entry's last hit in microseconds, 0 before the first."""
+        """Return the time of an entry's last hit in microseconds, 0 before the first."""
         if not self.definition.aged:
             raise TableError(
                 Code.AGEING_DISABLED, f"the entries of table {self.name!r} have no idle timeout"
@@ -299,7 +299,7 @@ class Table:
             raise TableError(code, f"table {self.name!r}: {why} ({handle})")
 
     def _row(self, handle: int) -> Any:
-        """The 64-bit words of an entry's row in C, or None."""
+        """Return the 64-bit words of an entry's row in C, or None."""
         address = self._lib.ss_table_row(self._sw, self._i, handle)
         return self._words.from_address(address) if address else None
 
@@ -339,7 +339,7 @@ class Table:
         return self._lib.ss_table_count(self._sw, self._i)
 
     def entries(self) -> list[Entry]:
-        """All entries, by handle."""
+        """Return all entries in the order of their handles."""
         rows = ((h, self._row(h)) for h in range(self._lib.ss_table_capacity(self._sw, self._i)))
         return [self._entry(h, list(row)) for h, row in rows if row is not None]
 
@@ -388,7 +388,7 @@ class Table:
         return self._insert(match, group | GROUP, words([]), priority)
 
     def modify_member_entry(self, handle: int, member: int) -> None:
-        """Let an entry run another member."""
+        """Let an entry run another member of the action profile."""
         self._members().check_member(member)
         self._mutable()
         self._check(
@@ -397,7 +397,7 @@ class Table:
         )
 
     def modify_group_entry(self, handle: int, group: int) -> None:
-        """Let an entry run a member of another group."""
+        """Let an entry run a member of another group of the action profile."""
         self._members().check_group(group)
         self._mutable()
         self._check(
@@ -408,19 +408,19 @@ class Table:
         )
 
     def set_default_member(self, member: int) -> None:
-        """Let a miss run a member."""
+        """Let a miss run a member of the action profile."""
         self._members().check_member(member)
         self._default = ("member", member)
         self._lib.ss_table_default(self._sw, self._i, member | USED, words([]))
 
     def set_default_group(self, group: int) -> None:
-        """Let a miss run a member of a group."""
+        """Let a miss run a member of a group of the action profile."""
         self._members().check_group(group)
         self._default = ("group", group)
         self._lib.ss_table_default(self._sw, self._i, group | USED | GROUP, words([]))
 
     def references(self, what: str, number_: int) -> bool:
-        """Whether an entry or the default uses a member or group."""
+        """Return whether an entry or the default uses a member or group."""
         return self._default == (what, number_) or any(
             (e.member if what == "member" else e.group) == number_ for e in self.entries()
         )

@@ -43,7 +43,7 @@ COUNTER_ENTRY, METER_ENTRY, REGISTER_ENTRY = (
 
 
 def integers(array: NDArray[Any]) -> list[int]:
-    """A register array as Python integers."""
+    """Return the elements of a register array as Python integers."""
     if array.ndim == 2:
         return [int.from_bytes(element.tobytes(), "big") for element in array]
     if array.dtype.names is None:
@@ -60,7 +60,7 @@ def store(array: NDArray[Any], place: int | slice, value: int) -> None:
 
 
 def places(config: ArrayConfig, entry: Any) -> range:
-    """The elements an entry means: one, or all without an index."""
+    """Return the indices that an entry of a request means: one, or all without an index."""
     if not entry.HasField("index"):
         return range(config.size)
     i = entry.index.index
@@ -72,7 +72,7 @@ def places(config: ArrayConfig, entry: Any) -> range:
 
 
 def only_modify(kind: str, what: str) -> None:
-    """Error unless an update is a MODIFY."""
+    """Raise ``P4Error`` unless an update is a MODIFY; ``what`` names the entity."""
     if kind != "MODIFY":
         raise P4Error(INVALID_ARGUMENT, f"a {what} can only be modified")
 
@@ -113,7 +113,7 @@ def _cells(
 def read_counter(
     config: ArrayConfig, array: NDArray[Any], ports: Ports, entry: Any
 ) -> Iterator[bytes]:
-    """One element of an indirect counter, or all."""
+    """Yield one element of an indirect counter, or all, as ReadResponses."""
     at = places(config, entry)
     with ports.lock():
         values = array[at.start : at.stop].copy()
@@ -121,7 +121,7 @@ def read_counter(
 
 
 def counts(unit: int, values: Any) -> list[Column]:
-    """CounterData of ``packets`` and ``bytes``, as far as the unit goes."""
+    """Return the CounterData of ``packets`` and ``bytes``, of which the unit may count one only."""
     size, packets = (np.minimum(values[name], INT64_MAX) for name in ("bytes", "packets"))
     columns = number(1, size) if unit != p4info_pb2.CounterSpec.PACKETS else []
     return columns + (number(2, packets) if unit != p4info_pb2.CounterSpec.BYTES else [])
@@ -151,7 +151,7 @@ def write_register(
 def read_register(
     config: ArrayConfig, array: NDArray[Any], ports: Ports, entry: Any
 ) -> Iterator[bytes]:
-    """One element of a register array, or all."""
+    """Yield one element of a register array, or all, as ReadResponses."""
     at = places(config, entry)
     with ports.lock():
         values = np.array(array[at.start : at.stop])
@@ -166,7 +166,7 @@ SECOND = 1e6  # microseconds
 
 
 def read_config(config: Any, what: str) -> MeterRates:
-    """The rates of a MeterConfig."""
+    """Return the rates of a MeterConfig, a microsecond; ``P4Error`` for impossible ones."""
     if config.eburst:
         raise P4Error(INVALID_ARGUMENT, f"{what}: v1model's meters have two rates, not an eburst")
     if not 0 <= config.cir <= config.pir:
@@ -207,7 +207,7 @@ def write_meter(config: ArrayConfig, switch: Switch, ports: Ports, kind: str, en
 
 
 def read_meter(config: ArrayConfig, switch: Switch, ports: Ports, entry: Any) -> Iterator[bytes]:
-    """One meter of an array, or all."""
+    """Yield one meter of an array, or all, as ReadResponses."""
     at = places(config, entry)
     with ports.lock():
         values = switch.meters(config.name)[at.start : at.stop].copy()
@@ -220,7 +220,7 @@ def read_meter(config: ArrayConfig, switch: Switch, ports: Ports, entry: Any) ->
 
 
 def meter_config(meters: NDArray[Any]) -> list[Column]:
-    """MeterConfig of meters as ``Switch.meters`` has them."""
+    """Return the MeterConfig, rates a second, of meters as ``Switch.meters`` has them."""
     columns: list[Column] = []
     for i, (rate, burst) in enumerate(((1, 2), (3, 4))):
         a_second = np.round(meters["rates"]["rate"][:, i] * SECOND)

@@ -47,7 +47,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _number(low: int, high: int, what: str) -> Callable[[str], int]:
-    """Type of an option whose value is an int in a range."""
+    """Return the type of an option whose value is an int in a range."""
 
     def parse_number(text: str) -> int:
         try:

@@ -66,7 +66,7 @@ class TableConfig:
 
 @dataclass(frozen=True)
 class ArrayConfig:
-    """A counter, meter or register array."""
+    """A counter, meter or register array of P4Info: ``size`` elements, of ``width`` bits."""
 
     kind: str
     id: int
@@ -78,7 +78,7 @@ class ArrayConfig:
 
 @dataclass(frozen=True)
 class ProfileConfig:
-    """An action profile."""
+    """An action profile of P4Info: its limits, and the ids of the tables that use it."""
 
     id: int
     name: str
@@ -148,7 +148,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1)
 def _compiled(device_config: bytes, drop_port: int) -> Program:
-    """The program of a BMv2 JSON. The switches of a process mostly have the same one."""
+    """Return the program of a BMv2 JSON. The switches of a process mostly have the same one."""
     try:
         source = translate(device_config, "p4_device_config", drop_port=drop_port)
         return Program(source, None)
@@ -204,7 +204,7 @@ class PipelineConfig:
         }
 
     def same_as(self, other: PipelineConfig) -> bool:
-        """Whether another configuration runs the same program under the same ids."""
+        """Return whether another configuration runs the same program under the same ids."""
         return self.device_config == other.device_config and self.p4info == other.p4info
 
     def _known(self, what: str, name: str, known: Any) -> Any:
@@ -213,7 +213,7 @@ class PipelineConfig:
         return known[name]
 
     def _translated(self, named: Any) -> bool:
-        """Whether a type of P4Info is one whose values controllers see in another width."""
+        """Return whether a type of P4Info is one whose values controllers see in another width."""
         new = self.p4info.type_info.new_types
         return named.name in new and new[named.name].WhichOneof("representation") == (
             "translated_type"
@@ -324,7 +324,7 @@ class PipelineConfig:
         return self._array("register", r, self.program.registers, width)
 
     def _width(self, spec: Any, width: int, what: str) -> int:
-        """The bits of a type, which are ``width`` in the program."""
+        """Return the bits of a type, which are ``width`` in the program."""
         if spec.WhichOneof("type_spec") == "bool":
             return 1
         if spec.WhichOneof("type_spec") == "new_type":

@@ -108,7 +108,7 @@ class Outbox:
 
 
 def election_number(message: Any) -> int:
-    """Value of a Uint128."""
+    """Return the election id of a Uint128 message as an integer."""
     return message.high << 64 | message.low
 
 
@@ -166,7 +166,7 @@ class Arbitration:
                 c.out.put(self._answer(c))
 
     def leave(self, c: Controller) -> None:
-        """A stream ended."""
+        """Forget a controller whose stream ended; the next one may become primary."""
         with self._lock:
             if c not in self._controllers:
                 return
@@ -181,7 +181,7 @@ class Arbitration:
         return max(of_role, key=lambda o: o.election, default=None)
 
     def primary(self, role: Role = "") -> Controller | None:
-        """The primary controller of a role."""
+        """Return the primary controller of a role, or None."""
         with self._lock:
             return self._primary(role)
 

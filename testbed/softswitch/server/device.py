@@ -38,7 +38,7 @@ CONFIG = p4runtime_pb2.GetForwardingPipelineConfigRequest
 
 
 def defect(e: Exception) -> P4Error:
-    """What a client is told of a defect of this program; its traceback goes to stderr."""
+    """Return the INTERNAL error that a client is sent; the traceback goes to stderr."""
     traceback.print_exception(e)
     return P4Error(INTERNAL, f"{type(e).__name__}: {e}".splitlines()[0])
 
@@ -72,13 +72,13 @@ class Device:
         self._thread.start()
 
     def pipeline_of(self, config: PipelineConfig) -> Pipeline:
-        """A pipeline of this device, not in service."""
+        """Return a new pipeline for this device, which is not in service."""
         pipeline = Pipeline(config, self.ports, self._seed)
         pipeline.replication.most_groups = self._most_groups
         return pipeline
 
     def commit(self, pipeline: Pipeline) -> None:
-        """Put a pipeline into service."""
+        """Put a pipeline into service; ``P4Error`` where --disable-swap forbids it."""
         with self.lock:
             if self.pipeline is not None and not self.swap:
                 raise P4Error(FAILED_PRECONDITION, "the program cannot be replaced: --disable-swap")
@@ -112,7 +112,7 @@ class Device:
         self._started.wait()
 
     def running(self) -> Pipeline:
-        """The pipeline in service; ``P4Error`` without one."""
+        """Return the pipeline in service; raise ``P4Error`` without one."""
         if self.pipeline is None:
             raise P4Error(FAILED_PRECONDITION, "no forwarding pipeline config has been set")
         return self.pipeline
@@ -175,7 +175,7 @@ class P4Runtime:
     # ---- configuration ----
 
     def SetForwardingPipelineConfig(self, request: Any) -> Any:
-        """VERIFY, SAVE, COMMIT and RECONCILE; see the module of ``PipelineConfig``."""
+        """VERIFY, SAVE, COMMIT or RECONCILE a configuration, as the request says."""
         self.device.arbitration.allow(request)
         self.device.settled()
         self._configure(request)
@@ -228,7 +228,7 @@ class P4Runtime:
             device.commit(new)
 
     def GetForwardingPipelineConfig(self, request: Any) -> Any:
-        """What was set, as far as the request asks for it."""
+        """Return the parts of the configuration in service that the request asks for."""
         response = p4runtime_pb2.GetForwardingPipelineConfigResponse()
         self._device(request)
         self.device.settled()
@@ -251,7 +251,7 @@ class P4Runtime:
             )
 
     def Capabilities(self, request: Any) -> Any:
-        """The version of P4Runtime."""
+        """Return the version of P4Runtime that is served."""
         return p4runtime_pb2.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     # ---- entities ----

@@ -33,7 +33,7 @@ SESSIONS = 1 << 15  # the groups from here on belong to the clone sessions
 
 
 def read_action(config: ActionConfig, action: Any) -> tuple[int, ...]:
-    """Values of an action's parameters, in P4Info's order."""
+    """Return the values of an Action's parameters in P4Info's order; ``P4Error`` for wrong ones."""
     values: dict[int, bytes] = {p.param_id: p.value for p in action.params}
     if len(values) != len(config.params) or len(action.params) != len(config.params):
         raise P4Error(
@@ -53,20 +53,20 @@ def read_action(config: ActionConfig, action: Any) -> tuple[int, ...]:
 
 
 def write_action(config: ActionConfig, values: tuple[int, ...], action: Any) -> None:
-    """Fill in a P4Runtime Action."""
+    """Fill in an Action message: the id, and the parameters from values in P4Info's order."""
     action.action_id = config.id
     for (i, _, _), v in zip(config.params, values, strict=True):
         action.params.add(param_id=i, value=encode(v))
 
 
 def program_order(config: ActionConfig, values: tuple[int, ...]) -> list[int]:
-    """Parameter values in the program's order."""
+    """Return parameter values in the program's order, from values in P4Info's order."""
     return [values[i] for i in config.order]
 
 
 @dataclass
 class Member:
-    """A member: its action, and the switch's numbers of its copies."""
+    """A member: its action with values, and the numbers that the switch gave to its copies."""
 
     action: ActionConfig
     values: tuple[int, ...]
@@ -75,7 +75,7 @@ class Member:
 
 @dataclass
 class Group:
-    """A group: the controller's message, and the switch's number of it."""
+    """A group: the controller's message, the switch's number of it, and weights by member id."""
 
     message: Any
     handle: int
@@ -83,7 +83,7 @@ class Group:
 
 
 class ProfileState:
-    """One action profile of a running switch."""
+    """The members and groups of one action profile of a running switch."""
 
     def __init__(
         self, config: ProfileConfig, pipeline: PipelineConfig, switch: Switch, ports: Ports
@@ -112,7 +112,7 @@ class ProfileState:
         return config, read_action(config, message)
 
     def write_member(self, kind: str, m: Any) -> None:
-        """INSERT, MODIFY or DELETE a member."""
+        """INSERT, MODIFY or DELETE a member, as ``kind`` says; ``P4Error`` if it is refused."""
         known = self.members.get(m.member_id)
         if kind == "INSERT":
             if not m.member_id:
@@ -204,7 +204,7 @@ class ProfileState:
             self._drop(m, max([1, *(g.weights.get(i, 0) for g in self.groups.values())]))
 
     def write_group(self, kind: str, g: Any) -> None:
-        """INSERT, MODIFY or DELETE a group."""
+        """INSERT, MODIFY or DELETE a group, as ``kind`` says; ``P4Error`` if it is refused."""
         if not self.config.selector:
             raise P4Error(INVALID_ARGUMENT, f"{self.config.name!r} has no selector: no groups")
         known = self.groups.get(g.group_id)
@@ -250,7 +250,7 @@ class ProfileState:
     # ---- one-shot action sets ----
 
     def one_shot(self, actions: Any) -> tuple[int, list[Member]]:
-        """Make the group of an action profile action set; gives its number and members."""
+        """Make the group of an action profile action set; return its number and its members."""
         if not self.config.selector:
             raise P4Error(INVALID_ARGUMENT, f"{self.config.name!r} has no selector: no action sets")
         if not len(actions):
@@ -300,7 +300,7 @@ class ProfileState:
 
 
 class Replication:
-    """The packet replication engine of a running switch."""
+    """The clone sessions and multicast groups of a running switch."""
 
     def __init__(self, switch: Switch, ports: Ports) -> None:
         self.switch = switch

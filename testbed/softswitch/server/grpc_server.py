@@ -142,7 +142,7 @@ class Tls:
 
     @classmethod
     def read(cls, cert: str, key: str, ca: str | None, required: bool) -> Tls:
-        """The files of these names; ``SoftSwitchError`` when one cannot be read."""
+        """Read the files of these names; raise ``SoftSwitchError`` when one cannot be read."""
         if required and not ca:
             raise SoftSwitchError("to ask clients for certificates, give --grpc-server-cacert")
         texts = []
@@ -154,7 +154,7 @@ class Tls:
         return cls(texts[0] or b"", texts[1] or b"", texts[2], required)
 
     def credentials(self) -> grpc.ServerCredentials:
-        """What gRPC makes of them."""
+        """Return the credentials that a gRPC server takes."""
         return grpc.ssl_server_credentials([(self.key, self.cert)], self.ca, self.required)
 
 

@@ -35,7 +35,7 @@ NICE = -10  # what ten processes would get of a busy machine's processors
 
 
 class Switches:
-    """The switches of this process, by name."""
+    """The switches that run in this process, by name."""
 
     def __init__(self) -> None:
         from testbed.softswitch.server.grpc_server import Threads

@@ -57,7 +57,7 @@ LONGEST = 400  # characters of a message: a client's own bytes may be in it
 
 
 class P4Error(Exception):
-    """A refused request: canonical code and a message of one line."""
+    """A refused request: its canonical gRPC code and a message of one line."""
 
     def __init__(self, code: int, message: str) -> None:
         if len(message) > LONGEST:
@@ -68,12 +68,12 @@ class P4Error(Exception):
 
 
 def encode(value: int) -> bytes:
-    """The shortest byte string of a value, as P4Runtime wants it."""
+    """Return the shortest big-endian byte string of a value, as P4Runtime wants it."""
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
 def decode(data: bytes, width: int, what: str) -> int:
-    """Value of a byte string, canonical or not, that must fit in ``width`` bits."""
+    """Return the value of a byte string; raise ``P4Error`` if it has more than ``width`` bits."""
     if not data:
         raise P4Error(INVALID_ARGUMENT, f"{what}: the byte string is empty")
     value = int.from_bytes(data, "big")
@@ -83,7 +83,7 @@ def decode(data: bytes, width: int, what: str) -> int:
 
 
 def one_of(what: str, known: Iterable[int], id_: int) -> None:
-    """Error unless an id is known."""
+    """Raise NOT_FOUND unless an id is known."""
     if id_ not in known:
         raise P4Error(NOT_FOUND, f"no {what} has the id {id_}")
 
@@ -99,7 +99,7 @@ def counted(data: Any, what: str) -> tuple[int, int]:
 
 
 def fill_counter(unit: int, packets: int, size: int, data: Any) -> None:
-    """Fill in CounterData; only what the unit counts."""
+    """Fill in the packets and bytes of CounterData, of which the unit may count one only."""
     data.SetInParent()
     if unit != p4info_pb2.CounterSpec.BYTES:
         data.packet_count = min(packets, INT64_MAX)
@@ -108,7 +108,7 @@ def fill_counter(unit: int, packets: int, size: int, data: Any) -> None:
 
 
 class ControllerHeader:
-    """A controller header: its fields in wire order."""
+    """A controller header: id, name and bits of its fields in the order of the packet."""
 
     def __init__(self, fields: Sequence[tuple[int, str, int]] = ()) -> None:
         self.fields = fields  # id, name and bits of each
@@ -127,7 +127,7 @@ class ControllerHeader:
         return (value << padding).to_bytes((self.bits + padding) // 8, "big")
 
     def unpack(self, data: bytes) -> Any:
-        """PacketIn of a packet that starts with the header."""
+        """Return the PacketIn of a packet that starts with the header."""
         n = (self.bits + 7) // 8
         value, left = int.from_bytes(data[:n], "big") >> -self.bits % 8, self.bits
         message = p4runtime_pb2.PacketIn(payload=data[n:])
@@ -296,7 +296,7 @@ def masked(columns: list[Column], where: NDArray[np.bool_] | None) -> list[Colum
 
 
 def _tag(field: int) -> bytes:
-    """The head of a length-delimited field."""
+    """Return the head of a length-delimited field."""
     value = field << 3 | LENGTH_DELIMITED
     return bytes([value]) if value < 0x80 else bytes([value & 0x7F | 0x80, value >> 7])
 

@@ -58,7 +58,7 @@ class Namespace:
             os.close(there)
 
     def is_up(self, interface: str) -> bool:
-        """Whether an interface that is there is not down."""
+        """Return whether an interface that is there is not down."""
         root = "" if self.pid is None else f"/proc/{self.pid}/root"
         try:
             return Path(f"{root}/sys/class/net/{interface}/operstate").read_text() != "down\n"

@@ -44,7 +44,7 @@ class Outstanding:
 
 @dataclass
 class DigestState:
-    """One digest: its configuration by the controller and what was sent of it."""
+    """One digest: how the controller configured it, and which samples were sent."""
 
     config: DigestConfig
     entry: Any = None
@@ -57,7 +57,7 @@ class DigestState:
 
 
 class Digests:
-    """All digests of a running switch."""
+    """The digests of a running switch: their configurations, and the lists that were sent."""
 
     def __init__(self, configs: dict[int, DigestConfig], switch: Switch, ports: Ports) -> None:
         self.switch = switch
@@ -70,7 +70,7 @@ class Digests:
         return self.digests[id_]
 
     def write(self, kind: str, entry: Any) -> None:
-        """INSERT, MODIFY or DELETE the configuration of a digest."""
+        """INSERT, MODIFY or DELETE the configuration of a digest; ``P4Error`` if it is refused."""
         d = self._state(entry.digest_id)
         if kind == "INSERT" and d.entry is not None:
             raise P4Error(ALREADY_EXISTS, f"digest {d.config.name!r} is configured")
@@ -91,18 +91,18 @@ class Digests:
         d.timeout_ns, d.size = c.max_timeout_ns, c.max_list_size or UNLIMITED
 
     def configure_as(self, other: Digests) -> None:
-        """Configure all digests as another switch's of the same program."""
+        """Take over the configurations of another switch's digests of the same program."""
         for id_, d in other.digests.items():
             mine = self.digests[id_]
             mine.entry, mine.timeout_ns, mine.size = d.entry, d.timeout_ns, d.size
             mine.list_id = d.list_id
 
     def named(self, name: str) -> DigestState | None:
-        """The digest of a name."""
+        """Return the digest of a name, or None."""
         return next((d for d in self.digests.values() if d.config.name == name), None)
 
     def acknowledge(self, d: DigestState, list_id: int, samples: Sequence[int] | None) -> None:
-        """A list, or some samples of it by their place, were received, if they were sent at all."""
+        """Forget a list that was sent, or the samples in it that ``samples`` numbers from 0."""
         sent = d.sent.get(list_id)
         if sent is None:
             return
@@ -207,13 +207,13 @@ def _data(config: DigestConfig, values: list[int]) -> Any:
 
 
 class Ageing:
-    """The entries with a timeout of a running switch."""
+    """Sends idle timeout notifications for the entries of a running switch."""
 
     def __init__(self, readers: Iterable[TableReader]) -> None:
         self._readers = [r for r in readers if r.state.config.definition.aged]
 
     def poll(self, send: Send) -> float | None:
-        """Tell of the entries that are idle; gives the seconds until the next may be, or None."""
+        """Send what is idle; return the seconds until the next entry may be, or None."""
         due = None
         message = p4runtime_pb2.IdleTimeoutNotification(timestamp=time.time_ns())
         for reader in self._readers:

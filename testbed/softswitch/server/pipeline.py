@@ -75,7 +75,7 @@ class Pipeline:
     # ---- writing ----
 
     def write(self, update: Any) -> None:
-        """Apply one Update; ``P4Error`` when it is refused, and then nothing was changed."""
+        """Apply one Update; raise ``P4Error`` when it is refused, and then nothing was changed."""
         kind = KINDS.get(update.type)
         if kind is None:
             raise P4Error(INVALID_ARGUMENT, "the type of the update is missing")
@@ -121,7 +121,7 @@ class Pipeline:
         arrays.write_meter(config, self.switch, self.ports, kind, entry)
 
     def _direct(self, entry: Any, what: str) -> TableState:
-        """The table of a direct resource's entry, which must have one."""
+        """Return the table of a direct resource's entry, which must have one."""
         one_of("table", self.tables, entry.table_entry.table_id)
         table = self.tables[entry.table_entry.table_id]
         if not getattr(table.config, what):

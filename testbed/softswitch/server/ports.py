@@ -37,7 +37,7 @@ class Port:
 
 @dataclass(frozen=True)
 class PortCounters:
-    """What passed a port; ``rx_dropped`` has what the kernel's buffer could not hold as well."""
+    """What passed a port; ``rx_dropped`` counts what did not fit the kernel's buffer, too."""
 
     rx_packets: int
     rx_bytes: int
@@ -82,7 +82,7 @@ _SIGNATURES = {
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
-    """The compiled packet loop."""
+    """Return the compiled packet loop of ``ports.c``."""
     return load_library("#define _GNU_SOURCE\n" + read_c(PORTS_C), _SIGNATURES, ["-pthread"])
 
 
@@ -95,7 +95,7 @@ class Capture:
     files: bool = False
 
     def paths(self, interface: str) -> tuple[str | None, str | None]:
-        """Files of what comes and what goes, None for those that are not written."""
+        """Return the pcap files for what comes in and what goes out; None for one not written."""
         if self.files:
             return None, f"{interface}_out.pcap"
         if self.folder is None:
@@ -234,7 +234,7 @@ class Ports:
         self._ports.append(port)
 
     def remove(self, number: int) -> None:
-        """Let the interface of a port go; its packets and counters stay counted."""
+        """Detach the interface of a port; its packets stay counted."""
         if self._lib.pp_remove(self._handle, number):
             raise SoftSwitchError(f"there is no port {number}")
         places = [i for i, p in enumerate(self._ports) if p.number == number]
@@ -242,7 +242,7 @@ class Ports:
 
     @property
     def ports(self) -> tuple[Port, ...]:
-        """The ports that are attached, in the order they were."""
+        """The attached ports, in the order in which they were attached."""
         return tuple(p for i, p in enumerate(self._ports) if i not in self._removed)
 
     def limit_queues(
@@ -292,7 +292,7 @@ class Ports:
                 self._changing.notify_all()
 
     def attach(self, switch: Switch) -> None:
-        """Put a switch behind the ports; the one before is let go."""
+        """Put a switch behind the ports in place of the one before."""
         with self.lock():
             program = switch.program
             self._lib.pp_switch(
@@ -317,7 +317,7 @@ class Ports:
         )
 
     def now_us(self) -> int:
-        """The switch's time: microseconds since it was made."""
+        """Return the microseconds since the switch was made: its time."""
         return self._lib.pp_now(self._handle)
 
     def wake(self) -> None:
@@ -325,12 +325,12 @@ class Ports:
         self._lib.pp_wake(self._handle)
 
     def take(self) -> bytes | None:
-        """The next packet that left by the CPU port, or None."""
+        """Return the next packet that left by the CPU port, or None."""
         n = self._lib.pp_take(self._handle, self._buffer, len(self._buffer))
         return None if n < 0 else self._buffer.raw[:n]
 
     def counters(self) -> dict[int, PortCounters]:
-        """Counters by port number."""
+        """Return the counters by port number."""
         out: dict[int, PortCounters] = {}
         for place, port in enumerate(self._ports):
             c = _Counters()
@@ -413,7 +413,7 @@ class Replay:
         return packets if path.is_fifo() else iter(list(packets))  # what is wrong is told at once
 
     def start(self, ports: Ports, failed: Callable[[str], None]) -> None:
-        """Begin, in a thread of its own; ``failed`` is called with what is wrong with a pipe."""
+        """Start a thread that replays; it calls ``failed`` with what is wrong with a pipe."""
         run = threading.Thread(target=self._run, args=(ports, failed), name="replay", daemon=True)
         run.start()
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until a signal comes; gives the exit status."""
+    """Serve until a signal comes; return the exit status."""
     more_files(FILES)
     ended, written = signal_sockets()
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what goes wrong is said here, in one line
@@ -204,7 +204,7 @@ def _serve(options: argparse.Namespace, ended: socket.socket, written: socket.so
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Command line; ends the process."""
+    """Run the command line; end the process with its status."""
     gc.disable()  # until all modules are there: it would look at their objects again and again
     options = parse(sys.argv[1:] if arguments is None else arguments)
     status = run(options)

@@ -54,7 +54,7 @@ class Reference:
 
 @dataclass
 class Stored:
-    """An entry, of the controller as a rule; ``match`` is in the program's order."""
+    """An entry in the books; the elements of ``match`` are in the program's order."""
 
     handle: int
     match: tuple[Any, ...]
@@ -68,14 +68,14 @@ class Stored:
 
 
 def dont_care(kind: int, width: int) -> Any:
-    """The match that stands for a field left out."""
+    """Return the match element that stands for a field left out."""
     if kind == MATCH.RANGE:
         return 0, (1 << width) - 1
     return None if kind == MATCH.OPTIONAL else (0, 0)
 
 
 def read_match(f: FieldConfig, m: Any, what: str) -> Any:
-    """A match element of the switch from one of P4Runtime."""
+    """Return the match element of a FieldMatch for the switch; ``P4Error`` for a wrong one."""
     kind, width = m.WhichOneof("field_match_type"), f.width
     if kind != NAMES.get(f.kind):
         raise P4Error(INVALID_ARGUMENT, f"{what}: the field is {NAMES.get(f.kind)}, not {kind}")
@@ -110,7 +110,7 @@ def read_match(f: FieldConfig, m: Any, what: str) -> Any:
 
 
 class TableState:
-    """One table of a running switch."""
+    """The entries and the default of one table of a running switch, written by P4Runtime."""
 
     def __init__(
         self,
@@ -136,19 +136,19 @@ class TableState:
 
     @property
     def known(self) -> Iterable[Stored]:
-        """What the books have, which may be stale."""
+        """The entries in the books, which may be stale."""
         return self._entries.values()
 
     @property
     def entries(self) -> dict[Key, Stored]:
-        """What is in the table, whoever wrote it."""
+        """All entries of the table by key, also those that Thrift or the program wrote."""
         if self.stale:
             self.adopt()
         return self._entries
 
     @property
     def default(self) -> Reference | None:
-        """What a miss runs in place of the program's own default."""
+        """What a miss runs in place of the program's own default; None for that."""
         if self.stale:
             self.adopt()
         return self._default
@@ -218,7 +218,7 @@ class TableState:
     # ---- writing ----
 
     def key(self, entry: Any) -> Key:
-        """The match and priority of an entry, checked."""
+        """Return the match and priority of a TableEntry; raise ``P4Error`` for wrong ones."""
         match = self._dont_cares.copy()
         required = len(self._required)
         seen = set()

@@ -309,7 +309,7 @@ class TableColumns:
         return nested(field, meter_config(meters), meters["configured"] != 0)
 
     def _identity(self, rows: NDArray[Any]) -> list[Column]:
-        """The table, the match and the priority."""
+        """Return the table, the match and the priority."""
         names = FIELDS["TableEntry"]
         columns = number(names["table_id"], self._config.id)
         for f in self._config.fields:

@@ -48,7 +48,7 @@ WRONG_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Message:
-    """A call as it came."""
+    """A call of a client: its service and name, sequence number and arguments."""
 
     name: str
     kind: int
@@ -60,7 +60,7 @@ Answer = Result | BmError | TApplicationException
 
 
 class Services:
-    """All calls of a device, by service and name."""
+    """The calls of one device, by service and name."""
 
     def __init__(self, device: Device, port: int) -> None:
         switch = SimpleSwitch(device)
@@ -80,11 +80,11 @@ class Services:
         }
 
     def names(self) -> list[str]:
-        """All calls as clients name them."""
+        """The names of all calls as clients write them."""
         return [f"{s}:{c}" for s, calls in self._calls.items() if s for c in calls]
 
     def answer(self, call: Message) -> Answer:
-        """Do what a call asks for and return its answer."""
+        """Do what a call asks for; return its answer as Thrift's bytes."""
         service, _, method = call.name.rpartition(":")
         do = self._calls.get(service, {}).get(method)
         if do is None:
@@ -160,7 +160,7 @@ class _Connection(TSocket):
         self._begun = True
 
     def expect(self) -> None:
-        """Wait for a call from now on."""
+        """Start to wait for a call; the limit on time begins."""
         self._begun = not self.called
         self.handle.settimeout(limits.THRIFT_SECONDS if self._begun else None)
 
@@ -173,7 +173,7 @@ class _Connection(TSocket):
         return data
 
     def shut(self) -> None:
-        """End it, from any thread."""
+        """End the connection; any thread may call this."""
         with suppress(OSError):
             self.handle.shutdown(socket.SHUT_RDWR)
 

@@ -40,7 +40,7 @@ from testbed.softswitch.server.thrift_values import (
 
 
 def meter_rates(rates: list[Arguments]) -> MeterRates:
-    """Two rates as Thrift's clients send them: the committed one first."""
+    """Return the rates of two BmMeterRateConfig, of which the committed one is first."""
     if len(rates) != 2:
         raise BmError(MeterErrorCode.BAD_RATES_LIST)
     (low, low_burst), (high, high_burst) = ((r.get(1, 0.0), r.get(2, 0)) for r in rates)
@@ -53,7 +53,7 @@ def meter_rates(rates: list[Arguments]) -> MeterRates:
 
 
 def rates_result(rates: MeterRates | None) -> Result:
-    """Rates as Thrift's clients take them; an empty list for a meter without."""
+    """Return rates as two BmMeterRateConfig; an empty list for a meter without rates."""
     if rates is None:
         return listed(STRUCT, [])
     pairs = (
@@ -64,12 +64,12 @@ def rates_result(rates: MeterRates | None) -> Result:
 
 
 def counter_result(packets: int, size: int) -> Result:
-    """BmCounterValue."""
+    """Return packets and bytes as a BmCounterValue."""
     return struct((1, I64, min(size, INT64_MAX)), (2, I64, min(packets, INT64_MAX)))
 
 
 class Standard:
-    """The calls. Each gives the type of its result and the result."""
+    """BMv2's service ``standard`` without tables; each call returns its result with the type."""
 
     def __init__(self, device: Device, port: int) -> None:
         self.device = device
@@ -108,7 +108,7 @@ class Standard:
         return pipeline.config.code if pipeline else b"{}"
 
     def _pipeline(self, a: Arguments, without: IntEnum) -> Pipeline:
-        """The pipeline in service; ``without``: the error's code if there is none."""
+        """Return the pipeline in service; ``without``: the error's code if there is none."""
         if a.get(1, 0) or self.device.pipeline is None:
             raise BmError(without)
         return self.device.pipeline
@@ -116,7 +116,7 @@ class Standard:
     # ---- registers ----
 
     def _register(self, a: Arguments) -> tuple[Any, int]:
-        """The array an argument list names, and its width; the device is locked."""
+        """Return the array an argument list names, and its width; the device is locked."""
         pipeline, name = self._pipeline(a, RegisterErrorCode.INVALID_REGISTER_NAME), text(a, 2)
         registers = pipeline.config.program.registers
         if name not in registers:
@@ -212,7 +212,7 @@ class Standard:
         return NOTHING
 
     def _meter(self, a: Arguments) -> tuple[Pipeline, str, int]:
-        """The pipeline, and a meter array's name and size."""
+        """Return the pipeline, and a meter array's name and size."""
         pipeline, name = self._pipeline(a, MeterErrorCode.INVALID_METER_NAME), text(a, 2)
         if name not in pipeline.config.program.meters:
             raise BmError(MeterErrorCode.INVALID_METER_NAME)
@@ -248,7 +248,7 @@ class Standard:
     # ---- value sets ----
 
     def _vset(self, a: Arguments) -> tuple[Pipeline, str, int]:
-        """The pipeline, and a value set's name and width in bits."""
+        """Return the pipeline, and a value set's name and width in bits."""
         pipeline, name = self._pipeline(a, ValueSetErrorCode.INVALID_PARSE_VSET_NAME), text(a, 2)
         if name not in pipeline.config.program.value_sets:
             raise BmError(ValueSetErrorCode.INVALID_PARSE_VSET_NAME)

@@ -36,7 +36,7 @@ NEVER = 1 << 62  # ns
 
 
 class State:
-    """BMv2's calls on the state of a whole switch, by name in ``calls``: reset, save, describe."""
+    """BMv2's calls on the state of a whole switch, by name in ``calls``."""
 
     def __init__(self, device: Device, mirrors: SimpleSwitch) -> None:
         self.device = device
@@ -123,7 +123,7 @@ class State:
     # ---- learning lists ----
 
     def _digest(self, a: Arguments) -> tuple[Pipeline, DigestState | None]:
-        """The pipeline, and the digest of a learning list if P4Runtime knows it."""
+        """Return the pipeline, and the digest of a learning list if P4Runtime knows it."""
         pipeline = self.device.pipeline
         lists = pipeline.config.program.definition.learn_lists if pipeline else {}
         if pipeline is None or a.get(1, 0) or a.get(2, 0) not in lists:
@@ -231,12 +231,12 @@ def _saved_table(table: Table, timeouts: dict[int, int]) -> Iterator[str]:
 
 
 def _miss(definition: TableDef) -> str:
-    """The node that a table goes to after a miss."""
+    """Return the node that a table goes to after a miss."""
     return definition.next_tables.get("__MISS__", definition.base_default_next) or NOWHERE
 
 
 def _next(definition: TableDef, action: str) -> str:
-    """The node that a table goes to after an action that an entry runs."""
+    """Return the node that a table goes to after an action that an entry runs."""
     ways = definition.next_tables
     return ways.get("__HIT__", ways.get(action, definition.base_default_next)) or NOWHERE
 
@@ -284,7 +284,7 @@ def _value(k: KeyField, match: object) -> int:
 
 
 def _mask(k: KeyField, match: object) -> int:
-    """The mask of a field, of a range its end."""
+    """Return the mask of a field, of a range its end."""
     full = (1 << k.width) - 1
     if k.match == "optional" or not isinstance(match, tuple):
         return 0 if match is None else full

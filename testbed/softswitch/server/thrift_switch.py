@@ -29,7 +29,7 @@ MOST_MIRRORS = 1 << 15
 
 
 class SimpleSwitch:
-    """Mirror sessions, limits of queues, and the clock."""
+    """BMv2's service ``simple_switch``: mirror sessions, limits of queues and the clock."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -72,7 +72,7 @@ class SimpleSwitch:
         return I32, 0
 
     def _running(self) -> Pipeline:
-        """The pipeline in service, which has our sessions."""
+        """Return the pipeline in service, which has our sessions."""
         pipeline = self.device.pipeline
         if pipeline is None:
             raise BmError(MirrorErrorCode.SESSION_NOT_FOUND)
@@ -81,12 +81,12 @@ class SimpleSwitch:
         return pipeline
 
     def sessions(self) -> dict[int, tuple[int | None, int]]:
-        """The sessions that Thrift's clients made: port and multicast group of each."""
+        """Return port and multicast group of the mirror sessions that Thrift's clients made."""
         self._running()
         return dict(self._mirrors)
 
     def restore(self, sessions: dict[int, tuple[int | None, int]]) -> None:
-        """Make sessions again in a new pipeline."""
+        """Make mirror sessions again in a new pipeline."""
         for session, (port, group) in sessions.items():
             self._add(session, {2: group} if port is None else {1: port, 2: group})
 
@@ -169,7 +169,7 @@ def _bits(text_: str) -> list[int]:
 
 
 def _ports(text_: str) -> list[int]:
-    """The ports of a map."""
+    """Return the ports of a map."""
     ports = _bits(text_)
     if max(ports, default=0) > 511:
         raise BmError(MulticastErrorCode.ERROR)
@@ -317,7 +317,7 @@ class Multicast:
         return NOTHING
 
     def _entries(self, a: Arguments) -> Result:
-        """The groups, as BMv2 writes them in JSON."""
+        """Return the groups, as BMv2 writes them in JSON."""
         b = self._books
         out = {
             "mgrps": [{"id": g, "l1_handles": h} for g, h in sorted(b.groups.items())],

@@ -45,7 +45,7 @@ def _integer(data: Any) -> int:
 
 
 class Tables:
-    """The calls about tables and action profiles of a device."""
+    """BMv2's calls on the tables and action profiles of a device."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -401,7 +401,7 @@ class Tables:
         return NOTHING
 
     def _regroup(self, p: Pipeline, a: Arguments) -> tuple[ActionProfile, list[int]]:
-        """The profile, and the members of the group that the arguments name."""
+        """Return the profile, and the members of the group that the arguments name."""
         profile = self._selector(p, a)
         profile.check_member(a.get(3, 0))
         profile.check_group(a.get(4, 0))

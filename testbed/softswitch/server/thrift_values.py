@@ -113,7 +113,7 @@ class MulticastErrorCode(IntEnum):
 
 
 def read_value(p: Any, kind: int) -> Any:
-    """A value; structs as dicts by field number, sets as lists."""
+    """Read a value of a type; structs become dicts by field number, sets become lists."""
     if kind == TType.STRUCT:
         return read_struct(p)
     if kind in (TType.LIST, TType.SET):
@@ -134,7 +134,7 @@ def read_value(p: Any, kind: int) -> Any:
 
 
 def read_struct(p: Any) -> Arguments:
-    """The fields of a struct by number."""
+    """Read a struct; return its fields by number."""
     out: Arguments = {}
     p.readStructBegin()
     while True:
@@ -153,7 +153,7 @@ def struct(*fields: tuple[int, Any, Any]) -> Result:
 
 
 def listed(kind: Any, values: Sequence[Any]) -> Result:
-    """A list of values of one type; of structs, as ``struct`` makes them."""
+    """Return the Result of a list of values of one type."""
     return ("list", kind), values
 
 
@@ -162,7 +162,7 @@ def _type(kind: Any) -> int:
 
 
 def write_value(p: Any, kind: Any, value: Any) -> None:
-    """A value of a type, as ``Result`` has them."""
+    """Write a value of a type, in the form that ``Result`` has."""
     if isinstance(kind, tuple):
         p.writeListBegin(_type(kind[1]), len(value))
         if kind[1] == I64:  # registers: packed at once
@@ -192,5 +192,5 @@ def write_value(p: Any, kind: Any, value: Any) -> None:
 
 
 def text(arguments: Arguments, number: int) -> str:
-    """A string argument; "" when it is missing."""
+    """Return a string argument, or an empty string when it is missing."""
     return arguments.get(number, b"").decode(errors="replace")
