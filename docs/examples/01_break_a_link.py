@@ -23,8 +23,9 @@ print("faulty:", *result.faulty)
 print(result.figures[["native", "precision", "recall", "f1"]].round(2))
 
 # %%
-# A verdict names the links that a method blames. 007 blames each link that has 1 % of all votes,
-# which is meant for networks of thousands of links: in a network of 64 it is too little.
+# A verdict names the links that a method blames. 007 blames each link that has 1 % of all votes.
+# This threshold is meant for networks of thousands of links; among 64 links a few stray losses
+# reach it.
 
 for method in METHODS.split(","):
     verdict = result.diagnose(method)

@@ -73,5 +73,5 @@ for axes, (title, result) in zip(both, runs.items(), strict=True):
     axes.plot(range(4), seen, "o-", color="firebrick", label="seen by the meters")
     axes.set(title=title, xlabel="epoch", xticks=range(4))
 both[0].set_ylabel("packets")
-both[0].legend()
+both[0].legend(loc="upper left")
 plt.show()

@@ -16,7 +16,7 @@ def bad_moment(topology, settings):
     third = settings.duration_s / 3
     when = ((third, 2 * third),)
     links = topology.links_of(topology.switch("core0"))
-    return FaultPlan(tuple(Fault(int(link), 0.1, "corrupt", schedule=when) for link in links))
+    return FaultPlan(tuple(Fault(link, 0.1, "corrupt", schedule=when) for link in links))
 
 
 METHODS = "canary,canary-mle,netbouncer,flock"

@@ -64,13 +64,13 @@ np.add.at(metered, paths.links, segments.sent.sum(axis=0)[paths.owner])
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 colors = ["firebrick" if name in BROKEN else "steelblue" for name in links.name]
 axes.bar(links.index, metered, color=colors)
-for name in BROKEN:
+for name, height in zip(BROKEN, (10_800, 8_000), strict=True):
     at = links.index[links.name == name][0]
     arrow = {"arrowstyle": "->", "color": "firebrick"}
     axes.annotate(
         f"{name}: {metered[at]:,}",
         (at, metered[at]),
-        (at + 4, 9000),
+        (at + 6, height),
         color="firebrick",
         arrowprops=arrow,
     )

@@ -18,10 +18,11 @@ from scapy.utils import wrpcap
 from scenarios import run
 
 rng = np.random.default_rng(7)
-frames = []
+frames, sources = [], {}
 for connection in range(30):
     begin, packets = rng.uniform(0, 2), int(rng.pareto(1.2) * 30) + 20
     ends = {"src": f"192.0.2.{rng.integers(1, 9)}", "dst": f"198.51.100.{rng.integers(1, 9)}"}
+    sources[40_000 + connection] = ends["src"]
     for time in np.sort(begin + rng.uniform(0, 1, packets)):
         frame = Ether() / IP(**ends) / TCP(sport=40_000 + connection, dport=443) / bytes(600)
         frame.time = time
@@ -50,14 +51,20 @@ for method in ("canary", "canary-mle", "flock"):
     print(result.diagnose(method))
 
 # %%
-# Which host sends for which address? Those that send and receive most are dealt to hosts first, one
-# rack after another. Ports stay, unless two flows would become one.
+# Which host sends for which address? The address with most packets is dealt first, and hosts are
+# dealt rack after rack: one host of each, then the second of each. If two addresses that talk to
+# each other fall into one rack, the larger one moves to another rack for this pair. Ports stay,
+# unless two flows would become one.
 
 flows = result.table("flows")
 names = np.array(result.telemetry.topology.host_names)
 largest = flows.nlargest(5, "sent")
-shown = largest.assign(src=names[largest.src_host], dst=names[largest.dst_host])
-print(shown[["src", "src_port", "dst", "dst_port", "sent", "lost"]].to_string(index=False))
+shown = largest.assign(
+    address=largest.src_port.map(sources), src=names[largest.src_host], dst=names[largest.dst_host]
+)
+print(
+    shown[["address", "src_port", "src", "dst", "dst_port", "sent", "lost"]].to_string(index=False)
+)
 
 # %%
 # Who sends to whom.
