@@ -49,6 +49,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/\d\d_",
+    "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "min_reported_time": 5,
     "remove_config_comments": True,

@@ -62,7 +62,7 @@ print(pd.DataFrame(found))
 # The record says why: it has every packet that the network dropped, and what the meters counted.
 # Nothing else loses packets in these two runs (``noise``).
 
-figure, both = plt.subplots(1, 2, figsize=(7, 3), sharey=True, layout="constrained")
+figure, both = plt.subplots(1, 2, figsize=(7, 3.3), sharey=True, layout="constrained")
 for axes, (title, result) in zip(both, runs.items(), strict=True):
     drops = result.table("drops")
     epoch = drops[drops.cause == "fault"].time_ns // 500_000_000
@@ -73,5 +73,5 @@ for axes, (title, result) in zip(both, runs.items(), strict=True):
     axes.plot(range(4), seen, "o-", color="firebrick", label="seen by the meters")
     axes.set(title=title, xlabel="epoch", xticks=range(4))
 both[0].set_ylabel("packets")
-both[0].legend(loc="upper left")
+figure.legend(*both[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
 plt.show()
