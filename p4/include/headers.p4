@@ -11,6 +11,10 @@ const bit<8> PROTOCOL_IPIP = 4;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 
+const bit<8> ICMP_ECHO_REPLY = 0;
+const bit<8> ICMP_ECHO_REQUEST = 8;
+const bit<8> ICMP_TIME_EXCEEDED = 11;
+
 typedef bit<104> flow_id_t;              // source, destination, source port, destination port, protocol
 typedef bit<32> path_bf_t;
 
@@ -47,7 +51,7 @@ header icmp_h {
     bit<8>  type;
     bit<8>  code;
     bit<16> checksum;
-    bit<32> unused;
+    bit<32> unused;                      // of an echo: its identifier and sequence number
 }
 
 header l4_h {                            // what TCP and UDP share, and what an ICMP error quotes

@@ -9,6 +9,7 @@ struct headers_t {
     icmp_h     icmp;
     ipv4_h     inner_ipv4;
     l4_h       l4;
+    icmp_h     echo;                     // an echo request that came in
 }
 
 // Why a packet ended here; the environment reads it as the upper byte of `verdict`.

@@ -22,9 +22,20 @@ parser CanaryParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
         transition select(hdr.ipv4.ihl, hdr.ipv4.fragment, hdr.ipv4.protocol) {
             (5, 0, PROTOCOL_TCP): parse_l4;
             (5, 0, PROTOCOL_UDP): parse_l4;
+            (5, 0, PROTOCOL_ICMP): parse_icmp;
             (5, 0, PROTOCOL_IPIP): parse_inner_ipv4;
             default: accept;
         }
+    }
+    state parse_icmp {                   // only requests are answered: no error tells of an error
+        transition select(packet.lookahead<bit<8>>()) {
+            ICMP_ECHO_REQUEST: parse_echo;
+            default: accept;
+        }
+    }
+    state parse_echo {
+        packet.extract(hdr.echo);
+        transition accept;
     }
     state parse_inner_ipv4 {
         packet.extract(hdr.inner_ipv4);
@@ -48,5 +59,6 @@ control CanaryDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.icmp);
         packet.emit(hdr.inner_ipv4);
         packet.emit(hdr.l4);
+        packet.emit(hdr.echo);
     }
 }

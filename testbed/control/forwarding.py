@@ -136,11 +136,20 @@ def _tor_routes(topology: FatTree, tor: int) -> list[Route]:
 
 def _agg_routes(topology: FatTree, agg: int) -> list[Route]:
     pod = Route(int(topology.switch_ip[agg]) & ~0xFFFF, 16, ROUTING.unroutable)
+    links = _outgoing(topology, agg)
     neighbours = [
         _through(topology, link, 24 if topology.tier[topology.link_dst[link]] == 0 else 32)
-        for link in _outgoing(topology, agg)
+        for link in links
     ]
-    return [pod, *neighbours, Route(0, 0, ROUTING.up)]
+    down = next(link for link in links if topology.tier[topology.link_dst[link]] == 0)
+    pod_number = (agg - topology.n_tors) // topology.half
+    siblings = (topology.agg(pod_number, i) for i in range(topology.half))
+    turns = [  # a ping to one of them from another pod comes down at any, and turns at a ToR
+        Route(int(topology.switch_ip[each]), 32, ROUTING.forward, _hop(topology, down))
+        for each in siblings
+        if each != agg
+    ]
+    return [pod, *neighbours, *turns, Route(0, 0, ROUTING.up)]
 
 
 def _core_routes(topology: FatTree, core: int) -> list[Route]:

@@ -93,7 +93,7 @@ class Fuzz:
         rng = self.rng
         src, dst, ttl = rng.choice(self.hosts), self.address(), self.ttl()
         inner = packet(rng.choice(self.flows), self.ttl())
-        kind = rng.randrange(9)
+        kind = rng.randrange(10)
         if kind == 0:
             return ipv4(src, dst, rng.choice([ICMP, 47, 132]), self.noise(rng.randrange(60)), ttl)
         if kind == 1:
@@ -117,6 +117,10 @@ class Fuzz:
             return ipv4(src, self.own, IPIP, other[: rng.randrange(len(other))], ttl)
         if kind == 7:
             return ipv4(src, self.own, IPIP, ipv4(src, dst, IPIP, inner), ttl)
+        if kind == 8:  # an echo request: through, to this switch, expired, or cut short
+            request = bytes([8, rng.choice([0, 0, 3])]) + self.noise(rng.choice([2, 6, 7, 40]))
+            to = rng.choice([dst, self.own, self.own])
+            return ipv4(src, to, ICMP, request, ttl=rng.choice([64, 2, 1, 0]))
         # expired, without any answer
         return ipv4(src, dst, rng.choice([ICMP, IPIP, 132]), self.noise(40), ttl=rng.randrange(2))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from .frames import (
     ICMP_PER_WINDOW,
     IPIP,
     LOCAL,
+    MALFORMED,
     NO_ROUTE,
     TCP,
     UDP,
@@ -146,6 +149,66 @@ def test_expired_icmp_and_fragments_bring_nothing_back(fabric: Fabric) -> None:
     # They do not use up the window either.
     assert fabric.send(0, frame(flow_between(fabric, 0, 15), ttl=1)).host == 0
     assert int(fabric.switches[0].register(EXPIRY.icmp_window)[0]) == 1
+
+
+def echo(payload: bytes = b"0123456789", kind: int = 8, code: int = 0) -> bytes:
+    """An ICMP message of an echo."""
+    message = struct.pack(">BBHHH", kind, code, 0, 77, 5) + payload
+    return message[:2] + struct.pack(">H", checksum(message)) + message[4:]
+
+
+def test_expired_echo_requests_bring_time_exceeded_back(fabric: Fabric) -> None:
+    """What mtr sends by default: 8 bytes of the request are quoted."""
+    src, dst = fabric.host_ip(0), fabric.host_ip(15)
+    for ttl in range(1, 6):
+        sent = ipv4(src, dst, ICMP, echo(bytes(range(50)), code=ttl - 1), ttl)
+        journey = fabric.send(0, ethernet(sent))
+        assert journey.host == 0 and journey.expired
+        reply = IP(ip_of(journey.last)[:56])
+        assert is_right(bytes(reply)) and reply.len == 56
+        address = int(fabric.topology.switch_ip[journey.switches[ttl - 1]])
+        assert reply.src == str(IPv4Address(address))
+        assert (reply[ScapyICMP].type, reply[ScapyICMP].code) == (11, 0)
+        quoted = bytes(ip_of(journey.last)[28:56])
+        assert quoted[8] == 1 and checksum(quoted[:20]) == 0
+        assert quoted[12:28] == sent[12:28]
+
+
+@pytest.mark.parametrize("host", [0, 7, 15])
+def test_every_switch_answers_an_echo_request_from_every_pod(fabric: Fabric, host: int) -> None:
+    own = fabric.host_ip(host)
+    for switch, address in enumerate(fabric.topology.switch_ip.tolist()):
+        payload = bytes([switch]) * switch  # of odd lengths, too
+        journey = fabric.send(host, ethernet(ipv4(own, address, ICMP, echo(payload))))
+        assert journey.host == host, fabric.topology.switch_names[switch]
+        assert switch in journey.switches
+        reply = ip_of(journey.last)
+        assert is_right(reply)
+        assert (reply[12:16], reply[16:20]) == (address.to_bytes(4, "big"), own.to_bytes(4, "big"))
+        assert reply[20:] == echo(payload, kind=0)
+
+
+def test_echo_replies_and_time_exceeded_share_a_budget(fabric: Fabric) -> None:
+    own, tor = fabric.host_ip(0), int(fabric.topology.switch_ip[0])
+    ping = ethernet(ipv4(own, tor, ICMP, echo()))
+    expiring = frame(flow_between(fabric, 0, 15), ttl=1)
+    sent = [ping, expiring] * ICMP_PER_WINDOW
+    answered = [fabric.send(0, each, 5).host == 0 for each in sent]
+    assert answered == [True] * ICMP_PER_WINDOW + [False] * ICMP_PER_WINDOW
+
+
+def test_other_packets_to_a_switch_are_not_answered(fabric: Fabric) -> None:
+    own, tor = fabric.host_ip(0), int(fabric.topology.switch_ip[0])
+    for ip in (
+        ipv4(own, tor, ICMP, echo(kind=0)),
+        ipv4(own, tor, ICMP, echo(kind=13)),
+        ipv4(own, tor, ICMP, echo(), fragment=0x0010),
+        packet(Flow(own, tor, 4000, 7)),
+    ):
+        journey = fabric.send(0, ethernet(ip))
+        assert (journey.host, journey.cause) == (None, LOCAL)
+    short = ipv4(own, tor, ICMP, echo()[:6])  # no whole request
+    assert fabric.send(0, ethernet(short)).cause == MALFORMED
 
 
 def test_core_bounces_an_ip_in_ip_probe_back(fabric: Fabric) -> None:
