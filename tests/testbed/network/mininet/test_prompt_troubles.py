@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 
+from testbed.fabric.fat_tree import FatTree
 from testbed.network.requirements import missing
 from testbed.network.switches import SOFT_SWITCHES
 from tests.testbed.network.mininet.conftest import wait_until
@@ -107,6 +109,20 @@ def test_a_dead_path_and_commands_that_are_not_here(terminal: Terminal) -> None:
         assert command not in shown
         assert terminal.say(command) == f"{command}: this network has no such command: see help\n"
     assert "pingall" in shown and "diagnose" in shown
+
+
+def test_every_switch_answers_ping_and_an_expired_one_names_its_switch(terminal: Terminal) -> None:
+    fabric = FatTree(4)
+    addresses = [str(IPv4Address(address)) for address in fabric.switch_ip.tolist()]
+    pings = (
+        f"for a in {' '.join(addresses)}; do ping -c 1 -W 2 $a > /dev/null || echo dead $a; done"
+    )
+    assert terminal.say(f"h0_0_0 {pings}") == ""
+    answer = terminal.say("h0_0_0 ping -c 1 -t 3 h3_1_1")
+    found = re.search(r"From (\S+) icmp_seq=1 Time to live exceeded", answer)
+    assert found is not None, answer
+    core = fabric.switch_names[addresses.index(found[1])]
+    assert core.startswith("core")
 
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGHUP])
