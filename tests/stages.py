@@ -6,6 +6,7 @@ stages always run. The options are those of the second stage.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REAL_PACKETS = ["-m", "root and not nightly"]
-OTHERS = ["-n", "auto", "-m", "not root and not nightly"]
+# One more than there are processors: some tests wait for other processes.
+OTHERS = ["-n", str((os.cpu_count() or 1) + 1), "-m", "not root and not nightly"]
 
 
 @dataclass

@@ -163,7 +163,7 @@ def test_a_run_that_was_killed_is_offered(canary: Canary, tmp_path: Path) -> Non
     "kilobytes",
     [
         pytest.param(4, marks=pytest.mark.nightly),
-        40,
+        pytest.param(40, marks=pytest.mark.nightly),
         300,
         pytest.param(600, marks=pytest.mark.nightly),
     ],

@@ -75,7 +75,8 @@ def figures(rows: dict[str, object]) -> dict[str, object]:
     return {name: column for name, column in rows.items() if name not in ("seconds", "found_at")}
 
 
-@pytest.mark.parametrize("n", [4, pytest.param(40, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # half a minute
+@pytest.mark.parametrize("n", [4, 40])
 def test_a_worker_that_is_killed_twice_loses_no_seed(
     cluster: tuple[Path, list[int]], tmp_path: Path, n: int
 ) -> None:

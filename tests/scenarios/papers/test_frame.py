@@ -218,7 +218,13 @@ def test_every_figure_is_declared_and_computed() -> None:
             assert value.quote and value.section and math.isfinite(value.value)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+_LONG = ("flock-table-1",)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(e, marks=[pytest.mark.nightly] * (e in _LONG)) for e in EXPERIMENTS],
+)
 def test_each_experiment_at_its_smallest(name: str, tmp_path: Path) -> None:
     experiment = EXPERIMENTS[name]
     effort = Effort(draws=2, small=True)

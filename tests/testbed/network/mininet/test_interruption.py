@@ -111,10 +111,9 @@ def hang_up(process: subprocess.Popen[str]) -> None:
     os.killpg(process.pid, signal.SIGHUP)
 
 
+@pytest.mark.nightly  # as `tests.scenarios.process.test_networks` tries with a user's command
 @pytest.mark.usefixtures("hangup_is_heard")
-@pytest.mark.parametrize(
-    ("end", "code"), [(ctrl_c, 130), pytest.param(hang_up, 129, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize(("end", "code"), [(ctrl_c, 130), (hang_up, 129)])
 def test_an_interrupted_run_keeps_its_finished_epochs_and_no_network(
     tmp_path: Path, end: Callable[[subprocess.Popen[str]], None], code: int
 ) -> None:

@@ -210,6 +210,7 @@ def test_tcp_through_a_healthy_network_loses_nothing_on_any_segment(
     assert parts["sent"] == parts["delivered"] + parts["ttl_drops"]
 
 
+@pytest.mark.nightly  # half a minute
 @pytest.mark.real_time
 def test_a_lossy_link_makes_tcp_resend_and_007_trace_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
