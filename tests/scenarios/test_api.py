@@ -226,7 +226,7 @@ def test_frames_are_diagnosed_as_files_are(result: Run, canary: Canary, tmp_path
     with pytest.raises(ValueError, match="not known"):
         _ = here.score
     for wrong, why in (
-        (observations.assign(lost=-1), r"^observations: row \d+ .*lost is negative"),
+        (observations.assign(lost=-1), r"^observations: row \d+ .*lost is -1: 0 to 10"),
         (observations.drop(columns="sent"), "^observations: row 0 .*sent is missing"),
         (observations.assign(sent=object()), "^observations: "),
     ):
