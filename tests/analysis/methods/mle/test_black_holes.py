@@ -153,7 +153,7 @@ def test_the_correlation_is_estimated(together):
     rate = rng.beta(mean * size, (1 - mean) * size, 400) if together else np.full(400, mean)
     lost = rng.binomial(sent, rate)
     part = Observed(paths, sent.astype(np.float64), lost.astype(np.float64))
-    units = Units.of(marks([PathSets.known(paths)], 401)[0])
+    units = Units.of(marks([paths], 401))
     rows = observe([part], units)
     candidate = suspects(rows.lost_over(), rows.arrived, 1e-3)
     candidate[1:] = False

@@ -18,7 +18,7 @@ from analysis.methods.mle.mle import CanaryMle, Mle
 from analysis.methods.mle.problem import Components, Observed, Rows, Units, marks, observe
 from analysis.methods.mle.search import explain as explain_rows
 from analysis.methods.mle.search import penalty_of, suspects
-from testbed.fabric.paths import Paths, PathSets
+from testbed.fabric.paths import Paths
 
 GRID = np.array([[a, 4 + b] for a in range(4) for b in range(4)])
 
@@ -26,7 +26,7 @@ GRID = np.array([[a, 4 + b] for a in range(4) for b in range(4)])
 def explain(paths, sent, lost, penalty=None, fault_rate=1e-3):
     """Loss rate of each link, 1e-5 where healthy in a clean background, and its evidence."""
     observed = Observed(paths, np.asarray(sent, float), np.asarray(lost, float))
-    units = Units.of(marks([PathSets.known(paths)], int(paths.links.max()) + 1)[0])
+    units = Units.of(marks([paths], int(paths.links.max()) + 1))
     rows = observe([observed], units)
     if penalty is None:
         penalty = penalty_of(len(units.size))

@@ -50,7 +50,7 @@ def test_figure_15():
     assert result.score[one + three] == pytest.approx([0.25] * 4)
     assert set(result.connection_cause.tolist()) <= set(to_2)
     assert set(result.flagged.tolist()) >= set(to_2)
-    best = Vigil(threshold=0.25).localize(Telemetry(TOPOLOGY, "tor+core", connections=part))
+    best = Vigil(threshold=0.25).decide(Telemetry(TOPOLOGY, "tor+core", connections=part))
     assert len(best.flagged) == 1 and best.flagged[0] in to_2
 
 
