@@ -15,7 +15,7 @@ def links_with_matches(run: RunDirectory) -> list[str]:
         RunError: ``truth.yaml`` is damaged (one line).
     """
     path = run.path / "truth.yaml"
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     if "match:" not in text:  # faults are many, and seldom have one
         return []
     try:
