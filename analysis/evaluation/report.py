@@ -108,7 +108,8 @@ def figures(
         scored = diagnosis
         if len(unmet) and (tells := diagnosis.tells) is not None:
             observed = tells.observed.copy()
-            observed[list(unmet)] = False
+            other = np.asarray(unmet, np.int64) ^ 1  # of an undirected link nothing faulty is met
+            observed[[*unmet, *np.setdiff1d(other, truth)]] = False
             scored = replace(diagnosis, tells=replace(tells, observed=observed))
         entry |= _scores(scored, truth, topology, names)
         if lost is not None:

@@ -129,3 +129,18 @@ def test_methods_say_what_they_did_not_observe() -> None:
         (remark,) = found.remarks
         assert said in remark and "PROBES" in remark
         assert found.state.count("not observed") == (62 if sent else 64)
+
+
+def test_a_fault_that_no_packet_met_is_no_miss() -> None:
+    """Neither of a method that tells directions apart, nor of one that does not."""
+    nothing = np.ones((1, len(FABRIC.segments())), np.int64)
+    telemetry = Telemetry(FABRIC, "tor+core", SegmentCounts(FABRIC.segments(), nothing, nothing))
+    truth, unmet = np.array([8, 20, 21]), np.array([8, 20])
+    found = figures(
+        {"canary": verdict([], tells())}, [build("canary")], telemetry, truth, unmet=unmet
+    )["canary"]
+    names = FABRIC.link_names
+    assert found["directed"]["unobserved"] == [names[8], names[20]]
+    assert found["directed"]["missed"] == [names[21]]
+    assert found["undirected"]["unobserved"] == [names[8].replace("->", "--")]
+    assert found["undirected"]["missed"] == [names[20].replace("->", "--")]
