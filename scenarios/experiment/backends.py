@@ -26,7 +26,7 @@ from testbed.faults.injector import FaultInjector
 from testbed.faults.kernel_injectors import KernelInjector, NetemInjector, NftInjector
 from testbed.faults.plan import FaultPlan
 from testbed.network.network import Network, NetworkError, switch_seed
-from testbed.network.speed import slowness
+from testbed.network.speed import hurried, slowness
 from testbed.network.virtual import LinkModel, VirtualNetwork
 from testbed.softswitch import Program, Switch
 from testbed.traffic.flows import Traffic
@@ -172,7 +172,7 @@ def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iter
     from testbed.network.mininet import MininetNetwork
 
     kind = cast(Literal["bmv2", "softswitch"], inputs.backend)
-    with MininetNetwork(fabric, kind, *source, logs, inputs.seed) as network:
+    with hurried(), MininetNetwork(fabric, kind, *source, logs, inputs.seed) as network:
         drain = 2 * skew + round(REAL_DRAIN_NS * slowness())
         yield Backend(network, network.controls, drain, skew)
 

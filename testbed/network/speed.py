@@ -11,8 +11,13 @@ import os
 import socket
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
+
+NICE = -10
+"""Of a session whose processes must keep up with a network in real time."""
 
 _CORES = 2  # of the machine that the defaults are made for
 _RESERVE = 2.0  # times slower than that one: so much the defaults bear
@@ -37,6 +42,26 @@ def patience() -> float:
     The same work by the wall's clock: a machine with much else to do needs patience, too.
     """
     return _measured()[1]
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Let this process not wait for what else the machine does, for a block, if it may.
+
+    Where the kernel divides its processors between sessions (sched(7)), the whole session counts as
+    ten for that time: else a controller on a busy machine is minutes late.
+    """
+    group = Path("/proc/self/autogroup")
+    before = None
+    with suppress(OSError, IndexError):
+        before = group.read_text().split()[-1]
+        group.write_text(str(NICE))
+    try:
+        yield
+    finally:
+        if before is not None:
+            with suppress(OSError):
+                group.write_text(before)
 
 
 @cache
