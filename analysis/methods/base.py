@@ -37,7 +37,8 @@ deTector's static plan its number; probes sent and lost (4 bytes each; the paths
 connection: five-tuple 13 + retransmissions 4, rounded up to 20, and 4 for each of 4 traced hops."""
 
 
-STATES = ("healthy", "faulty", "not observed")
+UNSEEN = "not observed"
+STATES = ("healthy", "faulty", UNSEEN)
 """What a method may say of a link. Of one that no observation crossed it says nothing, unless it
 blames the link, as one of a failed device."""
 

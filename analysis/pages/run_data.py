@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.evaluation.columns import BENCHES, in_blocks
+from analysis.methods.base import UNSEEN
 from analysis.pages.ranges import RANGES, Share, by_range
 from testbed.arrays import BoolArray
 from testbed.fabric.clos import Fabric
@@ -102,7 +103,7 @@ def _method(name: str, verdict: Verdict, links: npt.NDArray[np.integer]) -> dict
         "undirected": verdict["native"] == "undirected",
         "flagged": np.flatnonzero(verdict["flagged"]).tolist(),
         "unobserved": [
-            link for link, state in enumerate(verdict.get("state", ())) if state == "not observed"
+            link for link, state in enumerate(verdict.get("state", ())) if state == UNSEEN
         ],
         "ties": _ties(verdict),
         "rate": numbers(1 - verdict["success"][links], 4),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from analysis.evaluation.columns import BENCHES
-from analysis.methods.base import Diagnosis
+from analysis.methods.base import UNSEEN, Diagnosis
 from analysis.methods.registry import build
 from analysis.pages.live_page import live_page
 from scenarios.live.network import Live
@@ -53,6 +53,8 @@ class WatchedNet:
                 "bench": BENCHES[build(name).bench],
                 "undirected": verdict.native == "undirected",
                 "flagged": np.unique(verdict.flagged).tolist(),
+                "unobserved": [n for n, state in enumerate(verdict.state) if state == UNSEEN],
+                "ties": verdict.ties,
                 "rate": [],
             }
             for name, verdict in found.items()

@@ -211,6 +211,11 @@ class Prompt(CLI):
             if both:
                 blamed = list(dict.fromkeys(_cable(names, link) for link in verdict.flagged))
             print(f"  {method + (' *' if both else ''):19} {', '.join(blamed) or 'no link'}")
+            for tie in verdict.ties:
+                alike = " or ".join(_cable(names, n) if both else names[n] for n in tie)
+                print(f"  {'':19} cannot tell apart {alike}")
+            for remark in verdict.remarks:
+                print(f"  {'':19} {remark}")
         self._list_faults()
 
     def do_iperf(self, line: str) -> None:

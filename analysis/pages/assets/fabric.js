@@ -74,6 +74,9 @@ function status(method, flagged, link) {
   return either(faulty) ? (seen ? 'missed' : 'unseen') : '';
 }
 
+// The verdict on a link that is not blamed is no word on its health where nothing observed it.
+const verdictOn = (method, said, link) => said || (method.unobserved.has(link) ? 'unseen' : '');
+
 // The links that a verdict is about: the faulty and the blamed ones; of undirected ones either one.
 function judged(method, flagged) {
   const found = new Map();

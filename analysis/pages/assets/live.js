@@ -96,7 +96,7 @@ function showPanel() {
   live.listed = undefined;
   const said = status(chosenMethod(), chosenMethod().flagged, link);
   const pairs = [['truth', truthOf(link)], ['packets', count(packetsOf(link))], ['dropped by faults', dropsText(link)], ['share dropped', lossText(link)]];
-  if (live.when) pairs.push([`${chosenMethod().name}, ${live.when}`, WORDS[said]]);
+  if (live.when) pairs.push([`${chosenMethod().name}, ${live.when}`, WORDS[verdictOn(chosenMethod(), said, link)]]);
   panel.replaceChildren(el('h3', { class: 'name' }, linkName(link)), facts(pairs), el('h4', {}, 'packets a second'), timeChart(trace(live.samples, ({ packets }) => packets[link]), count, '', 230), el('h4', {}, 'dropped a second'), timeChart(trace(live.losses, ({ drops }) => drops[link]), count, 'lost', 230));
 }
 
@@ -121,7 +121,8 @@ function rowOfLink(link) {
     row.cells[i].replaceChildren(...shown);
   };
   set(1, faulty.has(link) ? data.links.rate[link] : '', faulty.has(link) ? percent(data.links.rate[link]) : 'healthy');
-  set(2, WORDS[said], ...(live.when ? [...(said ? [legendMark(said)] : []), ` ${WORDS[said]}`] : ['–']));
+  const word = WORDS[verdictOn(chosenMethod(), said, link)];
+  set(2, word, ...(live.when ? [...(said ? [legendMark(said)] : []), ` ${word}`] : ['–']));
   set(3, packetsOf(link), count(packetsOf(link)));
   set(4, busyOf(link), count(busyOf(link)));
   set(5, dropsOf(link), dropsText(link));

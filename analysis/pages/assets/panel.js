@@ -27,7 +27,7 @@ function rightSince(method, link) {
 function wordOf(method, said, link) {
   const others = (method.alike.get(link) || []).filter((other) => !method.undirected || other >> 1 !== link >> 1);
   if (others.length) return `${WORDS[said]}: it or ${others.map(linkName).join(' or ')}`;
-  return WORDS[said || (method.unobserved.has(link) ? 'unseen' : '')];
+  return WORDS[verdictOn(method, said, link)];
 }
 
 function verdictRow(method, epochs, link, chosen) {
