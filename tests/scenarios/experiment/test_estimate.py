@@ -92,7 +92,7 @@ def test_a_run_that_does_not_fit_is_refused_at_once(
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     huge = make_settings({"backend": "flow", "k": 128})
     with pytest.raises(SettingsError, match="GB of memory"):
-        compare._at_once(huge)
+        compare._parallel_runs(huge)
 
 
 def test_seeds_at_once_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,8 +100,8 @@ def test_seeds_at_once_share_the_memory(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     for times, most in ((1.5, 1), (3.5, 3), (99.0, 8)):
         monkeypatch.setattr(compare, "available_bytes", lambda times=times: int(times * needed))
-        assert compare._at_once(SMALL) == most
-    assert compare._at_once(make_settings({"backend": "softswitch"})) == 1
+        assert compare._parallel_runs(SMALL) == most
+    assert compare._parallel_runs(make_settings({"backend": "softswitch"})) == 1
 
 
 def test_only_long_runs_are_announced(capsys: pytest.CaptureFixture[str]) -> None:
