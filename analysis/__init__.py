@@ -1,6 +1,6 @@
-"""What the measurements mean: every localization method on one face, and how well each did.
+"""Localization methods behind one interface, and the scores of their diagnoses.
 
-Reads columnar observations (`telemetry`), returns verdicts (`methods`), scores them
-(`evaluation`). Of the testbed it knows only `testbed.fabric` and `testbed.record`.
-`docs/reference/methods.md` lists the methods.
+The package reads columnar observations (`telemetry`), infers which links lose packets (`methods`)
+and scores the result (`evaluation`). Of the testbed it imports only `testbed.fabric`,
+`testbed.record` and small helpers. `docs/reference/methods.md` lists the methods.
 """

@@ -1,4 +1,4 @@
-"""What switches keep of their packets, at any size: the sketches that the Canary paper compares
-with (FlowRadar, LossRadar, FermatSketch), Canary's own meters, HashPipe, and how large they must
-be. They know no network: flows are numbers of 104 bits, packets are counts.
+"""Data structures in which switches count packets, at any size: the sketches that the Canary paper
+compares with (FlowRadar, LossRadar, FermatSketch), Canary's meters, HashPipe, and the size that
+each needs. No module here knows a network: a flow is an ID of 104 bits, its packets are a count.
 """

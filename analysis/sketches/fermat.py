@@ -36,10 +36,12 @@ class FermatSketch:
 
     @property
     def bytes(self) -> float:
+        """The memory that the sketch takes in a switch, at `BUCKET_BITS` a bucket."""
         return self.count.size * BUCKET_BITS / 8
 
     def add(self, hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]) -> None:
-        """Count ``packets`` of each flow; what is negative is taken away."""
+        """Add ``packets``, int[n], of the flows with IDs ``hi``, ``lo``, uint64[n]; a negative
+        number is subtracted."""
         _add(hi, lo, np.ascontiguousarray(packets, np.int64), self.count, self.id_sum, self.seed)
 
     def __sub__(self, downstream: FermatSketch) -> FermatSketch:
@@ -52,10 +54,12 @@ class FermatSketch:
         return left
 
     def decode(self) -> tuple[WordArray, WordArray, LongArray, bool]:
-        """The flows that come out, ascending, with their packets, and whether nothing is left.
+        """Return the decoded flows in ascending order (``hi``, ``lo``), the packets of each,
+        int64[n], and whether every bucket is empty once they are subtracted.
 
-        A bucket of several flows may by chance (1 / width) look like one of another flow; that one
-        comes out again with the opposite count as the rest is taken out, and is dropped here.
+        A bucket of several flows may by chance (probability 1 / width) look like a bucket of one
+        other flow. That flow is decoded a second time with the opposite count when the remaining
+        flows are subtracted; its counts add up to 0, and it is left out here.
         """
         count, id_sum = self.count.copy(), self.id_sum.copy()
         hi, lo, packets = _decode(count, id_sum, self.seed)
@@ -72,7 +76,7 @@ class FermatSketch:
 
 @kernel
 def _limb(hi, lo, limb):
-    """26 bits of an ID, the lowest being limb 0."""
+    """Return one limb of an ID, 26 bits; limb 0 holds the lowest."""
     if limb == 0:
         return lo & _MASK
     if limb == 1:
@@ -84,13 +88,13 @@ def _limb(hi, lo, limb):
 
 @kernel
 def _residue(count):
-    """A count of either sign modulo the prime."""
+    """Return a count, which may be negative, modulo the prime: uint64 in [0, PRIME)."""
     return np.uint64(count % PRIME)
 
 
 @kernel
 def _inverse(x):
-    """x^(p - 2), which is 1 / x modulo the prime."""
+    """Return x^(p - 2), which is 1 / x modulo the prime p (Fermat's little theorem)."""
     result, exponent = _ONE, _P - np.uint64(2)
     while exponent:
         if exponent & _ONE:
@@ -115,7 +119,10 @@ def _add(hi, lo, packets, count, id_sum, seed):
 
 @kernel
 def _candidate(count, id_sum, row, at, limbs):
-    """The ID that a bucket holds if it holds one flow: whether it can be one, hi, lo."""
+    """Return whether a bucket can hold a single flow, and the ``hi`` and ``lo`` of that flow.
+
+    ``limbs``, uint64[LIMBS], is overwritten.
+    """
     over = _inverse(_residue(count[row, at]))
     for limb in range(LIMBS):
         limbs[limb] = id_sum[row, at, limb] * over % _P

@@ -28,10 +28,10 @@ class FlowRadar:
     """A counting table of ``rows`` by ``width`` cells with its flow filter.
 
     Args:
-        width: Cells a row.
-        rows: Rows, with a hash each.
-        filter_hashes: Hashes of the filter; the paper names none, ChameleMon's version has 10.
-        seed: Of the hashes; both ends of a link have the same.
+        width: Cells in a row.
+        rows: Rows of the table; each has a hash of its own.
+        filter_hashes: Hashes of the filter; the paper gives no number, ChameleMon's version has 10.
+        seed: Seed of the hashes; both ends of a link use the same one.
     """
 
     def __init__(
@@ -45,23 +45,27 @@ class FlowRadar:
 
     @property
     def bytes(self) -> float:
-        """Table and filter."""
+        """The memory that the counting table and the flow filter take in a switch."""
         return (self.flow_count.size * CELL_BITS + len(self.filter)) / 8
 
     def add(self, hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]) -> None:
-        """Count ``packets`` of each flow, flows in the order of their first packet.
+        """Count ``packets``, int[n], of the flows ``hi``, ``lo``, uint64[n], which are given in the
+        order of their first packets.
 
-        The order of all other packets makes no difference: add([f, g], [2, 1]) is f, g, f.
+        The order of all later packets makes no difference: add([f, g], [2, 1]) counts the packets
+        f, g, f.
         """
         counted = np.ascontiguousarray(packets, np.uint32)
         state = (self.flow_xor, self.flow_count, self.packet_count, self.filter)
         _add(hi, lo, counted, *state, self.filter_hashes, self.seed)
 
     def decode(self) -> tuple[WordArray, WordArray, LongArray, bool]:
-        """All flows that come out, with their packets, and whether the table is empty then.
+        """Return the decoded flows (``hi``, ``lo``), the packets of each, int64[n], and whether the
+        table is empty once they are removed.
 
-        It is not where flows hide each other. A flow that the filter took for an earlier one is in
-        no FlowXOR: it is missing, and its packets are counted for others.
+        The table is not empty where every cell left holds several flows. A flow that the filter
+        took for an earlier one is in no FlowXOR: it is not decoded, and its packets are counted for
+        other flows.
         """
         table = (self.flow_xor.copy(), self.flow_count.copy(), self.packet_count.copy())
         hi, lo, packets = peeled(*table, self.seed)

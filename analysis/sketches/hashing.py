@@ -25,7 +25,8 @@ def _mixed(x):
 
 @kernel
 def bucket(hi, lo, row, width, seed):
-    """The bucket of an ID in a row of ``width``; rows and seeds are independent of each other."""
+    """Return the bucket, 0 to ``width`` - 1, of an ID in a row; the hashes of any two rows or seeds
+    are independent."""
     start = _mixed((np.uint64(seed) << _32) + np.uint64(row) + _GOLDEN)
     x = _mixed(_mixed(lo ^ start) + hi * _GOLDEN)
     return np.int64(((x >> _32) * np.uint64(width)) >> _32)
@@ -39,7 +40,7 @@ def _buckets(hi, lo, width, seed, out):
 
 
 def buckets(hi: WordArray, lo: WordArray, rows: int, width: int, seed: int = 0) -> IntArray:
-    """The bucket of each ID in each row: int32[n, rows]."""
+    """Return the bucket of each ID (uint64[n]) in each row: int32[n, rows], below ``width``."""
     out = np.empty((len(hi), rows), np.int32)
     _buckets(hi, lo, width, seed, out)
     return out
@@ -47,17 +48,18 @@ def buckets(hi: WordArray, lo: WordArray, rows: int, width: int, seed: int = 0) 
 
 @njit
 def peeled(flow_xor, flow_count, packet_count, seed):
-    """Take the IDs of all cells with one flow out of their other cells, until none has one.
+    """Decode the ID of each cell that holds one flow and remove it from the flow's other cells,
+    until no cell holds a single flow.
 
     Args:
-        flow_xor: The ``hi`` and ``lo`` of the IDs in each cell, joined by exclusive or: uint64[2,
-            rows, width]. What is taken out is taken out of this array and the following ones.
-        flow_count: How many IDs are in each cell: int[rows, width].
-        packet_count: The packets of these: int[rows, width].
-        seed: Of the hashes.
+        flow_xor: The exclusive or of the ``hi`` and of the ``lo`` of all IDs in each cell:
+            uint64[2, rows, width]. Decoded flows are removed from this array and the next two.
+        flow_count: Number of IDs in each cell: int[rows, width].
+        packet_count: Packets of these IDs: int[rows, width].
+        seed: Seed of the hashes.
 
     Returns:
-        The ``hi``, ``lo`` and packets of each ID that came out.
+        The ``hi``, uint64[n], ``lo``, uint64[n], and packets, int64[n], of the decoded IDs.
     """
     rows, width = flow_count.shape
     found_hi, found_lo = np.empty((2, rows * width), np.uint64)
@@ -94,7 +96,8 @@ def peeled(flow_xor, flow_count, packet_count, seed):
 
 
 def flow_ids(n: int, rng: np.random.Generator) -> tuple[WordArray, WordArray]:
-    """``n`` different flow IDs of 104 bits, drawn at random: 40 bits above 64."""
+    """Draw ``n`` different flow IDs of 104 bits: the upper 40 bits, uint64[n], and the lower 64,
+    uint64[n]."""
     hi = rng.integers(0, 1 << 40, n, dtype=np.uint64)
     lo = rng.permutation(n).astype(np.uint64) | rng.integers(0, 1 << 40, n, dtype=np.uint64) << _30
     return hi, lo

@@ -1,10 +1,10 @@
 """HashPipe (Sivaraman et al., SOSR 2017, algorithm 1): the largest flows, in stages of hash tables.
 
-The first stage always takes the packet's flow and pushes out what it finds there; each later stage
-keeps the larger of what it holds and what is pushed to it. A flow may be in several stages: its
-count is their sum. A packet learns it if its flow is in the first stage, so that it pushes nothing
-out and the later stages can be asked for its own flow. The P4 program's has 3 stages of 32 entries,
-the original one 6 (`tests/p4/test_hashpipe.py`).
+The first stage always takes the packet's flow and evicts the flow that it finds there; each later
+stage keeps the larger of the flow it holds and the one evicted from the stage before. A flow may be
+in several stages; its count is the sum over them. A packet reads this sum if its flow is already in
+the first stage, since it then evicts nothing and the later stages can look up its own flow. The
+P4 program has 3 stages of 32 entries, the original 6 (`tests/p4/test_hashpipe.py`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ENTRY_BITS = 104 + 32
 
 
 class HashPipe:
-    """``places.shape[1]`` stages of ``entries``.
+    """A HashPipe with ``places.shape[1]`` stages of ``entries`` entries each.
 
     Args:
         places: The entry of each flow in each stage, int32[flows, stages], all below ``entries``.
-        entries: Entries of a stage.
+        entries: Entries in a stage.
 
     Attributes:
         flow: The flow in each entry, int64[stages, entries], -1 = none.
-        count: Its packets there, int64[stages, entries].
+        count: The packets of that flow counted in this entry, int64[stages, entries].
     """
 
     def __init__(self, places: IntArray, entries: int) -> None:
@@ -39,14 +39,15 @@ class HashPipe:
 
     @property
     def bytes(self) -> float:
+        """The memory that all stages take in a switch, at `ENTRY_BITS` an entry."""
         return self.flow.size * ENTRY_BITS / 8
 
     def add(self, flows: npt.NDArray[np.integer]) -> LongArray:
-        """Count a packet of each of ``flows``, in this order.
+        """Count one packet for each element of ``flows``, int[packets], in this order.
 
         Returns:
-            The count that each packet learns of its flow, int64[packets]: what all stages then
-            hold of it, or 1 for a packet whose flow was not in the first stage.
+            The count of its flow that each packet reads, int64[packets]: the sum over all stages
+            after the packet, or 1 for a packet whose flow was not in the first stage.
         """
         sequence = np.ascontiguousarray(flows, np.int64)
         learned = np.empty(len(sequence), np.int64)
@@ -54,14 +55,14 @@ class HashPipe:
         return learned
 
     def read(self) -> LongArray:
-        """The packets of each flow that the stages hold, int64[flows]."""
+        """Return the packets of each flow, summed over the stages that hold it: int64[flows]."""
         held = self.flow >= 0
         total = np.zeros(len(self.places), np.int64)
         np.add.at(total, self.flow[held], self.count[held])
         return total
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Empty all stages, as the controller does between two epochs."""
         self.flow[:] = -1
         self.count[:] = 0
 

@@ -22,12 +22,20 @@ CELL_BITS = 32 + 120
 def signatures(
     hi: WordArray, lo: WordArray, packets: npt.NDArray[np.integer]
 ) -> tuple[WordArray, WordArray, LongArray]:
-    """The signatures of all packets of flows of 104 bits, flow after flow, and each one's flow.
+    """Return the signatures of all packets of some flows, one flow after the other.
 
-    The IP ID counts a flow's packets.
+    The IP ID counts the packets of a flow, from 0.
+
+    Args:
+        hi, lo: The flows' IDs of 104 bits, uint64[flows] each.
+        packets: Packets of each flow, int[flows].
+
+    Returns:
+        The upper 56 and the lower 64 bits of each signature, uint64[n], and the index of the flow
+        that each belongs to, int64[n].
 
     Raises:
-        ValueError: A flow has more than 65,536 packets: its IP IDs would come again.
+        UserError: A flow has more than 65,536 packets, so that its IP IDs would repeat.
     """
     if len(packets) and int(packets.max()) > 1 << 16:
         raise UserError(f"a flow of {int(packets.max()):,} packets has IP IDs for 65,536")
@@ -48,10 +56,11 @@ class LossRadar:
 
     @property
     def bytes(self) -> float:
+        """The memory that the meter takes in a switch, at `CELL_BITS` a cell."""
         return self.count.size * CELL_BITS / 8
 
     def add(self, hi: WordArray, lo: WordArray) -> None:
-        """Count packets of these signatures."""
+        """Count one packet for each signature, given by its upper and lower bits: uint64[n]."""
         _add(hi, lo, self.count, self.xor_sum, self.seed)
 
     def __sub__(self, downstream: LossRadar) -> LossRadar:
@@ -64,9 +73,10 @@ class LossRadar:
         return left
 
     def decode(self) -> tuple[WordArray, WordArray, bool]:
-        """The signatures that come out, and whether nothing is left."""
+        """Return the decoded signatures (upper and lower bits, uint64[n] each), and whether every
+        cell is empty once they are removed."""
         count, xor_sum = self.count.copy(), self.xor_sum.copy()
-        packets = np.zeros(count.shape, np.int64)  # there are none to count
+        packets = np.zeros(count.shape, np.int64)  # LossRadar counts no packets a flow
         hi, lo, _ = peeled(xor_sum, count, packets, self.seed)
         return hi, lo, not (count.any() or xor_sum.any())
 

@@ -1,9 +1,9 @@
-"""Canary's meters (section III-C) at any width: a bucket belongs to the first flow that comes, and
-is dirty once another one does; it counts all of them.
+"""Canary's meters (section III-C) at any width.
 
-Both ends of a segment have the same hashes, so a flow whose bucket is clean at both ends tells what
-it lost exactly (algorithm 3). The P4 program's meters are these with 1,024 buckets a row
-(`tests/p4/test_meter_model.py`).
+A bucket belongs to the first flow that is hashed to it, and becomes dirty when another flow is; it
+counts the packets of all of them. Both ends of a segment use the same hashes, so that the loss of a
+flow whose bucket is clean at both ends is known exactly (algorithm 3). The P4 program's meters are
+these with 1,024 buckets a row (`tests/p4/test_meter_model.py`).
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ from testbed.compiled import kernel
 USM_BUCKET_BITS = 1 + 104 + 32
 """dirtyFlag, flowID, count (Canary, section IV-A)."""
 DSM_BUCKET_BITS = USM_BUCKET_BITS + 32
-"""The same and pathBF."""
+"""The fields of a USM bucket, and a pathBF of 32 bits."""
 
 
 class FlowMeter:
-    """A meter of ``rows`` by ``width`` buckets; flows are numbers, in the DSM numbers of a flow on
-    its path.
+    """A meter of ``rows`` by ``width`` buckets.
+
+    Flows are numbers from 0. In a downstream meter a number stands for a flow on one of its paths.
 
     Args:
         places: The bucket of each flow in each row, int32[flows, rows], all below ``width``.
-        width: Buckets a row.
+        width: Buckets in a row.
 
     Attributes:
-        owner: The flow of each bucket, int64[rows, width], -1 = empty.
-        count, dirty: Its packets, int64[rows, width], and whether they are of several flows.
+        owner: The first flow in each bucket, int64[rows, width], -1 = the bucket is empty.
+        count: Packets counted in each bucket, int64[rows, width].
+        dirty: Whether these are of several flows, bool[rows, width].
     """
 
     def __init__(self, places: IntArray, width: int) -> None:
@@ -41,14 +43,15 @@ class FlowMeter:
         self.dirty = np.zeros((rows, width), np.bool_)
 
     def add(self, flows: npt.NDArray[np.integer], packets: npt.NDArray[np.integer]) -> None:
-        """Count ``packets`` of each of ``flows``, flows in the order of their first packet."""
+        """Count ``packets``, int[n], of ``flows``, int[n], which are given in the order of their
+        first packets."""
         counted = np.ascontiguousarray(packets, np.int64)
         state = (self.owner, self.count, self.dirty)
         _add(np.ascontiguousarray(flows, np.int64), counted, self.places, *state)
 
     def read(self) -> tuple[LongArray, BoolArray]:
-        """Packets of each flow, int64[flows], and whether a clean bucket says so, bool[flows]; 0
-        and False where none does."""
+        """Return the packets of each flow, int64[flows], and whether a clean bucket holds them,
+        bool[flows]; a flow without a clean bucket has 0 and False."""
         rows = np.arange(self.places.shape[1])
         own = self.owner[rows, self.places] == np.arange(len(self.places))[:, None]
         clean = own & ~self.dirty[rows, self.places]
@@ -57,9 +60,10 @@ class FlowMeter:
 
 
 def minus(upstream: FlowMeter, downstream: FlowMeter) -> tuple[LongArray, LongArray, BoolArray]:
-    """Packets sent and lost of each flow, int64[flows], and whether it is known, bool[flows].
+    """Return the packets that each flow sent and lost, int64[flows] each, and whether these are
+    known, bool[flows] (Canary, algorithm 3).
 
-    A flow that is clean upstream and whose bucket downstream, in the same row, is empty has lost
+    A flow with a clean bucket upstream whose bucket downstream, in the same row, is empty has lost
     all its packets.
     """
     sent, known = upstream.read()

@@ -1,9 +1,9 @@
-"""How large a sketch must be: by a formula, and by decoding.
+"""The size that a sketch needs, by a formula and by decoding.
 
-`clean_width` is what the Canary paper's table II looks like: the width at which 80 % of the items
-have a bucket of their own in some row. `smallest_width` asks for what the paper says, that 99 % of
-the tries succeed. A sketch that is peeled needs far less than the first and a little more than
-`PEELING` buckets an item.
+`clean_width` returns the width at which 80 % of the items have a bucket of their own in some row;
+the sizes in the Canary paper's table II fit this rule. `smallest_width` applies the rule that the
+paper states: 99 % of the tries succeed. A sketch that is decoded by peeling needs a little more
+than `PEELING` buckets an item, which is far less than the first rule gives.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ Mitzenmacher, Allerton 2011, after Molloy 2005)."""
 
 
 def clean_share(items: float, width: float, rows: int = 3) -> float:
-    """The share of items with a bucket of their own, the others as many as ``items`` (theorem 2 of
-    the Canary paper has ``items`` - 1 of them)."""
+    """Return the expected share of items, 0 to 1, that have a bucket of their own in some row.
+
+    An item competes with ``items`` others for the ``width`` buckets of a row; theorem 2 of the
+    Canary paper has ``items`` - 1 others.
+    """
     return 1.0 - (1.0 - math.exp(-items / width)) ** rows
 
 
 def clean_width(items: int, share: float = 0.8, rows: int = 3) -> int:
-    """The least width of a row at which each of so many items has with probability ``share`` a
-    bucket of its own in some row.
+    """Return the least width of a row, in buckets, at which each item has a bucket of its own in
+    some row with probability ``share``.
 
     >>> 3 * clean_width(10_000)
     34128
@@ -39,7 +42,8 @@ def clean_width(items: int, share: float = 0.8, rows: int = 3) -> int:
 
 
 def peels(items: int, width: int, *, rows: int = 3, seed: int = 0) -> bool:
-    """Whether as many items of random hashes can all be peeled off rows of ``width``."""
+    """Return whether ``items`` items with random hashes can all be decoded by peeling from ``rows``
+    rows of ``width`` buckets."""
     return bool(_peels(items, width, rows, seed))
 
 
@@ -87,16 +91,20 @@ def smallest_width(
     tries: int = 200,
     precision: float = 0.005,
 ) -> int:
-    """The least width, to ``precision``, at which ``share`` of ``tries`` succeed.
+    """Return the least width at which ``share`` of ``tries`` tries succeed.
+
+    The search bisects, so it assumes that the share rises with the width. A width is rejected as
+    soon as it has more failures than allowed.
 
     Args:
-        succeeds: Of a width and the number of a try.
-        low: A width that is too small, or just enough; doubled until enough.
-
-    The share is taken to rise with the width. A width is given up at the first failure too many.
+        succeeds: Called with a width and the number of a try, from 0; returns whether it succeeds.
+        low: A width that is too small or just enough. Larger widths are tried until one is enough.
+        share: Share of the tries that must succeed, 0 to 1.
+        tries: Tries at each width.
+        precision: The search stops once the width is known to this relative precision.
 
     Raises:
-        ValueError: At none of a thousand times ``low`` either: the width is not what fails.
+        ValueError: No width up to about a thousand times ``low`` is enough.
     """
     allowed = tries - math.ceil(share * tries)
 

@@ -1,1 +1,2 @@
-"""Numerics that know no method: incidence, coordinate descent, least squares, parallel parts."""
+"""Numerical solvers that several methods share: path-link incidence, coordinate descent, least
+squares on logarithms, and compiled work on all cores."""

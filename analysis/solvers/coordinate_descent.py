@@ -15,19 +15,19 @@ Each step is that of algorithm 1, line by line: T = S / R clipped to [0, 1] wher
 R < 0 the end that is farther from T, 1 if they are equally far; where R = 0 it is 1 if S > 0, else
 0. The objective therefore never rises.
 
-The text of algorithm 1 at hand has lost its operators; they are read back from the derivative.
-Where figure 5 and algorithm 1 differ, algorithm 1 is taken, which section 5.3 calls the pseudocode:
-links start at the mean of their paths weighted by packets (figure 5: the plain mean), and steps go
-to the lowest point of [0, 1] (figure 5: the vertex, clipped, where it may be a maximum). It stops
-when a round lowers the objective by less than epsilon; K, the most rounds, is not printed, and none
-is needed, as the objective is bounded.
+The available text of algorithm 1 has lost its operators; they are inferred from the derivative.
+Where figure 5 and algorithm 1 differ, this module follows algorithm 1, which section 5.3 calls the
+pseudocode: links start at the mean of their paths weighted by packets (figure 5: the plain mean),
+and a step goes to the lowest point of [0, 1] (figure 5: the clipped vertex, which may be a
+maximum). The descent stops when a round lowers the objective by less than epsilon. The paper does
+not print K, the most rounds; no limit is needed, because the objective is bounded.
 
 **Stochastic gradient descent**, with which the paper compares (section 6.4, figure 7), minimises
 the same with the paper's regulariser, path by path in random order: each link of path j goes
 against the gradient of the path's error and of a P-th of the regulariser, and is clipped to [0, 1].
-What the regulariser does to a link while other paths have their turn is made up for when a path of
-the link comes ("lazy update", Carpenter 2008): one step multiplies x_i - 1/2 by 1 + 2 r lambda / P,
-so m steps are one power.
+The regulariser's steps on a link are postponed until a path of the link has its turn ("lazy
+update", Carpenter 2008): one step at learning rate r multiplies x_i - 1/2 by 1 + 2 r lambda / P, so
+m steps are one power.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from testbed.arrays import BoolArray, FloatArray
 from testbed.compiled import kernel, njit
 
 EPSILON = 1e-4
-"""The paper's epsilon for coordinate descent (figure 7; the text at hand has lost the dot)."""
+"""The paper's epsilon for coordinate descent (figure 7; the available text has lost the dot)."""
 
 Regulariser = Literal["specialised", "l1"]
 
@@ -53,16 +53,27 @@ _PARABOLA = {"specialised": (-1.0, 1.0), "l1": (0.0, -1.0)}
 
 @dataclass(frozen=True)
 class Descent:
-    """The outcome: ``success`` float64[n_links], the objective before the first and after each
-    iteration (``objective`` float64[iterations + 1])."""
+    """The result of a descent.
+
+    Attributes:
+        success: Success probability of each local link, float64[n_links].
+        objective: The objective before the first and after each iteration,
+            float64[iterations + 1].
+    """
 
     success: FloatArray
     objective: FloatArray
 
 
 class Fit(NamedTuple):
-    """Path success ``y`` float64[N] as observed, what of that is ``used`` bool[N], link success
-    ``x`` float64[L] as it is found, and lambda times the a and b of the regulariser."""
+    """The state of a descent, which compiled code reads and modifies.
+
+    Attributes:
+        y: Observed success probability of each path, float64[N].
+        used: Which observations are fitted, bool[N].
+        x: Current success probability of each local link, float64[L].
+        square, linear: lambda times the regulariser's coefficients a and b.
+    """
 
     y: FloatArray
     used: BoolArray
@@ -83,24 +94,24 @@ def coordinate_descent(
     used: BoolArray | None = None,
     sweeps: Sweeps | None = None,
 ) -> Descent:
-    """Fit link success probabilities to path success probabilities.
+    """Fit link success probabilities to path success probabilities by coordinate descent.
 
-    Starts from each link's packet-weighted mean path success (appendix B, line 1) and stops when
-    an iteration lowers the objective by less than ``tolerance``, or, if there may be any number
-    of them, not at all. A link on no used path is no part of the problem and stays 1. One iteration
-    costs the number of (path, link) incidences times the links of a path, and little more for a
-    path that is observed many times.
+    The descent starts from each link's packet-weighted mean path success (appendix B, line 1). It
+    stops when an iteration lowers the objective by less than ``tolerance``, after
+    ``max_iterations``, or, without that limit, when an iteration does not lower it. A link on no
+    used path is not part of the problem and stays 1. One iteration costs the number of (path,
+    link) incidences times the links of a path, and little more for a path observed many times.
 
     Args:
         incidence: Paths and links.
-        y: Success probability of each path as observed, float64[n_rows], in [0, 1].
-        weight: Packets of each, [n_rows]; they weigh only in the starting point.
-        penalty: lambda.
-        regulariser: What it weighs.
+        y: Observed success probability of each path, float64[n_rows], in [0, 1].
+        weight: Packets of each observation, [n_rows]; used for the starting point only.
+        penalty: lambda, the weight of the regulariser.
+        regulariser: The function r that ``penalty`` weighs.
         tolerance: The paper's epsilon.
-        max_iterations: The paper's K; None, as many as it takes.
+        max_iterations: The paper's K; None for no limit.
         used: The observations to fit (bool[n_rows]); the others are ignored. Default: all.
-        sweeps: How to go over ``incidence``, where that is known already.
+        sweeps: The order of updates for ``incidence``, if a caller has computed it already.
     """
     if used is None:
         used = np.ones(incidence.n_rows, np.bool_)
@@ -110,7 +121,7 @@ def coordinate_descent(
     while True:
         history.append(value(sweeps, incidence, fit))
         gain = history[-2] - history[-1] if len(history) > 1 else np.inf
-        # The sign of a last small gain is one of rounding: it decides where nothing else would.
+        # Rounding may make the last small gain negative; without a limit that, too, ends the loop.
         last = gain <= 0 if max_iterations is None else len(history) > max_iterations
         if gain < tolerance or last:
             return Descent(fit.x, np.array(history))
@@ -126,7 +137,9 @@ def started(
     penalty: float,
     regulariser: Regulariser = "specialised",
 ) -> Fit:
-    """Each link at its packet-weighted mean path success (appendix B, line 1), or 1 on no path."""
+    """Return the start of a descent: each link at its packet-weighted mean path success (appendix
+    B, line 1), or at 1 if it is on no used path. The arguments are those of
+    `coordinate_descent`."""
     square, linear = (penalty * factor for factor in _PARABOLA[regulariser])
     x = np.ones(incidence.n_links)
     fit = Fit(np.ascontiguousarray(y, np.float64), used, x, square, linear)
@@ -135,7 +148,7 @@ def started(
 
 
 def value(sweeps: Sweeps, incidence: Incidence, fit: Fit) -> float:
-    """f of the links' success as it is now."""
+    """Return the objective f at the current success probabilities of the links."""
     x = fit.x
     error = sum(sweeps.run(_error, incidence, fit))
     return error + float((fit.square * x * x + fit.linear * x).sum())
@@ -148,7 +161,14 @@ def objective(
     penalty: float = 1.0,
     regulariser: Regulariser = "specialised",
 ) -> float:
-    """f(x), over all paths (reference form, for tests and reports)."""
+    """Return f(x) over all paths, written plainly as a reference for tests and reports.
+
+    Args:
+        incidence: Paths and links, each path observed once.
+        y: Observed success probability of each path, float64[n_paths].
+        success: x, the success probability of each local link, float64[n_links].
+        penalty, regulariser: lambda and r.
+    """
     product = np.array(
         [
             np.prod(success[incidence.links[a:b]])
@@ -193,7 +213,7 @@ def _error(part, parts, incidence, fit):
 
 @kernel
 def _step(part, parts, order, incidence, fit):
-    """The step of each link of this part of ``order`` (algorithm 1, lines 5 to 17)."""
+    """Move each link of this part of ``order`` once (algorithm 1, lines 5 to 17)."""
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]
         squares = towards = 0.0
@@ -231,17 +251,19 @@ def stochastic_descent(
     tolerance: float = 1e-4,
     max_rounds: int = 1000,
 ) -> Descent:
-    """Fit link success probabilities to path success probabilities.
+    """Fit link success probabilities to path success probabilities by stochastic gradient descent
+    (section 6.4, figure 7).
 
-    Starts from each link's mean path success (appendix B, line 1); ends with the round over all
-    paths that changes the objective by less than ``tolerance`` of what it is.
+    The descent starts from each link's mean path success (appendix B, line 1). It stops after
+    ``max_rounds`` rounds over all paths, or after a round that changes the objective by less than
+    ``tolerance`` times its value.
 
     Args:
-        incidence: Paths and links.
-        y: Success probability of each path, float64[P], in [0, 1].
+        incidence: Paths and links, each path observed once.
+        y: Observed success probability of each path, float64[P], in [0, 1].
         rate: Learning rate.
-        seed: Of the order of the paths.
-        penalty: lambda.
+        seed: Seed of the random order of the paths.
+        penalty: lambda, the weight of the regulariser.
     """
     rng = np.random.default_rng(seed)
     sweeps, alike = Sweeps(incidence), np.ones(incidence.n_paths)
@@ -258,7 +280,7 @@ def stochastic_descent(
 
 @njit
 def _round(incidence, y, x, order, rate, penalty):
-    """One pass over the paths; ``penalty`` is that of one step."""
+    """Run one round over the paths in the given ``order``; ``penalty`` is lambda / P."""
     growth = np.log1p(2.0 * rate * penalty)
     seen = np.zeros(len(x), np.int64)
     for step in range(len(order) + 1):

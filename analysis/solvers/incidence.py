@@ -1,10 +1,10 @@
 """Which links a path uses and which paths use a link, as two CSR arrays.
 
-`Sweeps` go over links exactly in order and yet on all cores. Links that share no path do not see
-each other's steps. A large problem is therefore swept layer by layer, each link in a layer after
-those of all lower links that share a path with it; the links of a layer are then free to go in any
-order, and the outcome is that of one link after the other. In a Clos whose links are numbered tier
-by tier the layers are the tiers.
+`Sweeps` visits links on all cores with the result of visiting them one by one in ascending order.
+Updates of two links that share no path do not affect each other. A large problem is therefore swept
+layer by layer: each link is in a later layer than all lower-numbered links that share a path with
+it. The links of one layer can then be updated in any order. In a Clos network whose links are
+numbered tier by tier the layers are the tiers.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Incidence(NamedTuple):
     ``paths[link_ptr[i]:link_ptr[i + 1]]``. ``link_ids`` gives the original id of each local link.
     Both lists ascend, and a path that uses a link twice holds it once.
 
-    A path is observed once, or several times: observations ``row_ptr[p]:row_ptr[p + 1]`` are of
-    path p.
+    A path may be observed several times: the observations (rows) of path ``p`` are
+    ``row_ptr[p]:row_ptr[p + 1]``.
     """
 
     path_ptr: LongArray
@@ -43,10 +43,16 @@ class Incidence(NamedTuple):
     def of(
         cls, paths: Paths, *, undirected: bool = False, row_ptr: LongArray | None = None
     ) -> Incidence:
-        """Number the links that occur in ``paths`` densely and invert, in O(E).
+        """Return the incidence of ``paths``, with the links that occur in them numbered from 0.
 
-        Memory: 8 bytes for each link of a path, 16 for each path. ``undirected`` takes the two
-        directions of a link (id >> 1) for one. Without ``row_ptr`` each path is observed once.
+        Time is linear in the (path, link) incidences; memory is 8 bytes for each link of a path and
+        16 for each path.
+
+        Args:
+            paths: Paths over directed links.
+            undirected: Take the two directions of a link (id >> 1) for one link.
+            row_ptr: Where each path's observations begin, int64[n_paths + 1]; by default each path
+                is observed once.
         """
         shift = int(undirected)
         n = (int(paths.links.max()) >> shift) + 1 if len(paths.links) else 0
@@ -58,42 +64,46 @@ class Incidence(NamedTuple):
 
     @property
     def n_paths(self) -> int:
+        """The number of distinct paths."""
         return len(self.path_ptr) - 1
 
     @property
     def n_links(self) -> int:
+        """The number of local links: those that some path uses."""
         return len(self.link_ids)
 
     @property
     def n_rows(self) -> int:
+        """The number of observations of all paths."""
         return int(self.row_ptr[-1])
 
     def rows_with(self, marked: BoolArray) -> BoolArray:
-        """The observations of paths that use any marked local link (bool[n_links]):
-        bool[n_rows]."""
+        """Return which observations, bool[n_rows], are of paths that use a marked local link
+        (bool[n_links])."""
         hit = _any_of(self.path_ptr, self.links, marked)
         return hit if self.n_rows == self.n_paths else hit.repeat(np.diff(self.row_ptr))
 
     def links_on(self, marked: BoolArray) -> BoolArray:
-        """The local links that any path with a marked observation (bool[n_rows]) uses:
-        bool[n_links]."""
+        """Return which local links, bool[n_links], are used by a path with a marked observation
+        (bool[n_rows])."""
         return _any_of(self.link_ptr, self.paths, self._by_path(marked) > 0)
 
     def marked_on(self, marked: BoolArray) -> LongArray:
-        """How many marked local links (bool[n_links]) each path uses: int64[n_paths]."""
+        """Return how many marked local links (bool[n_links]) each path uses: int64[n_paths]."""
         return _sum_of(self.path_ptr, self.links, marked.astype(np.int64))
 
     def rows_on(self, marked: BoolArray) -> LongArray:
-        """How many marked observations (bool[n_rows]) are of paths over each local link:
-        int64[n_links]."""
+        """Return, for each local link, how many marked observations (bool[n_rows]) are of paths
+        over it: int64[n_links]."""
         return _sum_of(self.link_ptr, self.paths, self._by_path(marked))
 
     def sum_on(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The sum of a number of each path over the paths that use each local link: [n_links]."""
+        """Return, for each local link, the sum of ``value`` ([n_paths]) over the paths that use it:
+        [n_links], in the dtype of ``value``."""
         return _sum_of(self.link_ptr, self.paths, value)
 
     def _by_path(self, marked: BoolArray) -> LongArray:
-        """How many observations of each path are marked."""
+        """Return how many observations of each path are marked: int64[n_paths]."""
         if self.n_rows == self.n_paths:
             return marked.astype(np.int64)
         return _marked_of(self.row_ptr, marked)
@@ -101,7 +111,10 @@ class Incidence(NamedTuple):
 
 @njit
 def _invert(ptr, ids, shift, local):
-    """Both CSR arrays; ``local`` (zeros[ids]) becomes the local number of each id, -1 = unused."""
+    """Return the CSR arrays ``path_ptr, links, link_ptr, paths``.
+
+    ``local``, int32 zeros for each id, is filled with the local number of each id, -1 = unused.
+    """
     for e in range(len(ids)):
         local[ids[e] >> shift] = 1
     n_links = 0
@@ -194,17 +207,18 @@ class Sweeps:
         self.layers = layers or [np.arange(incidence.n_links, dtype=np.int32)]
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """The function's result for each part, in order."""
+        """Return the result of ``function(part, parts, *arguments)`` for each part, in order."""
         return in_parts(self.work, function, *arguments)
 
     def sweep(self, function: Callable[..., None], *arguments: Any) -> None:
-        """``function(part, parts, links, *arguments)`` over all links, as if in ascending order."""
+        """Call ``function(part, parts, links, *arguments)`` for the links of each layer; the result
+        is that of visiting all links in ascending order."""
         for links in self.layers:
             in_parts(self.work_of_layers, function, links, *arguments)
 
 
 def _layers(incidence: Incidence) -> list[IntArray] | None:
-    """The links in layers; None where the layers would be many."""
+    """Return the local links of each layer, int32[]; None if there are `MOST_LAYERS` or more."""
     layer = np.zeros(incidence.n_links, np.int32)
     for _ in range(MOST_LAYERS):
         if not _raise_layers(incidence, layer):
@@ -217,7 +231,8 @@ def _layers(incidence: Incidence) -> list[IntArray] | None:
 
 @kernel
 def _raise_layers(incidence, layer):
-    """One pass over the paths; whether any link rose."""
+    """Move each link to a later layer than the link before it on each path; return whether any
+    link moved."""
     path_ptr, links = incidence.path_ptr, incidence.links
     rose = False
     for j in range(len(path_ptr) - 1):

@@ -4,13 +4,13 @@ Equation 1 of the NetBouncer paper, y_j = prod of the x_i on path j, is linear i
 
     minimise sum_j (ln y_j - sum_{i on j} b_i)^2 + omega * sum_i |b_i|    subject to b_i <= 0
 
-is convex, and each step of coordinate descent is exact. NetScope is this (section III-D of Ghita et
-al., INFOCOM 2010, as the NetBouncer paper's section 6.5 carries it over), and so is the convex
-representation of NetBouncer itself (its section 5.2): near x = 1, where links are, the regulariser
-x (1 - x) is -ln x.
+is convex, and each step of coordinate descent is exact. NetScope solves this problem (section III-D
+of Ghita et al., INFOCOM 2010, as section 6.5 of the NetBouncer paper adapts it), and so does the
+convex representation of NetBouncer itself (its section 5.2): near x = 1, where most links are, the
+regulariser x (1 - x) is close to -ln x.
 
-The logarithm is what they suffer from: a path that lets nothing through has none, and the few
-packets that pass a very lossy path weigh as much as the many of a good one.
+The logarithm is the weakness of both: a path that loses all packets has no finite logarithm, and
+the few packets that pass a very lossy path weigh as much as the many of a good one.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ def log_least_squares(
     max_iterations: int | None = None,
     used: BoolArray | None = None,
 ) -> FloatArray:
-    """The success probability exp(b_i) of each local link: float64[n_links].
+    """Return the success probability exp(b_i) of each local link: float64[n_links].
 
-    Coordinate descent from b = 0, until an iteration lowers the objective by less than
-    ``tolerance``, or not at all. A link on no used path stays 1.
+    Coordinate descent starts from b = 0 and stops when an iteration lowers the objective by less
+    than ``tolerance``, or does not lower it. A link on no used path stays 1.
 
     Args:
         incidence: Paths and links.
-        y: Success probability of each path as observed, float64[n_rows], above 0.
+        y: Observed success probability of each path, float64[n_rows], above 0.
         omega: Weight of the L1 norm.
-        max_iterations: None, as many as it takes.
+        tolerance: The decrease of the objective below which the descent stops.
+        max_iterations: The most iterations; None for no limit.
         used: The observations to fit (bool[n_rows]); the others are ignored. Default: all.
     """
     if used is None:
@@ -61,8 +62,14 @@ def log_least_squares(
 
 
 class _Fit(NamedTuple):
-    """What ln y_j misses of its path's sum, ``residual`` float64[N], what of that is ``used``
-    bool[N], and the logarithms ``b`` float64[L], as they are found; the weight of the L1 norm."""
+    """The state of a descent, which compiled code reads and modifies.
+
+    Attributes:
+        residual: ln y_j less the sum of b over path j, float64[N].
+        used: Which observations are fitted, bool[N].
+        b: Current logarithm of each local link's success probability, float64[L].
+        omega: Weight of the L1 norm.
+    """
 
     residual: FloatArray
     used: BoolArray
@@ -81,7 +88,7 @@ def _squares(part, parts, fit):
 
 @kernel
 def _step(part, parts, order, incidence, fit):
-    """The exact step of each link of this part of ``order``."""
+    """Move each link of this part of ``order`` to its minimum and update the residuals."""
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]
         total, count = 0.0, 0

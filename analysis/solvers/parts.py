@@ -1,4 +1,4 @@
-"""Compiled work in parts, on all cores."""
+"""Run a compiled function in parts, on all cores."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 PARTS = 8
-FEW = 20_000  # things to do, that take less time than to start threads
+FEW = 20_000  # below so many units of work, starting threads takes longer than the work
 
 
 def in_parts(n: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """``function(part, parts, *arguments)`` for each part, in order; ``n`` is how much there is.
+    """Return the results of ``function(part, parts, *arguments)`` for each part, in order.
 
     The number of parts does not depend on the number of cores, so that sums over parts are the
-    same on every machine. The function must be compiled with ``nogil``.
+    same on every machine.
+
+    Args:
+        n: The amount of work, in elements; with fewer than `FEW` there is one part and no thread.
+        function: A function compiled with ``nogil``; it works on part ``part`` of ``parts``.
+        arguments: Passed on to it.
     """
     if n < FEW:
         return [function(0, 1, *arguments)]

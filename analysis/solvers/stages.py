@@ -1,14 +1,16 @@
 """Coordinate descent one loss range at a time (Canary, section III-F).
 
 The lossy paths are divided into groups by loss rate. From the highest group down, each stage maps
-its group's success probabilities into [0, 0.8] (equation 4), where coordinate descent works well,
-sets what higher groups left unexplained to 0 and lower groups to 1, and blames every link that
-comes out below 1. A blamed link is removed, and with it the paths through it: they are explained.
+its group's success probabilities into [0, 0.8] (equation 4), where coordinate descent works well.
+It sets the remaining paths of higher groups to 0 and those of lower groups to 1, and blames every
+link whose fitted success is below 1. A blamed link is removed together with the paths through it,
+because it explains their losses.
 
-The text leaves open what becomes of a removed link's paths (figure 5 calls their losses explained,
-so they go with it), of a path that loses less than the last range (it is in the last group, and
-equation 4 takes it for the range's edge) and how paths are "evenly divided" into groups (section
-IV-E: here into groups of equal numbers, whose ranges meet at quantiles).
+The paper leaves three points open. A removed link's paths are removed with it, because figure 5
+calls their losses explained. A path that loses less than the last range belongs to the last group,
+and equation 4 moves it to the edge of the range. Where section IV-E says that paths are "evenly
+divided" into groups, the groups here hold equal numbers of paths, and their ranges meet at
+quantiles.
 
 Canary's paths are segments; NetBouncer-stage's are probes (section IV-D).
 """
@@ -41,8 +43,13 @@ Groups = int | Sequence[float]
 
 @dataclass(frozen=True)
 class PathRates:
-    """What was observed of paths: ``success`` float64[N] (1 where unobserved), ``sent`` int64[N]
-    packets, ``lossy`` bool[N]."""
+    """The observations of N paths.
+
+    Attributes:
+        success: Share of the packets that passed, float64[N]; 1 where none was sent.
+        sent: Packets sent, int64[N].
+        lossy: Whether the path counts as lossy, bool[N].
+    """
 
     success: FloatArray
     sent: LongArray
@@ -50,9 +57,11 @@ class PathRates:
 
     @property
     def observed(self) -> BoolArray:
+        """Which observations counted a packet, bool[N]."""
         return self.sent > 0
 
     def take(self, paths: npt.NDArray[np.integer]) -> PathRates:
+        """Return the observations with the given indices, in that order."""
         return PathRates(self.success[paths], self.sent[paths], self.lossy[paths])
 
 
@@ -74,9 +83,13 @@ def even_groups(loss: FloatArray, n: int) -> tuple[float, ...]:
 
 
 def loss_group(success: FloatArray, groups: Sequence[float] = GROUPS) -> LongArray:
-    """The group, 0 = most lossy, of each path that loses packets: int64[P].
+    """Return the group of each lossy path, 0 = most lossy: int64[P].
 
-    A loss below the last edge belongs to the last group.
+    A loss rate below the last edge belongs to the last group.
+
+    Args:
+        success: Success probability of each path, float64[P].
+        groups: The groups' loss rates as descending edges.
     """
     inner = np.asarray(groups[1:-1])
     # 1 - y is not exact: a loss of 0.2 must not fall out of [0.2, 1] by its last bit.
@@ -89,10 +102,17 @@ def map_success(
     groups: Sequence[float] = GROUPS,
     mapping: Mapping = "logarithmic",
 ) -> FloatArray:
-    """Equation 4: y' = exp(ln 0.8 * ln(y - a) / ln(b - a)) for y in the group's range [a, b]; or
-    linearly, 0.8 (y - a) / (b - a).
+    """Return the mapped success y' of each path, float64[P], in [0, 0.8] (Canary, equation 4).
 
-    y = a maps to 0 and y = b to 0.8; y outside the range is moved to its edge.
+    With the group's range of success probabilities [a, b], y' = exp(ln 0.8 * ln(y - a) / ln(b -
+    a)), or, linearly, 0.8 (y - a) / (b - a). So y = a maps to 0 and y = b to 0.8; y outside the
+    range is first moved to its edge.
+
+    Args:
+        success: y, the success probability of each path, float64[P].
+        group: The group of each path, int[P], see `loss_group`.
+        groups: The groups' loss rates as descending edges.
+        mapping: Which of the two formulas.
     """
     edge = 1 - np.asarray(groups)
     a, b = edge[group], edge[group + 1]
@@ -114,18 +134,25 @@ def solve_stages(
     own_share: float = 0.0,
     tolerance: float = EPSILON,
 ) -> tuple[FloatArray, LongArray]:
-    """All stages on one problem.
+    """Run all stages on one sub-problem.
 
-    Returns the success of each local link (float64[n_links]) and the stage it was blamed in
-    (int64[n_links]; ``n_stages(groups)`` = never). Unobserved paths do not speak.
+    Paths without packets are ignored.
 
     Args:
-        own_share: A link is blamed in a stage only if the paths over it alone lose this share of
-            the least that the stage looks for; 0 blames whatever comes out below 1.
+        incidence: Paths and links of the sub-problem.
+        rates: What was observed of each path.
+        groups, penalty, mapping: See `Groups`, `coordinate_descent` and `Mapping`.
+        own_share: A link is blamed in a stage only if the paths that hold no other blamed link lose
+            at least this share of the lowest loss rate of the stage's range; with 0, every link
+            whose fitted success is below 1 is blamed.
         tolerance: The epsilon of coordinate descent.
+
+    Returns:
+        The success probability of each local link, float64[n_links], and the stage in which it was
+        blamed, int64[n_links]; ``n_stages(groups)`` means never.
     """
     lossy, weight = rates.lossy, rates.sent.astype(np.float64)
-    # Few paths lose packets: only theirs are worked out.
+    # Few paths lose packets, and only lossy paths need a group and a mapped success.
     some = np.flatnonzero(lossy & rates.observed)
     stages = n_stages(groups)
     edges = even_groups(1 - rates.success[some], groups) if isinstance(groups, int) else groups
@@ -154,7 +181,8 @@ def solve_stages(
 
 
 def _pooled(incidence: Incidence, paths: _Paths, bad: BoolArray) -> tuple[LongArray, FloatArray]:
-    """The blamed links, and both figures of `_success` for each: int64[], float64[, 2]."""
+    """Return the n blamed links, int64[n], and both results of `_success` for each of them,
+    float64[n, 2]."""
     links = np.flatnonzero(bad)
     pooled = np.empty((len(links), 2))
     _pool(incidence, paths, links, pooled)
@@ -162,8 +190,14 @@ def _pooled(incidence: Incidence, paths: _Paths, bad: BoolArray) -> tuple[LongAr
 
 
 class _Paths(NamedTuple):
-    """What `_success` reads of each observation, [N]; and of each path how many blamed links it
-    has, ``blamed`` [P]."""
+    """The arrays that `_success` reads.
+
+    Attributes:
+        sent: Packets of each observation, int64[N].
+        success: Share of them that passed, float64[N].
+        present: Observations that are not explained yet, bool[N].
+        blamed: Number of blamed links on each path, int64[P].
+    """
 
     sent: LongArray
     success: FloatArray
@@ -173,8 +207,10 @@ class _Paths(NamedTuple):
 
 @kernel
 def _success(incidence, paths, i):
-    """What link i lets through, pooled over its paths that hold no other blamed link, or over all
-    where there is none; and over all. Coordinate descent's own figure is of the mapped y'.
+    """Return two estimates of the success probability of link i: pooled over the packets of its
+    paths that hold no other blamed link (over all its paths if there is none), and pooled over all.
+
+    The result of coordinate descent cannot serve, because it fits the mapped y'.
     """
     alone_sent = alone = all_sent = together = 0.0
     for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
@@ -192,15 +228,15 @@ def _success(incidence, paths, i):
 
 @kernel
 def _pool(incidence, paths, links, pooled):
-    """Both figures of `_success` for each of the links."""
+    """Write both results of `_success` for each link to ``pooled``, float64[n, 2]."""
     for n in range(len(links)):
         pooled[n, 0], pooled[n, 1] = _success(incidence, paths, links[n])
 
 
 @kernel
 def _acquit(incidence, paths, links, most, blamed):
-    """Acquit the links that let more than ``most`` through by themselves, one after the other: what
-    two of them share speaks against the one that is left."""
+    """Clear the blame of each link whose own success probability is above ``most``, one link after
+    the other, so that the losses of a path over two of them count against the one that is left."""
     for i in links:
         if _success(incidence, paths, i)[0] > most:
             blamed[i] = False
