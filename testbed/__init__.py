@@ -1,1 +1,4 @@
-"""Makes things happen and records what was seen; knows no localization method."""
+"""The testbed: emulates a fabric, injects faults and records what hosts and switches observe.
+
+It contains no localization method; those are in `analysis`.
+"""

@@ -1,6 +1,7 @@
-"""Names of the array types that annotations use most, for readers and the type checker.
+"""Aliases of the NumPy array types that annotations use most.
 
-A `FloatMatrix` has two dimensions; of the others the docstring beside the name says the shape.
+A `FloatMatrix` has two dimensions. The shape of any other array is given in the docstring of the
+function or attribute that uses it.
 """
 
 from __future__ import annotations

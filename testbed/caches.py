@@ -1,4 +1,4 @@
-"""Where this user's compiled code is kept, and whether others could put some there."""
+"""Where this user's compiled code is cached, and whether other users could write to that place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 
 
 def user_cache(name: str) -> Path | None:
-    """This user's cache folder of a name, not made; None if the user has no home."""
+    """Return the path of this user's cache folder ``name``, or None if the user has no home.
+
+    The folder is not created. ``$XDG_CACHE_HOME`` comes before ``~/.cache``.
+    """
     home = os.environ.get("HOME", "")
     if not os.path.isabs(home):
         with suppress(KeyError):  # containers run as users that nobody made
@@ -21,11 +24,17 @@ def user_cache(name: str) -> Path | None:
 
 
 def owned(found: os.stat_result) -> bool:
-    """By this user, root, or the owner of this program, who could change that as well."""
+    """Return True if a file belongs to this user, to root, or to the owner of this program.
+
+    The owner of the program is trusted because they could change the program as well.
+    """
     return found.st_uid in (os.geteuid(), 0, Path(__file__).stat().st_uid)
 
 
 def shared(found: os.stat_result) -> bool:
-    """Return True if others can write it; a group of the user's own number is the user alone."""
+    """Return True if other users can write to a file.
+
+    A group whose number equals the user's is taken to have that user as its only member.
+    """
     group = found.st_mode & 0o020 and found.st_gid != found.st_uid
     return bool(found.st_mode & 0o002 or group)

@@ -45,7 +45,10 @@ T = TypeVar("T")
 
 
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """`numba.njit` as it is used all over: cached, and without the interpreter's lock."""
+    """Compile a function with `numba.njit`, without the interpreter's lock and with the cache.
+
+    The cache is `testbed.compiled.cache`; ``options`` are passed to `numba.njit`.
+    """
     if function is None:
         return partial(njit, **options)
     compiled: Any = numba.njit(nogil=True, **options)(function)
@@ -59,7 +62,7 @@ an array of a named tuple took 5 to 150 times as long as the arithmetic."""
 
 
 def timed(work: Callable[..., T], *arguments: Any) -> tuple[T, float]:
-    """Return what ``work`` returns, and its seconds without those of compiling, done once."""
+    """Return the result of ``work(*arguments)`` and its wall-clock seconds without compilation."""
     compiling: list[float] = []
     begin = time.perf_counter()
     with event.install_timer("numba:compile", compiling.append):

@@ -32,7 +32,10 @@ from numba.core.serialize import dumps
 from testbed.caches import owned, shared, user_cache
 
 KEPT, KEPT_SECONDS = 4, 3600.0
-"""States of a function, and folders of other versions, that stay; all used ones do so long."""
+"""How many states of a function, and how many folders of other versions, are kept in any case.
+
+The others are kept for ``KEPT_SECONDS`` after their last use.
+"""
 
 
 class KernelCache:
@@ -103,7 +106,10 @@ def state(compiled: Dispatcher) -> str:
 
 
 def _read_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The values outside a function that its names stand for, also in modules that it names."""
+    """Yield the name and the value of every global and closure variable that a function reads.
+
+    For a module that it names, the attributes that it may read are yielded, too.
+    """
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
     names = _names(function.__code__)
@@ -137,7 +143,7 @@ def _code_text(code: CodeType) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A text that tells a constant from others; in other processes it is the same."""
+    """Return a text that identifies a constant and is the same in every process."""
     if isinstance(value, frozenset):
         return repr(sorted(map(_value_text, value)))
     if isinstance(value, tuple):
@@ -155,7 +161,7 @@ def _value_text(value: Any) -> str:
 
 
 def _type_text(kind: Any) -> str:
-    """A type of an argument as a text, with the fields of named tuples and the state of functions.
+    """Return an argument's type as a text, with fields of named tuples and states of functions.
 
     Numba's own text of it has neither.
     """
@@ -181,7 +187,7 @@ def is_empty() -> bool:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file, begun with a hash of the rest; it is there whole or not at all."""
+    """Write ``data`` to a file atomically, preceded by its SHA-256 digest (32 bytes)."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
         try:
             file.write(hashlib.sha256(data).digest() + data)
@@ -207,7 +213,10 @@ def _read(name: str) -> Any:
 
 
 def _forget(paths: Iterable[Path], group: Any = lambda path: path.name) -> None:
-    """Remove what was not used for long, but for the last used groups of files or folders."""
+    """Remove files or folders that were not used for ``KEPT_SECONDS``.
+
+    The ``KEPT`` most recently used groups are kept in any case; ``group`` maps a path to its group.
+    """
     used: dict[str, float] = {}
     members: dict[str, list[Path]] = {}
     for path in paths:
@@ -222,7 +231,7 @@ def _forget(paths: Iterable[Path], group: Any = lambda path: path.name) -> None:
 
 
 def _folder() -> Path | None:
-    """The folder of this user's cache, made; None if no place can be written to.
+    """Create this user's cache folder and return its path; None if no place is writable.
 
     Raises:
         PermissionError: The only places are ones where others could put code.
@@ -256,8 +265,10 @@ def _folder() -> Path | None:
 
 
 def _owners_folder() -> Path | None:
-    """The cache that the owner of this program has beside it, for others to read; None if it is
-    this user's, or others could put code there. Root writes nothing into a user's folders."""
+    """Return the cache folder of the owner of this program, which other users may read.
+
+    Return None if it is this user's own folder, or if other users could write to it.
+    """
     folder = _BESIDE / _NAME
     try:
         found = [place.stat() for place in (_BESIDE, folder)]

@@ -1,4 +1,4 @@
 """The controller: forwarding, epochs, flow selection and register collection.
 
-It speaks to a switch through the small face of `testbed.control.switch.SwitchControl`.
+It talks to a switch through the protocol `testbed.control.switch.SwitchControl`.
 """

@@ -1,8 +1,8 @@
 """How many entries the switches' tables need for what a controller installs.
 
 The P4 program has tables of sizes that suit most fabrics, and a run of a larger one makes them as
-large as it needs (`testbed.dataplane.adapted`). Those of a meter's rules stay as they are: they are
-a budget of Canary's, and `testbed.control.selection` turns flows away that find them full.
+large as it needs (`testbed.dataplane.adapted`). The tables of a meter's rules keep their size: it
+is part of Canary's memory budget, and `testbed.control.selection` refuses flows when they are full.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from testbed.fabric.segments import Segments
 def needed_entries(topology: PacketFabric, segments: Segments) -> dict[str, int]:
     """Return the most entries that a switch ever has in each table that may be too small.
 
-    Every segment into a monitor switch may want flows at once, as before the first epoch all do.
-    Switches of a tier have as many routes as each other.
+    Every segment into a monitor switch may ask for flows at the same time, as all do before the
+    first epoch. All switches of a tier have the same number of routes.
     """
     first_of_tier = np.unique(topology.tier, return_index=True)[1].tolist()
     return {

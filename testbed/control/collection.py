@@ -1,4 +1,4 @@
-"""Reads one parity's meters of all monitor switches, and clears them for their next epoch."""
+"""Reads the meters of one epoch parity from all monitor switches and clears them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _METERS = {USM: UPSTREAM, DSM: DOWNSTREAM}
 
 
 def upload_bytes(n_switches: int, buckets: int = BUCKETS) -> int:
-    """Bytes of one epoch's upload from ``n_switches`` monitors, empty buckets included.
+    """Return the bytes that ``n_switches`` monitors upload in an epoch, empty buckets included.
 
-    A bucket has the bits that the paper counts (Canary, table I).
+    The width of a bucket is the one that the paper counts (Canary, table I).
     """
     return n_switches * ROWS * buckets * sum(meter.bucket_bits for meter in _METERS.values()) // 8
 
@@ -44,12 +44,12 @@ class Exchanged:
 
     @property
     def counters(self) -> int:
-        """Counters that were read, of both tables."""
+        """Return how many entry counters were read, of the DSM's and the USM's tables."""
         return self.dsm_counters + self.usm_counters
 
     @property
     def bytes(self) -> int:
-        """Bytes of all, as the fields they carry.
+        """Return the bytes of all digests, entries and counters, counting only their fields.
 
         A digest and an entry of the DSM carry flow ID and pathBF, an entry of the USM the flow ID.
         A counter comes with the fields of its entry, and is as wide as the count of a bucket.
@@ -66,8 +66,8 @@ class Exchanged:
 def collect(controls: dict[int, SwitchControl], parity: int) -> dict[str, npt.NDArray[Any]]:
     """Read and clear the instance of ``parity`` on every monitor switch.
 
-    Only sound after the packets of that parity have drained: the caller waits. Switches over the
-    wire are read all at once.
+    The caller must wait until the packets of that parity have left the network. Remote switches
+    are read in parallel.
 
     Returns:
         The non-empty buckets, as the columns of `testbed.record.run_tables.REGISTERS`.
@@ -121,6 +121,9 @@ def _columns(
 
 
 def clear_hashpipe(controls: dict[int, SwitchControl]) -> None:
-    """Begin a new HashPipe interval: what is large now is what was large in this epoch."""
+    """Set the HashPipe registers of all switches to zero, which begins a new interval.
+
+    A flow then counts as large only for the packets that it sends from now on.
+    """
     names = [name for stage in HASHPIPE.stages for name in stage.values()]
     for_each(controls.values(), lambda control: control.reset_registers(names))

@@ -1,4 +1,4 @@
-"""Epochs: when each monitor switch changes parity, and to which epoch a packet belongs."""
+"""Epochs: when each monitor switch changes parity, and in which epoch a packet was counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EpochClock:
     """Epochs of ``epoch_ns``, which each switch begins up to ``skew_ns`` early or late.
 
     Without a global clock the switches are only loosely synchronised (Canary, section III-G), so
-    packets under way when an epoch ends really cross its boundary.
+    packets in flight at the end of an epoch may meet switches of both epochs.
     """
 
     epoch_ns: int
@@ -24,20 +24,25 @@ class EpochClock:
     seed: int
 
     def flips(self, epoch: int, switches: list[int]) -> list[tuple[int, int]]:
-        """(time in ns, switch) of the change from ``epoch`` to the next, in order of time."""
+        """Return (time in ns, switch) of each change from ``epoch`` to the next, by time."""
         rng = np.random.default_rng([self.seed, 0xE90C, epoch])
         skew = rng.integers(-self.skew_ns, self.skew_ns + 1, len(switches))
         at = (epoch + 1) * self.epoch_ns + skew
         return sorted(zip(at.tolist(), switches, strict=True))
 
     def latest(self, time_ns: int) -> int:
-        """The latest epoch that a switch may be in at a time."""
+        """Return the latest epoch that any switch may be in at ``time_ns``."""
         return (time_ns + self.skew_ns) // self.epoch_ns
 
     def epoch_of(
         self, time_ns: npt.NDArray[np.uint64], parity: npt.NDArray[np.integer]
     ) -> npt.NDArray[np.int32]:
-        """The epoch in which packets of a parity, seen at a time, were counted: int32[N]."""
+        """Return the epoch in which each packet was counted, int32[N].
+
+        Args:
+            time_ns: When each packet was seen, in ns, uint64[N].
+            parity: The epoch parity that it carries, 0 or 1, int[N].
+        """
         time = np.asarray(time_ns, np.int64)
         epoch = time // self.epoch_ns
         other = epoch % 2 != np.asarray(parity, np.int64)
@@ -46,5 +51,5 @@ class EpochClock:
 
 
 def set_parity(control: Tables, parity: int) -> None:
-    """Put a switch into an epoch of this parity."""
+    """Make a switch count in the meters of ``parity`` (0 or 1) from now on."""
     control.table(IDENTITY.epoch).set_default(IDENTITY.set_parity, (parity,))

@@ -15,7 +15,7 @@ from testbed.fabric.packet_fabric import PacketFabric
 
 @dataclass
 class Uplinks:
-    """The ECMP group of a switch: ``members`` are its members by uplink, a directed link."""
+    """The ECMP group of a switch; ``members`` maps each uplink (a directed link) to its member."""
 
     control: Tables
     group: int
@@ -23,12 +23,12 @@ class Uplinks:
     _drained: set[int] = field(default_factory=set)
 
     def drain(self, link: int) -> None:
-        """Take an uplink out: flows take the others. What is on its way arrives."""
+        """Remove an uplink from the group; its flows move, and packets in flight still arrive."""
         self._drained.add(link)
         self._write()
 
     def undrain(self, link: int) -> None:
-        """Put an uplink back."""
+        """Add a drained uplink to the group again."""
         self._drained.remove(link)
         self._write()
 
@@ -44,7 +44,7 @@ def install_forwarding(
     mask: int,
     monitor: bool,
 ) -> Uplinks | None:
-    """Install one switch's identity, routes and uplink group; return that group, if it has one.
+    """Install a switch's identity, routes and uplink group; return the group, or None without one.
 
     Args:
         topology: A fat-tree, or two switches.
@@ -53,7 +53,7 @@ def install_forwarding(
         mask: Its bits of pathBF (`testbed.fabric.pathbf.bloom_mask`).
         monitor: Whether it hosts meters.
 
-    A table write for each of `routes`.
+    One table entry is written for each of `routes`.
     """
     own_ip, tier = int(topology.switch_ip[switch]), int(topology.tier[switch])
     control.table(IDENTITY.identity).set_default(
@@ -79,7 +79,7 @@ class Route(NamedTuple):
 def routes(topology: PacketFabric, switch: int) -> list[Route]:
     """Return the routes of a switch, in the order in which they are installed.
 
-    O(k^2) at a ToR and O(k) elsewhere.
+    There are O(k^2) of them at a ToR and O(k) at any other switch.
     """
     own = Route(int(topology.switch_ip[switch]), 32, ROUTING.local)
     if not isinstance(topology, FatTree):
@@ -90,14 +90,14 @@ def routes(topology: PacketFabric, switch: int) -> list[Route]:
 
 
 def _through(topology: PacketFabric, link: int, length: int) -> Route:
-    """The route over a link to the addresses that share so many bits with the switch there."""
+    """Return a route over a link whose prefix is the first ``length`` bits of the far switch's."""
     address = int(topology.switch_ip[topology.link_dst[link]])
     prefix = address >> 32 - length << 32 - length
     return Route(prefix, length, ROUTING.forward, _hop(topology, link))
 
 
 def _hop(topology: PacketFabric, link: int) -> tuple[int, int]:
-    """The port of a link and the MAC address of the switch there."""
+    """Return the egress port of a link and the MAC address of the switch at its far end."""
     return int(topology.link_src_port[link]), int(topology.switch_mac[topology.link_dst[link]])
 
 

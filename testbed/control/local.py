@@ -1,6 +1,6 @@
-"""A soft switch in this process: live views of its registers, and nothing to wait for.
+"""Control of a soft switch in this process: registers are live views and writes take no time.
 
-What is written to its tables is kept here, too, so that a switch that restarted can have it again.
+What is written to its tables is also kept here, so that it can be restored after a restart.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testbed.softswitch.runtime.tables import Table
 
 @dataclass(eq=False)
 class LocalSwitch:
-    """The face of `testbed.control.switch.SwitchControl` for a soft switch."""
+    """Implements `testbed.control.switch.SwitchControl` for a soft switch in this process."""
 
     switch: Switch
     remote: bool = False
@@ -40,11 +40,11 @@ class LocalSwitch:
         return self._profiles[name]
 
     def counter(self, name: str, indices: Sequence[int] | None = None) -> npt.NDArray[Any]:
-        """An indirect counter, a live view; whatever the indices."""
+        """Return an indirect counter as a live view of all its elements; ``indices`` is ignored."""
         return self.switch.counter(name)
 
     def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-        """Whole arrays by name, live views."""
+        """Return the register arrays ``names``, by name, as live views."""
         return {name: self.switch.register(name) for name in names}
 
     def reset_registers(
@@ -59,24 +59,24 @@ class LocalSwitch:
         return self.switch.digests(ack=True) if self.switch.digests_pending else {}
 
     def hold(self) -> None:
-        """Nothing: a write in process takes no time."""
+        """Do nothing: writes to a switch in this process take effect at once."""
 
     def send(self) -> None:
-        """Nothing: nothing was held back."""
+        """Do nothing: `hold` holds no write back."""
 
     def is_primary(self) -> bool:
         """Return True: nobody else can reach a switch in this process."""
         return True
 
     def give_up(self, reason: str) -> None:
-        """From now on this switch gets nothing that is written, until `restore`."""
+        """Mark the switch as lost for ``reason``: writes do not reach it until `restore`."""
         self.lost = reason
 
     def restore(self) -> int:
-        """Compare what the switch has with what was written, and install what is missing.
+        """Install every entry, member and group that was written and that the switch lacks.
 
         Returns:
-            How many entries, members and groups that were.
+            How many entries, members and groups were installed.
         """
         self.lost = ""
         parts = [*self._profiles.values(), *self._tables.values()]
@@ -92,9 +92,9 @@ class _Entry:
 
 @dataclass(eq=False)
 class LocalTable:
-    """One table, with the face of `testbed.control.switch.TableControl`.
+    """Implements `testbed.control.switch.TableControl` for one table of a soft switch.
 
-    Handles are given out here: one that the switch gave is another when it has restarted.
+    Handles are assigned here, because the switch assigns different ones after a restart.
     """
 
     _control: LocalSwitch
@@ -145,13 +145,13 @@ class LocalTable:
             self._table.set_default(action, params)
 
     def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
-        """Packets and bytes of n entries, uint64[n, 2]; 0 while the switch is lost."""
+        """Return the packets and bytes that hit n entries, uint64[n, 2]; 0 while it is lost."""
         if self._control.lost:
             return np.zeros((len(handles), 2), np.uint64)
         return self._table.counters([self._own[handle] for handle in handles])
 
     def restore(self) -> int:
-        """As `LocalSwitch.restore`, of this table."""
+        """Install this table's missing entries and its default action; return how many entries."""
         table, missing = self._table, 0
         there = {(table.canonical(e.match), e.priority or 0): e.handle for e in table.entries()}
         for handle, entry in self._entries.items():
@@ -167,9 +167,9 @@ class LocalTable:
 
 @dataclass(eq=False)
 class LocalProfile:
-    """One action profile, with the face of `testbed.control.switch.ActionProfileControl`.
+    """Implements `testbed.control.switch.ActionProfileControl` for one action profile.
 
-    Members and groups have the numbers that the switch gives them, in order from 0.
+    Members and groups have the numbers that the switch assigns, in order from 0.
     """
 
     _control: LocalSwitch
@@ -199,7 +199,7 @@ class LocalProfile:
         self._groups[group] = list(members)
 
     def restore(self) -> int:
-        """As `LocalSwitch.restore`, of this profile."""
+        """Install this profile's missing members and groups; return how many they were."""
         profile = self._profile
         members, groups = profile.members, profile.groups
         lacking = [n for n in range(len(self._members)) if n not in members]

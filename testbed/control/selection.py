@@ -46,13 +46,14 @@ class SelectionParameters:
 
 @dataclass
 class UsmEntry:
-    """A flow's entry at an upstream, shared by all rules of the flow there: the USM's table knows
-    flows alone.
+    """A flow's entry in an upstream switch's USM table, which all rules of the flow there share.
+
+    They share it because the key of the USM's table is the flow alone, without the segment.
 
     Attributes:
-        handle: Of the entry; -1 until it is installed.
-        rules: The rules that share it.
-        packets: What it had counted when last looked at; -1 before the first look.
+        handle: The entry's handle; -1 until it is installed.
+        rules: How many rules share it.
+        packets: Its packet counter when it was last read; -1 before the first read.
     """
 
     handle: int = -1
@@ -64,8 +65,8 @@ class UsmEntry:
 class Rule:
     """A flow monitored on a segment: a DSM entry and, once that is in force, a USM entry.
 
-    ``arrived`` is what the DSM entry had counted when last looked at, which is only done where
-    several rules share the USM entry; -1 before the first look.
+    ``arrived`` is the DSM entry's packet counter when it was last read, -1 before the first read.
+    It is only read where several rules share the USM entry.
     """
 
     flow: FlowKey
@@ -83,13 +84,13 @@ class _Request:
 
 @dataclass
 class FlowSelector:
-    """Keeps the HH, DSM and USM tables of all monitor switches, writing to all at once.
+    """Maintains the HH, DSM and USM tables of all monitor switches, in parallel.
 
     Attributes:
         rules: The rules in force, by (flow, segment).
         installed, removed: Rules installed and removed so far, counted as flows.
-        exchanged: Digests, entries and counters that went between controller and switches.
-        room: Entries of each meter's table.
+        exchanged: Counts of digests, entries and counters sent between controller and switches.
+        room: The capacity of each meter's table, in entries.
     """
 
     segments: Segments
@@ -117,11 +118,16 @@ class FlowSelector:
 
     @property
     def refused(self) -> int:
-        """Flows that a full table turned away and that were not installed later."""
+        """Return how many flows were refused by a full table and not installed later."""
         return len(self._refused)
 
     def plan(self, sent: npt.NDArray[np.int64], flows: npt.NDArray[np.int64]) -> None:
-        """Open and close HH rules from an epoch's counts: packets and flows, int64[S] each."""
+        """Open HH rules on segments that need more flows, and close those of the others.
+
+        Args:
+            sent: Packets that each segment counted in an epoch, int64[S].
+            flows: Flows that were monitored on each segment, int64[S].
+        """
         low = (sent < self.parameters.alpha) | (flows < self.parameters.beta)
         with batch(self.controls.values()):
             for segment in np.flatnonzero(~low):
@@ -147,7 +153,7 @@ class FlowSelector:
             self._hh(segment).delete(request.handle)
 
     def poll(self, now_ns: int) -> None:
-        """Read digests, and act on those that have been under way for the latency."""
+        """Read new digests and install rules for those that are at least ``latency_ns`` old."""
         found = [
             (switch, digest)
             for switch, control in self.controls.items()
@@ -162,7 +168,7 @@ class FlowSelector:
             self._select([(flow, segment) for _, flow, segment in sorted(due)])
 
     def _receive(self, found: list[tuple[int, npt.NDArray[Any]]]) -> None:
-        """Take note of digests, and of the switches that they are from."""
+        """Queue digests until their latency has passed; ``found`` pairs switches with digests."""
         # A digest's fields are positional: those of the flow ID, then the segment's pathBF.
         rows = [row for _, digest in found for row in digest.tolist()]
         self.exchanged.digests += len(rows)
@@ -176,10 +182,10 @@ class FlowSelector:
                 self._late.append((due, FLOW_ID.of(*row[:_PATH_BF]), s))
 
     def _select(self, reported: list[tuple[FlowKey, int]]) -> None:
-        """Install the rules of those flows that are still asked for.
+        """Install the rules of those reported flows that are still needed.
 
-        All DSM rules are in force before the first USM rule: a packet that an upstream counts must
-        find its downstream counting.
+        All DSM rules are in force before the first USM rule: a packet that an upstream switch
+        counts must also be counted by the downstream switch.
         """
         every = self.controls.values()
         with batch(every):
@@ -192,7 +198,7 @@ class FlowSelector:
                     self.exchanged.usm_changes += 1
 
     def _admit(self, flow: FlowKey, segment: int) -> Rule | None:
-        """A flow's DSM rule, without its USM rule, if the flow is asked for and there is room."""
+        """Install a flow's DSM rule if it is needed and fits; the USM rule is installed later."""
         request = self._requests.get(segment)
         key = (flow, segment)
         if request is None or key in self.rules or key in self._leaving:
@@ -218,8 +224,10 @@ class FlowSelector:
         return rule
 
     def retire_quiet(self) -> list[int]:
-        """Stop counting flows that sent nothing since the last call, or nothing on this segment
-        while they sent on another one of the same upstream; return the segments of these.
+        """Stop counting idle flows and return their segments, one for each rule.
+
+        A flow is idle if it sent nothing since the last call, or nothing on this segment while it
+        sent on another segment of the same upstream switch.
 
         The USM entry goes first, with the last rule that shares it; `finish_retiring` removes the
         DSM entry after the drain, so no packet is counted upstream alone.
@@ -240,7 +248,7 @@ class FlowSelector:
         return [segment for _, segment in quiet]
 
     def _quiet(self) -> list[tuple[FlowKey, int]]:
-        """The rules that `retire_quiet` is to remove, by (flow, segment)."""
+        """Return the (flow, segment) of each rule that `retire_quiet` is to remove."""
         entries = [(switch, usm) for (switch, _), usm in self._usm.items()]
         silent: set[int] = set()
         counted = self._counted(USM.rules, [(switch, usm.handle) for switch, usm in entries])
@@ -264,7 +272,7 @@ class FlowSelector:
         return [key for key, rule in self.rules.items() if id(rule.usm) in silent or key in left]
 
     def _counted(self, table: str, entries: list[tuple[int, int]]) -> list[int]:
-        """Packets that each entry (switch, handle) of a table counted; switches answer at once."""
+        """Return the packets that each entry (switch, handle) of a table counted, in order."""
         by_switch: dict[int, list[int]] = {}
         for number, (switch, _) in enumerate(entries):
             by_switch.setdefault(switch, []).append(number)
@@ -282,7 +290,7 @@ class FlowSelector:
         return counts
 
     def restarted(self, switch: int) -> None:
-        """Take note that the counters of a switch's entries begin anew at 0."""
+        """Forget the counters read from a switch, which restart from 0 after its restart."""
         for (upstream, _), usm in self._usm.items():
             if upstream == switch:
                 usm.packets = -1
@@ -303,7 +311,10 @@ class FlowSelector:
     def in_force(
         self,
     ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.int32]]:
-        """Flow IDs (upper 40, lower 64 bits; uint64[R]) and segments (int32[R]) of all rules."""
+        """Return all rules: upper 40 and lower 64 bits of the flow ID, uint64[R], and segment.
+
+        The segments are int32[R].
+        """
         keys = list(self.rules)
         hi = np.array([flow >> 64 for flow, _ in keys], np.uint64)
         lo = np.array([flow & (1 << 64) - 1 for flow, _ in keys], np.uint64)

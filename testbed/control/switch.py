@@ -1,8 +1,8 @@
-"""What the controller needs of a switch, whatever carries it and whatever program it runs.
+"""The protocols through which the controller uses a switch, local or remote, with any program.
 
 `testbed.control.local.LocalSwitch` is a soft switch in this process, and
-`testbed.control.remote.switch.RemoteSwitch` one that is reached over the wire. For tests anything
-with this face will do.
+`testbed.control.remote.switch.RemoteSwitch` one that is reached over P4Runtime and Thrift. Tests
+may use any object with these methods.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TableControl(Protocol):
     def delete(self, handle: int) -> None: ...
 
     def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
-        """Packets and bytes that hit each of n entries: uint64[n, 2]."""
+        """Return the packets and bytes that hit each of n entries, uint64[n, 2]."""
         ...
 
     def set_default(self, action: str, params: Sequence[int] = ()) -> None: ...
@@ -51,7 +51,7 @@ class ActionProfileControl(Protocol):
 
 
 class Tables(Protocol):
-    """The tables of a switch, by their full P4 names: all that rules take."""
+    """The tables and action profiles of a switch, by their full P4 names."""
 
     def table(self, name: str) -> TableControl: ...
 
@@ -67,21 +67,26 @@ class SwitchControl(Tables, Protocol):
 
     @property
     def remote(self) -> bool:
-        """Whether an answer takes a while, so that several switches are better asked at once."""
+        """Return True if an answer takes a round trip, so that switches are asked in parallel."""
         ...
 
     @property
     def lost(self) -> str:
-        """Why it answers nothing any more, "" if it does. What is read is empty then; what is
-        written it gets with `restore`."""
+        """Return why the switch no longer answers, "" if it answers.
+
+        While it is lost, reads are empty; what is written reaches it with `restore`.
+        """
         ...
 
     def counter(self, name: str, indices: Sequence[int] | None = None) -> npt.NDArray[Any]:
-        """Fields ``packets`` and ``bytes``; of ``indices`` alone where that is quicker."""
+        """Return an indirect counter with the fields ``packets`` and ``bytes``.
+
+        If ``indices`` is given, only these elements are certain to be read.
+        """
         ...
 
     def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-        """Whole arrays by name; perhaps live views."""
+        """Return the register arrays ``names``, by name; they may be live views."""
         ...
 
     def reset_registers(
@@ -91,11 +96,11 @@ class SwitchControl(Tables, Protocol):
         ...
 
     def digests(self) -> dict[str, npt.NDArray[Any]]:
-        """Digests since the last call, by name."""
+        """Return the digests since the last call, by name, as structured arrays."""
         ...
 
     def give_up(self, reason: str) -> None:
-        """From now on this switch answers nothing and gets nothing, for a reason: see `lost`."""
+        """Mark the switch as `lost` for ``reason``: reads are empty, writes do not reach it."""
         ...
 
     def is_primary(self) -> bool:
@@ -103,13 +108,14 @@ class SwitchControl(Tables, Protocol):
         ...
 
     def restore(self) -> int:
-        """Use a switch again that was lost and has restarted, or that another controller had:
-        compare what it has with what was written to it, install what is missing, remove what is
-        foreign, and return how many entries those were."""
+        """Use a switch again that has restarted or that another controller had.
+
+        Entries that are missing are installed and foreign ones removed; return how many they were.
+        """
         ...
 
     def hold(self) -> None:
-        """Hold writes back until `send`, if that saves time."""
+        """Collect writes until `send`, if that saves time."""
         ...
 
     @property
@@ -118,12 +124,12 @@ class SwitchControl(Tables, Protocol):
         ...
 
     def send(self) -> None:
-        """Send what was held back, in its order, and hold nothing back any more."""
+        """Send the held-back writes in their order; later writes are sent at once again."""
         ...
 
 
 def for_each(controls: Iterable[Control], work: Callable[[Control], T]) -> list[T]:
-    """``work`` on each switch, in order; over the wire on all at once."""
+    """Return ``work(control)`` for each switch, in order; remote switches work in parallel."""
     every = list(controls)
     if not any(control.remote for control in every):
         return [work(control) for control in every]
@@ -132,16 +138,16 @@ def for_each(controls: Iterable[Control], work: Callable[[Control], T]) -> list[
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """One pool for all calls: the controller makes several a second."""
+    """Return the thread pool that all calls share; the controller makes several a second."""
     return ThreadPoolExecutor(32, "switch")
 
 
 @contextmanager
 def batch(controls: Iterable[SwitchControl]) -> Iterator[None]:
-    """Hold writes back and send them at the end, to all switches at once, each in its order.
+    """Hold writes back within the block and send them at its end, to all switches in parallel.
 
-    When this returns all switches have what was written: of two batches that follow each other,
-    nothing of the second is in force before all of the first.
+    Each switch receives its writes in their order. When the block has ended, all switches have
+    them, so that no write of a following batch takes effect before all of this one.
     """
     every = list(controls)
     for control in every:

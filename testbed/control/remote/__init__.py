@@ -1,1 +1,1 @@
-"""A switch over the wire, whatever program it runs: P4Runtime, and Thrift for registers."""
+"""Control of a remote switch with any program: P4Runtime, and Thrift for registers."""

@@ -1,7 +1,7 @@
-"""A P4Runtime session with one switch: what is written, read, and comes by itself.
+"""A P4Runtime session with one switch: writes, reads and the messages of its stream.
 
-A switch that is gone answers nothing: `Connection.lost` says why, writes to it vanish, and what is
-read from it is empty. So a run goes on without it, until `Connection.reconnect`.
+When a switch stops answering, `Connection.lost` gives the reason, writes to it are discarded and
+reads from it are empty, so that a run continues without it until `Connection.reconnect`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from p4runtime_sh.p4runtime import P4RuntimeClient, P4RuntimeException
 
 from testbed.errors import UserError
 
-# Their classes are made at run time: a type checker sees nothing of them.
+# Protobuf creates these classes at run time, so a type checker does not know them.
 p4runtime_pb2: Any = _p4runtime_pb2
 status_pb2: Any = _status_pb2
 
@@ -34,8 +34,11 @@ _ENDING_S = 5
 _CUT = "its P4Runtime channel was cut"
 TAKEN = "another controller took it"
 ELECTION_ID = 1 << 63
-"""Of this testbed's controller. Below it is room for clients that only read, above it for one that
-takes the switch: p4runtime-sh's own default is 2^64."""
+"""The election ID of this testbed's controller.
+
+Clients that only read use a lower one; a client that takes over the switch uses a higher one
+(the default of p4runtime-sh is 2^64).
+"""
 
 _GONE = {
     grpc.StatusCode.UNAVAILABLE: _CUT,
@@ -45,7 +48,7 @@ _GONE = {
 
 
 class RemoteError(UserError):
-    """A switch refused something, or cannot be reached. One line."""
+    """A switch refused a request or cannot be reached. The message is one line."""
 
 
 class Connection:
@@ -54,8 +57,8 @@ class Connection:
     Args:
         name: Of the switch, for messages.
         address: Of its P4Runtime server, as gRPC takes it: ``host:port`` or ``unix:PATH``.
-        device_id: As the process was started with.
-        election_id: The highest of a switch's clients may write.
+        device_id: The device ID that the switch process was started with.
+        election_id: The client with the highest one is the primary, which may write.
 
     Raises:
         RemoteError: No P4Runtime server answers as primary.
@@ -72,7 +75,7 @@ class Connection:
     def is_primary(self) -> bool:
         """Return False while another controller has the switch, which is `lost` then.
 
-        The switch tells all its controllers who its primary is whenever that changes.
+        The switch sends a message to all its controllers whenever its primary changes.
         """
         incoming: queue.Queue[Any] = self._client.stream_in_q["arbitration"]
         with suppress(queue.Empty):
@@ -83,11 +86,11 @@ class Connection:
         return self._primary
 
     def resume(self) -> None:
-        """Use a switch again that another controller had; what was held back vanishes."""
+        """Use a switch again after another controller had it; held-back writes are discarded."""
         self._held, self.lost = None, ""
 
     def reconnect(self) -> None:
-        """Begin a session anew with a switch that has restarted; what was held back vanishes.
+        """Begin a new session with a switch that has restarted; held-back writes are discarded.
 
         Raises:
             RemoteError: No P4Runtime server answers as primary.
@@ -98,29 +101,40 @@ class Connection:
         self.resume()
 
     def cut(self) -> None:
-        """Cut the channel."""
+        """Cancel the stream, as when the switch is lost; the session is not closed."""
         self._client.stream.cancel()
 
     def close(self) -> None:
-        """End the session, or leave that to the end of the process: a signal's exception may have
-        left one of gRPC's locks taken, and what waits for it would wait for ever."""
+        """End the session, waiting at most ``_ENDING_S`` seconds for it.
+
+        An exception raised by a signal handler may have left a gRPC lock taken, which would make
+        this wait forever; then the end of the process ends the session.
+        """
         ending = threading.Thread(target=_end, args=(self._client,), daemon=True)
         ending.start()
         ending.join(_ENDING_S)
 
     def give_up(self, reason: str) -> None:
-        """From now on this switch answers nothing."""
+        """Mark the switch as `lost` for ``reason``; an earlier reason is kept."""
         self.lost = self.lost or reason
 
     def has_program(self) -> bool:
-        """Return whether the switch has a program."""
+        """Return True if the switch has a pipeline configuration with tables."""
         try:
             return bool(self.attempt(lambda: self._client.get_p4info().tables))
         except RemoteError:
             return False
 
     def push_program(self, p4info: Any, program: Path) -> None:
-        """Load a program."""
+        """Load a program into the switch (``SetForwardingPipelineConfig``).
+
+        Args:
+            p4info: The program's P4Info message.
+            program: The file of its BMv2 JSON.
+
+        Raises:
+            RemoteError: The switch refuses it.
+        """
         request = p4runtime_pb2.SetForwardingPipelineConfigRequest(
             device_id=self._client.device_id,
             action=p4runtime_pb2.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
@@ -131,7 +145,7 @@ class Connection:
         self.attempt(lambda: self._client.stub.SetForwardingPipelineConfig(request))
 
     def hold(self) -> None:
-        """Hold writes back until `send`."""
+        """Collect writes from now on and send them together with `send`."""
         self._held = self._held or []
 
     @property
@@ -140,12 +154,18 @@ class Connection:
         return bool(self._held)
 
     def send(self) -> None:
-        """Send what was held back, and hold nothing back any more."""
+        """Send the held-back writes; later writes are sent at once again."""
         held, self._held = self._held or [], None
         self._send(held)
 
     def write(self, kind: str, what: str, message: Any) -> None:
-        """``INSERT``, ``MODIFY`` or ``DELETE`` an entity, now or with `send`."""
+        """Write an entity now, or with `send` if writes are held back.
+
+        Args:
+            kind: ``INSERT``, ``MODIFY`` or ``DELETE``.
+            what: The field of P4Runtime's ``Entity``, as ``table_entry``.
+            message: The entity's message.
+        """
         update = p4runtime_pb2.Update(type=p4runtime_pb2.Update.Type.Value(kind))
         getattr(update.entity, what).CopyFrom(message)
         if self._held is None:
@@ -163,7 +183,7 @@ class Connection:
             )
 
     def read(self, *entities: Any) -> list[Any]:
-        """What a switch has of these entities; writes that are held back are not in it."""
+        """Return the switch's entities that match these ones, without writes still held back."""
 
         def read() -> list[Any]:
             request = p4runtime_pb2.ReadRequest(device_id=self._client.device_id)
@@ -177,7 +197,7 @@ class Connection:
         return self.attempt(read) or []
 
     def digest_lists(self) -> Iterator[Any]:
-        """The digest lists that have come since the last call; each is acknowledged."""
+        """Yield and acknowledge the digest lists that arrived since the last call."""
         incoming: queue.Queue[Any] = self._client.stream_in_q["digest"]
         while not self.lost:
             try:
@@ -194,8 +214,9 @@ class Connection:
             self._client.stream_out_q.put(acknowledgement)
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """Run a call; what the switch refuses is an error, a switch that is gone or that another
-        controller has is `lost`.
+        """Run a call and return its result; None if the switch is, or thereby becomes, `lost`.
+
+        A switch is lost when it does not answer or when another controller has become its primary.
 
         Raises:
             RemoteError: The switch refused it.
@@ -217,9 +238,9 @@ class Connection:
 
 
 def _reason(error: Any) -> str:
-    """Return why a call was refused; of a refused batch the first update's reason.
+    """Return why a call was refused; for a refused batch, the reason of its first failed update.
 
-    A batch too long for its list of errors has them in the message of the call.
+    If the batch was too long for a list of errors, the reason is the message of the call itself.
     """
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
@@ -231,7 +252,7 @@ def _reason(error: Any) -> str:
 
 
 def _connect(name: str, address: str, device_id: int, election_id: int) -> P4RuntimeClient:
-    """A client whose threads do not keep the process alive, and whose failure is an exception."""
+    """Return a client whose threads are daemons and whose failure raises RemoteError."""
     made: list[P4RuntimeClient] = []
     logging.getLogger().addFilter(_quiet)
 
@@ -255,5 +276,5 @@ def _end(client: P4RuntimeClient) -> None:
 
 
 def _quiet(record: logging.LogRecord) -> bool:
-    """p4runtime-shell reports a channel's end as critical; `Connection.lost` tells it here."""
+    """Filter out p4runtime-shell's log records of closed channels; `Connection.lost` has these."""
     return record.module != "p4runtime"

@@ -36,11 +36,11 @@ class RemoteSwitch:
     Args:
         name: For messages.
         address: Of its P4Runtime server, as gRPC takes it: ``host:port`` or ``unix:PATH``.
-        device_id: As the process was started with.
+        device_id: The device ID that the switch process was started with.
         p4info: The program's P4Info, as text.
         registers: Opens a Thrift connection to it, when it is first needed.
-        clock: Nanoseconds of the run; stamps the digests.
-        election_id: The highest of a switch's clients may write.
+        clock: Returns the time of the run in ns, with which digests are stamped.
+        election_id: The client with the highest one is the primary, which may write.
 
     Raises:
         RemoteError: No P4Runtime server answers as primary.
@@ -80,11 +80,11 @@ class RemoteSwitch:
 
     @property
     def lost(self) -> str:
-        """Why the switch answers nothing any more, "" if it does."""
+        """Return why the switch no longer answers, "" if it answers."""
         return self.connection.lost
 
     def close(self) -> None:
-        """Cut the connections."""
+        """Close the P4Runtime session and the Thrift connection for good."""
         self.closed = True
         self.give_up("closed")
         self.connection.close()
@@ -92,7 +92,7 @@ class RemoteSwitch:
             self._registers.close()
 
     def give_up(self, reason: str) -> None:
-        """From now on this switch answers nothing."""
+        """Mark the switch as `lost` for ``reason``: reads are empty and writes do not reach it."""
         self.connection.give_up(reason)
 
     def is_primary(self) -> bool:
@@ -100,10 +100,13 @@ class RemoteSwitch:
         return self.connection.is_primary()
 
     def restore(self) -> int:
-        """As of `testbed.control.switch.SwitchControl`; the program, too, is loaded if it is gone.
+        """Bring a restarted switch to the state that was written, loading its program if needed.
+
+        Returns:
+            How many entries, members and groups were missing, changed or foreign.
 
         Raises:
-            RemoteError: It does not answer.
+            RemoteError: The switch does not answer.
         """
         assert self._program is not None  # as it was in use before
         if self.lost == TAKEN:
@@ -124,7 +127,7 @@ class RemoteSwitch:
         return missing
 
     def push_program(self, program: Path) -> None:
-        """Load the program (BMv2's JSON) and let its digests be sent."""
+        """Load a program (a file of BMv2 JSON) and enable its digests."""
         self._program = program
         self.connection.push_program(self._p4info, program)
         for digest in self._digests:
@@ -137,13 +140,15 @@ class RemoteSwitch:
     # ---- tables ----------------------------------------------------------------------------
 
     def table(self, name: str) -> RemoteTable:
+        """Return the control of a table. Raises RemoteError if the program has no such table."""
         return known(self._tables, "table", name)
 
     def action_profile(self, name: str) -> RemoteProfile:
+        """Return the control of an action profile. Raises RemoteError if there is none."""
         return known(self._profiles, "action profile", name)
 
     def hold(self) -> None:
-        """Hold writes back until `send`."""
+        """Collect writes from now on and send them together with `send`."""
         self.connection.hold()
 
     @property
@@ -152,13 +157,13 @@ class RemoteSwitch:
         return self.connection.waiting
 
     def send(self) -> None:
-        """Send what was held back, and hold nothing back any more."""
+        """Send the held-back writes; later writes are sent at once again."""
         self.connection.send()
 
     def counter(self, name: str, indices: Sequence[int] | None = None) -> npt.NDArray[Any]:
-        """An indirect counter: fields ``packets`` and ``bytes``. A copy.
+        """Return a copy of an indirect counter with the uint64 fields ``packets`` and ``bytes``.
 
-        Only ``indices`` are read where they are given, which is quicker; the others are 0.
+        If ``indices`` is given, only these elements are read; the others are 0.
         """
         info = known(self._counters, "counter", name)
         counts = np.zeros(info.size, [("packets", "<u8"), ("bytes", "<u8")])
@@ -175,7 +180,11 @@ class RemoteSwitch:
     # ---- registers -------------------------------------------------------------------------
 
     def read_registers(self, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-        """Whole arrays by name, copies. Raises RemoteError for values that Thrift cannot carry."""
+        """Return copies of the register arrays ``names``, by name; zeros if the switch is lost.
+
+        Raises:
+            RemoteError: An array's elements have more than `CARRIED_BITS` bits.
+        """
         infos = [known(self._arrays, "register", name) for name in names]
         widths = [info.type_spec.bitstring.bit.bitwidth for info in infos]
         for name, width in zip(names, widths, strict=True):
@@ -199,16 +208,16 @@ class RemoteSwitch:
             self._thrift(lambda thrift, end=end, some=some: thrift.fill(some, start, end))
 
     def write_register(self, name: str, values: dict[int, int]) -> None:
-        """Write elements by index."""
+        """Write single elements of a register array; ``values`` maps index to value."""
         self._thrift(lambda thrift: thrift.write(name, values))
 
     def set_queue_depth(self, packets: int) -> None:
-        """Length of the egress queues, where the switch is BMv2's."""
+        """Set the length of the egress queues in packets (BMv2's simple_switch)."""
         self._queue_packets = packets
         self._thrift(lambda thrift: thrift.queue_depth(packets))
 
     def _thrift(self, call: Callable[[RegisterClient], T]) -> T | None:
-        """Run a call over Thrift; as in `Connection.attempt`."""
+        """Run a call over Thrift and return its result; None if the switch is or becomes lost."""
         if self.lost:
             return None
         try:
@@ -224,9 +233,10 @@ class RemoteSwitch:
     # ---- digests ---------------------------------------------------------------------------
 
     def digests(self) -> dict[str, npt.NDArray[Any]]:
-        """Digests since the last call, by name: their fields, ``now_us`` and ``sequence``.
+        """Return the digests since the last call, by name, as structured uint64 arrays.
 
-        ``now_us`` is when they were fetched, on the run's clock.
+        After the digest's own fields come ``now_us``, the time of this call on the run's clock,
+        and ``sequence``, the number of the digest list.
         """
         rows: dict[int, list[tuple[Any, ...]]] = {digest: [] for digest in self._digests}
         now_us = self.clock() // 1000
@@ -241,7 +251,7 @@ class RemoteSwitch:
 
 @lru_cache(maxsize=1)
 def _parsed(p4info: str) -> Any:
-    """The P4Info of a text; switches that share it must not change it."""
+    """Parse the text of a P4Info; callers share the message and must not change it."""
     return google.protobuf.text_format.Parse(p4info, p4info_pb2.P4Info())
 
 

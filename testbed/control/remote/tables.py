@@ -1,7 +1,7 @@
 """Tables and action profiles over P4Runtime.
 
-Handles, member and group numbers are given out here, so that adding an entry needs no answer and
-writes can be held back.
+Handles, member and group numbers are assigned here, so that adding an entry needs no answer from
+the switch and writes can be held back.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ p4info_pb2: Any = _p4info_pb2  # its classes are made at run time
 
 
 def known(things: Mapping[str, Any], kind: str, name: str) -> Any:
-    """What the program calls so.
+    """Return the object called ``name``; ``kind`` is for the message of the error.
 
     Raises:
-        RemoteError: Nothing.
+        RemoteError: The program has no such object.
     """
     if name not in things:
         raise RemoteError(f"no {kind} {name!r} in the program; it has {', '.join(sorted(things))}")
@@ -32,9 +32,9 @@ def known(things: Mapping[str, Any], kind: str, name: str) -> Any:
 
 @dataclass
 class RemoteTable:
-    """One table of a remote switch, with the face of `testbed.control.switch.TableControl`.
+    """Implements `testbed.control.switch.TableControl` for one table of a remote switch.
 
-    ``_info`` is its P4Info, ``_actions`` that of the program's actions by name.
+    ``_info`` is the table's P4Info; ``_actions`` maps the program's actions to theirs.
     """
 
     _connection: Connection
@@ -77,8 +77,10 @@ class RemoteTable:
         self._default = message
 
     def restore(self) -> int:
-        """Read the table, write what is missing or was changed, delete what another controller
-        added, and return how many entries those were."""
+        """Bring the switch's entries to those written here and return how many were changed.
+
+        Missing entries are inserted, changed ones modified, those of other controllers deleted.
+        """
         entity = p4runtime_pb2.Entity()
         entity.table_entry.table_id = self._info.preamble.id
         read = [found.table_entry for found in self._connection.read(entity)]
@@ -96,9 +98,9 @@ class RemoteTable:
         return len(changes)
 
     def counters(self, handles: Sequence[int]) -> npt.NDArray[np.uint64]:
-        """Packets and bytes of n entries, uint64[n, 2]; the table's entries are read at once.
+        """Return the packets and bytes that hit n entries, uint64[n, 2], from one read.
 
-        An entry that is still held back has counted nothing.
+        The counters of an entry that is still held back are 0.
         """
         entity = p4runtime_pb2.Entity()
         entity.direct_counter_entry.table_entry.table_id = self._info.preamble.id
@@ -123,7 +125,7 @@ class RemoteTable:
 
 @dataclass
 class RemoteProfile:
-    """An action profile, with the face of `testbed.control.switch.ActionProfileControl`."""
+    """Implements `testbed.control.switch.ActionProfileControl` for a remote switch."""
 
     _connection: Connection
     _info: Any
@@ -147,7 +149,7 @@ class RemoteProfile:
         return number
 
     def modify_group(self, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group by at most as many as it began with."""
+        """Replace the members of a group; there may not be more than when it was created."""
         self._write_group("MODIFY", group, members, self._groups[group].max_size)
 
     def _write_group(self, kind: str, group: int, members: Sequence[int], most: int) -> None:
@@ -160,7 +162,7 @@ class RemoteProfile:
         self._groups[group] = message
 
     def restore(self) -> int:
-        """Read members and groups, write what is missing, and return how many those were."""
+        """Write the members and groups that the switch lacks; return how many they were."""
         missing = 0
         for what, number, wanted in (
             ("action_profile_member", "member_id", self._members),
@@ -186,7 +188,7 @@ def _fill_action(
 
 
 def _put_match(message: Any, info: Any, value: Any) -> None:
-    """Add one key field; one that matches everything is left out, as P4Runtime wants it."""
+    """Add one key field to an entry, except one that matches everything (P4Runtime omits it)."""
     kind = p4info_pb2.MatchField.MatchType.Name(info.match_type)
     if kind == "EXACT":
         message.match.add(field_id=info.id).exact.value = _bytes(value, info.bitwidth)
@@ -207,7 +209,7 @@ def _put_match(message: Any, info: Any, value: Any) -> None:
 
 
 def _bytes(value: int, width: int) -> bytes:
-    """P4Runtime's canonical number: big-endian without leading zero bytes."""
+    """Return P4Runtime's canonical form of a number: big-endian without leading zero bytes."""
     if not 0 <= value < 1 << width:
         raise RemoteError(f"{value} does not fit in {width} bits")
     return int(value).to_bytes(max(1, (int(value).bit_length() + 7) // 8), "big")
@@ -221,13 +223,13 @@ def _identity(entry: Any) -> Any:
 
 
 def _action(message: Any) -> tuple[Any, ...]:
-    """Return what an entry does, whatever leading zeros a server uses."""
+    """Return an entry's group, action and parameters, independent of a server's leading zeros."""
     params = ((p.param_id, p.value.lstrip(b"\0")) for p in message.action.params)
     return message.action_profile_group_id, message.action.action_id, *sorted(params)
 
 
 def _key(entry: Any) -> bytes:
-    """What identifies an entry in its table, whatever leading zeros and order a server uses."""
+    """Return the match and priority of an entry in a form that all servers' answers share."""
     parts = [b"%d" % entry.priority]
     for match in sorted(entry.match, key=lambda m: m.field_id):
         kind = match.WhichOneof("field_match_type")

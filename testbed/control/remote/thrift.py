@@ -1,4 +1,4 @@
-"""The few calls of BMv2's Thrift service that P4Runtime has no working counterpart for.
+"""The few calls of BMv2's Thrift service that have no working counterpart in P4Runtime.
 
 BMv2 multiplexes its services: methods are called ``standard:<method>``. The arguments and results
 below are those of BMv2's ``standard.thrift`` and ``simple_switch.thrift``.
@@ -29,11 +29,11 @@ _AT_ONCE = 64  # requests under way; they and their answers must fit into the so
 _BUFFER = 1 << 16
 
 CARRIED_BITS = 63
-"""Wider register values do not survive: they travel as signed 64-bit numbers and saturate."""
+"""The widest register values that Thrift carries: it sends signed 64-bit numbers."""
 
 
 class ThriftError(UserError):
-    """The switch refused a call, or answered what this client does not understand. One line."""
+    """The switch refused a call or sent an invalid answer. The message is one line."""
 
 
 # Fields as Thrift's compiler writes them: number, type, name, details of the type, default.
@@ -93,7 +93,7 @@ class _Refusal(TBase):
 
 
 class _Result(TBase):
-    """The result of any call; one that is no list is not read."""
+    """The result of a call that returns a list of numbers or nothing."""
 
     thrift_spec = (
         (0, TType.LIST, "success", (TType.I64, None, False), None),
@@ -104,7 +104,7 @@ class _Result(TBase):
 
 
 class _Bytes(TBase):
-    """The result of a call that gives bytes."""
+    """The result of a call that returns a byte string."""
 
     thrift_spec = ((0, TType.STRING, "success", "BINARY", None), _Result.thrift_spec[1])
     success: bytes | None = None
@@ -112,11 +112,12 @@ class _Bytes(TBase):
 
 
 class RegisterClient:
-    """Reads and writes register arrays over one connection, which this object owns from now on.
+    """Reads and writes register arrays over a Thrift connection, which this object then owns.
 
     Args:
         connection: The connection.
-        columns: Whether the switch is a soft switch, which has calls for many arrays at once.
+        columns: Whether the switch is a soft switch, whose service ``columns`` reads many arrays
+            in one call.
 
     Every method raises ThriftError for what the switch refuses, and ConnectionError or TimeoutError
     when it is gone.
@@ -136,7 +137,13 @@ class RegisterClient:
     def read_all(
         self, names: Sequence[str], types: Sequence[np.dtype[Any]], sizes: Sequence[int]
     ) -> list[npt.NDArray[Any]]:
-        """Whole arrays, of the types and sizes that they have."""
+        """Return whole register arrays, in the order of ``names``.
+
+        Args:
+            names: The arrays' full P4 names.
+            types: The unsigned dtype of each array.
+            sizes: The number of elements of each array.
+        """
         if self._columns:
             [found] = self._calls("columns:read", [_Columns(names)], _Bytes)
             lengths = [t.itemsize * size for t, size in zip(types, sizes, strict=True)]
@@ -162,16 +169,19 @@ class RegisterClient:
         self._calls("standard:bm_register_write_range", calls)
 
     def write(self, name: str, values: dict[int, int]) -> None:
-        """Write single elements, by index."""
+        """Write single elements of a register array; ``values`` maps index to value."""
         calls = [_Element(_CONTEXT, name, index, value) for index, value in values.items()]
         self._calls("standard:bm_register_write", calls)
 
     def queue_depth(self, packets: int) -> None:
-        """Length of every egress queue of a simple_switch."""
+        """Set the length of every egress queue of a simple_switch, in packets."""
         self._calls("simple_switch:set_all_egress_queue_depths", [_Depth(packets)])
 
     def _calls(self, method: str, calls: Sequence[TBase], kind: type[Any] = _Result) -> list[Any]:
-        """Call a method many times; the requests leave together, so one round trip is paid."""
+        """Call a method once for each of ``calls`` and return the results, in order.
+
+        Up to ``_AT_ONCE`` requests are sent together, so that they cost one round trip.
+        """
         results: list[Any] = []
         error = ""
         try:
@@ -195,7 +205,7 @@ class RegisterClient:
         return results
 
     def _answer(self, of: type[Any]) -> tuple[Any, str]:
-        """A result, and why the call was refused, "" if it was not."""
+        """Read an answer; return the result and why the call was refused, "" if it was not."""
         _, kind, _ = self._protocol.readMessageBegin()
         result = of()
         if kind == TMessageType.EXCEPTION:
