@@ -7,6 +7,7 @@ without a script.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,18 +62,41 @@ def _draw(app: Sphinx) -> None:
     draw_all(Path(app.srcdir) / "figures_made")
 
 
-def _keep_the_first_line(
+_COLON = "\ue000"
+"""Stands for a colon while napoleon reads a constant's text."""
+
+
+def _hide_colon(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
     """Keep napoleon from taking what stands before a colon in a constant's text for its type."""
-    if what in ("attribute", "data", "property") and lines and ":" in lines[0]:
-        lines.insert(0, "")
+    if what in ("attribute", "data", "property") and lines:
+        lines[0] = lines[0].replace(":", _COLON)
+
+
+def _show_colon(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    lines[:] = [line.replace(_COLON, ":") for line in lines]
+
+
+def _short_types(
+    app: Sphinx, what: str, name: str, thing: object, options: object, arguments: str, result: str
+) -> tuple[str, str]:
+    """Write the names of types of arrays without what Sphinx puts around them."""
+    short = [
+        re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", text) if text else text
+        for text in (arguments, result)
+    ]
+    return short[0], short[1]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("made", Made)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("builder-inited", _draw)
-    app.connect("autodoc-process-docstring", _keep_the_first_line, priority=400)
+    app.connect("autodoc-process-docstring", _hide_colon, priority=400)
+    app.connect("autodoc-process-docstring", _show_colon, priority=600)
+    app.connect("autodoc-process-signature", _short_types)
     app.connect("doctree-read", _wrap_tables)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
