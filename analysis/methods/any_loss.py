@@ -75,7 +75,7 @@ class AnyLoss(Method):
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         probed: Any = [(name, getattr(telemetry, name)) for name in _PROBES]
         return telemetry.canary_bytes + sum(
-            RECORD_BYTES[name] * len(part) for name, part in probed if part is not None
+            RECORD_BYTES[name] * part.records for name, part in probed if part is not None
         )
 
     def probe_packets(self, telemetry: Telemetry) -> int:

@@ -192,7 +192,7 @@ class Method(ABC):
         """Bytes of measurement records the method had to collect."""
         if self.reads == "segments":
             return telemetry.canary_bytes
-        return RECORD_BYTES[self.reads] * len(telemetry.need(self.reads, self.name))
+        return RECORD_BYTES[self.reads] * telemetry.need(self.reads, self.name).records
 
     def probe_packets(self, telemetry: Telemetry) -> int:
         """Packets sent only to measure."""

@@ -80,7 +80,7 @@ class Detector(Method):
         hit = _over(incidence, lossy)
 
         full = (hit == over) & (over > 0)
-        shows_full = lossy & incidence.rows_with(full)
+        shows_full = lossy & incidence.paths_with(full)
         explained = np.zeros(incidence.n_links, np.int64)
         _explain(incidence, lost, shows_full.copy(), full, explained)
         shows_partial = lossy & ~shows_full

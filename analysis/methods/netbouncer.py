@@ -7,6 +7,12 @@ taken out (figure 3): their links have no unique solution (theorem 1), and all a
 6.3). Then coordinate descent (figure 5, algorithm 1) fits the rest, and links at or below the
 threshold are blamed.
 
+A path of the paper is one server's, and `PATH_PROBES` go over it. Here paths begin at ToRs, so all
+servers of a rack have one path and their probes are added up. A path of n probes therefore counts
+as n / 100 of the paper's in the sum of squared errors, which is then the paper's less a constant;
+and it is good if it lost fewer than n / 100 probes, as then a hundred of them lost none, however
+they are divided among servers. Neither hangs on how probes are reported.
+
 The text leaves open: a device that no probed path crosses (figure 3 read literally would call it
 bad; here it is not in question, as the paper's plan crosses all), and whether "good" at 0.999 is
 above it or at it (6.1: "greater than 0.999"; figure 5: a link is bad if x_i <= threshold).
@@ -32,6 +38,9 @@ from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
 
+PATH_PROBES = 100
+"""Probes over each path of the paper (section 6.1), in which its lambda counts."""
+
 LOG_FLOOR = 1e-8
 """What the convex representation takes a dead path's success probability for (section 6.4)."""
 
@@ -42,12 +51,12 @@ class NetBouncer(Method):
     """Localize faulty links and devices from probes; undirected links where these bounce.
 
     A link is blamed when its paths together miss more than half of ``penalty`` beyond what other
-    links explain, so the penalty counts in paths: with n on a link, ``penalty / 2n`` is the least
-    loss that shows. It should lie between what healthy links lose on a path and the least loss
-    looked for. The estimates' errors in the paper's figure 6 are those of some 24 paths a link,
-    where 1 means 0.02; all paths of its 27,648 servers are 576 a link, where 1 means 0.0009, less
-    than its healthy paths lose, and 8 is in between. With 4 paths a link 1 would mean 0.125, and a
-    single path could never convict.
+    links explain, so the penalty counts in paths of `PATH_PROBES`: with n on a link, ``penalty /
+    2n`` is the least loss that shows. It should lie between what healthy links lose on a path and
+    the least loss looked for. The estimates' errors in the paper's figure 6 are those of some 24
+    paths a link, where 1 means 0.02; all paths of its 27,648 servers are 576 a link, where 1 means
+    0.0009, less than its healthy paths lose, and 8 is in between. With 4 paths a link 1 would mean
+    0.125, and a single path could never convict.
 
     Args:
         penalty: lambda, the weight of the regulariser; the paper's is 1.
@@ -152,7 +161,7 @@ class NetBouncer(Method):
     def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
         shift = int(probes.bounced)  # a number of a link here, shifted, is that of a directed one
         n_links = fabric.n_links >> shift
-        incidence = Incidence.of(probes.distinct, undirected=probes.bounced, row_ptr=probes.row_ptr)
+        incidence = Incidence.of(probes.paths, undirected=probes.bounced)
         y = 1 - probes.lost / np.maximum(probes.sent, 1)
         present = probes.sent > 0
         success = np.where(incidence.links_on(present), 1.0, np.nan)
@@ -173,7 +182,7 @@ class NetBouncer(Method):
             # No unique solution: what the best of a link's paths lets through is the bound.
             success[taken] = 0.0
             _best_path(incidence, np.where(present, y, 0.0), taken, success)
-            present &= ~incidence.rows_with(taken)
+            present &= ~incidence.paths_with(taken)
 
         if (present & (probes.lost > 0)).any():
             fitted = incidence.links_on(present)
@@ -204,7 +213,7 @@ class NetBouncer(Method):
             bad = (x <= self.link_threshold) & (when == self.rounds)
             still = when == self.rounds
             success[still], when[bad] = x[still], now
-            present = present & ~incidence.rows_with(bad)
+            present = present & ~incidence.paths_with(bad)
         return success, when
 
     def _fit(
@@ -214,10 +223,12 @@ class NetBouncer(Method):
         sent: LongArray,
         present: BoolArray,
     ) -> FloatArray:
+        times = sent / PATH_PROBES
         if self.model == "convex":
             return log_least_squares(
                 incidence,
                 np.maximum(y, LOG_FLOOR),
+                times,
                 omega=self.penalty,
                 tolerance=self.tolerance,
                 used=present,
@@ -226,6 +237,7 @@ class NetBouncer(Method):
             incidence,
             y,
             sent,
+            times,
             penalty=self.penalty,
             regulariser=self.model,
             tolerance=self.tolerance,
@@ -261,13 +273,16 @@ class NetBouncerStage(NetBouncer):
 
 
 def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 1.0) -> BoolArray:
-    """The probed paths that lose no more than links at the threshold: bool[n_rows].
+    """The probed paths that lose no more than links at the threshold: bool[n_paths].
 
-    At 1 these are the paths that lost nothing (figure 3: Y = 1).
+    At 1 these are the paths of which `PATH_PROBES` probes, or all if they are fewer, lost nothing
+    in whatever order probes were lost (figure 3: Y = 1).
     """
-    allowed = 1 - link_threshold ** np.diff(incidence.path_ptr)
-    allowed = allowed.repeat(np.diff(incidence.row_ptr))
-    return (probes.sent > 0) & (probes.lost <= allowed * probes.sent)
+    if link_threshold == 1:
+        good = probes.lost * PATH_PROBES < np.maximum(probes.sent, 1)
+    else:
+        good = probes.lost <= (1 - link_threshold ** np.diff(incidence.path_ptr)) * probes.sent
+    return (probes.sent > 0) & good
 
 
 def bad_devices(
@@ -282,7 +297,7 @@ def bad_devices(
 
     Args:
         incidence: Paths and links of ``topology``.
-        present, good: What was probed of paths and what of that is good, bool[n_rows].
+        present, good: The paths that were probed and those of them that are good, bool[n_paths].
         lucky_share: The share of a switch's paths that may be good by luck.
         shift: 1 if the links are undirected ones, 0 if directed.
 
@@ -291,8 +306,8 @@ def bad_devices(
     crossed, fine = np.zeros((2, topology.n_switches))
     for end in (topology.link_src, topology.link_dst):
         of_link = end[incidence.link_ids << shift]
-        crossed += np.bincount(of_link, incidence.rows_on(present), topology.n_switches)
-        fine += np.bincount(of_link, incidence.rows_on(good), topology.n_switches)
+        crossed += np.bincount(of_link, incidence.sum_on(present.astype(int)), topology.n_switches)
+        fine += np.bincount(of_link, incidence.sum_on(good.astype(int)), topology.n_switches)
     return (crossed > 0) & (fine <= lucky_share * crossed)
 
 
@@ -302,6 +317,4 @@ def _best_path(incidence, y, wanted, best):
     for i in range(len(wanted)):
         if wanted[i]:
             for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-                j = incidence.paths[e]
-                for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
-                    best[i] = max(best[i], y[row])
+                best[i] = max(best[i], y[incidence.paths[e]])

@@ -12,6 +12,7 @@ import numpy as np
 
 from analysis.methods.base import Diagnosis, Method
 from analysis.methods.constraints import NotNegative, Probability
+from analysis.methods.netbouncer import PATH_PROBES
 from analysis.solvers.incidence import Incidence
 from analysis.solvers.log_least_squares import log_least_squares
 from analysis.telemetry.telemetry import Probes, SegmentCounts
@@ -25,7 +26,7 @@ class NetScope(Method):
 
     Args:
         omega: Weight of the L1 norm. A link's estimate is drawn up by omega / 2n, n being its
-            paths.
+            segments, or its probes in hundreds: as NetBouncer has it, 100 are a path.
         link_threshold: A link at or below this success probability is blamed: one minus what the
             user calls a fault.
         inputs: NetBouncer's probes (undirected links, if they bounce) or Canary's segments
@@ -62,14 +63,16 @@ class NetScope(Method):
     def infer(self, data: Probes | SegmentCounts, fabric: Fabric) -> Diagnosis:
         if isinstance(data, Probes):
             undirected, sent, lost = data.bounced, data.sent, data.lost
-            incidence = Incidence.of(data.distinct, undirected=undirected, row_ptr=data.row_ptr)
+            incidence = Incidence.of(data.paths, undirected=undirected)
+            times = sent / PATH_PROBES
         else:
             undirected, incidence = False, Incidence.of(data.segments.paths)
             sent, lost = data.sent.sum(axis=0), data.lost.sum(axis=0)
+            times = None
         used = sent > 0
         # A path that let nothing through would have let half a packet through, for all we know.
         y = np.maximum(sent - lost, 0.5) / np.maximum(sent, 1)
-        estimate = log_least_squares(incidence, y, omega=self.omega, used=used)
+        estimate = log_least_squares(incidence, y, times, omega=self.omega, used=used)
         seen = incidence.links_on(used)
         success = np.full(fabric.n_links >> undirected, np.nan)
         success[incidence.link_ids[seen]] = estimate[seen]

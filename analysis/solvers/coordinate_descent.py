@@ -2,15 +2,18 @@
 
 Minimises, over link success probabilities x in [0, 1],
 
-    f(x) = sum_j (y_j - prod_{i on path j} x_i)^2 + lambda * sum_i r(x_i)
+    f(x) = sum_j w_j (y_j - prod_{i on path j} x_i)^2 + lambda * sum_i r(x_i)
 
 one link at a time, with the paper's regulariser r(x) = x (1 - x) or the L1 it is compared with
-(section 6.4), r(x) = -x. Both are parabolas r(x) = a x^2 + b x, so with c_j the product of path j's
+(section 6.4), r(x) = -x. The paper has no w_j: it is how many of its paths path j stands for. With
+w paths over the same links whose mean success is y, the paper's sum is w (y - prod x)^2 and what no
+x changes. Both regularisers are parabolas r(x) = a x^2 + b x, so with c_j the product of path j's
 other links, f is in x_i the parabola
 
-    (sum_j c_j^2 + lambda a) x^2 - (2 sum_j y_j c_j - lambda b) x + const,
+    (sum_j w_j c_j^2 + lambda a) x^2 - (2 sum_j w_j y_j c_j - lambda b) x + const,
 
-and its derivative is R x - S with R = 2 (sum_j c_j^2 + lambda a), S = 2 sum_j y_j c_j - lambda b.
+and its derivative is R x - S with R = 2 (sum_j w_j c_j^2 + lambda a) and
+S = 2 sum_j w_j y_j c_j - lambda b.
 Each step is that of algorithm 1, line by line: T = S / R clipped to [0, 1] where R > 0; where
 R < 0 the end that is farther from T, 1 if they are equally far; where R = 0 it is 1 if S > 0, else
 0. The objective therefore never rises.
@@ -66,17 +69,12 @@ class Descent:
 
 
 class Fit(NamedTuple):
-    """The state of a descent, which compiled code reads and modifies.
-
-    Attributes:
-        y: Observed success probability of each path, float64[N].
-        used: Which observations are fitted, bool[N].
-        x: Current success probability of each local link, float64[L].
-        square, linear: lambda times the regulariser's coefficients a and b.
-    """
+    """Path success ``y`` float64[P] as observed, how many paths each stands for, ``times``
+    float64[P], 0 where it is not used, link success ``x`` float64[L] as it is found, and lambda
+    times the a and b of the regulariser."""
 
     y: FloatArray
-    used: BoolArray
+    times: FloatArray
     x: FloatArray
     square: float
     linear: float
@@ -86,6 +84,7 @@ def coordinate_descent(
     incidence: Incidence,
     y: FloatArray,
     weight: npt.NDArray[np.number],
+    times: FloatArray | None = None,
     *,
     penalty: float = 1.0,
     regulariser: Regulariser = "specialised",
@@ -96,27 +95,29 @@ def coordinate_descent(
 ) -> Descent:
     """Fit link success probabilities to path success probabilities by coordinate descent.
 
-    The descent starts from each link's packet-weighted mean path success (appendix B, line 1). It
-    stops when an iteration lowers the objective by less than ``tolerance``, after
-    ``max_iterations``, or, without that limit, when an iteration does not lower it. A link on no
-    used path is not part of the problem and stays 1. One iteration costs the number of (path,
-    link) incidences times the links of a path, and little more for a path observed many times.
+    Starts from each link's packet-weighted mean path success (appendix B, line 1) and stops when
+    an iteration lowers the objective by less than ``tolerance``, or, if there may be any number
+    of them, not at all. A link on no used path is no part of the problem and stays 1. One iteration
+    costs the number of (path, link) incidences times the links of a path.
 
     Args:
         incidence: Paths and links.
-        y: Observed success probability of each path, float64[n_rows], in [0, 1].
-        weight: Packets of each observation, [n_rows]; used for the starting point only.
-        penalty: lambda, the weight of the regulariser.
-        regulariser: The function r that ``penalty`` weighs.
+        y: Success probability of each path as observed, float64[n_paths], in [0, 1].
+        weight: Packets of each, [n_paths]; they weigh only in the starting point.
+        times: How many paths each stands for, float64[n_paths], above 0 where it is used. Default:
+            1.
+        penalty: lambda.
+        regulariser: What it weighs.
         tolerance: The paper's epsilon.
-        max_iterations: The paper's K; None for no limit.
-        used: The observations to fit (bool[n_rows]); the others are ignored. Default: all.
-        sweeps: The order of updates for ``incidence``, if a caller has computed it already.
+        max_iterations: The paper's K; None, as many as it takes.
+        used: The paths to fit (bool[n_paths]); the others are ignored. Default: all.
+        sweeps: How to go over ``incidence``, where that is known already.
     """
-    if used is None:
-        used = np.ones(incidence.n_rows, np.bool_)
+    times = np.ones(incidence.n_paths) if times is None else times
+    if used is not None:
+        times = np.where(used, times, 0.0)
     sweeps = Sweeps(incidence) if sweeps is None else sweeps
-    fit = started(sweeps, incidence, y, weight, used, penalty, regulariser)
+    fit = started(sweeps, incidence, y, weight, times, penalty, regulariser)
     history: list[float] = []
     while True:
         history.append(value(sweeps, incidence, fit))
@@ -133,7 +134,7 @@ def started(
     incidence: Incidence,
     y: FloatArray,
     weight: npt.NDArray[np.number],
-    used: BoolArray,
+    times: FloatArray,
     penalty: float,
     regulariser: Regulariser = "specialised",
 ) -> Fit:
@@ -142,7 +143,7 @@ def started(
     `coordinate_descent`."""
     square, linear = (penalty * factor for factor in _PARABOLA[regulariser])
     x = np.ones(incidence.n_links)
-    fit = Fit(np.ascontiguousarray(y, np.float64), used, x, square, linear)
+    fit = Fit(np.ascontiguousarray(y, np.float64), times, x, square, linear)
     sweeps.run(_start, incidence, fit, weight)
     return fit
 
@@ -186,10 +187,9 @@ def _start(part, parts, incidence, fit, weight):
         packets = good = 0.0
         for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
             j = incidence.paths[e]
-            for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
-                if fit.used[row]:
-                    packets += weight[row]
-                    good += weight[row] * fit.y[row]
+            if fit.times[j] > 0.0:
+                packets += weight[j]
+                good += weight[j] * fit.y[j]
         if packets > 0:
             fit.x[i] = min(max(good / packets, 0.0), 1.0)
 
@@ -197,17 +197,11 @@ def _start(part, parts, incidence, fit, weight):
 @kernel
 def _error(part, parts, incidence, fit):
     total, n = 0.0, len(fit.y)
-    first, last = n * part // parts, n * (part + 1) // parts
-    j = max(np.searchsorted(incidence.row_ptr, first, "right") - 1, 0)
-    while j < len(incidence.row_ptr) - 1 and incidence.row_ptr[j] < last:
+    for j in range(n * part // parts, n * (part + 1) // parts):
         product = 1.0
         for e in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
             product *= fit.x[incidence.links[e]]
-        begin, end = max(incidence.row_ptr[j], first), min(incidence.row_ptr[j + 1], last)
-        for row in range(begin, end):
-            if fit.used[row]:
-                total += (fit.y[row] - product) ** 2
-        j += 1
+        total += fit.times[j] * (fit.y[j] - product) ** 2
     return total
 
 
@@ -224,12 +218,10 @@ def _step(part, parts, order, incidence, fit):
             for o in range(incidence.path_ptr[j], incidence.path_ptr[j + 1]):
                 if incidence.links[o] != i:
                     others *= fit.x[incidence.links[o]]
-            square = others * others
-            for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
-                if fit.used[row]:
-                    seen = True
-                    squares += square
-                    towards += fit.y[row] * others
+            if fit.times[j] > 0.0:
+                seen = True
+                squares += fit.times[j] * (others * others)
+                towards += fit.times[j] * (fit.y[j] * others)
         if not seen:
             continue
         r, s = 2.0 * (squares + fit.square), 2.0 * towards - fit.linear
@@ -267,7 +259,7 @@ def stochastic_descent(
     """
     rng = np.random.default_rng(seed)
     sweeps, alike = Sweeps(incidence), np.ones(incidence.n_paths)
-    fit = started(sweeps, incidence, y, alike, alike > 0, penalty)
+    fit = started(sweeps, incidence, y, alike, alike, penalty)
     history = [value(sweeps, incidence, fit)]
     while len(history) <= max_rounds:
         order = rng.permutation(incidence.n_paths)

@@ -27,9 +27,6 @@ class Incidence(NamedTuple):
     Path ``p`` uses local links ``links[path_ptr[p]:path_ptr[p + 1]]``; local link ``i`` is on paths
     ``paths[link_ptr[i]:link_ptr[i + 1]]``. ``link_ids`` gives the original id of each local link.
     Both lists ascend, and a path that uses a link twice holds it once.
-
-    A path may be observed several times: the observations (rows) of path ``p`` are
-    ``row_ptr[p]:row_ptr[p + 1]``.
     """
 
     path_ptr: LongArray
@@ -37,30 +34,20 @@ class Incidence(NamedTuple):
     link_ptr: LongArray
     paths: IntArray
     link_ids: IntArray
-    row_ptr: LongArray
 
     @classmethod
-    def of(
-        cls, paths: Paths, *, undirected: bool = False, row_ptr: LongArray | None = None
-    ) -> Incidence:
-        """Return the incidence of ``paths``, with the links that occur in them numbered from 0.
+    def of(cls, paths: Paths, *, undirected: bool = False) -> Incidence:
+        """Number the links that occur in ``paths`` densely and invert, in O(E).
 
-        Time is linear in the (path, link) incidences; memory is 8 bytes for each link of a path and
-        16 for each path.
-
-        Args:
-            paths: Paths over directed links.
-            undirected: Take the two directions of a link (id >> 1) for one link.
-            row_ptr: Where each path's observations begin, int64[n_paths + 1]; by default each path
-                is observed once.
+        Memory: 8 bytes for each link of a path, 16 for each path. ``undirected`` takes the two
+        directions of a link (id >> 1) for one.
         """
         shift = int(undirected)
         n = (int(paths.links.max()) >> shift) + 1 if len(paths.links) else 0
         local = np.zeros(n, np.int32)
         path_ptr, links, link_ptr, inverse = _invert(paths.ptr, paths.links, shift, local)
         ids = np.flatnonzero(local >= 0).astype(np.int32)
-        row_ptr = np.arange(len(path_ptr)) if row_ptr is None else row_ptr
-        return cls(path_ptr, links, link_ptr, inverse, ids, row_ptr)
+        return cls(path_ptr, links, link_ptr, inverse, ids)
 
     @property
     def n_paths(self) -> int:
@@ -72,41 +59,22 @@ class Incidence(NamedTuple):
         """The number of local links: those that some path uses."""
         return len(self.link_ids)
 
-    @property
-    def n_rows(self) -> int:
-        """The number of observations of all paths."""
-        return int(self.row_ptr[-1])
-
-    def rows_with(self, marked: BoolArray) -> BoolArray:
-        """Return which observations, bool[n_rows], are of paths that use a marked local link
-        (bool[n_links])."""
-        hit = _any_of(self.path_ptr, self.links, marked)
-        return hit if self.n_rows == self.n_paths else hit.repeat(np.diff(self.row_ptr))
+    def paths_with(self, marked: BoolArray) -> BoolArray:
+        """The paths that use any marked local link (bool[n_links]): bool[n_paths]."""
+        return _any_of(self.path_ptr, self.links, marked)
 
     def links_on(self, marked: BoolArray) -> BoolArray:
-        """Return which local links, bool[n_links], are used by a path with a marked observation
-        (bool[n_rows])."""
-        return _any_of(self.link_ptr, self.paths, self._by_path(marked) > 0)
+        """The local links that any marked path (bool[n_paths]) uses: bool[n_links]."""
+        return _any_of(self.link_ptr, self.paths, marked)
 
     def marked_on(self, marked: BoolArray) -> LongArray:
         """Return how many marked local links (bool[n_links]) each path uses: int64[n_paths]."""
         return _sum_of(self.path_ptr, self.links, marked.astype(np.int64))
 
-    def rows_on(self, marked: BoolArray) -> LongArray:
-        """Return, for each local link, how many marked observations (bool[n_rows]) are of paths
-        over it: int64[n_links]."""
-        return _sum_of(self.link_ptr, self.paths, self._by_path(marked))
-
     def sum_on(self, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return, for each local link, the sum of ``value`` ([n_paths]) over the paths that use it:
         [n_links], in the dtype of ``value``."""
         return _sum_of(self.link_ptr, self.paths, value)
-
-    def _by_path(self, marked: BoolArray) -> LongArray:
-        """Return how many observations of each path are marked: int64[n_paths]."""
-        if self.n_rows == self.n_paths:
-            return marked.astype(np.int64)
-        return _marked_of(self.row_ptr, marked)
 
 
 @njit
@@ -177,17 +145,8 @@ def _sum_of(ptr, members, value):
     return total
 
 
-@njit
-def _marked_of(ptr, marked):
-    count = np.zeros(len(ptr) - 1, np.int64)
-    for p in range(len(count)):
-        for row in range(ptr[p], ptr[p + 1]):
-            count[p] += marked[row]
-    return count
-
-
 LARGE = 1_000_000
-"""Links of all paths, as often as these are observed, from which on threads pay."""
+"""Links of all paths, from which on threads pay."""
 
 MOST_LAYERS = 64
 """More layers than this leave too little to do in each."""
@@ -200,7 +159,7 @@ class Sweeps:
     """
 
     def __init__(self, incidence: Incidence) -> None:
-        work = int((np.diff(incidence.path_ptr) * np.diff(incidence.row_ptr)).sum())
+        work = len(incidence.links)
         self.work = work if work >= LARGE else 0
         layers = _layers(incidence) if self.work else None
         self.work_of_layers = self.work if layers else 0

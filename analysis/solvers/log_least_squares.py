@@ -2,12 +2,12 @@
 
 Equation 1 of the NetBouncer paper, y_j = prod of the x_i on path j, is linear in b_i = ln x_i:
 
-    minimise sum_j (ln y_j - sum_{i on j} b_i)^2 + omega * sum_i |b_i|    subject to b_i <= 0
+    minimise sum_j w_j (ln y_j - sum_{i on j} b_i)^2 + omega * sum_i |b_i|    subject to b_i <= 0
 
-is convex, and each step of coordinate descent is exact. NetScope solves this problem (section III-D
-of Ghita et al., INFOCOM 2010, as section 6.5 of the NetBouncer paper adapts it), and so does the
-convex representation of NetBouncer itself (its section 5.2): near x = 1, where most links are, the
-regulariser x (1 - x) is close to -ln x.
+is convex (w_j is how many paths one stands for, as in `coordinate_descent`), and each step of
+coordinate descent is exact. NetScope is this (section III-D of Ghita et al., INFOCOM 2010, as the
+NetBouncer paper's section 6.5 carries it over), and so is the convex representation of NetBouncer
+itself (its section 5.2): near x = 1, where links are, the regulariser x (1 - x) is -ln x.
 
 The logarithm is the weakness of both: a path that loses all packets has no finite logarithm, and
 the few packets that pass a very lossy path weigh as much as the many of a good one.
@@ -28,6 +28,7 @@ from testbed.compiled import kernel
 def log_least_squares(
     incidence: Incidence,
     y: FloatArray,
+    times: FloatArray | None = None,
     *,
     omega: float = 1.0,
     tolerance: float = 1e-4,
@@ -41,16 +42,17 @@ def log_least_squares(
 
     Args:
         incidence: Paths and links.
-        y: Observed success probability of each path, float64[n_rows], above 0.
+        y: Success probability of each path as observed, float64[n_paths], above 0.
+        times: w of each path, float64[n_paths], above 0 where it is used. Default: 1.
         omega: Weight of the L1 norm.
-        tolerance: The decrease of the objective below which the descent stops.
-        max_iterations: The most iterations; None for no limit.
-        used: The observations to fit (bool[n_rows]); the others are ignored. Default: all.
+        max_iterations: None, as many as it takes.
+        used: The paths to fit (bool[n_paths]); the others are ignored. Default: all.
     """
-    if used is None:
-        used = np.ones(incidence.n_rows, np.bool_)
+    times = np.ones(incidence.n_paths) if times is None else times
+    if used is not None:
+        times = np.where(used, times, 0.0)
     sweeps, b = Sweeps(incidence), np.zeros(incidence.n_links)
-    fit = _Fit(np.log(y), used, b, float(omega))
+    fit = _Fit(np.log(y), times, b, float(omega))
     before = np.inf
     for number in itertools.count():
         now = sum(sweeps.run(_squares, fit)) - omega * float(b.sum())
@@ -62,27 +64,21 @@ def log_least_squares(
 
 
 class _Fit(NamedTuple):
-    """The state of a descent, which compiled code reads and modifies.
-
-    Attributes:
-        residual: ln y_j less the sum of b over path j, float64[N].
-        used: Which observations are fitted, bool[N].
-        b: Current logarithm of each local link's success probability, float64[L].
-        omega: Weight of the L1 norm.
-    """
+    """What ln y_j misses of its path's sum, ``residual`` float64[P], how often that counts,
+    ``times`` float64[P], and the logarithms ``b`` float64[L], as they are found; the weight of the
+    L1 norm."""
 
     residual: FloatArray
-    used: BoolArray
+    times: FloatArray
     b: FloatArray
     omega: float
 
 
 @kernel
 def _squares(part, parts, fit):
-    total, n = 0.0, len(fit.used)
+    total, n = 0.0, len(fit.times)
     for j in range(n * part // parts, n * (part + 1) // parts):
-        if fit.used[j]:
-            total += fit.residual[j] ** 2
+        total += fit.times[j] * fit.residual[j] ** 2
     return total
 
 
@@ -91,19 +87,15 @@ def _step(part, parts, order, incidence, fit):
     """Move each link of this part of ``order`` to its minimum and update the residuals."""
     for n in range(len(order) * part // parts, len(order) * (part + 1) // parts):
         i = order[n]
-        total, count = 0.0, 0
+        total = count = 0.0
         for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
             j = incidence.paths[e]
-            for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
-                if fit.used[row]:
-                    total += fit.residual[row]
-                    count += 1
-        if count == 0:
+            total += fit.times[j] * fit.residual[j]
+            count += fit.times[j]
+        if count == 0.0:
             continue
         step = min(fit.b[i] + (total + 0.5 * fit.omega) / count, 0.0) - fit.b[i]
         if step != 0.0:
             fit.b[i] += step
             for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
-                j = incidence.paths[e]
-                for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
-                    fit.residual[row] -= step
+                fit.residual[incidence.paths[e]] -= step

@@ -176,7 +176,7 @@ def solve_stages(
             _acquit(incidence, paths, order, 1 - own_share * edges[now + 1], bad)
         links, pooled = _pooled(incidence, paths, bad)
         stage[links], success[links] = now, pooled[:, 0]
-        present = present & ~incidence.rows_with(bad)
+        present = present & ~incidence.paths_with(bad)
     return success, stage
 
 
@@ -190,14 +190,7 @@ def _pooled(incidence: Incidence, paths: _Paths, bad: BoolArray) -> tuple[LongAr
 
 
 class _Paths(NamedTuple):
-    """The arrays that `_success` reads.
-
-    Attributes:
-        sent: Packets of each observation, int64[N].
-        success: Share of them that passed, float64[N].
-        present: Observations that are not explained yet, bool[N].
-        blamed: Number of blamed links on each path, int64[P].
-    """
+    """What `_success` reads of each path, [P], and how many blamed links it has, ``blamed``."""
 
     sent: LongArray
     success: FloatArray
@@ -215,13 +208,12 @@ def _success(incidence, paths, i):
     alone_sent = alone = all_sent = together = 0.0
     for e in range(incidence.link_ptr[i], incidence.link_ptr[i + 1]):
         j = incidence.paths[e]
-        for row in range(incidence.row_ptr[j], incidence.row_ptr[j + 1]):
-            if paths.present[row]:
-                all_sent += paths.sent[row]
-                together += paths.sent[row] * paths.success[row]
-                if paths.blamed[j] == 1:
-                    alone_sent += paths.sent[row]
-                    alone += paths.sent[row] * paths.success[row]
+        if paths.present[j]:
+            all_sent += paths.sent[j]
+            together += paths.sent[j] * paths.success[j]
+            if paths.blamed[j] == 1:
+                alone_sent += paths.sent[j]
+                alone += paths.sent[j] * paths.success[j]
     together /= max(all_sent, 1.0)
     return (alone / alone_sent if alone_sent > 0 else together), together
 

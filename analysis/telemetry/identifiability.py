@@ -138,9 +138,7 @@ def _marks(n_links: int, part: Observations, rng: np.random.Generator) -> WordAr
     if isinstance(part, SegmentCounts):
         paths, used = part.segments.paths, (part.sent > 0).any(axis=0)
     elif isinstance(part, Probes):
-        paths = part.distinct
-        first = part.row_ptr[:-1]
-        used = (np.add.reduceat(part.sent, first) if len(first) else np.zeros(0)) > 0
+        paths, used = part.paths, part.sent > 0
     else:
         paths, used = part.paths, part.lost > 0
     return _sums(n_links, paths, np.where(used, _keys(rng, len(paths)), np.uint64(0)))

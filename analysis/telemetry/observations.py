@@ -17,6 +17,7 @@ Canary's segments, 007's connections and deTector's probes are there whatever th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -161,32 +162,24 @@ def _flows(
 
 
 def _bounces(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
-    """NetBouncer's, a row a path and host, as it probes every server's paths (its section 4.3)."""
-    paths, row, path = _planned("netbouncer", probe_paths, counts)
-    hops = np.unique(paths.length)
-    if len(hops) == 1:  # all paths are equally long, which is fast to repeat by the million
-        links = paths.links.reshape(len(paths), -1).take(path, axis=0).reshape(-1)
-        paths = Paths(np.arange(len(path) + 1) * hops[0], links)
-    else:
-        paths = paths.take(path)
-    return Probes(paths, counts["sent"][row], counts["lost"][row])
+    """NetBouncer's, whose every host reports its own probes (its sections 2 and 4.3)."""
+    probes, reports = _planned("netbouncer", probe_paths, counts)
+    return replace(probes, records=reports)
 
 
 def _matrix(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
-    """deTector's, a row a path: those of all pairs of hosts that probe it."""
-    paths, row, path = _planned("detector", probe_paths, counts)
-    probed, number = np.unique(path, return_inverse=True)
-    sums = np.zeros((2, len(probed)), np.int64)
-    for cells, name in zip(sums, ("sent", "lost"), strict=True):
-        np.add.at(cells, number, counts[name][row])
-    return Probes(paths.take(probed), sums[0], sums[1])
+    """deTector's."""
+    return _planned("detector", probe_paths, counts)[0]
 
 
 def _planned(
     plan: str, probe_paths: Mapping[str, Any], counts: Mapping[str, Any]
-) -> tuple[Paths, LongArray, LongArray]:
-    """The paths of a plan, the rows of its probes, and which of the paths each of them takes."""
+) -> tuple[Probes, int]:
+    """The probes of a plan, those of all hosts that probe a path together, and their rows."""
     of_plan = np.array([name == plan for name in probe_paths["plan"]], np.bool_)
     row = np.flatnonzero(of_plan[counts["path"]])
-    nth = np.cumsum(of_plan) - 1
-    return probe_paths["path"].take(np.flatnonzero(of_plan)), row, nth[counts["path"][row]]
+    probed, number = np.unique(counts["path"][row], return_inverse=True)
+    sums = np.zeros((2, len(probed)), np.int64)
+    for cells, name in zip(sums, ("sent", "lost"), strict=True):
+        np.add.at(cells, number.reshape(-1), counts[name][row])
+    return Probes(probe_paths["path"].take(probed), sums[0], sums[1]), len(row)

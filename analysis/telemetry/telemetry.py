@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray
-from testbed.compiled import kernel
+from testbed.compiled import kernel, scramble
 from testbed.errors import UserError
 from testbed.fabric.clos import Fabric
 from testbed.fabric.pair_sets import PairSets
@@ -113,6 +113,11 @@ class Flows:
         return len(self.sent)
 
     @property
+    def records(self) -> int:
+        """How many records reported the flows: one each."""
+        return len(self)
+
+    @property
     def listed(self) -> PathSets:
         """The sets that are listed: all, or those after the pairs of ToRs."""
         return self.sets.listed if isinstance(self.sets, PairSets) else self.sets
@@ -123,17 +128,30 @@ class Probes:
     """Source-routed probes over known paths: NetBouncer's host-core bounces (section 4.3), up and
     back, or one-way probes as those of deTector's matrix.
 
-    ``paths`` are directed fabric links in order; ``sent`` and ``lost`` int64[P] packets. Rows in
-    succession may be of one path, as where many hosts probe it.
+    ``paths`` are directed fabric links in order; ``sent`` and ``lost`` int64[P] packets. What is
+    observed is a path: rows over the same links, as of the hosts of a rack or of parts of a
+    measurement, are added up here, in order of their first ones. So no method sees how probes were
+    cut into rows. ``records`` is how many records reported them, by default the rows given; only
+    the cost of a measurement counts these.
     """
 
     paths: Paths
     sent: LongArray
     lost: LongArray
+    records: int = -1
 
     def __post_init__(self) -> None:
         _check_counts("probes", self.sent, self.lost)
         _check_paths("probes", self.paths, len(self.sent))
+        if self.records < 0:
+            object.__setattr__(self, "records", len(self.sent))
+        first, number = _same_links(self.paths)
+        if len(first) < len(self):
+            object.__setattr__(self, "paths", self.paths.take(first))
+            for name in ("sent", "lost"):
+                cells = np.zeros(len(first), np.int64)
+                np.add.at(cells, number, getattr(self, name))
+                object.__setattr__(self, name, cells)
 
     def __len__(self) -> int:
         return len(self.sent)
@@ -141,21 +159,7 @@ class Probes:
     @cached_property
     def bounced(self) -> bool:
         """Whether each path has its links in both directions: then nothing tells these apart."""
-        return bool(_both_ways(self.distinct.ptr, self.distinct.links))
-
-    @cached_property
-    def row_ptr(self) -> LongArray:
-        """Where the rows of one path after another begin, and where the last's end: int64[]."""
-        differs = np.empty(len(self), np.bool_)
-        _differs(self.paths.ptr, self.paths.links, differs)
-        return np.append(np.flatnonzero(differs), len(self))
-
-    @cached_property
-    def distinct(self) -> Paths:
-        """The path of each range of ``row_ptr``."""
-        if len(self.row_ptr) > len(self):
-            return self.paths
-        return self.paths.take(self.row_ptr[:-1])
+        return bool(_both_ways(self.paths.ptr, self.paths.links))
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,11 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self.lost)
+
+    @property
+    def records(self) -> int:
+        """How many records reported the connections: one each."""
+        return len(self)
 
 
 @dataclass(frozen=True)
@@ -266,17 +275,26 @@ def _both_ways(ptr, links):
     return True
 
 
+def _same_links(paths: Paths) -> tuple[LongArray, LongArray]:
+    """The first path over each multiset of links, ascending, and the number among these of every
+    path: int64[] and int64[P]. Multisets are compared by the sum of a scrambled number a link."""
+    key = np.zeros(len(paths), np.uint64)
+    _sum_links(paths.ptr, paths.links, key)
+    if len(np.unique(key)) == len(key):
+        return np.arange(len(key)), np.arange(len(key))
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[group.reshape(-1)]
+
+
 @kernel
-def _differs(ptr, links, differs):
-    """Whether each path is another than the one before it."""
-    for p in range(len(differs)):
-        begin, length = ptr[p], ptr[p + 1] - ptr[p]
-        differs[p] = p == 0 or length != begin - ptr[p - 1]
-        if not differs[p]:
-            for e in range(begin, begin + length):
-                if links[e] != links[e - length]:
-                    differs[p] = True
-                    break
+def _sum_links(ptr, links, key):
+    """Add the scrambled number of each of a path's links to the path's key."""
+    for p in range(len(key)):
+        for e in range(ptr[p], ptr[p + 1]):
+            key[p] += scramble(np.uint64(links[e]))
 
 
 def _refuse(name: str, bad: BoolArray, what: str) -> None:

@@ -113,7 +113,7 @@ def _in_parts(
 ) -> Verdicts:
     fabric = numbered.fabric
     if (numbered.link_ids != np.arange(fabric.n_links)).any():
-        raise RunError("parts are of a fabric file whose links are numbered 0, 1, 2 in its order")
+        raise RunError("parts need a fabric file with links numbered 0, 1, 2 by their switches")
     silent = [
         f"{name} needs telemetry in one file: canary and canary-mle read parts"
         for name, method in makers.items()

@@ -185,12 +185,11 @@ def emulated(world: World, k: int, seed: int) -> Telemetry:
         run_experiment("both_ways", scenario, settings, place, [])
         record = RunDirectory(place)
         seen, counts = read_telemetry(record, "A1"), record.table("probe_counts")
-        bouncing = counts["src_host"] == counts["dst_host"]
-        first = counts["src_host"][bouncing] % (k // 2) == 0
-    rows = np.flatnonzero(first)
-    assert seen.probes is not None and len(first) == len(seen.probes.paths)
-    every = seen.probes
-    return replace(seen, probes=Probes(every.paths.take(rows), every.sent[rows], every.lost[rows]))
+        paths = record.table("probe_paths")["path"]
+    bouncing = counts["src_host"] == counts["dst_host"]
+    rows = np.flatnonzero(bouncing & (counts["src_host"] % (k // 2) == 0))
+    path, sent, lost = (counts[name][rows] for name in ("path", "sent", "lost"))
+    return replace(seen, probes=Probes(paths.take(path), sent, lost))
 
 
 def on_packets(draw: int, k: int) -> list[Row]:

@@ -78,7 +78,7 @@ def solvers(draw: int, k: int) -> list[Row]:
     fabric = network.fabric
     failed = np.isin(fabric.link_src, truth.devices) | np.isin(fabric.link_dst, truth.devices)
     every = Incidence.of(network.paths, undirected=True)
-    used = ~every.rows_with(failed[::2][every.link_ids])
+    used = ~every.paths_with(failed[::2][every.link_ids])
     paths = network.paths.take(np.flatnonzero(used))
     probes = probe(paths, truth.success, draw)
     incidence, y = Incidence.of(paths, undirected=True), 1 - probes.lost / probes.sent

@@ -164,7 +164,11 @@ def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> Lo
 def _pair(
     table: Table, src: LongArray, dst: LongArray, tier: LongArray
 ) -> tuple[LongArray, LongArray]:
-    """The row of the upward and of the downward link of each cable, in order of the upward ones."""
+    """The row of the upward and of the downward link of each cable, in the order of its switches.
+
+    So links are in the order of tiers, as methods that go from one to the next need it, and not in
+    that of the rows.
+    """
     upward = tier[src] < tier[dst]
     low, high = np.where(upward, src, dst), np.where(upward, dst, src)
     key = low * (len(tier) + 1) + high
@@ -174,9 +178,7 @@ def _pair(
     ups = np.bincount(group, upward)
     odd = (2 * ups != size)[group]
     table.refuse(odd, "a link in the opposite direction is missing: list both directions")
-    up, down = order[upward[order]], order[~upward[order]]
-    in_order = np.argsort(up)
-    return up[in_order], down[in_order]
+    return order[upward[order]], order[~upward[order]]
 
 
 def _addressed(fabric: Fabric) -> Fabric:

@@ -238,7 +238,7 @@ class Flock(Method):
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         flows, probes = self._parts(telemetry)
         return FLOW_RECORD_BYTES * (
-            (0 if flows is None else len(flows)) + (0 if probes is None else len(probes))
+            (0 if flows is None else flows.records) + (0 if probes is None else probes.records)
         )
 
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:

@@ -212,9 +212,9 @@ def _listed_flows(
         path_set.append(number)
         counts.append((flows.sent[flow], flows.lost[flow]))
     if probes is not None:
-        part, sent, lost = PathSets.known(probes.distinct), probes.sent, probes.lost
-        number = np.repeat(np.arange(len(part)), np.diff(probes.row_ptr))
-        some = (sent > 0) & (part.paths.length > 0)[number]
+        part, sent, lost = PathSets.known(probes.paths), probes.sent, probes.lost
+        number = np.arange(len(part))
+        some = (sent > 0) & (part.paths.length > 0)
         if not some.all():  # else there is no need of copies, which are large
             part, number = _used(part, number[some])
             sent, lost = sent[some], lost[some]

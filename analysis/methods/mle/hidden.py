@@ -37,12 +37,12 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.methods.mle.likelihood import Problem
-from analysis.methods.mle.problem import Rows, Units, scramble
+from analysis.methods.mle.problem import Rows, Units
 from analysis.methods.mle.search import explain, resume
 from analysis.telemetry.identifiability import PairPaths
 from analysis.telemetry.telemetry import MissingTelemetry
 from testbed.arrays import BoolArray, FloatArray, IntArray, LongArray, WordArray
-from testbed.compiled import kernel, njit
+from testbed.compiled import kernel, njit, scramble
 from testbed.fabric.ecmp import Ecmp
 from testbed.fabric.paths import pointers
 

@@ -11,6 +11,7 @@ from analysis.methods.mle.black_holes import as_trials, connections_as_trials, d
 from analysis.methods.mle.hidden import GIVEN, HiddenFlows, PairFlows, sum_up
 from analysis.methods.mle.problem import Observed, Units, observe, over_units
 from analysis.methods.mle.traced import Traces
+from analysis.methods.netbouncer import PATH_PROBES
 from analysis.telemetry.telemetry import Flows, MissingTelemetry, Probes, Telemetry
 from testbed.arrays import BoolArray, FloatArray, LongArray
 from testbed.errors import UserError
@@ -124,12 +125,12 @@ def _records(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) ->
 
 
 def _observed(probes: Probes, trials: bool) -> Observed:
-    """Probes of a path packet by packet, or as one trial, which fails if most of them are lost."""
-    sent, lost = probes.sent, probes.lost
+    """Probes of a path packet by packet, or each hundred as a trial: as many fail as were lost."""
+    sent, lost = probes.sent.astype(np.float64), probes.lost.astype(np.float64)
     if trials:
-        sent, lost = np.minimum(sent, 1), 2 * lost > sent
-    counts = sent.astype(np.float64), lost.astype(np.float64)
-    return Observed(probes.paths, *counts, row_ptr=probes.row_ptr)
+        number = np.where(sent > 0, np.maximum(np.rint(sent / PATH_PROBES), 1.0), 0.0)
+        sent, lost = number, np.rint(number * lost / np.maximum(sent, 1.0))
+    return Observed(probes.paths, sent, lost)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class Mle(Method):
 
     def observations(self, data: Parts) -> Iterable[Observations]:
         for part in data.known:
-            yield PathSets.known(Observed.join([part]).summed().paths)
+            yield PathSets.known(Observed.join([part]).paths)
         if (flows := data.flows) is not None:
             yield flows.used_sets()
             if flows.pairs is not None:
@@ -108,8 +108,7 @@ class Mle(Method):
 
     def infer(self, parts: Parts, fabric: Fabric) -> Diagnosis:
         known, flows = [Observed.join([part]) for part in parts.known], parts.flows
-        summed = [part.summed() for part in known]
-        paths = [part.paths for part in summed]
+        paths = [part.paths for part in known]
         paths += [] if flows is None else [flows.used_sets().paths]
         same = marks(paths, fabric.n_links)
         if flows is not None and flows.pairs is not None:
@@ -117,7 +116,7 @@ class Mle(Method):
         units = Units.of(same)
         if flows is not None and flows.lossy:  # no device or correlation is asked for there
             probed = [part for part in parts.known if part is not flows.known]
-            found = self._mixture(summed, probed, flows, units)
+            found = self._mixture(known, probed, flows, units)
             none = Failed(np.zeros(0, np.int32), np.zeros(0, np.int32))
             in_flows = found.blamed & (found.x < SOME_LIVE) & flows.trials
             return verdict_of(self, fabric, units, found, none, in_flows)
@@ -134,11 +133,11 @@ class Mle(Method):
                 return weighed.in_flows, None
             return weighed.in_flows, self._explanation(weighed.parts + others, flows, fabric, units)
 
-        explained = self._explanation(summed, flows, fabric, units)
+        explained = self._explanation(known, flows, fabric, units)
         found, in_flows = weigh_until_settled(explained, explain_again)
         counted = None
         if flows is not None and flows.kinds == {"A2"}:
-            counted = observe(summed, units).arrived
+            counted = observe(known, units).arrived
         failed = failed_devices(found, fabric, units, penalty=self.penalty, counted=counted)
         in_flows &= found.blamed
         return verdict_of(self, fabric, units, found, failed, in_flows)
@@ -192,7 +191,7 @@ class Mle(Method):
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
         data = self.data(telemetry)
-        each = [RECORD_BYTES[name] * len(part) for name, part in data.parts.items()]
+        each = [RECORD_BYTES[name] * part.records for name, part in data.parts.items()]
         return sum(each) + ("segments" in data.used) * telemetry.canary_bytes
 
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from scipy.sparse.csgraph import connected_components
 
 from analysis.methods.mle.likelihood import Problem
 from testbed.arrays import FloatArray, IntArray, LongArray, WordArray
-from testbed.compiled import kernel, njit
+from testbed.compiled import kernel, njit, scramble
 from testbed.fabric.paths import Paths
 
 
@@ -33,14 +33,12 @@ from testbed.fabric.paths import Paths
 class Observed:
     """Observations over known paths: ``sent`` and ``lost`` float64[N] packets of ``paths``.
 
-    Weights other than 1 are fractions of packets. Where ``row_ptr`` is given, all are whole, and
-    rows ``row_ptr[i]:row_ptr[i + 1]`` are of the same path.
+    Weights other than 1 are fractions of packets.
     """
 
     paths: Paths
     sent: FloatArray
     lost: FloatArray
-    row_ptr: LongArray | None = field(default=None, kw_only=True)
 
     @classmethod
     def join(cls, parts: list[Observed]) -> Observed:
@@ -54,14 +52,6 @@ class Observed:
                 paths = part.paths.take(np.flatnonzero(some))
                 kept.append(cls(paths, part.sent[some], part.lost[some]))
         return cls._one_after_another(kept)
-
-    def summed(self) -> Observed:
-        """The rows of the same path as one, where ``row_ptr`` tells."""
-        if self.row_ptr is None or len(self.row_ptr) > len(self.sent):
-            return self
-        first = self.row_ptr[:-1]
-        sent, lost = np.add.reduceat(self.sent, first), np.add.reduceat(self.lost, first)
-        return Observed(self.paths.take(first), sent, lost)
 
     @classmethod
     def _one_after_another(cls, parts: list[Observed]) -> Observed:
@@ -171,14 +161,6 @@ def marks(parts: Sequence[Paths], n_links: int) -> WordArray:
         _mark(paths.ptr, paths.links, first, same)
         first += len(paths)
     return same
-
-
-@njit(inline="always")
-def scramble(x):
-    """Numbers from 0 to 2^64 - 1 in an order that looks random."""
-    x = (x + np.uint64(0x9E3779B97F4A7C15)) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @kernel

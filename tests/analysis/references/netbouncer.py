@@ -13,6 +13,10 @@ Algorithm 1 in the text at hand has lost its operators and indices. Read back:
 Where figure 5 and algorithm 1 differ, algorithm 1 is taken, which section 5.3 calls the pseudocode:
 a link starts at the mean of its paths weighted by packets (figure 5: the plain mean), and a step
 takes the lowest point of [0, 1] (figure 5: the vertex, clipped).
+
+A path of n probes stands for n / 100 of the paper's, over each of which 100 probes go (section
+6.1): it counts so often in the sum of squared errors, and one of them is sure to be good if fewer
+probes than these were lost.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ def algorithm_1(
     links: Sequence[Link],
     penalty: float,
     epsilon: float,
+    times: Sequence[float] | None = None,
 ) -> tuple[dict[Link, float], list[float]]:
     """Return each link's success probability, and the objective before and after each round.
 
@@ -39,7 +44,9 @@ def algorithm_1(
         y: Its success probability.
         n: Its packets.
         links: In the order of line 4. Those that are on no path are left out.
+        times: How many paths each stands for, 1 unless given.
     """
+    w = [1.0] * len(paths) if times is None else times
     over = {i: [j for j, path in enumerate(paths) if i in path] for i in links}
     x = {}
     for i in links:
@@ -47,15 +54,16 @@ def algorithm_1(
             x[i] = sum(n[j] * y[j] for j in over[i]) / sum(n[j] for j in over[i])  # line 1
 
     def objective() -> float:
-        error = sum((y[j] - math.prod(x[i] for i in path)) ** 2 for j, path in enumerate(paths))
+        product = [math.prod(x[i] for i in path) for path in paths]
+        error = sum(w[j] * (y[j] - product[j]) ** 2 for j in range(len(paths)))
         return error + penalty * sum(x[i] * (1 - x[i]) for i in x)
 
     values = [objective()]
     while True:  # line 2; the paper prints no number for K
         for i in x:  # lines 3 and 4
             others = {j: math.prod(x[o] for o in paths[j] if o != i) for j in over[i]}
-            r = 2 * sum(others[j] ** 2 for j in over[i]) - 2 * penalty
-            s = 2 * sum(y[j] * others[j] for j in over[i]) - penalty
+            r = 2 * sum(w[j] * others[j] ** 2 for j in over[i]) - 2 * penalty
+            s = 2 * sum(w[j] * y[j] * others[j] for j in over[i]) - penalty
             if r == 0:
                 x[i] = 1.0 if s > 0 else 0.0
             elif r > 0:
@@ -69,13 +77,13 @@ def algorithm_1(
 
 
 def bad_devices(
-    paths: Sequence[Sequence[Hashable]], y: Sequence[float], devices: Iterable[int]
+    paths: Sequence[Sequence[Hashable]], good: Sequence[bool], devices: Iterable[int]
 ) -> set[int]:
     """Figure 3, lines 9 to 16. ``paths`` are of devices; those on none are not in question."""
     bad = set()
     for device in devices:
         through = [j for j, path in enumerate(paths) if device in path]
-        if through and not any(y[j] == 1 for j in through):
+        if through and not any(good[j] for j in through):
             bad.add(device)
     return bad
 
@@ -103,7 +111,8 @@ def processor(
     probed = [j for j in range(len(paths)) if sent[j] > 0]
     y = {j: 1 - lost[j] / sent[j] for j in probed}
     crossed = [[device for link in paths[j] for device in ends[link]] for j in probed]
-    devices = bad_devices(crossed, [y[j] for j in probed], {d for two in ends for d in two})
+    good = [lost[j] == 0 or lost[j] < sent[j] / 100 for j in probed]
+    devices = bad_devices(crossed, good, {d for two in ends for d in two})
     blamed = {link for link, two in enumerate(ends) if devices & set(two)}
     for _ in range(rounds):
         left = [j for j in probed if not blamed & set(paths[j])]
@@ -114,6 +123,7 @@ def processor(
             range(len(ends)),
             penalty,
             epsilon,
+            [sent[j] / 100 for j in left],
         )
         blamed |= {link for link in x if x[link] <= threshold}  # figure 5, line 10
     return devices, blamed
