@@ -1,1 +1,1 @@
-"""Pages to look at: of a run and of a comparison, each one file that needs no network."""
+"""HTML pages of a run, a comparison and a sweep; each is one file that needs no network."""

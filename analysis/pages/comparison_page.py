@@ -40,7 +40,8 @@ def comparison_page(
     Args:
         rows: The columns of `analysis.evaluation.comparison.COLUMNS`.
         settings: The content of ``comparison.json``.
-        command: What makes the comparison again.
+        command: The shell command that repeats the comparison, shown on the page.
+        folder: The comparison's folder; the page links to its files.
     """
     names = method_names(rows)
     methods = [_method(rows, name) for name in names]
@@ -83,7 +84,8 @@ def _method(rows: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _seed(
     rows: Mapping[str, Any], methods: list[dict[str, Any]], seed: int
 ) -> tuple[int, int, list[float | None]]:
-    """Return a seed, how many links were faulty, and the F1 of each method."""
+    """Return a seed, how many links were faulty in its run, and the F1 of each method, None for a
+    method that did not run with this seed."""
     at = np.flatnonzero(np.asarray(rows["seed"]) == seed)
     f1 = [
         method["f1"][method["seeds"].index(seed)] if seed in method["seeds"] else None

@@ -1,4 +1,4 @@
-"""The page of a run that goes on: it is empty until the server sends events."""
+"""The page of a run in progress; it has no counts until the server sends events."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def live_page(
     """Return the page that ``scenarios.live.server`` sends before its events.
 
     Args:
+        fabric: The network to draw.
         monitor: Which switches host meters, bool[n_switches].
-        faults: Directed links and their loss rates, as far as they are known now.
-        epochs: How many there will be; 0 where nobody knows.
-        method: Whose verdict comes after each epoch.
+        title: Title of the page.
+        faults: Faulty directed links with their loss rates, as far as they are known now.
+        epochs: Number of epochs of the run; 0 if it is unknown.
+        method: Name of the method that diagnoses after each epoch; empty if none does.
     """
     rate = [0.0] * fabric.n_links
     for link, lost in faults:

@@ -1,4 +1,4 @@
-"""The path of one flow's packets through the switches, and what the meters counted on it."""
+"""The path of one flow's packets through the switches, and what the meters counted of them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ _PROTOCOLS = {6: "TCP", 17: "UDP"}
 def example_flows(
     run: RunDirectory, drops: Mapping[str, Any], meters: list[MinusMeter]
 ) -> list[dict[str, Any]]:
-    """Return flows that were monitored, lost packets and whose path 007 traced, of different paths.
+    """Return up to eight example flows for the page: flows that Canary's meters counted and whose
+    path 007 traced, each with another set of lossy links.
 
     Args:
-        drops, meters: The run's table of lost packets, and its minus meters.
+        run: The run's record.
+        drops: Its table of lost packets.
+        meters: Its minus meters.
 
     Returns:
-        For each its ends, ``sent`` and ``lost``; ``switches`` and ``links`` of its path, each with
-        the packets that it really lost there; ``path_bf`` after each switch, as text; and
-        ``meters``: for each segment the positions of its ends on the path and what Canary's meters
-        counted there in all epochs. Empty where no meter is recorded.
+        For each flow its ends, and the packets ``sent`` and ``lost``; the ``switches`` and
+        ``links`` of its path; ``drops``, the packets that it really lost on each link; ``path_bf``,
+        the pathBF after each switch in hexadecimal; and ``meters``, for each segment the positions
+        of its ends on the path and what Canary's meters counted there in all epochs. The list is
+        empty if no meter or no lost packet is recorded.
     """
     fabric = run.fabric
     if not meters or not len(drops) or not isinstance(fabric, PacketFabric):
@@ -66,8 +70,8 @@ def _flow_numbers(
     wanted: npt.NDArray[np.integer],
     meters: list[MinusMeter],
 ) -> list[LongArray]:
-    """Return for each row of each minus meter the row of ``flows``; -1 if it is none that is
-    wanted."""
+    """Return, for each row of each minus meter, the row of its flow in the table ``flows``, or -1
+    if that row is not in ``wanted``: one int array a meter."""
     flows = {name: column[wanted] for name, column in flows.items()}
     src, dst = (fabric.host_ip[flows[end]] for end in ("src_host", "dst_host"))
     ports = flows["src_port"], flows["dst_port"]
@@ -114,7 +118,8 @@ def _meters(
     flow: int,
     path: list[int],
 ) -> list[dict[str, int]]:
-    """Return what was counted of a flow on the segments of its path, in all epochs."""
+    """Return the packets of a flow counted and lost on each segment of its path, summed over all
+    epochs, and in how many epochs a meter held the flow."""
     parts, sums = run.segments, {}
     for meter, numbers in zip(meters, monitored, strict=True):
         for row in np.flatnonzero(numbers == flow).tolist():

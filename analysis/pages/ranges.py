@@ -1,4 +1,4 @@
-"""How well a method does on faults of each size: precision and recall by loss rate."""
+"""Precision and recall of a method by the loss rate of the faults."""
 
 from __future__ import annotations
 
@@ -8,35 +8,37 @@ from analysis.solvers.stages import GROUPS
 from testbed.arrays import BoolArray, FloatArray
 
 RANGES = (*zip(GROUPS[1:], GROUPS[:-1], strict=True), (0.0, GROUPS[-1]))
-"""Loss rates from low to high: those of Canary's stages (section III-F), and what is below."""
+"""Ranges of loss rates, each (low, high), the most lossy first: those of Canary's stages (section
+III-F), and the rates below them."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """``right`` of ``all`` links; 0 of 0 where no link counts."""
+    """``right`` of ``all`` links, a precision or a recall; 0 of 0 if no link is in the range."""
 
     right: int
     all: int
 
 
 def in_words(low: float, high: float) -> str:
-    """Return a range as text: ``1–5 %``."""
+    """Return a range of loss rates (0 to 1) as text in per cent: ``1–5 %``."""
     return f"{100 * low:g}–{100 * high:g} %" if low else f"below {100 * high:g} %"
 
 
 def by_range(
     flagged: BoolArray, faulty: BoolArray, rate: FloatArray, estimate: FloatArray
 ) -> list[tuple[Share, Share]]:
-    """Return precision and recall of a verdict in each of `RANGES`.
+    """Return the precision and the recall of a verdict in each of `RANGES`.
 
-    A healthy link has no loss rate of a fault, so precision goes by the method's own estimate: of
-    the links that it blames and says to lose so much, how many are faulty. Recall goes by the true
-    rate.
+    Precision uses the loss rate that the method estimates, since a healthy link has no fault's loss
+    rate: of the blamed links with an estimate in the range, how many are faulty. Recall uses the
+    true rate: of the faulty links with a rate in the range, how many are blamed.
 
     Args:
-        flagged, faulty: Of each link, on the method's own terms: bool[N].
-        rate: True loss rates, float64[N].
-        estimate: The method's, float64[N]; nan where it has none.
+        flagged, faulty: Whether each link is blamed and is faulty, bool[N]. Links are directed or
+            undirected ones, as the method tells them apart.
+        rate: True loss rate of each link, float64[N].
+        estimate: Loss rate that the method estimates, float64[N]; nan where it has none.
     """
     found = []
     for low, high in RANGES:

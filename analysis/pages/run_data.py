@@ -1,7 +1,8 @@
-"""What the page of a run draws: the fabric, its truth and each method's verdict, as JSON.
+"""The data that the page of a run draws: the fabric, its faults and each method's verdict, as JSON.
 
-The drawing is made in the browser, from the ends, tiers and pods of the switches. Of a large fabric
-only the links that are faulty or blamed come with their figures; the others are counted by pod.
+The browser draws the fabric from the switches' tiers and pods and the ends of the links. In a large
+fabric only links that are faulty or blamed have figures of their own; the others are counted by
+pod.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Verdict = Mapping[str, Any]
 
 
 def numbers(values: npt.NDArray[Any], digits: int = 5) -> list[float | int | None]:
-    """Return numbers with ``digits`` digits, as short as JSON can have them; None for nan."""
+    """Return numbers rounded to ``digits`` significant digits, in a form that is short in JSON;
+    None stands for nan."""
     if values.dtype.kind in "iub":
         return [int(value) for value in values]
     return [
@@ -38,7 +40,8 @@ def numbers(values: npt.NDArray[Any], digits: int = 5) -> list[float | int | Non
 
 
 def verdicts(run: RunDirectory) -> dict[str, Verdict]:
-    """Return each method's recorded diagnosis: its table, and ``native`` and ``bench``."""
+    """Return the recorded diagnosis of each method by name: the columns of its table, and the
+    entries ``native`` and ``bench`` of the run's summary."""
     return {
         name: run.table(f"diagnoses/{name}")
         | {"native": entry["native"], "bench": entry.get("bench", "other")}
@@ -49,7 +52,8 @@ def verdicts(run: RunDirectory) -> dict[str, Verdict]:
 def link_data(
     run: RunDirectory, methods: Mapping[str, Verdict]
 ) -> tuple[dict[str, Any], npt.NDArray[np.integer]]:
-    """Return the fabric with its links for the drawing, and which links come with their figures."""
+    """Return the data for the drawing (fabric, links, verdicts), and the ids of the directed links
+    that have figures of their own, ascending: int[]."""
     fabric, truth = run.fabric, run.table("links")
     listed = np.ones(fabric.n_links, np.bool_)
     if fabric.n_links > DRAWN_WHOLE:
@@ -111,7 +115,8 @@ def _method(name: str, verdict: Verdict, links: npt.NDArray[np.integer]) -> dict
 
 
 def _ties(verdict: Verdict) -> list[list[int]]:
-    """The blamed classes of several links, which nothing tells apart."""
+    """Return the blamed classes of several links that no observation tells apart, as lists of
+    directed link ids."""
     flagged = np.flatnonzero(verdict["flagged"])
     if "class" not in verdict:
         return []
@@ -124,8 +129,9 @@ def _ties(verdict: Verdict) -> list[list[int]]:
 def range_rows(
     methods: Mapping[str, Verdict], truth: Mapping[str, Any]
 ) -> dict[str, list[tuple[str, Sequence[tuple[Share, Share]]]]]:
-    """Return methods with precision and recall in each of `ranges.RANGES`, on their own terms, by
-    the heading of their block."""
+    """Return the rows of the table of precision and recall by loss rate, under the heading of their
+    block: each method's name and its shares in each of `ranges.RANGES`, over directed or undirected
+    links as the method tells them apart."""
     rows = []
     for name, verdict in methods.items():
         columns = [verdict["flagged"], np.asarray(truth["faulty"]), truth["rate"]]

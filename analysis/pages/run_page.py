@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file, drawn from its record."""
+"""The page of a finished run: one HTML file, made from the run's record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SCRIPTS = (
 
 
 def _silent(what: str, share: float) -> None:
-    """Do nothing: a page that is made at once has no progress to show."""
+    """Ignore the progress; the default of `run_page`."""
 
 
 def run_page(
@@ -45,9 +45,11 @@ def run_page(
     """Return the page of a finished run.
 
     Args:
-        command: What makes the run again.
-        early: Also say what methods blame after each epoch where that takes long, see
+        run: The run's record.
+        command: The shell command that repeats the run, shown on the page.
+        early: Show what methods blame after each epoch even where that takes long to compute, see
             `timeline.OFTEN`.
+        progress: Callback that receives the current phase and its progress, from 0 to 1.
 
     Raises:
         testbed.record.run.RunError: A table is missing or damaged.
@@ -95,7 +97,7 @@ def run_page(
 
 
 def _costs(summary: Mapping[str, Any]) -> dict[str, list[dict[str, str]]]:
-    """Return what each method spent, and what it was run with, by the heading of its block."""
+    """Return each method's costs and parameters as text, under the heading of its block."""
     return in_blocks(
         (entry.get("bench"), _cost(name, entry)) for name, entry in summary["methods"].items()
     )
@@ -115,7 +117,8 @@ def _cost(name: str, entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def settings_in_words(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return settings, seed and versions: name and value."""
+    """Return the settings, the seed and the versions of a run or comparison as pairs of name and
+    value; other mappings in ``config`` are left out."""
     shown = []
     for name, value in config.items():
         if isinstance(value, Mapping):
@@ -127,7 +130,8 @@ def settings_in_words(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def files(folder: Path) -> list[tuple[str, str]]:
-    """Return name and address of each file and folder but the page itself."""
+    """Return the name and the relative URL of each file and folder in ``folder``, files first;
+    hidden ones and the page itself are left out."""
     found = []
     for path in sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name)):
         if path.name.startswith(".") or path.name == PAGE:

@@ -42,11 +42,12 @@ def sweep_page(
     """Return the page of a sweep.
 
     Args:
-        setting: Its name as a user writes it: ``K``.
+        setting: The name of the setting that varies, as a user writes it: ``K``.
         values: Its values, ascending if they are numbers.
-        parts: Of each value the rows of its comparison (`comparison.COLUMNS`), the content of its
-            ``comparison.json``, and the name of its folder.
-        command: What makes it all again.
+        parts: For each value, the columns of its comparison (`comparison.COLUMNS`), the content of
+            its ``comparison.json``, and the name of its folder.
+        command: The shell command that repeats the sweep, shown on the page.
+        folder: The sweep's folder; the page links to its files.
     """
     benches = {name: bench_in(rows, name) for rows, _, _ in parts for name in method_names(rows)}
     names = sorted(benches, key=lambda name: list(BENCHES).index(benches[name]))
@@ -89,7 +90,8 @@ def sweep_page(
 def _blocks(
     values: Sequence[str], address: Sequence[str], parts: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[tuple[str, str, list[Cell]]]]:
-    """Return the means of all values by the heading of their block: value, address and cells."""
+    """Return the table rows under the heading of their block; each is a value of the setting, the
+    URL of its comparison's page, and a method's cells."""
     found: dict[str, list[tuple[str, str, list[Cell]]]] = {h: [] for h in BENCHES.values()}
     for value, where, rows in zip(values, address, parts, strict=True):
         for heading, block in comparison_cells(rows).items():
@@ -98,7 +100,8 @@ def _blocks(
 
 
 def _point(rows: Mapping[str, Any], name: str) -> dict[str, Any] | None:
-    """Return a method's figures at a value, each mean with its interval, and its mean curve."""
+    """Return a method's figures at one value of the setting: mean, low and high of each of
+    `_FIGURES`, and the mean curve. None if the method did not run there."""
     if name not in rows["method"]:
         return None
     own = chosen(rows, name)

@@ -1,8 +1,8 @@
-"""Templates, scripts and data joined to one HTML file that needs nothing else.
+"""Join templates, scripts and data to one HTML file that needs no other file.
 
-Names come from whoever made the run. In the HTML Jinja2 escapes them, in the data nothing can end
-the script element, the scripts set text and never HTML, and the page's own policy lets no other
-script run and nothing be fetched.
+Names in a record are untrusted input. Jinja2 escapes them in the HTML; in the JSON data no text can
+end the script element; the scripts set text and never HTML; and the page's content security policy
+forbids every other script and every request.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def _environment() -> Environment:
 
 
 def embedded(data: Any) -> Markup:
-    """Return data as JSON for a script element: it has no ``<`` and no end of a line for
-    JavaScript.
+    """Return data as JSON that is safe inside a script element: ``<``, ``>``, ``&`` and
+    JavaScript's line separators are escaped.
 
     Raises:
-        ValueError: A number is nan.
+        ValueError: A number is nan or infinite.
     """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
@@ -57,7 +57,13 @@ def render_page(
     data: Mapping[str, Any],
     **shown: Any,
 ) -> str:
-    """Return a page: ``template`` with ``shown``, and ``scripts`` that find ``data`` in it."""
+    """Return the HTML text of a page.
+
+    Args:
+        template, styles, scripts: Names of files in `ASSETS`. The scripts are joined to one.
+        data: What the scripts read, embedded as JSON.
+        shown: Values of the template's variables.
+    """
     script = "".join(
         ["(function () {\n'use strict';\n", *((ASSETS / s).read_text() for s in scripts), "})();\n"]
     )
@@ -76,10 +82,10 @@ def render_page(
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a page, so that the file is whole or not there at all.
+    """Write a page atomically, so that a failure leaves no partial file.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     with atomic_write(path) as new:
         new.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A run epoch by epoch: what was counted, and what methods blame after the first epochs."""
+"""A run epoch by epoch: packets counted and lost, and what methods blame after the first epochs."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from analysis.telemetry.telemetry import SegmentCounts, Telemetry
 from testbed.record.run import RunDirectory
 
 OFTEN = 1024
-"""Up to so many directed links times epochs methods are run on the first epochs unasked: at K=4, 64
-times 10, that takes a tenth of a second."""
+"""The most directed links times epochs for which methods are run on the first epochs without being
+asked to. At K=4, with 64 links and 10 epochs, that takes a tenth of a second."""
 
 
 def epochs(
     run: RunDirectory, links: npt.NDArray[np.integer], drops: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what the record has of each epoch.
+    """Return what the record has of each epoch, for the page's charts.
 
     Args:
-        links: The directed links that are listed one by one.
-        drops: The run's table of lost packets, empty where it has none.
+        run: The run's record.
+        links: The directed links that have figures of their own.
+        drops: The run's table of lost packets, empty if it has none.
 
     Returns:
-        ``n``; ``ms``, the length of an epoch; ``counted`` and ``lost``, packets on all segments;
-        ``rules`` and ``flows``, of Canary's selection, where it is recorded; ``drops``, the packets
-        that each link truly lost, as (link, epoch, packets); ``segments``, for each link the
-        segments over it, all epochs' packets counted and lost.
+        ``n``, the number of epochs; ``ms``, the length of one in milliseconds; ``counted`` and
+        ``lost``, the packets on all segments in each epoch; ``rules`` and ``flows``, the rules and
+        the flows of Canary's selection in each epoch, if they are recorded; ``drops``, the packets
+        that each link truly lost, as (link, epoch, packets); and, in small fabrics, ``segments``,
+        the packets counted and lost on the segments over each link in each epoch.
     """
     n = run.epochs
     data: dict[str, Any] = {"n": n, "ms": run.config.get("epoch_ms"), "drops": []}
@@ -61,7 +63,8 @@ def epochs(
 def _by_link(
     run: RunDirectory, table: Mapping[str, Any], links: npt.NDArray[np.integer]
 ) -> dict[str, Any]:
-    """Return the packets counted and lost on the segments over each link, a list by epoch."""
+    """Return ``sent`` and ``lost``: for each of ``links``, the packets counted and lost in each
+    epoch, summed over the segments that contain the link."""
     paths = run.segments.paths
     cells = np.zeros((2, run.epochs, len(run.segments)), np.int64)
     for cell, name in zip(cells, ("sent", "lost"), strict=True):
@@ -90,15 +93,18 @@ def over_time(
     asked: bool,
     progress: Callable[[str, float], None],
 ) -> dict[str, list[list[int]]]:
-    """Return what each method blames after the first epoch, the first two, and so on: directed
-    links.
+    """Return the directed links that each method blames from the first epoch, from the first two,
+    and so on.
 
-    Only methods that read nothing but segments: of probes and flows the record does not know when
-    they were sent. A method has the parameters that it had in the run.
+    Only methods that read nothing but segments are run, because the record does not say in which
+    epoch a probe or a flow was sent. Each method has the parameters that it had in the run.
 
     Args:
-        meters: The run's minus meters.
-        asked: False to leave it where it takes long, see `OFTEN`.
+        run: The run's record.
+        meters: Its minus meters.
+        asked: Whether the user asked for it; otherwise the result is empty where it would take
+            long, see `OFTEN`.
+        progress: Callback that receives the current phase and its progress, from 0 to 1.
     """
     if not asked and run.fabric.n_links * run.epochs > OFTEN:
         return {}
@@ -124,7 +130,8 @@ def over_time(
 
 
 def _as_it_was(name: str, entry: Mapping[str, Any]) -> Localizer | None:
-    """Return the method with the parameters of the run; None if there is no such method here."""
+    """Return the method with the parameters that the summary's ``entry`` records; None if no such
+    method is installed."""
     said = entry.get("parameters", "")
     try:
         return make_method(f"{read_names(name)[0].name}:{said}" if said else name)
