@@ -1,4 +1,4 @@
-"""The base class of what is a user's mistake, which a command tells in one line."""
+"""The base class of errors that a user can correct; a command prints them in one line."""
 
 
 class UserError(ValueError):

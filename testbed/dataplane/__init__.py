@@ -61,7 +61,7 @@ def source_digests() -> dict[str, str]:
 
 
 class Identity:
-    """What a switch is, and the parity of its epoch."""
+    """Tables with a switch's own attributes and with the parity of its current epoch."""
 
     def __init__(self, block: str) -> None:
         self.identity = _program.table(f"{block}.identity")
@@ -73,7 +73,7 @@ class Identity:
 
 
 class Fault:
-    """Losses on purpose."""
+    """The table of injected faults: drop, corruption and black hole, by port and 5-tuple."""
 
     def __init__(self, block: str) -> None:
         self.faults = table = _program.table(
@@ -95,8 +95,8 @@ class Meter:
     Attributes:
         rules, monitor, skip: The table and its actions.
         capacity: Rules that the table has room for.
-        rows: Of each row the register array of each field of a bucket. Both epoch parities lie in
-            it, the even one's `BUCKETS` first.
+        rows: For each row, the register array of each field of a bucket. An array holds the
+            `BUCKETS` buckets of the even epoch parity, then those of the odd one.
         bucket_bits, count_bits: Bits of a bucket, and of the count in it.
         half_bits: Bits of ``flow_lo``, the lower half of a flow ID.
     """
@@ -120,7 +120,7 @@ class Meter:
 
 
 class HashPipe:
-    """The stages that find large flows: of each the register arrays of flow IDs and of counts."""
+    """The stages that find large flows; each has a register array of flow IDs and one of counts."""
 
     def __init__(self, block: str) -> None:
         self.entries = _sizes["STAGE_ENTRIES"]
@@ -135,7 +135,7 @@ class HashPipe:
 
 
 class HeavyHitter:
-    """The table of the segments that need flows, and the digest of a flow that is large enough."""
+    """The table of segments that need more flows, and the digest that reports a large flow."""
 
     def __init__(self, block: str) -> None:
         self.segments = _program.table(
@@ -164,7 +164,7 @@ class Expiry:
 
 
 class Routing:
-    """Longest prefix down, a group of uplinks up."""
+    """The table of routes (longest-prefix match) and the ECMP group of uplinks."""
 
     def __init__(self, block: str) -> None:
         self.routes = _program.table(f"{block}.routes", "hdr.ipv4.dst_ip")
@@ -195,7 +195,7 @@ INGRESS_FAULT = Fault("CanaryIngress.fault")
 
 
 class FlowId:
-    """The 104-bit flow ID, an int."""
+    """The layout of the 104-bit flow ID, which is a 5-tuple packed into an integer."""
 
     def __init__(self) -> None:
         bits = _program.joined(
@@ -204,7 +204,7 @@ class FlowId:
         self._shifts = tuple(field.shift for field in bits.values())
 
     def of(self, src_ip: int, dst_ip: int, src_port: int, dst_port: int, protocol: int) -> int:
-        """The flow ID of a 5-tuple."""
+        """Return the flow ID of a 5-tuple: IPv4 addresses, ports and protocol as integers."""
         a, b, c, d, e = self._shifts
         return src_ip << a | dst_ip << b | src_port << c | dst_port << d | protocol << e
 
@@ -241,7 +241,9 @@ SHIM_BITS = sum(_program.header("shim").values())
 
 
 def c_defines() -> str:
-    """The same for C: ``VERDICT_CAUSE(word)`` and its like, ``CAUSE_FAULT`` and its like."""
+    """Return C macros of the verdict's fields, as ``VERDICT_CAUSE(word)``, of `CAUSES`, as
+    ``CAUSE_FAULT``, and of the shim's EtherType.
+    """
     fields = [
         f"#define VERDICT_{name.upper()}(word) ((word) >> {bits.shift} & {(1 << bits.width) - 1})"
         for name, bits in VERDICT.fields.items()

@@ -70,7 +70,7 @@ class IcmpLimit:
 
 
 def _operations(tree: Any, op: str) -> Iterator[dict[str, Any]]:
-    """All nodes of a JSON tree that are this operation."""
+    """Yield all nodes of a JSON tree that are the binary operation ``op``."""
     if isinstance(tree, dict):
         if tree.get("op") == op and "right" in tree:
             yield tree

@@ -16,18 +16,18 @@ from typing import Any
 
 
 class DataPlaneError(ImportError):
-    """The program does not have what Python names of it. One line."""
+    """The compiled program lacks an object that Python refers to. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Bits:
-    """Where a field lies in a word."""
+    """The position of a field in an integer: its lowest bit and its width in bits."""
 
     shift: int
     width: int
 
     def of(self, word: Any) -> Any:
-        """The field's value in a word, or in each of an array of words."""
+        """Return the field's value in an integer, or in each element of an array."""
         return word >> self.shift & (1 << self.width) - 1
 
 
@@ -39,7 +39,10 @@ class Digest:
     fields: Mapping[str, int]
 
     def position(self, field: str) -> int:
-        """Which of the values a field is; switches may call them by other names."""
+        """Return the index of a field among the digest's values.
+
+        Switches may call the fields by other names, but they keep the order.
+        """
         return list(self.fields).index(field)
 
 
@@ -72,18 +75,18 @@ class CompiledProgram:
         }
 
     def table(self, name: str, *key: str) -> str:
-        """The name of a table whose key has these fields, in this order."""
+        """Return ``name`` if it is a table whose key has these fields, in this order."""
         found = tuple(field["name"] for field in self._known(self._tables, "table", name)["key"])
         if found != key:
             raise self._error(f"the key of table {name} is {_list(found)}, not {_list(key)}")
         return name
 
     def capacity(self, table: str) -> int:
-        """How many entries a table has room for."""
+        """Return how many entries a table can hold."""
         return int(self._known(self._tables, "table", table)["max_size"])
 
     def action(self, table: str, name: str, *params: str) -> str:
-        """The name of an action of a table that takes these parameters, in this order."""
+        """Return ``name`` if it is an action of ``table`` with these parameters, in this order."""
         action = self._known(self._actions, "action", name)
         if name not in self._tables[table]["actions"]:
             raise self._error(f"table {table} has no action {name}")
@@ -93,29 +96,29 @@ class CompiledProgram:
         return name
 
     def profile(self, name: str) -> str:
-        """The name of an action profile."""
+        """Return ``name`` if the program has an action profile of that name."""
         self._known(self._profiles, "action profile", name)
         return name
 
     def counter(self, name: str) -> str:
-        """The name of an indirect counter."""
+        """Return ``name`` if the program has an indirect counter of that name."""
         self._known(self._counters, "counter", name)
         return name
 
     def register(self, name: str, size: int) -> str:
-        """The name of a register array of ``size`` elements."""
+        """Return ``name`` if it is a register array of ``size`` elements."""
         found = self._known(self._registers, "register", name)["size"]
         if found != size:
             raise self._error(f"register {name} has {found} elements, not {size}")
         return name
 
     def registers(self, block: str) -> dict[str, int]:
-        """All register arrays of a control block: name to width in bits."""
+        """Return the width in bits of each register array of a control block, by name."""
         inside = f"{block}."
         return {n: r["bitwidth"] for n, r in self._registers.items() if n.startswith(inside)}
 
     def digest(self, name: str, *fields: str) -> Digest:
-        """A digest that has these fields, in this order."""
+        """Return the digest ``name`` if it has these fields, in this order."""
         self._known(dict.fromkeys(self._digests), "digest", name)
         described = re.search(rf'\bkey: "{name}"(.*?)^  }}', self._p4info, re.S | re.M)
         members = re.findall(
@@ -128,25 +131,25 @@ class CompiledProgram:
         return Digest(name, found)
 
     def header(self, name: str) -> dict[str, int]:
-        """The fields of a header with their widths in bits, in the order of the wire."""
+        """Return the width in bits of each field of a header, in the order of the wire."""
         return self._known(self._headers, "header", name)
 
     def metadata(self, field: str) -> str:
-        """The name of a field of the program's metadata."""
+        """Return ``meta.FIELD`` if the program's metadata has that field."""
         self._known(self._headers["scalars"], "metadata field", f"metadata_t.{field}")
         return f"meta.{field}"
 
     def constants(self, source: str) -> dict[str, int]:
-        """``const bit<n>`` and ``#define`` of a source that stand for a number."""
+        """Return the numeric ``const bit<n>`` and ``#define`` constants of a source, by name."""
         text = self._source(source)
         found = re.findall(r"^const bit<\d+> (\w+) = (\w+);", text, re.M)
         found += re.findall(r"^#define (\w+) (\d\w*)\s*(?://.*)?$", text, re.M)
         return {name: int(value, 0) for name, value in found}
 
     def joined(self, source: str, field: str, *parts: str) -> dict[str, Bits]:
-        """Where the parts lie in a metadata field that a source puts together with ``++``.
+        """Return the position of each part of a metadata field that a source joins with ``++``.
 
-        Parts are told apart by their last name: ``counted`` is ``hdr.shim.counted``.
+        A part is called by the last component of its name: ``counted`` is ``hdr.shim.counted``.
         """
         text = self._source(source)
         statement = re.search(rf"meta\.{field} = ([^;]*\+\+[^;]*);", text)
@@ -166,7 +169,7 @@ class CompiledProgram:
         return found
 
     def _width(self, term: str, text: str) -> int:
-        """Bits of a constant, a header's or metadata field, or of a macro's argument."""
+        """Return the width in bits of a literal, a field, or a macro's argument; 0 if unknown."""
         if literal := re.fullmatch(r"(\d+)w\d+", term):
             return int(literal[1])
         scope, _, field = term.rpartition(".")

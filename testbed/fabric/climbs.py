@@ -1,4 +1,4 @@
-"""All ways up from some switches of a Clos, and the equal-cost paths that pairs of them make.
+"""All upward paths (climbs) from some switches of a Clos, and the equal-cost paths of their pairs.
 
 An up-down path climbs from its source to some switch and descends to its destination; the descent
 is a climb of the destination, backwards. So the paths of a pair are the pairs of climbs that end at
@@ -75,23 +75,30 @@ class Climbs:
 
     @property
     def start(self) -> LongArray:
-        """Where each climb begins, by position among the starts: int64[A]."""
+        """Return the index of each climb's first switch among the starts, int64[A]."""
         return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Climbs:
-        """Return those of the climbs that are kept, bool[A]."""
+        """Return the climbs for which ``keep`` (bool[A]) is True."""
         rows = np.flatnonzero(keep)
         return Climbs(pointers(keep)[self.ptr], self.end[rows], self.links.take(rows))
 
     def path_counts(self, src_tor: IntArray, dst_tor: IntArray) -> LongArray:
-        """See `testbed.fabric.clos.Fabric.path_counts`."""
+        """Return the number of equal-cost paths of each pair of starts, int64[N].
+
+        The arguments are positions among the starts, int32[N] each.
+        """
         width = np.zeros(len(src_tor), np.int64)
         hops = np.zeros(len(src_tor), np.int64)
         _count(src_tor, dst_tor, self.ptr, self.end, self.links.ptr, width, hops)
         return width
 
     def path_sets(self, src_tor: IntArray, dst_tor: IntArray) -> PathSets:
-        """See `testbed.fabric.clos.Fabric.path_sets`."""
+        """Return the set of equal-cost paths of each pair of starts, N sets.
+
+        The arguments are positions among the starts, int32[N] each; see
+        `testbed.fabric.clos.Fabric.path_sets`.
+        """
         width = np.zeros(len(src_tor), np.int64)
         hops = np.zeros(len(src_tor), np.int64)
         _count(src_tor, dst_tor, self.ptr, self.end, self.links.ptr, width, hops)
@@ -106,7 +113,7 @@ class Climbs:
 
 @njit
 def _count(src, dst, ptr, end, link_ptr, width, hops):
-    """Number and length of each pair's shortest paths; both stay 0 where there is none."""
+    """Write the number and the length in links of each pair's shortest paths; 0 if it has none."""
     for pair in range(len(src)):
         best, found = np.iinfo(np.int64).max, 0
         a, b = ptr[src[pair]], ptr[dst[pair]]

@@ -1,6 +1,6 @@
 """A Clos fabric of any shape as pure data: switches in tiers, links between them, paths.
 
-The fat-tree of `testbed.fabric.fat_tree` is one, with ports, hosts and addresses besides. Others
+The fat-tree of `testbed.fabric.fat_tree` is one, which also has ports, hosts and addresses. Others
 are made here: leaf-spine, three layers with oversubscription, and either with links left out.
 """
 
@@ -104,7 +104,9 @@ class Fabric:
 
     @cached_property
     def link_names(self) -> list[str]:
-        """``"tor0_0->agg0_1"`` for every directed link, with ``#2`` for a second such link."""
+        """Return the name of every directed link: ``"tor0_0->agg0_1"``, with ``#2`` for a second
+        link between the same switches.
+        """
         name = self.switch_names
         pairs = zip(self.link_src.tolist(), self.link_dst.tolist(), strict=True)
         names = [f"{name[s]}->{name[d]}" for s, d in pairs]
@@ -114,7 +116,7 @@ class Fabric:
 
     @cached_property
     def _parallel(self) -> npt.NDArray[np.int64]:
-        """1 for the first link between two switches, 2 for the second, ...: int64[n_links]."""
+        """Return 1 for the first link between two switches, 2 for the next, ..., int64[n_links]."""
         pair = self.link_src.astype(np.int64) * self.n_switches + self.link_dst
         order = np.argsort(pair, kind="stable")
         first_of_pair = np.concatenate(([True], np.diff(pair[order]) != 0))[: len(order)]
@@ -132,7 +134,7 @@ class Fabric:
         return {name: i for i, name in enumerate(self.link_names)}
 
     def switch(self, name: str) -> int:
-        """Index of a switch by name. Raises TopologyError for an unknown name."""
+        """Return the index of the switch ``name``. Raises TopologyError for an unknown name."""
         if name not in self._switch_index:
             _, first = np.unique(self.tier, return_index=True)
             known = ", ".join(self.switch_names[i] for i in first)
@@ -140,7 +142,7 @@ class Fabric:
         return self._switch_index[name]
 
     def link(self, name: str) -> int:
-        """Index of a directed link by name, ``src->dst``. Raises TopologyError."""
+        """Return the index of the directed link ``name`` (``src->dst``), or raise TopologyError."""
         if name in self._link_index:
             return self._link_index[name]
         for end in name.split("->"):
@@ -148,7 +150,7 @@ class Fabric:
         raise TopologyError(f"no link {name!r} in {self.title}: they are not neighbours")
 
     def paths_over(self, *paths: str) -> Paths:
-        """Return paths that are named by their switches.
+        """Return the paths that are given by the names of their switches.
 
         Args:
             paths: Each as ``a->b->c``; of several links between two switches the first is taken.
@@ -167,15 +169,16 @@ class Fabric:
     # ---- structure ---------------------------------------------------------------------------
 
     def links_of(self, switch: int) -> IntArray:
-        """All directed links that begin or end at a switch."""
+        """Return the directed links that begin or end at a switch, ascending, int32[]."""
         at = (self.link_src == switch) | (self.link_dst == switch)
         return np.flatnonzero(at).astype(np.int32)
 
     @cached_property
     def pod(self) -> IntArray:
-        """What hangs together without the highest tier, in the order of ToRs: int32[n_switches].
+        """Return the pod of each switch, int32[n_switches].
 
-        -1 for the highest tier, and for switches below it that no ToR is linked with.
+        A pod is a connected component of the fabric without its highest tier; pods are numbered in
+        the order of their first ToR. -1 marks the highest tier and switches connected to no ToR.
         """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
@@ -191,9 +194,9 @@ class Fabric:
         return np.where(self.tier < self.tier.max(), number[label], -1).astype(np.int32)
 
     def without(self, edges: npt.ArrayLike) -> Fabric:
-        """This fabric with undirected links (``link >> 1``) left out; link ids are dense again.
+        """Return this fabric without the given undirected links (``link >> 1``).
 
-        Switches stay, even those that lose all their links.
+        The remaining links are renumbered; all switches stay, even those without a link.
 
         Raises:
             TopologyError: An edge does not exist.
@@ -217,22 +220,22 @@ class Fabric:
 
     @cached_property
     def climbs(self) -> Climbs:
-        """All ways up from the ToRs."""
+        """Return all upward paths from the ToRs."""
         tors = np.arange(self.n_tors, dtype=np.int32)
         return Climbs.of(tors, np.ones(self.n_switches, np.bool_), self.link_src, self.link_dst)
 
     def path_sets(
         self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
     ) -> PathSets:
-        """Every equal-cost path of each pair of ToRs: the shortest of those that go up, then down.
+        """Return the equal-cost paths of each pair of ToRs: the shortest that go up, then down.
 
         Args:
             src_tor, dst_tor: int[N]. Repeated pairs get repeated sets.
 
         Returns:
-            N sets: one path of no link within a rack, none where no path leads. Paths of a set
-            ascend in the switch where they turn. Memory is that of the result, which for all pairs
-            of a large fabric is more than there is: ask for the pairs in use, in parts.
+            N sets; within a rack a set is one path without links, and it is empty where there is
+            no path. The paths of a set are sorted by the switch where they turn. The result for
+            all pairs of a large fabric may exceed the memory: ask for the pairs in use, in parts.
 
         Raises:
             TopologyError: An index is no ToR.
@@ -243,7 +246,7 @@ class Fabric:
     def path_counts(
         self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
     ) -> npt.NDArray[np.int64]:
-        """How many equal-cost paths each pair of ToRs has, without listing them: int64[N].
+        """Return the number of equal-cost paths of each pair of ToRs (int[N] each), int64[N].
 
         Raises:
             TopologyError: An index is no ToR.
@@ -264,7 +267,7 @@ class Fabric:
 
 
 def leaf_spine(leaves: int, spines: int, *, oversubscription: float = 1.0) -> Fabric:
-    """Two tiers, every leaf linked to every spine.
+    """Return a fabric of two tiers in which every leaf is linked to every spine.
 
     Args:
         oversubscription: Hosts of a leaf for each of its uplinks.
@@ -299,9 +302,12 @@ def clos(
     oversubscription: float = 1.0,
     wiring: Literal["planes", "complete"] = "planes",
 ) -> Fabric:
-    """Three tiers: pods of ToRs and aggregation switches, all linked, under core switches.
+    """Return a fabric of three tiers: pods of ToRs and aggregation switches, and core switches.
+
+    In a pod, every ToR is linked to every aggregation switch.
 
     Args:
+        pods: The number of pods.
         tors, aggs: Switches of a pod. ``clos(k, k // 2, k // 2, k**2 // 4)`` is the fat-tree.
         cores: Core switches in all.
         oversubscription: Hosts of a ToR for each of its uplinks.
@@ -355,7 +361,7 @@ def _at_least_one(**numbers: int) -> None:
 
 
 def _product(n: int, m: int) -> tuple[IntArray, IntArray]:
-    """All pairs of 0..n-1 and 0..m-1, the second running faster."""
+    """Return all pairs of 0..n-1 and 0..m-1, int32[n * m] each; the second varies fastest."""
     first, second = np.divmod(np.arange(n * m, dtype=np.int32), np.int32(m))
     return first, second
 

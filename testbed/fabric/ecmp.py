@@ -1,4 +1,4 @@
-"""Equal-cost paths of a Clos without listing them: where a pair's paths turn, how many, and draws.
+"""Equal-cost paths of a Clos without listing them: their turning tier, number, and random draws.
 
 A path climbs from its source to some switch and descends to its destination, and the descent is a
 climb of the destination backwards (`testbed.fabric.climbs`). Pairs of ToRs by the million have
@@ -25,13 +25,14 @@ class Ecmp:
     Memory grows with ToRs times switches and with the climbs: 60 MB for the fat-tree of K=48.
 
     Attributes:
-        fabric: Its links join neighbouring tiers.
+        fabric: The fabric, whose links join neighbouring tiers.
         climbs: All climbs as paths of upward links, those of a ToR together, ascending in tier and
             number of the switch where they end.
         tor, end: First and last switch of each climb, int32[A].
-        ptr: Those of ToR ``t`` to tier ``i`` are ``ptr[t, i]:ptr[t, i + 1]``, int64[n_tors, T + 1].
-        count: Climbs from each ToR to each switch, int16[n_tors, n_switches].
-        first: The first of them, int32[n_tors, n_switches].
+        ptr: int64[n_tors, T + 1]; the climbs of ToR ``t`` to tier ``i`` are
+            ``ptr[t, i]:ptr[t, i + 1]``.
+        count: Number of climbs from each ToR to each switch, int16[n_tors, n_switches].
+        first: Index of the first of these climbs, int32[n_tors, n_switches].
 
     Raises:
         TopologyError: A link skips a tier, or two ToRs have no path between them.
@@ -66,18 +67,22 @@ class Ecmp:
 
     @property
     def top(self) -> int:
-        """The highest tier."""
+        """Return the number of the highest tier; ToRs of the lowest are in tier 0."""
         return self.ptr.shape[1] - 2
 
     def reach(self, tier: int) -> npt.NDArray[np.float32]:
-        """Climbs from each ToR to the switches of a tier: float32[n_tors, switches of the tier]."""
+        """Return the number of climbs from each ToR to each switch of a tier.
+
+        float32[n_tors, switches of the tier].
+        """
         return self.count[:, self.fabric.tier == tier].astype(np.float32)
 
     @cached_property
     def turn(self) -> npt.NDArray[np.int8]:
-        """The tier where the paths of two ToRs turn, -1 if there is none: int8[n_tors, n_tors].
+        """Return the tier where the paths of two ToRs turn, int8[n_tors, n_tors].
 
-        0 within a rack, whatever its tier."""
+        -1 if they have no path; 0 on the diagonal, whatever the ToR's tier.
+        """
         turn = np.full((self.fabric.n_tors, self.fabric.n_tors), -1, np.int8)
         for tier in range(self.top, 0, -1):
             reach = self.reach(tier)
@@ -87,7 +92,10 @@ class Ecmp:
 
     @cached_property
     def width(self) -> IntArray:
-        """The number of equal-cost paths of two ToRs, 1 within a rack: int32[n_tors, n_tors]."""
+        """Return the number of equal-cost paths of two ToRs, int32[n_tors, n_tors].
+
+        It is 1 on the diagonal.
+        """
         width = np.ones(self.turn.shape, np.int32)
         for tier in range(1, self.top + 1):
             reach = self.reach(tier)
@@ -97,20 +105,28 @@ class Ecmp:
 
     @cached_property
     def to_top(self) -> LongArray:
-        """The climbs to the highest tier from below it: int64[]."""
+        """Return the indices of the climbs that reach the highest tier over a link, int64[]."""
         ends = self.fabric.tier[self.end] == self.top
         return np.flatnonzero(ends & (self.climbs.length > 0))
 
     def bounces(self) -> Paths:
-        """NetBouncer's probes (its section 4.3): every way from a ToR to the highest tier, and back
-        the same way. Those of a ToR are together, ascending in the switch that bounces them."""
+        """Return the paths of NetBouncer's probes (its section 4.3).
+
+        A probe goes from a ToR up to a switch of the highest tier and back the same way. The paths
+        of a ToR are consecutive and sorted by the switch where they turn.
+        """
         up = self.climbs.take(self.to_top)
         rows = up.links.reshape(len(up), self.top)
         rows = np.concatenate((rows, rows[:, ::-1] ^ 1), axis=1)
         return Paths(np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1], rows.reshape(-1))
 
     def draw(self, src: IntArray, dst: IntArray, rng: np.random.Generator) -> Paths:
-        """One path for each pair of ToRs (int32[N] each), uniform over its equal-cost paths."""
+        """Return one path for each pair of ToRs (int32[N] each), uniform over its equal-cost paths.
+
+        Args:
+            src, dst: The pairs of ToRs.
+            rng: The generator that draws them.
+        """
         turn = self.turn[src, dst]
         tier = self.fabric.tier
         length = 2 * turn.astype(np.int64) - tier[src] - tier[dst]
@@ -128,7 +144,11 @@ class Ecmp:
 def _draw(
     rng, src, dst, turn, tier_ptr, end, climb_ptr, climb_links, count, first, most, ptr, links
 ):
-    """A climb of the source is taken in proportion to the destination's climbs to its end."""
+    """Write one path for each pair into ``links``, from ``ptr[i]`` on.
+
+    A climb of the source is drawn in proportion to the number of the destination's climbs to the
+    same switch, then one of these uniformly; so each path is equally likely.
+    """
     for i in range(len(src)):
         tier = turn[i]
         if tier == 0:

@@ -36,15 +36,17 @@ class Continuations:
 
 
 class Shares(NamedTuple):
-    """The links that share another's connections, int32[], and which part of them, float64[]."""
+    """The links that a link's connections cross as well, int32[], and for what share, float64[]."""
 
     links: IntArray
     share: FloatArray
 
 
 class _Links(NamedTuple):
-    """Upward links by one of their ends: those at switch s are ``link[ptr[s]:ptr[s + 1]]``, and
-    link l's other end is ``other[l]``."""
+    """The upward links at each switch: ``link[ptr[s]:ptr[s + 1]]`` at switch s.
+
+    The other end of link l is ``other[l]``.
+    """
 
     ptr: LongArray
     link: IntArray
@@ -58,9 +60,15 @@ class _Links(NamedTuple):
 
 
 class _Ways(NamedTuple):
-    """By [ToR, switch]: the hops from the switch to the ToR over the shortest up-down path and over
-    the shortest descent, uint8, how many there are of either, float32, and the upward link that all
-    these descents begin with the other way, int32, -1 where they begin with several or are none."""
+    """The shortest ways from each switch to each ToR; all arrays are [n_tors, n_switches].
+
+    Attributes:
+        hops, down_hops: Links of the shortest up-down path and of the shortest descent, uint8;
+            `FAR` if there is none.
+        routes, descents: The number of these paths and of these descents, float32.
+        only: The upward link whose reverse begins all the descents, int32; -1 if they begin with
+            different links or there is none.
+    """
 
     hops: npt.NDArray[np.uint8]
     down_hops: npt.NDArray[np.uint8]
@@ -85,7 +93,7 @@ class EcmpProbabilities:
         self._ways = _Ways(*_ways(self.n_tors, self._rising, self._up, self._under))
 
     def shared_votes(self, links: LongArray) -> list[Shares]:
-        """For each link the share of its votes that every link gets from the same connections.
+        """Return, for each of some links, the share of its votes that the other links get as well.
 
         Connections run between ToRs uniformly at random (remark 1 of the paper's appendix C); a
         connection over h links votes 1/h for each. Of the expected votes for a link the share of
@@ -93,7 +101,7 @@ class EcmpProbabilities:
         threads may run meanwhile.
 
         Args:
-            links: int64[N].
+            links: Directed links, int64[N].
         """
         ends = self.link_src, self.link_dst
         ptr, shared, share = shares(links, *ends, self._up, self._under, self._ways)
@@ -101,20 +109,20 @@ class EcmpProbabilities:
         return [Shares(shared[at:end], share[at:end]) for at, end in between]
 
     def usage(self) -> FloatArray:
-        """The probability that a connection between two ToRs drawn at random crosses each link.
+        """Return the probability that a connection between two random ToRs crosses each link.
 
-        float64[n_links]. A pair that no path joins counts as crossing nothing.
+        float64[n_links]. A pair without a path counts as crossing no link.
         """
         used = np.zeros(self.n_links)
         _usage(self._rising, self._up, self._under, self._ways, used)
         return used / max(self.n_tors * (self.n_tors - 1), 1)
 
     def continuations(self, src_tor: IntArray, dst_tor: IntArray, traced: Paths) -> Continuations:
-        """Where connections went whose traces broke off, as far as the topology implies.
+        """Return the links that connections with broken traces may have crossed.
 
         Args:
-            src_tor, dst_tor: ToRs, int32[N].
-            traced: The directed links that each trace saw, in order.
+            src_tor, dst_tor: The ToRs of each connection, int32[N].
+            traced: The directed links that each trace found, in order.
         """
         at, down = self._ends(src_tor, traced)
         good = self._begins_path(src_tor, dst_tor, traced)
@@ -133,7 +141,7 @@ class EcmpProbabilities:
         return Continuations(every, *both)
 
     def _ends(self, src_tor: IntArray, traced: Paths) -> tuple[LongArray, BoolArray]:
-        """The switch where each trace broke off, and whether it had begun to descend."""
+        """Return the switch where each trace broke off, and whether it had begun to descend."""
         at, down = src_tor.astype(np.int64), np.zeros(len(src_tor), np.bool_)
         seen = np.diff(traced.ptr) > 0
         last = traced.links[traced.ptr[1:][seen] - 1]
@@ -160,12 +168,12 @@ class EcmpProbabilities:
 
 
 def _ranges(begin: LongArray, length: LongArray) -> LongArray:
-    """begin[0], ..., begin[0] + length[0] - 1, begin[1], ...: int64[sum of length]."""
+    """Return the concatenated ranges begin[i], ..., begin[i] + length[i] - 1, int64[]."""
     start = np.cumsum(length) - length
     return np.arange(length.sum()) + np.repeat(begin - start, length)
 
 
-# In the compiled code ``up`` and ``under`` are the links that begin and that end at each switch.
+# In the compiled code ``up`` and ``under`` are the upward links that begin and end at each switch.
 
 
 @njit
@@ -207,7 +215,7 @@ def _ways(n_tors, rising, up, under):
 
 @njit
 def _continue(states, n_links, up, under, ways_to):
-    """The links ahead of each (switch, descending, ToR), as CSR, with their probabilities."""
+    """Return the possible links from each (switch, descending, ToR) on, as CSR, with chances."""
     n = ways_to[0].shape[1]
     mass = (np.zeros(n), np.zeros(n))
     queues = (np.empty(n, np.int32), np.empty(n, np.int32))
@@ -231,7 +239,7 @@ def _continue(states, n_links, up, under, ways_to):
 
 @njit
 def _joined(ptr, seen, traced_ptr, traced_links, begin, links, chance):
-    """The links that each trace saw, for certain, and those ahead of it."""
+    """Return the links and chances of each connection: those traced (chance 1), then the others."""
     all_links, all_chance = np.empty(ptr[-1], np.int32), np.ones(ptr[-1])
     for n in range(len(seen)):
         at, ahead = ptr[n], ptr[n] + seen[n]
@@ -244,7 +252,7 @@ def _joined(ptr, seen, traced_ptr, traced_links, begin, links, chance):
 
 @njit
 def _usage(rising, up, under, ways_to, used):
-    """Add the connections over each link, one for each pair of ToRs."""
+    """Add to ``used`` the expected connections over each link, for one between any two ToRs."""
     up_ptr, up_link, above = up
     under_ptr, under_link, below = under
     hops, down_hops, routes, descents, _ = ways_to

@@ -1,7 +1,7 @@
-"""The compiled walks over the equal-cost paths of a link: who else's votes its connections cast.
+"""Compiled walks over the equal-cost paths through a link: the votes that its connections cast.
 
-``up`` and ``under`` are the links that begin and that end at each switch, ``ways_to`` the ways from
-every switch to every ToR, as `testbed.fabric.ecmp_probabilities` has them.
+``up`` and ``under`` are the upward links that begin and that end at each switch; ``ways_to`` are
+the ways from every switch to every ToR, as in `testbed.fabric.ecmp_probabilities`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from testbed.arrays import FloatArray, IntArray
 from testbed.compiled import kernel, njit
 
 FAR = 255
-"""Hops to a ToR that no path leads to."""
+"""The number of hops that marks a ToR without a path."""
 
 
 class _Room(NamedTuple):
-    """Arrays to work in: by switch zeros between two calls, six float64 and four int32 queues; by
-    link what was met, int32, and what crosses it, float64."""
+    """Working arrays, allocated once.
+
+    Attributes:
+        by_switch: Six float64[n_switches] that are zero between two calls.
+        queues: Four int32[n_switches].
+        on: The links that were met, int32[n_links], and what crosses each, float64[n_links].
+    """
 
     by_switch: tuple[FloatArray, ...]
     queues: tuple[IntArray, ...]
@@ -43,7 +48,7 @@ def _room(n_switches, n_links):
 
 @njit
 def shares(links, src, dst, up, under, ways_to):
-    """The links that share votes with each of some, as CSR, with their shares."""
+    """Return the links that share votes with each of ``links``, as CSR, and their shares."""
     votes, room = np.zeros(len(src)), _room(ways_to[0].shape[1], len(src))
     ptr = np.zeros(len(links) + 1, np.int64)
     shared, share = np.empty(1024, np.int32), np.empty(1024)
@@ -64,8 +69,10 @@ def shares(links, src, dst, up, under, ways_to):
 
 @kernel
 def _shared_by(link, votes, on, share):
-    """Move the votes that were cast with those for a link, as shares of these; how many links have
-    some."""
+    """Write the links with votes to ``on`` and their votes per vote for ``link`` to ``share``.
+
+    ``votes`` is set to zero. Return how many links were written.
+    """
     own = votes[link] if votes[link] > 0 else 1.0
     votes[link] = own
     count = 0
@@ -77,7 +84,7 @@ def _shared_by(link, votes, on, share):
     return count
 
 
-# Long: one sum, case by case of where the two links stand to each other.
+# Long, as it is one sum with a case for each relative position of the two links.
 @njit
 def _shared(link, src, dst, up, under, ways_to, room, votes):
     """Add the votes that connections over ``link`` are expected to cast.
@@ -166,7 +173,7 @@ def _shared(link, src, dst, up, under, ways_to, room, votes):
 
 @kernel
 def forward(start, descending, amount, t, up, under, ways_to, mass, queues, on, on_mass):
-    """Spread ``amount`` from a switch over the paths to a ToR; returns how many links it met.
+    """Spread ``amount`` from a switch over the paths to ToR ``t``; return how many links it met.
 
     Writes them to ``on`` and what crosses each to ``on_mass``. ``mass`` is zeros, before and after.
     """

@@ -74,6 +74,7 @@ class FatTree(PacketFabric):
 
     @cached_property
     def host_names(self) -> list[str]:
+        """Return the name of each host: ``hPOD_TOR_HOST``."""
         return [
             f"h{p}_{t}_{h}"
             for p in range(self.n_pods)
@@ -84,19 +85,25 @@ class FatTree(PacketFabric):
     # ---- switches and hosts ------------------------------------------------------------------
 
     def tor(self, pod: int, i: int) -> int:
+        """Return the index of the i-th ToR switch of a pod."""
         return pod * self.half + i
 
     def agg(self, pod: int, i: int) -> int:
+        """Return the index of the i-th aggregation switch of a pod."""
         return self.n_tors + pod * self.half + i
 
     def core(self, i: int) -> int:
+        """Return the index of the i-th core switch."""
         return self.n_tors + self.n_aggs + i
 
     # ---- addresses ---------------------------------------------------------------------------
 
     @cached_property
     def switch_ip(self) -> npt.NDArray[np.uint32]:
-        """10.pod.i.1 for ToRs, 10.pod.(k/2 + i).1 for aggregation, 10.k.group.(1 + i) for cores."""
+        """Return the IPv4 address of each switch as an integer, uint32[n_switches].
+
+        10.pod.i.1 for ToRs, 10.pod.(k/2 + i).1 for aggregation, 10.k.group.(1 + i) for cores.
+        """
         pod_index = np.arange(self.n_tors, dtype=np.uint32)
         base = np.uint32(10 << 24)
         tor = base | pod_index // self.half << 16 | pod_index % self.half << 8 | 1
@@ -110,7 +117,10 @@ class FatTree(PacketFabric):
 
     @cached_property
     def _edges(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Lower switch, upper switch, lower's port, upper's port of each undirected link."""
+        """Return lower switch, upper switch and the ports there of each undirected link.
+
+        int32[n_edges] each.
+        """
         half = self.half
         pod_switch = np.arange(self.n_tors, dtype=np.int32).repeat(half)
         nth = np.tile(np.arange(half, dtype=np.int32), self.n_tors)
@@ -132,16 +142,19 @@ class FatTree(PacketFabric):
 
     @cached_property
     def link_src_port(self) -> IntArray:
+        """Return the port where each directed link begins, int32[n_links]."""
         _, _, lower, upper = self._edges
         return self._both(lower, upper)
 
     @cached_property
     def link_dst_port(self) -> IntArray:
+        """Return the port where each directed link ends, int32[n_links]."""
         _, _, lower, upper = self._edges
         return self._both(upper, lower)
 
     @cached_property
     def pod(self) -> IntArray:
+        """Return the pod of each switch, int32[n_switches]; -1 for core switches."""
         in_pod = np.arange(self.n_tors, dtype=np.int32) // self.half
         return np.concatenate((in_pod, in_pod, np.full(self.n_cores, -1, np.int32)))
 

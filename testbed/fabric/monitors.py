@@ -1,4 +1,4 @@
-"""What MONITORS means: which switches host Canary's meters (its section III-A).
+"""The setting MONITORS: which switches host Canary's meters (its section III-A).
 
 Terms joined by ``+``; a switch is a monitor if one of them names it:
 
@@ -32,11 +32,12 @@ def monitor_switches(fabric: Fabric, text: str, seed: int) -> BoolArray:
     """Return which switches of a fabric host meters: bool[n_switches].
 
     Args:
-        text: See the module.
-        seed: Draws the shares. Equal arguments, equal switches.
+        fabric: The fabric.
+        text: The value of MONITORS; see the module.
+        seed: Draws the shares. Equal arguments give equal switches.
 
     Raises:
-        TopologyError: A term means nothing, or a ToR is left out (one line).
+        TopologyError: A term is unknown, or a ToR is left out (one line).
     """
     found = np.zeros(fabric.n_switches, np.bool_)
     for term in text.split("+"):

@@ -1,4 +1,4 @@
-"""Names as text: what a name holds is shown, and never done; and the one that was meant."""
+"""Text for messages: names made safe to print, shortened, and the nearest known name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONG_WORD = 250
 
 
 def plain(text: str) -> str:
-    """The text in one line that a terminal or a plot can show: what cannot be seen is escaped.
+    """Return a text as one printable line for a terminal or a plot; other characters are escaped.
 
     Control characters (escape sequences of terminals, line ends), marks that turn the direction of
     writing, and bytes of file names that are no text become ``\\x1b``, ``\\n``, ``\\u202e``.
@@ -35,8 +35,9 @@ def command(*words: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return the text of a message without what makes it unreadable: the middle of a very long
-    word, as a value of 100 kB or a path of a thousand folders, and of a very long text.
+    """Return the text of a message without the middle of a very long word or of a very long text.
+
+    Such a word is a value of 100 kB or a path of a thousand folders.
 
     >>> shortened(f"no scenario {'x' * 1000}: choose flap")[:60]
     'no scenario xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'
@@ -66,7 +67,7 @@ def some_of(names: Sequence[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``did you mean K?``, or all there are; upper and lower case count as the same.
+    """Return ``did you mean K?``, or a list of all known names; case is ignored.
 
     >>> nearest("kk", ["K", "FAULTS"])
     'did you mean K?'

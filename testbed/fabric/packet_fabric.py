@@ -1,4 +1,4 @@
-"""Fabrics that packets can be sent through: a Clos with hosts, ports and addresses."""
+"""Fabrics for emulated packets: a Clos with hosts, ports and addresses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.fabric.segments import Segments, segments
 
 
 class PacketFabric(Fabric, ABC):
-    """A fabric with what a network of packets has besides switches and links.
+    """A fabric that has hosts, ports and addresses besides switches and links.
 
     Ports count from 1, those of hosts first. Every switch has an IPv4 address, every ToR a prefix
     of 24 bits for its hosts.
@@ -31,55 +31,66 @@ class PacketFabric(Fabric, ABC):
     @cached_property
     @abstractmethod
     def host_names(self) -> list[str]:
-        """The name of each host."""
+        """Return the name of each host, in the order of host indices."""
 
     @cached_property
     @abstractmethod
     def switch_ip(self) -> npt.NDArray[np.uint32]:
-        """uint32[n_switches]."""
+        """Return the IPv4 address of each switch as an integer, uint32[n_switches]."""
 
     @cached_property
     @abstractmethod
     def link_src_port(self) -> IntArray:
-        """The port where each directed link begins: int32[n_links]."""
+        """Return the port where each directed link begins, int32[n_links]."""
 
     @cached_property
     @abstractmethod
     def link_dst_port(self) -> IntArray:
-        """The port where each directed link ends: int32[n_links]."""
+        """Return the port where each directed link ends, int32[n_links]."""
 
     @cached_property
     def bouncing(self) -> IntArray:
+        """Return the switches of the highest tier, where NetBouncer's probes turn, int32[]."""
         return np.flatnonzero(self.tier == self.tier.max()).astype(np.int32)
 
     @cached_property
     def host_tor(self) -> IntArray:
-        """The ToR switch of each host: int32[n_hosts]."""
+        """Return the ToR switch of each host, int32[n_hosts]."""
         return np.repeat(np.arange(self.n_tors, dtype=np.int32), self.hosts_per_tor)
 
     @cached_property
     def host_port(self) -> IntArray:
-        """The ToR's port of each host: int32[n_hosts]."""
+        """Return the port of its ToR that each host is connected to, int32[n_hosts]."""
         return np.tile(np.arange(1, self.hosts_per_tor + 1, dtype=np.int32), self.n_tors)
 
     @cached_property
     def host_ip(self) -> npt.NDArray[np.uint32]:
-        """2, 3, ... of the ToR's prefix, whose 1 is the ToR's own: uint32[n_hosts]."""
+        """Return the IPv4 address of each host as an integer, uint32[n_hosts].
+
+        The ToR's own address ends in .1, those of its hosts in .2, .3, ....
+        """
         return self.switch_ip[self.host_tor] + self.host_port.astype(np.uint32)
 
     @cached_property
     def host_mac(self) -> npt.NDArray[np.uint64]:
-        """Locally administered, 02:00 followed by the IPv4 address: uint64[n_hosts]."""
+        """Return the MAC address of each host as an integer, uint64[n_hosts].
+
+        It is locally administered: 02:00 followed by the four bytes of the IPv4 address.
+        """
         return np.uint64(0x0200 << 32) | self.host_ip.astype(np.uint64)
 
     @cached_property
     def switch_mac(self) -> npt.NDArray[np.uint64]:
+        """Return the MAC address of each switch, made as of `host_mac`, uint64[n_switches]."""
         return np.uint64(0x0200 << 32) | self.switch_ip.astype(np.uint64)
 
     def hops(
         self, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
     ) -> npt.NDArray[np.int64]:
-        """The links of any path between ToRs of different racks: int64[N]."""
+        """Return the number of links of a path between ToRs (int[N] each) of different racks.
+
+        int64[N]; all paths of a pair are equally long.
+        """
         tier = self.tier.astype(np.int64)
         together = self.pod[src_tor] == self.pod[dst_tor]
         turn = np.where(together, 1, tier.max())

@@ -1,4 +1,4 @@
-"""Path sets of pairs of ToRs, not listed: at data-center scale they are more than memory holds."""
+"""Path sets of pairs of ToRs without listing the paths, which memory could not hold at scale."""
 
 from __future__ import annotations
 
@@ -43,17 +43,22 @@ class PairSets:
     def between(
         cls, fabric: Fabric, src_tor: npt.NDArray[np.integer], dst_tor: npt.NDArray[np.integer]
     ) -> PairSets:
-        """The pairs of ToRs of some rows (int[R] each), each pair once and none within a rack."""
+        """Return the sets of the distinct pairs among some rows, without pairs within a rack.
+
+        Args:
+            fabric: The fabric.
+            src_tor, dst_tor: The ToRs of each row, int[R].
+        """
         pair = src_tor.astype(np.int64) * fabric.n_tors + dst_tor
         src, dst = np.divmod(np.unique(pair[src_tor != dst_tor]), fabric.n_tors)
         nothing = Paths(np.zeros(1, np.int64), np.zeros(0, np.int32))
         return cls(fabric, src.astype(np.int32), dst.astype(np.int32), PathSets.known(nothing))
 
     def climbs(self) -> Ecmp | None:
-        """The climbs that the pairs' paths are made of.
+        """Return the climbs that the pairs' paths are made of.
 
-        None where pairs are better listed: a link skips a tier, there are ToRs that no path joins,
-        or paths begin above the lowest tier.
+        None if `Ecmp` does not apply, so that the paths must be listed: a link skips a tier, two
+        ToRs have no path, or paths begin above the lowest tier.
         """
         if self.fabric.tier[: self.fabric.n_tors].any():
             return None
@@ -63,6 +68,6 @@ class PairSets:
             return None
 
     def expanded(self) -> PathSets:
-        """All sets listed, in order: as much memory as they have links."""
+        """Return all sets with their paths listed, in order; memory grows with their links."""
         pairs = self.fabric.path_sets(self.src_tor, self.dst_tor)
         return PathSets.join([pairs, self.listed])
