@@ -1,9 +1,10 @@
-"""The one face of every localization method, its verdict, and what all methods share.
+"""The interface of every localization method, its diagnosis, and what all methods share.
 
-``NAME+CHANGE`` is a variant of a published method, with a change of this project on. A method's
-class declares each of its changes beside the constructor, and each is one parameter of it, which is
-off in the published method. ``flock`` is therefore the algorithm of the paper, and ``flock+refine``
-is that with ``refine=True``; several may be combined, as in ``flock+refine+conditional``.
+``NAME+CHANGE`` is a variant of a published method: the method with one change to its algorithm. A
+method's class declares its changes beside the constructor. Each change sets one parameter of the
+constructor, whose default is the published method. So ``flock`` is the algorithm of the paper, and
+``flock+refine`` is ``flock`` with ``refine=True``; changes can be combined, as in
+``flock+refine+conditional``.
 """
 
 from __future__ import annotations
@@ -32,36 +33,38 @@ from testbed.record.measurements import MEASUREMENTS, Measurement
 Part = Literal["segments", "probes", "detector", "connections"]
 
 RECORD_BYTES: Mapping[Part, int] = {"probes": 16, "detector": 12, "connections": 36}
-"""Of one record of a part of the telemetry. A probed path: prober and bouncing switch, or in
-deTector's static plan its number; probes sent and lost (4 bytes each; the paths are the plan's). A
-connection: five-tuple 13 + retransmissions 4, rounded up to 20, and 4 for each of 4 traced hops."""
+"""Bytes of one record of each part of the telemetry, with 4 bytes a field. A probed path: the
+prober and the bouncing switch, or, in deTector's static plan, the number of the path; probes sent
+and lost. A connection: 13 bytes of five-tuple and 4 of retransmissions, rounded up to 20, and 4
+for each of 4 traced hops."""
 
 
 UNSEEN = "not observed"
 STATES = ("healthy", "faulty", UNSEEN)
-"""What a method may say of a link. Of one that no observation crossed it says nothing, unless it
-blames the link, as one of a failed device."""
+"""The states that a diagnosis may give a link. A link that no observation crossed is *not observed*
+unless the method blames it, as it may blame all links of a failed device."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Which links a method blames, and what it thinks of the others.
+    """The result of a method: the links that it blames, and estimates for all links.
 
     Attributes:
         method: The method's name in `analysis.methods.registry.METHODS`.
-        native: Whether the method tells the two directions of a link apart. An undirected verdict
-            lists both.
-        flagged: Blamed directed link ids, ascending, int32[]. Of links that the telemetry cannot
-            tell apart all are blamed or none.
+        native: Whether the method tells the two directions of a link apart. An undirected diagnosis
+            lists both directions.
+        flagged: Ids of the blamed directed links, ascending, int32[]. Links that the telemetry
+            cannot tell apart are all blamed or all not.
         success: Estimated success probability of each link, float64[n_links], nan = no estimate.
-        score: Ranking of each link, higher = more suspicious, float64[n_links].
-        seconds: Wall-clock time of the inference, less that of compiling.
-        stages: The links blamed after each stage (cumulative), of a method that has stages.
-        connection_cause: 007's verdict on each connection: a link id, or -1 for noise; int32[C].
-        devices: Blamed switches, ascending, int32[].
-        remarks: What limits the verdict, in words for its user.
-        tells: Which links the telemetry that the method was given observed and tells apart; None
-            before that was worked out, see `with_classes`.
+        score: Suspicion of each link, higher = more suspicious, float64[n_links]; ranks the links.
+        seconds: Wall-clock seconds of the inference, without the compilation of kernels.
+        stages: The links blamed up to each stage, int32[] each; empty for methods without stages.
+        connection_cause: For 007, the link that caused each connection's drops, or -1 for noise;
+            int32[C].
+        devices: Ids of the blamed switches, ascending, int32[].
+        remarks: Limits of this diagnosis, as sentences for the user.
+        tells: Which links the method's telemetry observes and tells apart; None until
+            `with_classes` has added it.
     """
 
     method: str
@@ -78,12 +81,14 @@ class Diagnosis:
 
     @property
     def equivalent(self) -> IntArray | None:
-        """The class of each link, int32[n_links]: equal where nothing tells two links apart."""
+        """The class of each link, int32[n_links]: equal for links that no observation tells apart.
+        None if ``tells`` is None."""
         return None if self.tells is None else self.tells.classes
 
     @property
     def ties(self) -> list[list[int]]:
-        """The blamed classes of several links, as ids: of undirected links their even one."""
+        """The blamed classes that hold several links, as lists of ids; an undirected link is listed
+        by the even id of its two directions."""
         if self.tells is None:
             return []
         both = self.native == "undirected"
@@ -95,7 +100,7 @@ class Diagnosis:
 
     @property
     def state(self) -> list[str]:
-        """What the method says of each link: one of `STATES`."""
+        """The state of each directed link, one of `STATES`, in the order of the ids."""
         state = np.zeros(len(self.score), np.int8)
         if self.tells is not None:
             state[~self.tells.observed] = 2
@@ -104,38 +109,45 @@ class Diagnosis:
 
 
 class Localizer(Protocol):
-    """What a method must have to be run: parameters in the constructor, data in one method."""
+    """The interface that a method must have: parameters in the constructor, data in `localize`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The method's name, as tables show it."""
+        ...
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
-        """Blame links. Raises MissingTelemetry when a part the method reads was not measured."""
+        """Return the links that the method blames.
+
+        Raises:
+            MissingTelemetry: A part that the method reads was not measured.
+        """
         ...
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        """Bytes of measurement records the method had to collect."""
+        """Return the bytes of all measurement records that the method reads."""
         ...
 
     def probe_packets(self, telemetry: Telemetry) -> int:
-        """Packets sent only to measure."""
+        """Return how many packets were sent only for the method's measurements."""
         ...
 
 
 class Method(ABC):
-    """A method that reads one part of the telemetry: a name, what it reads, and `infer`.
+    """The base class of this project's methods.
 
-    Time, costs and the check that the part was measured follow from these. A method that reads
-    several parts overrides `data` and the costs.
+    A subclass gives a name, the part of the telemetry that it reads, and `infer`. The base class
+    derives the time and the costs, and checks that the part was measured. A subclass that reads
+    several parts overrides `data`, `observations`, `measurements` and the costs.
 
     Attributes:
-        base: The name that it has without changes. A class may set `name` instead.
-        paper: Where the algorithm is published; None for methods of this project.
-        reads: The part.
-        changes: What parameters of the constructor change in the published algorithm.
+        base: The method's name without changes. A class may define `name` instead.
+        paper: Paper and sections that describe the algorithm; None for methods of this project.
+        reads: The part of the telemetry.
+        changes: The changes to the published algorithm that the constructor's parameters turn on.
 
-    The constructor's parameters are keywords, and their constraints are declared, see
-    `analysis.methods.constraints`.
+    All parameters of the constructor are keywords; their annotations declare constraints, which
+    `analysis.methods.constraints` checks.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -150,29 +162,30 @@ class Method(ABC):
 
     @property
     def name(self) -> str:
-        """``NAME``, or ``NAME+CHANGE...`` where parameters change the published algorithm."""
+        """``NAME``, or ``NAME+CHANGE...`` if parameters change the published algorithm."""
         return "+".join([self.base, *(change.name for change in on(self))])
 
     @property
     def published(self) -> bool:
-        """Whether this is the algorithm of a paper, step by step."""
+        """Whether this is the algorithm of a paper, with no change turned on."""
         return self.paper is not None and not on(self)
 
     @abstractmethod
     def infer(self, data: Any, fabric: Fabric, /) -> Diagnosis:
-        """Blame links of ``fabric`` from what `data` returned; see `diagnosis`."""
+        """Return the algorithm's diagnosis of ``fabric`` from what `data` returned; subclasses
+        build it with `diagnosis`."""
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
-        """Blame classes of links. Raises MissingTelemetry when a part the method reads was not
-        measured."""
+        """Return the diagnosis; links that the telemetry cannot tell apart are all blamed or all
+        not. Raises MissingTelemetry if a part that the method reads was not measured."""
         data = self.data(telemetry)
         tells = Identifiability.of(telemetry.topology.n_links, self.observations(data))
         verdict = with_classes(self._infer(data, telemetry), tells)
         return with_unseen(verdict, telemetry, self.measurements(telemetry))
 
     def decide(self, telemetry: Telemetry) -> Diagnosis:
-        """Blame the links that the algorithm alone picks, as its paper scores it: of links that
-        nothing tells apart it may be any. Raises as `localize`."""
+        """Return the diagnosis of the algorithm alone, as its paper scores it: of several links
+        that no observation tells apart, it may pick any. Raises as `localize`."""
         return self._infer(self.data(telemetry), telemetry)
 
     def _infer(self, data: Any, telemetry: Telemetry) -> Diagnosis:
@@ -180,22 +193,24 @@ class Method(ABC):
         return replace(diagnosis, seconds=seconds)
 
     def data(self, telemetry: Telemetry) -> Any:
-        """What the method reads. Raises MissingTelemetry where that was not measured."""
+        """Return what the method reads. Raises MissingTelemetry if that was not measured."""
         return telemetry.need(self.reads, self.name)
 
     def observations(self, data: Any) -> Iterable[Observations]:
-        """The observations in what `data` returned, from which follows what they can tell."""
+        """Return the observations in what `data` returned; they determine which links the method
+        observes and tells apart."""
         watched = data.watched if isinstance(data, Connections) else None
         return (data,) if watched is None else (data, watched)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
-        """Bytes of measurement records the method had to collect."""
+        """Return the bytes of all measurement records that the method reads."""
         if self.reads == "segments":
             return telemetry.canary_bytes
         return RECORD_BYTES[self.reads] * telemetry.need(self.reads, self.name).records
 
     def probe_packets(self, telemetry: Telemetry) -> int:
-        """Packets sent only to measure."""
+        """Return how many packets were sent only for the method's measurements: probes and
+        traceroutes."""
         if self.reads == "segments":
             return 0
         if self.reads == "connections":
@@ -203,7 +218,8 @@ class Method(ABC):
         return int(telemetry.need(self.reads, self.name).sent.sum())
 
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
-        """The measurements that the verdict rests on, of `testbed.record.measurements`."""
+        """Return the names of the measurements that the method reads, of
+        `testbed.record.measurements`."""
         return (self.reads,)
 
     def diagnosis(
@@ -219,8 +235,13 @@ class Method(ABC):
         devices: npt.ArrayLike = (),
         remarks: Sequence[str] = (),
     ) -> Diagnosis:
-        """The verdict, see `Diagnosis`. Of an ``undirected`` one all arrays are over undirected
-        links; without ``success`` there is no estimate, without ``score`` the loss ranks."""
+        """Return a `Diagnosis` from the results of an algorithm.
+
+        The arguments are the attributes of `Diagnosis`. If ``undirected``, all ids and arrays are
+        of undirected links (directed id >> 1) and are expanded to both directions. Without
+        ``success`` no link has an estimate; without ``score`` links are ranked by their estimated
+        loss.
+        """
         links, both = (both_directions, 2) if undirected else (sorted_links, 1)
         if success is None:
             success = np.full(fabric.n_links // both, np.nan)
@@ -241,14 +262,20 @@ class Method(ABC):
 
 
 def decide(method: Localizer, telemetry: Telemetry) -> Diagnosis:
-    """Blame what a method's algorithm alone picks (`Method.decide`), or what it says if it is of
-    another kind. Raises MissingTelemetry."""
+    """Return the diagnosis of a method's algorithm alone (`Method.decide`), or of `localize` if the
+    method is not a `Method`.
+
+    Raises:
+        MissingTelemetry: A part that the method reads was not measured.
+    """
     return (method.decide if isinstance(method, Method) else method.localize)(telemetry)
 
 
 def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
-    """Blame links with any method. One that does not say which links its telemetry tells apart is
-    taken for a reader of its `measurements`, or of all there is.
+    """Return the diagnosis of any method, with the classes of links that its telemetry tells apart.
+
+    For a method that does not work out these classes, they follow from the parts that its
+    `measurements` names, or, if it has no such method, from all parts that were measured.
 
     Raises:
         MissingTelemetry: A part that the method reads was not measured.
@@ -266,8 +293,8 @@ def diagnose(method: Localizer, telemetry: Telemetry) -> Diagnosis:
 
 
 def with_classes(diagnosis: Diagnosis, tells: Identifiability) -> Diagnosis:
-    """Return a verdict of classes: if one link of a class is blamed all are, and all have the
-    highest score of one of them, and the lowest success."""
+    """Return a diagnosis in which all links of a class are blamed if one is, and all have the
+    class's highest score and lowest success probability."""
     classes = (tells.undirected if diagnosis.native == "undirected" else tells).classes
     if diagnosis.native == "undirected":
         classes = (2 * classes).repeat(2)
@@ -294,9 +321,9 @@ def with_classes(diagnosis: Diagnosis, tells: Identifiability) -> Diagnosis:
 def with_unseen(
     diagnosis: Diagnosis, telemetry: Telemetry, reads: Sequence[Measurement]
 ) -> Diagnosis:
-    """Return a verdict with remarks on the links that the measurements it read did not observe, and
-    on those of them that are silent: remarks beside a method, which its algorithm knows nothing of.
-    """
+    """Return a diagnosis with two more remarks: on the links that the measurements ``reads`` did
+    not observe, and on those of them that are silent (`analysis.telemetry.silence`). The method's
+    algorithm does not use them."""
     assert diagnosis.tells is not None
     fabric, counts = telemetry.topology, telemetry.segments
     said = [diagnosis.tells.unseen(fabric.link_names, reads)]
@@ -313,12 +340,12 @@ def with_unseen(
 
 
 def sorted_links(links: npt.ArrayLike) -> IntArray:
-    """Ascending, unique directed link ids as int32[]."""
+    """Return directed link ids in ascending order, each once: int32[]."""
     return np.unique(np.asarray(links, np.int64)).astype(np.int32)
 
 
 def both_directions(edges: npt.ArrayLike) -> IntArray:
-    """Both directed links of each undirected link (id >> 1), ascending."""
+    """Return the ids of both directions of each undirected link (id >> 1), ascending: int32[]."""
     edge = np.unique(np.asarray(edges, np.int64))
     return np.stack((2 * edge, 2 * edge + 1), axis=1).reshape(-1).astype(np.int32)
 
@@ -328,15 +355,15 @@ class Change:
     """One departure from a paper's algorithm.
 
     Attributes:
-        name: How it is written, behind the method's name and a ``+``.
+        name: Its name, written after the method's name and a ``+``.
         parameter: The constructor's parameter that turns it on.
-        value: What the parameter is then, unless another value is given.
-        section: Where in the paper the changed step is.
+        value: The parameter's value with the change on, unless the user gives another.
+        section: The section of the paper that describes the changed step.
         printed: What the paper says there.
         ours: What the method does with the change on.
-        why: The reason.
-        whose: Who thought of it: this project, the paper, which compares its method with that, or
-            the authors, whose code does so.
+        why: The reason for the change.
+        whose: Its origin: this project; the paper, which compares its method with this version; or
+            the authors, whose published code does so.
     """
 
     name: str
@@ -355,9 +382,9 @@ def changes_of(constructor: Callable[..., Any]) -> Sequence[Change]:
 
 
 def off_values(constructor: Callable[..., Any]) -> Mapping[str, Any]:
-    """Return what the parameter of each change is in the published method.
+    """Return the value that the parameter of each change has in the published method, by parameter.
 
-    A subclass may have a constructor of its own: changes whose parameter it lacks are left out.
+    Changes whose parameter a subclass's own constructor lacks are left out.
     """
     known = inspect.signature(_class_of(constructor)).parameters
     changes = changes_of(constructor)
@@ -365,9 +392,9 @@ def off_values(constructor: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def on(method: object) -> tuple[Change, ...]:
-    """Return the changes that are on in a method, in the order of their declaration.
+    """Return the changes that are turned on in a method, in the order of their declaration.
 
-    Where several share a parameter, it is the one whose value the parameter has.
+    Of several changes of one parameter, it is the one whose value the parameter has.
     """
     off = off_values(type(method))
     found: dict[str, Change] = {}
@@ -381,7 +408,7 @@ def on(method: object) -> tuple[Change, ...]:
 
 
 def split(name: str) -> tuple[str, list[str]]:
-    """Return a method's name and those of the changes behind it."""
+    """Split ``NAME+CHANGE+CHANGE`` into the method's name and the names of its changes."""
     base, *changes = (part.strip() for part in name.split("+"))
     return base, changes
 
@@ -390,12 +417,12 @@ def variant(constructor: Callable[..., Any], *names: str, **calibrated: Any) -> 
     """Return the constructor of a variant.
 
     Args:
-        constructor: The published method's.
-        names: Of its changes.
-        calibrated: Defaults that the variant has of its own.
+        constructor: The constructor of the published method.
+        names: Names of the changes to turn on.
+        calibrated: Other defaults of the variant, by parameter.
 
     Raises:
-        ValueError: There is no such change, or it is given twice (one line).
+        UserError: There is no such change, or it is given twice (one line).
     """
     known = {change.name: change for change in changes_of(constructor)}
     values: dict[str, Any] = {}

@@ -1,10 +1,10 @@
-"""Constraints of a method's parameters: declared in the constructor's annotations, checked here.
+"""Check a method's parameters against the constraints in its constructor's annotations.
 
     def __init__(self, *, noise: Rate = 5e-5, model: Literal["simple", "full"] = "full") -> None:
 
-`analysis.methods.base.Method` has every constructor checked by `checked`, and
-`analysis.methods.parameters` reads values that a user wrote as the same annotations: both call
-`converted`, so a constraint is declared once.
+`analysis.methods.base.Method` wraps every constructor in `checked`, and
+`analysis.methods.parameters` converts values that a user wrote by the same annotations. Both call
+`converted`, so that a constraint is declared once.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Count = Annotated[int, Ge(1)]
 NotNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 Rate = Annotated[float, Ge(0), Lt(1)]
-"""A loss rate that leaves something."""
+"""A loss rate below 1, so that some packets pass."""
 Probability = Annotated[float, Gt(0), Lt(1)]
 
 
 def declared(constructor: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """Return the annotation and the default of each parameter of a constructor.
 
-    Where annotations cannot be read, as they name types that are imported for the type checker
-    alone, a parameter is of its default's type.
+    If the annotations cannot be evaluated, because they name types that are imported for the type
+    checker alone, a parameter has the type of its default.
     """
     of = constructor
     while isinstance(of, functools.partial):
@@ -52,14 +52,16 @@ def declared(constructor: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def converted(annotation: Any, value: Any, given_as: str) -> Any:
-    """Return a value as the type that is declared.
+    """Return ``value`` converted to the declared type.
 
     Args:
-        given_as: Parameter and value as the message has them: ``noise=2``.
+        annotation: The declared type with its constraints.
+        value: A value, or its text.
+        given_as: Parameter and value as an error message shows them: ``noise=2``.
 
     Raises:
-        UserError: It is of another type, or outside of what is declared (one line).
-        PydanticSchemaGenerationError: The type is none that can be checked.
+        UserError: The value has another type or violates a constraint (one line).
+        PydanticSchemaGenerationError: pydantic cannot check this type.
     """
     try:
         return TypeAdapter(annotation).validate_python(value)
@@ -68,10 +70,10 @@ def converted(annotation: Any, value: Any, given_as: str) -> Any:
 
 
 def checked(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that refuses what its annotations exclude.
+    """Return a constructor that raises UserError for values that its annotations exclude.
 
-    Only parameters with a constraint or of a few literal values are looked at, and only those that
-    are given by name, as all parameters of methods are.
+    It checks parameters that have a constraint or a list of literal values, if they are given by
+    name, as all parameters of methods are.
     """
 
     @functools.cache

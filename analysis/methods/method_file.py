@@ -1,7 +1,7 @@
 """Methods in Python files that the user names: ``METHODS=worst.py``.
 
-Such a file has one class with the face of `analysis.methods.base.Localizer`; of several classes it
-says which one is meant: ``METHOD = WorstSegments``.
+Such a file has one class with the interface `analysis.methods.base.Localizer`. If it has several,
+it names one of them: ``METHOD = WorstSegments``.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from testbed.errors import UserError
 from testbed.user_files import UserFile
 
 FACE = ("localize", "telemetry_bytes", "probe_packets")
-"""What a method must be able to do, see `Localizer`."""
+"""The functions that a method must have, see `Localizer`."""
 
 SUFFIX = ".py"
 
 
 class MethodFileError(UserError):
-    """A method file does something wrong. One line with its file and line."""
+    """A method file is wrong. The message is one line with the file and, if known, the line."""
 
 
 def method_files(names: list[str]) -> dict[str, Path]:
-    """Return the method files among some names: paths by the names that tables have for them.
+    """Return the paths of the method files among ``names``, by the names that tables show.
 
     >>> method_files(["flock", "mine/worst.py"])
     {'worst.py': PosixPath('mine/worst.py')}
 
     Raises:
-        ValueError: Two of them would have the same name.
+        ValueError: Two of the files have the same name.
     """
     found: dict[str, Path] = {}
     for path in (Path(name) for name in names if name.endswith(SUFFIX)):
@@ -46,10 +46,11 @@ def method_files(names: list[str]) -> dict[str, Path]:
 
 
 def constructor_in(path: Path) -> Callable[..., Localizer]:
-    """Return what makes the method of a file. A file is run once a process, until it changes.
+    """Return the constructor of the method in a file. The file is run once in a process, and again
+    after it has changed.
 
     Raises:
-        ValueError: It does not load, or has no method (one line with the file and the line).
+        ValueError: The file cannot be run or has no method (one line with the file and the line).
     """
     try:
         changed = path.stat().st_mtime_ns
@@ -82,8 +83,8 @@ def _constructor_in(path: Path, changed: int) -> Callable[..., Localizer]:
 def make_from_file(
     path: Path, constructor: Callable[..., Localizer], given: Mapping[str, Any]
 ) -> Localizer:
-    """Return a file's method, made with some parameters. What its code does wrong, now and when
-    it is run, is one line with the file and the line."""
+    """Return a method of a file, constructed with the parameters ``given``. Exceptions of its code,
+    in the constructor and later, become a MethodFileError with the file and the line."""
     file = _file(path)
     with file.blamed(constructor):
         method = constructor(**given)
@@ -95,13 +96,14 @@ def _file(path: Path) -> UserFile:
 
 
 def _is_method(value: Any) -> bool:
-    """Whether it is a class whose objects are methods: an abstract base and a protocol are not."""
+    """Return whether ``value`` is a class of methods, and not an abstract one or a protocol."""
     has_face = all(callable(getattr(value, face, None)) for face in FACE)
     return inspect.isclass(value) and has_face and not inspect.isabstract(value)
 
 
 class _FileMethod:
-    """A method of a file, with its mistakes told by line. Its attributes are the method's own."""
+    """A method of a file whose exceptions become a MethodFileError with the file and the line. All
+    other attributes are those of the method."""
 
     def __init__(self, file: UserFile, method: Localizer) -> None:
         self._file, self._method = file, method
@@ -111,25 +113,33 @@ class _FileMethod:
 
     @property
     def name(self) -> str:
+        """The name that the file's class gives its method."""
         return self._method.name
 
     def localize(self, telemetry: Telemetry) -> Diagnosis:
+        """Return the method's diagnosis, after a check of its types and shapes."""
         with self._file.blamed(self._method.localize, passed=(MissingTelemetry,)):
             diagnosis = self._method.localize(telemetry)
             _check(diagnosis, telemetry.topology.n_links)
         return diagnosis
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        """Return the bytes of all measurement records that the method reads."""
         with self._file.blamed(self._method.telemetry_bytes, passed=(MissingTelemetry,)):
             return int(self._method.telemetry_bytes(telemetry))
 
     def probe_packets(self, telemetry: Telemetry) -> int:
+        """Return how many packets were sent only for the method's measurements."""
         with self._file.blamed(self._method.probe_packets, passed=(MissingTelemetry,)):
             return int(self._method.probe_packets(telemetry))
 
 
 def _check(diagnosis: Any, n_links: int) -> None:
-    """See that a method has returned a diagnosis of a fabric with so many links."""
+    """Check that a method returned a valid diagnosis of a fabric with ``n_links`` directed links.
+
+    Raises:
+        MethodFileError: A type, a shape or a link id is wrong (one line).
+    """
     if not isinstance(diagnosis, Diagnosis):
         raise MethodFileError(f"localize() returns {repr(diagnosis)[:60]}: return a Diagnosis")
     if diagnosis.native not in ("directed", "undirected"):

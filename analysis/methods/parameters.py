@@ -1,4 +1,4 @@
-"""How methods and their parameters are said: one grammar wherever a method is named.
+"""The grammar of methods and their parameters, the same wherever a user names a method.
 
     METHODS = METHOD[,METHOD]...
     METHOD  = VARIANT                   or the path of a Python file, as worst.py
@@ -6,15 +6,15 @@
             | VARIANT:KIND[+KIND]...[,PARAMETER=VALUE]...
     VARIANT = NAME[+CHANGE]...
 
-An item of the comma list that has a ``=`` and no ``:`` continues the method before it, so
-``flock:p_bad=0.01,link_prior=-15,007`` is two methods. Parameters are those of the method's
-constructor, values are read as the types it declares: ``true`` and ``false``, ``none`` where there
-may be none, lists joined by ``+`` (``canary:groups=1+0.1+0.001``). KINDs are short for ``kinds=``,
-the kinds of telemetry of a method with such a parameter (``mle:A1+A2+P``). A CHANGE turns on what
-this project does otherwise than the method's paper (`analysis.methods.base`).
+An item of the comma-separated list with a ``=`` and no ``:`` belongs to the method before it, so
+``flock:p_bad=0.01,link_prior=-15,007`` names two methods. Parameters are those of the method's
+constructor, and values are converted to the types that it declares: ``true`` and ``false``,
+``none`` where None is allowed, lists joined by ``+`` (``canary:groups=1+0.1+0.001``). KINDs are
+short for ``kinds=``, the kinds of telemetry of a method with such a parameter (``mle:A1+A2+P``). A
+CHANGE turns on a departure from the method's paper (`analysis.methods.base`).
 
-What a name does not say stands in `Parameters`; what that does not say are the defaults of the
-constructor.
+Values that a name does not give come from `Parameters`, and after that from the constructor's
+defaults.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from testbed.errors import UserError
 from testbed.fabric.names import nearest
 
 FAULT_RATE = 1e-3
-"""What a fault is unless the user says otherwise: the least loss rate of a faulty link."""
+"""The least loss rate of a faulty link, unless the user gives another."""
 
 _JOINED = re.compile(r"(?<![eE])\+")  # 1e+5 is a number
 _OF_FAULT_RATE: Mapping[str, Callable[[float], float]] = {
     "fault_rate": lambda rate: rate,
     "link_threshold": lambda rate: 1 - rate,
 }
-"""Parameters that say what a fault is: the least loss rate, or the most success probability."""
+"""The parameters of methods that define a fault, and their value for a fault rate: the least loss
+rate, or the highest success probability, of a faulty link."""
 
 
 @dataclass(frozen=True)
 class NamedMethod:
-    """A method as somebody named it: its name, and ``PARAMETER=VALUE`` each."""
+    """A method as a user named it: its name, and a list of texts ``PARAMETER=VALUE``."""
 
     name: str
     words: tuple[str, ...]
@@ -55,18 +56,18 @@ class NamedMethod:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What methods are made with where their names say nothing else.
+    """The parameters of methods whose names give none.
 
     Attributes:
         source: ``default``, ``paper``, or the name of a file, see
             `analysis.evaluation.parameter_sets`.
-        of: By method, values by parameter. A variant that is not in it has those of its method;
-            methods that are not in it have their defaults.
-        fault_rate: What the user calls a fault: the loss rate from which on a link is one. Every
-            method whose constructor has a parameter for it gets it: ``fault_rate`` as it is,
-            ``link_threshold`` as 1 - fault_rate. None: `FAULT_RATE`, but what ``of`` says wins.
-        files: Method files that the user named, by their names in tables: ``worst.py``. They are
-            run, so nothing but the command line or a program may fill this.
+        of: Values by parameter, for each method. A variant without an entry has those of its
+            method; a method without an entry has its defaults.
+        fault_rate: The loss rate, above 0 and below 1, from which on the user calls a link faulty.
+            Methods with a parameter ``fault_rate`` get this value, those with ``link_threshold``
+            get 1 - fault_rate. None stands for `FAULT_RATE`, which values in ``of`` override.
+        files: Method files that the user named, by their names in tables: ``worst.py``. Their code
+            is run, so only the command line or a program may fill this, never a record.
     """
 
     source: str = "default"
@@ -79,11 +80,11 @@ class Parameters:
             converted(Probability, self.fault_rate, f"FAULT_RATE={self.fault_rate:g}")
 
     def given(self, name: str) -> Mapping[str, Any]:
-        """The values for a method, or for a variant of one."""
+        """Return the set's values for a method, or for the method of a variant: by parameter."""
         return self.of.get(name) or self.of.get(split(name)[0], {})
 
     def origin(self, named: NamedMethod, constructor: Callable[..., Localizer]) -> str:
-        """Where a method's parameters come from, in words."""
+        """Return where a method's parameters come from, as text: ``paper, fault rate 0.01``."""
         origins = [self.source if self.given(named.name) else "default"]
         if self.fault_rate is not None and _of_fault(constructor, self.fault_rate):
             origins.append(f"fault rate {self.fault_rate:g}")
@@ -94,7 +95,7 @@ DEFAULTS = Parameters()
 
 
 def read_names(text: str) -> list[NamedMethod]:
-    """The methods of a list in the grammar of this module, unchecked."""
+    """Split a list of methods in this module's grammar; names and parameters are not checked."""
     found: list[tuple[str, list[str]]] = []
     for item in (part.strip() for part in text.split(",")):
         if "=" in item and ":" not in item and found:
@@ -113,11 +114,13 @@ def values(
     constructor: Callable[..., Localizer],
     parameters: Parameters = DEFAULTS,
 ) -> dict[str, Any]:
-    """What a method is constructed with: its ``own`` values, which its name says, else the fault
-    rate that the user said, else the set, else `FAULT_RATE`.
+    """Return the values that a method is constructed with, by parameter.
+
+    The values of its name (``own``) come first, then the user's fault rate, then the parameter set,
+    then `FAULT_RATE`; parameters in none of them are left to the constructor.
 
     Raises:
-        ValueError: There is no such parameter, or it cannot have the value (one line).
+        ValueError: The set has an unknown parameter or an invalid value (one line).
     """
     found: dict[str, Any] = dict(_of_fault(constructor, FAULT_RATE))
     for parameter, value in parameters.given(name).items():
@@ -128,13 +131,17 @@ def values(
 
 
 def _of_fault(constructor: Callable[..., Localizer], rate: float) -> dict[str, float]:
-    """The parameters that say what a fault is, of a method that has any."""
+    """Return the values of a constructor's parameters that define a fault, for a fault rate."""
     known = declared(constructor)
     return {name: of(rate) for name, of in _OF_FAULT_RATE.items() if name in known}
 
 
 def own_values(named: NamedMethod, constructor: Callable[..., Localizer]) -> dict[str, Any]:
-    """What a method's name says itself, see `values`."""
+    """Return the values that a method's name gives, by parameter.
+
+    Raises:
+        UserError: A parameter is unknown or given twice, or a value is missing or invalid.
+    """
     found: dict[str, Any] = {}
     for word in named.words:
         parameter, _, text = (part.strip() for part in word.partition("="))
@@ -147,17 +154,15 @@ def own_values(named: NamedMethod, constructor: Callable[..., Localizer]) -> dic
 
 
 def in_words(given: Mapping[str, Any]) -> str:
-    """Values in the grammar: ``p_bad=0.003,link_prior=-15.0``."""
+    """Return values as text in the grammar: ``p_bad=0.003,link_prior=-15.0``."""
     return ",".join(f"{name}={_in_words(value)}" for name, value in given.items())
 
 
 def in_force(
     method: Localizer, constructor: Callable[..., Localizer], given: Mapping[str, Any]
 ) -> str:
-    """All parameters of a method that was made with ``given``, in the grammar.
-
-    Those that it leaves open are left out.
-    """
+    """Return the values of all parameters of a method that was constructed with ``given``, as text
+    in the grammar. Parameters whose value is no text, number or list are left out."""
     found = {}
     for name, (_, default) in declared(constructor).items():
         value = given.get(name, getattr(method, name, default))
@@ -170,14 +175,18 @@ def _in_words(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     if isinstance(value, float):
-        return repr(float(value))  # numpy's, too
+        return repr(float(value))  # also of NumPy's float types
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "+".join(_in_words(each) for each in value)
     return str(value)
 
 
 def _value(name: str, parameter: str, given: Any, constructor: Callable[..., Localizer]) -> Any:
-    """A value, given as text or as YAML has it, as the type that the constructor declares."""
+    """Return a value, given as text or as YAML reads it, as the type that the constructor declares.
+
+    Raises:
+        UserError: The method has no such parameter, or the value is invalid (one line).
+    """
     known = declared(constructor)
     if parameter not in known:
         if parameter == "kinds":

@@ -1,8 +1,9 @@
-"""The methods on offer: this project's, and those that installed packages register.
+"""The available methods: this project's, and those that installed packages register.
 
-A method is a class with the face of `analysis.methods.base.Localizer`. A package offers one as an
-entry point of the group ``canary.methods``, its name leading to the class; a user names a file with
-one (`analysis.methods.method_file`), which is known by its name where `Parameters.files` has it.
+A method is a class with the interface `analysis.methods.base.Localizer`. A package registers one as
+an entry point of the group ``canary.methods``, which gives the name and the class. A user may also
+name a file with a method (`analysis.methods.method_file`); it is available by its file name where
+`Parameters.files` lists it.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ METHODS: dict[str, Callable[..., Localizer]] = {
     "canary-mle": CanaryMle,
     "mle": Mle,
 }
-"""Name to constructor, in the order of the comparison tables; every scenario runs these. Published
-methods first, then variants and methods of this project; of variants those that do better than the
-published method where it does badly."""
+"""Constructors by name, in the order of the comparison tables; every scenario runs these. Published
+methods come first, then variants and methods of this project. The variants are those that do better
+than the published method in settings where it does badly."""
 
 ON_REQUEST: dict[str, Callable[..., Localizer]] = {
     "007-binary": BinaryProgram,
@@ -71,32 +72,34 @@ ON_REQUEST: dict[str, Callable[..., Localizer]] = {
     "kdd14": Kdd14,
     "any-loss": AnyLoss,
 }
-"""What a paper compares its method with, or what may take long: run where it is named."""
+"""Methods that run only where a user names them: those that a paper compares its own with, and
+those that may take long."""
 
 ALIASES = {"vigil": "007"}
 
 Bench = Literal["published", "project", "reference", "other"]
-"""The part of a table that a method stands in."""
+"""The block of a table that a method is listed in, see `_bench`."""
 
 REFERENCE = AnyLoss.base
-"""The trivial method, beside which every comparison puts the others."""
+"""The trivial method, with which every comparison compares the others."""
 
 
 def method_names() -> list[str]:
-    """All methods: this project's, then registered ones by name. None of these is loaded yet."""
+    """Return the names of all methods: this project's, then the registered ones in alphabetical
+    order, without importing these."""
     return [*METHODS, *ON_REQUEST, *sorted(_registered())]
 
 
 @dataclass(frozen=True)
 class BuiltMethod:
-    """A method that somebody named: read once, built once, with what tables say of it.
+    """A method built from its name, with the texts that tables show of it.
 
     Attributes:
-        name: As the tables call it: in the grammar, with the parameters that were named.
-        method: The method itself.
-        parameters: All that it has, in the grammar.
-        origin: Where these come from, in words.
-        bench: The part of a table that it stands in.
+        name: Its name in tables: in the grammar, with the parameters that the user named.
+        method: The method.
+        parameters: The values of all its parameters, in the grammar.
+        origin: Where these values come from, as text.
+        bench: The block of a table that it is listed in.
     """
 
     name: str
@@ -107,34 +110,37 @@ class BuiltMethod:
 
 
 def find_methods(text: str, parameters: Parameters = DEFAULTS) -> list[BuiltMethod]:
-    """The methods of a list such as ``flock:p_bad=0.01,vigil``, built; each once, in that order.
+    """Build the methods of a list such as ``flock:p_bad=0.01,vigil``; return each once, in order.
 
-    The grammar is that of `analysis.methods.parameters`. ``all`` are all but those on request.
+    `analysis.methods.parameters` describes the grammar. ``all`` stands for all methods but those of
+    `ON_REQUEST`.
 
     Args:
-        parameters: What the methods are made with where their names leave it open; its ``files``
-            are the method files that may be named.
+        text: The list of methods.
+        parameters: Values for parameters that the names leave open; its ``files`` are the method
+            files that may be named.
 
     Raises:
-        ValueError: A name, a parameter or a value is unknown, or does not fit the others; a
-            registered method does not load (one line).
+        ValueError: A name, a parameter or a value is unknown or does not fit the others, or a
+            registered method cannot be loaded (one line).
     """
     built = [_build(named, parameters) for named in _named(text, parameters)]
     return list({each.name: each for each in built}.values())
 
 
 def build(text: str, parameters: Parameters = DEFAULTS) -> BuiltMethod:
-    """One method as named in the grammar, with ``parameters`` for what its name leaves open.
+    """Build one method from its name in the grammar; ``parameters`` has the values that the name
+    leaves open.
 
     Raises:
-        ValueError: There is none of that name, a parameter or a value is wrong, or a registered
-            method does not load (one line).
+        ValueError: There is no such method, a parameter or a value is wrong, or a registered method
+            cannot be loaded (one line).
     """
     return _build(_one(text, parameters), parameters)
 
 
 def make_method(text: str, parameters: Parameters = DEFAULTS) -> Localizer:
-    """The method itself, see `build`."""
+    """Build one method as `build` does, and return the method alone."""
     return build(text, parameters).method
 
 
@@ -193,11 +199,11 @@ def _constructed(
 
 
 def _bench(name: str, method: Localizer, parameters: Parameters) -> Bench:
-    """The bench of a method, so that tables keep papers and this project apart.
+    """Return the block of a table that a method is listed in.
 
-    ``published`` is the algorithm of a paper, and ``project`` a method of this project's own or a
-    variant of a published one, ``NAME+CHANGE``. ``reference`` is no proposal. ``other`` is a method
-    of another package, or of a file that the user named.
+    ``published`` is the algorithm of a paper; ``project`` is a method of this project or a variant
+    of a published one, ``NAME+CHANGE``; ``reference`` is the trivial method; ``other`` is a method
+    of another package or of a file that the user named.
     """
     if name in parameters.files or name in _registered():
         return "other"
@@ -207,10 +213,10 @@ def _bench(name: str, method: Localizer, parameters: Parameters) -> Bench:
 
 
 def check_parameters(parameters: Parameters) -> None:
-    """See that all methods of a set can be made with it; those that are not there are refused.
+    """Check a parameter set by building every method that it has values for.
 
     Raises:
-        ValueError: A method, a parameter or a value is wrong (one line).
+        ValueError: A method is unknown, or a parameter or a value is wrong (one line).
     """
     for name in parameters.of:
         build(name, parameters)
@@ -224,7 +230,12 @@ def _one(text: str, parameters: Parameters) -> NamedMethod:
 
 
 def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
-    """By its own name, if there is one so called; a variant with its changes in their order."""
+    """Return a named method with its canonical name: aliases resolved, and a variant's changes in
+    the order of their declaration.
+
+    Raises:
+        UserError: There is no such method or change (one line).
+    """
     if named.name.endswith(SUFFIX):
         if (file := Path(named.name).name) in parameters.files:
             return NamedMethod(file, named.words)
@@ -245,10 +256,10 @@ def _known(named: NamedMethod, parameters: Parameters) -> NamedMethod:
 
 
 def constructor_of(name: str, parameters: Parameters = DEFAULTS) -> Callable[..., Localizer]:
-    """Return what makes a method, by its name, with its changes behind it.
+    """Return the constructor of a method, by its name with its changes.
 
     Raises:
-        ValueError: A registered method does not load (one line).
+        ValueError: A registered method cannot be loaded (one line).
     """
     if name in parameters.files:
         return constructor_in(parameters.files[name])
@@ -278,7 +289,7 @@ def _registered() -> dict[str, EntryPoint]:
     return _registered_on(tuple(sys.path))
 
 
-@cache  # a run asks some fifty times, and each time all that is installed would be read
+@cache  # a run asks some fifty times, and each call would read the metadata of all packages
 def _registered_on(path: tuple[str, ...]) -> dict[str, EntryPoint]:
     del path
     found = {point.name: point for point in entry_points(group=GROUP)}
