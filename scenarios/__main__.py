@@ -1,6 +1,7 @@
-"""``python -m scenarios``, the command line: a Ctrl-C during the imports is one line, too.
+"""Runs the command line as ``python -m scenarios``; Ctrl-C prints one line, also during the
+imports.
 
-Nothing of the user's is read before a command of sudo's has left root.
+A command that sudo started gives up root before it reads any of the user's files.
 """
 
 from scenarios.process.signals import exit_on_signals

@@ -1,7 +1,7 @@
 """The testbed from Python: `run` a scenario, `load` a run, `localize` telemetry from elsewhere.
 
-Import from `scenarios`. Nothing here prints; mistakes raise ValueError with the line that the
-command line prints.
+Import from `scenarios`. Nothing here prints. Wrong input raises ValueError with the same line
+that the command line prints.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def run(
 
 
 def load(path: str | Path, *, trust: bool = False) -> Run:
-    """A finished run.
+    """Return a finished run.
 
     Args:
-        trust: Whether to read what was changed after the run, too.
+        trust: Whether to read the run even if its files were changed after it ended.
 
     Raises:
-        ValueError: ``path`` holds none, or one that was changed (one line).
+        ValueError: ``path`` holds no run, or a run that was changed (one line).
 
     >>> made = run("low_rate", backend="flow", epochs=1, methods="canary-mle", path="runs/mine")
     >>> load("runs/mine").summary["scenario"]
@@ -147,7 +147,8 @@ def localize(
 def _read(
     reader: Callable[[Path], T], given: str | Path | DataFrame, schema: Schema, folder: Path
 ) -> T:
-    """Return what a reader makes of a file, or of a frame by way of a file in ``folder``."""
+    """Return the result of ``reader`` for a file, or for a frame that is first written to a file in
+    ``folder``."""
     if isinstance(given, str | Path):
         return reader(Path(given))
     path = folder / f"{schema.name}.parquet"
@@ -165,6 +166,7 @@ def _read(
 def _method(
     method: str | Localizer, parameters: str | Path, fault_rate: float | None = None
 ) -> Localizer:
+    """Return a method object; a name is looked up with its parameters, and must name one method."""
     if not isinstance(method, str):
         return method
     named, _ = choose_methods(method, str(parameters), fault_rate)
@@ -174,13 +176,13 @@ def _method(
 
 
 class Run:
-    """A finished run: its figures, its tables as frames, and what any method says of it.
+    """A finished run: its figures, its tables as frames, and the diagnosis of any method.
 
     Attributes:
-        record: The run directory, with tables as arrays.
-        path: Where it is.
-        settings: What was run, and with which versions: ``config.json``.
-        summary: The figures: ``summary.json``.
+        record: The run directory, whose tables are arrays.
+        path: The path of the run directory.
+        settings: The settings and the versions of the software: ``config.json``.
+        summary: The figures of all methods: ``summary.json``.
 
     >>> result = run(faults="6links", backend="flow", epochs=3, methods="canary,canary-mle")
     >>> len(result.faulty), result.settings["k"], result.summary["metered"]["segments"]
@@ -197,27 +199,28 @@ class Run:
         return f"<run {self.path}>"
 
     def __str__(self) -> str:
-        """What `canary show` prints."""
+        """Return the table of the run as text, 120 columns wide, as `canary show` prints it."""
         text = io.StringIO()
         render(self.summary, Console(file=text, width=120))
         return text.getvalue()
 
     @property
     def faulty(self) -> list[str]:
-        """The directed links that were broken, by name."""
+        """The names of the directed links that had a fault, such as ``tor0_0->agg0_1``."""
         return list(self.summary["faulty_links"])
 
     @property
     def tables(self) -> list[str]:
-        """The names of its tables; `docs/reference/record.md` says what is in them."""
+        """The names of the run's tables; `docs/reference/record.md` describes their columns."""
         files = (file.relative_to(self.path) for file in self.path.rglob("*.parquet"))
         names = (file.with_suffix("") for file in files)
         return sorted({REGISTERS if name.parent.name == REGISTERS else str(name) for name in names})
 
     def table(self, name: str) -> DataFrame:
-        """A table as a frame, such as ``links`` or ``diagnoses/canary``.
+        """Return a table as a frame, such as ``links`` or ``diagnoses/canary``.
 
-        ``registers`` are those of all epochs, with a column ``epoch`` before the others.
+        The table ``registers`` has the meters' buckets of all epochs; the first column is
+        ``epoch``.
 
         Raises:
             ValueError: The run has no such table, or it is damaged.
@@ -234,6 +237,7 @@ class Run:
         return _frame(self.record.table(name))
 
     def _registers(self) -> DataFrame:
+        """Return the non-empty buckets of the meters in all epochs, with the epoch as int32."""
         from pandas import concat
 
         epochs = [_frame(self.record.table(registers(n))) for n in range(self.record.epochs)]
@@ -242,9 +246,10 @@ class Run:
         return concat(epochs, ignore_index=True)
 
     def addresses(self, table: DataFrame) -> DataFrame:
-        """Return whose flow each row of a table is, of the columns ``flow_hi`` and ``flow_lo``.
+        """Return the five-tuple and the hosts of the flow in each row of a table that has the
+        columns ``flow_hi`` and ``flow_lo``.
 
-        For example of the buckets of the meters that counted most:
+        For example, of the bucket that counted the most packets:
 
             >>> result = run(faults="none", epochs=2, load=0.02, methods="canary-mle", seed=3)
             >>> top = result.table("registers").nlargest(1, "count")
@@ -279,13 +284,14 @@ class Run:
 
     @property
     def figures(self) -> DataFrame:
-        """A row for each method, scored on its own terms; `canary show` has the same.
+        """A frame with a row for each method, scored in its own terms; `canary show` prints the
+        same figures.
 
         ``bench`` says whether a method is a paper's (``published``), of this project (``project``)
         or of the user or another package (``other``). Figures are nan where they are undefined, as
         ``precision`` is where nothing is blamed (`analysis.evaluation.metrics`). ``class_f1`` is F1
-        of classes of links that nothing tells apart, ``unobserved`` the number of faulty links that
-        nothing the method reads has observed.
+        over classes of links that the measurements cannot tell apart, and ``unobserved`` the number
+        of faulty links that no measurement the method reads has observed.
         """
         from pandas import DataFrame
 
@@ -304,11 +310,11 @@ class Run:
 
     @cached_property
     def telemetry(self) -> Telemetry:
-        """What methods may know of the run."""
+        """The measurements of the run that methods may read, without the truth."""
         return read_telemetry(self.record)
 
     def diagnose(self, method: str | Localizer, parameters: str | Path = "default") -> Verdict:
-        """What a method says of this run.
+        """Return the verdict of a method on this run.
 
         Args:
             method: Its name, such as ``flock:p_bad=0.01``, the path of a Python file with one, or
@@ -316,7 +322,7 @@ class Run:
             parameters: ``default``, ``paper``, or a file of `canary calibrate`.
 
         Raises:
-            ValueError: There is no such method, or the run lacks what it reads.
+            ValueError: There is no such method, or the run lacks the measurements that it reads.
 
         >>> result = run(faults="tor0_0->agg0_1:0.05", epochs=2, load=0.02, methods="canary-mle")
         >>> verdict = result.diagnose("flock:p_bad=0.02")
@@ -335,12 +341,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A method's verdict, beside the truth where that is known.
+    """A method's verdict, with the faulty links if they are known.
 
     Attributes:
-        diagnosis: What the method said, with links as numbers.
-        truth: The faulty directed links, ascending; None for telemetry from elsewhere.
-        telemetry: What it was said of.
+        diagnosis: The result of the method, with links as numbers.
+        truth: The numbers of the faulty directed links, ascending, int[n_faulty]; None for
+            telemetry from elsewhere.
+        telemetry: The measurements that the method diagnosed.
     """
 
     diagnosis: Diagnosis
@@ -358,7 +365,8 @@ class Verdict:
 
     @cached_property
     def score(self) -> Score:
-        """Precision, recall and the like, on the method's own terms: directed links or not.
+        """Precision, recall, F1 and the errors, in the method's own terms: directed links or
+        undirected ones.
 
         Raises:
             ValueError: The truth is not known.
@@ -371,32 +379,35 @@ class Verdict:
 
     @property
     def blamed(self) -> list[str]:
-        """The directed links that it blames, by name."""
+        """The names of the directed links that the method blames."""
         names = self.telemetry.topology.link_names
         return [names[link] for link in self.diagnosis.flagged.tolist()]
 
     @property
     def ties(self) -> list[list[str]]:
-        """The blamed classes of several links, by name: nothing tells these apart."""
+        """The blamed classes of two or more links that the measurements cannot tell apart, by
+        name."""
         shift = self.diagnosis.native == "undirected"
         return [self._names(tuple(link >> shift for link in tie)) for tie in self.diagnosis.ties]
 
     @property
     def unobserved(self) -> list[str]:
-        """The faulty links that nothing the method reads has observed, by name."""
+        """The names of the faulty links that no measurement the method reads has observed."""
         return self._names(self.score.unobserved)
 
     @property
     def missed(self) -> list[str]:
-        """The faulty links that it does not blame, by name; ``a--b`` if it knows no direction."""
+        """The names of the faulty links that the method does not blame; ``a--b`` if it tells no
+        direction."""
         return self._names(self.score.missed)
 
     @property
     def wrong(self) -> list[str]:
-        """The healthy links that it blames, by name."""
+        """The names of the healthy links that the method blames."""
         return self._names(self.score.wrong)
 
     def _names(self, links: tuple[int, ...]) -> list[str]:
+        """Return the names of links, which are numbered in the method's own terms."""
         names = self.telemetry.topology.link_names
         if self.diagnosis.native == "undirected":
             return [names[2 * link].replace("->", "--") for link in links]
@@ -404,8 +415,8 @@ class Verdict:
 
     @property
     def links(self) -> DataFrame:
-        """A row for each directed link: the verdict's columns, and, where that is known, whether
-        it was ``faulty``."""
+        """A frame with a row for each directed link: the columns of the diagnosis and, if the truth
+        is known, whether the link was ``faulty``."""
         columns = diagnosis_columns(self.diagnosis, self.telemetry.topology)
         if self.truth is None:
             return _frame(columns)
@@ -418,7 +429,7 @@ def _ip(address: int) -> str:
 
 
 def _frame(columns: Mapping[str, Any]) -> DataFrame:
-    """Columns as a frame; `Paths` are lists of links."""
+    """Return columns as a frame; each entry of a `Paths` column is a list of link numbers."""
     from pandas import DataFrame
 
     lists = {name: to_arrow(v).to_pandas() for name, v in columns.items() if isinstance(v, Paths)}

@@ -1,7 +1,8 @@
-"""What is due when, and the walk through it: one pass over the network's time.
+"""The agenda of a run: what is due at which time, and the walk through it in one pass.
 
-It stops where something is due: a switch changes its epoch, a fault begins or ends, the controller
-and 007's agents look after their work, an epoch's meters have drained and are read.
+The network runs until the next entry is due: a switch changes its epoch, a fault begins or ends,
+the controller and 007's agents do their periodic work, or an epoch has drained and its meters are
+read.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from testbed.control.epochs import set_parity
 from testbed.network.network import Network
 
 TICKS = 50
-"""How often in an epoch the controller and 007's agents look after their work."""
+"""Number of times in an epoch that the controller and 007's agents do their periodic work."""
 
 Agenda = list[tuple[int, Callable[[], None]]]
-"""Times in ns, ascending, and what is done then."""
+"""Pairs of a time in ns and the action that is due then, in ascending order of time."""
 
 
 def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agenda:
-    """All that is due in a run; ``end_epoch`` hears the number of each epoch that has drained."""
+    """Return everything that is due in a run; ``end_epoch`` is called with the number of each epoch
+    whose packets have drained."""
     inputs, injector = emulation.inputs, emulation.injector
     period, tick_ns = inputs.epochs.length_ns, inputs.epochs.length_ns // TICKS
     agenda: Agenda = []
@@ -44,11 +46,11 @@ def make_agenda(emulation: Emulation, end_epoch: Callable[[int], None]) -> Agend
 
 
 def _tick(emulation: Emulation, now_ns: int, last: bool) -> None:
-    """The controller brings back switches that restarted, and installs and removes rules; agents
-    trace connections that lost packets."""
+    """Do the periodic work: the controller restores switches that restarted and installs and
+    removes rules, and 007's agents trace connections that lost packets."""
     tick_ns = emulation.inputs.epochs.length_ns // TICKS
     if emulation.network.now_ns >= now_ns + tick_ns and not last:
-        return  # late in real time: the next tick is due too, and does it all
+        return  # late in real time: the next tick is due too, and does the same work
     emulation.events.reconcile()
     emulation.selector.poll(now_ns)
     tcp = emulation.tcp
@@ -61,11 +63,11 @@ def follow(
     reached: Callable[[int], None],
     progress: Callable[[float], None],
 ) -> None:
-    """Let the network run, and do what is due in turn.
+    """Run the network, and carry out the agenda's actions when they are due.
 
     Args:
-        reached: Hears, before each is done, how many ns too late.
-        progress: Hears, after each, the share of time that has passed.
+        reached: Called before each action with its delay in ns.
+        progress: Called after each action with the share of the time that has passed, from 0 to 1.
     """
     end = agenda[-1][0]
     for at, action in agenda:

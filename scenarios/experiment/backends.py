@@ -35,19 +35,20 @@ from testbed.traffic.transfers import Transfers
 if TYPE_CHECKING:
     from testbed.traffic.iperf import Iperf
 
-BMV2_PER_CORE = 10  # switches; more than that fall behind the default traffic
+BMV2_PER_CORE = 10  # switches; with more of them, BMv2 falls behind the default traffic
 
-SWITCHES_PER_THREAD = 20  # fewer are done before the next thread has heard of it
+SWITCHES_PER_THREAD = 20  # with fewer, waking a thread takes longer than its work
 
-REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets that long
+REAL_DRAIN_NS = 400_000_000  # an overloaded software switch holds packets for this long
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A network that is up, its switches' controls in the topology's order, and its pace.
+    """A network that is up, the controls of its switches in the order of the topology, and its
+    timing.
 
-    ``drain_ns``: so long after an epoch all its packets have arrived. ``skew_ns``: so much early or
-    late a switch changes its epoch, at most.
+    All packets of an epoch have arrived ``drain_ns`` nanoseconds after its end. A switch changes
+    its epoch at most ``skew_ns`` nanoseconds early or late.
     """
 
     network: Network
@@ -58,15 +59,16 @@ class Backend:
 
 @dataclass(frozen=True)
 class Choice:
-    """What ``BACKEND=auto`` stands for here, and why; "" where nobody expects anything else."""
+    """The backend that ``BACKEND=auto`` selects on this machine, and the reason; "" if the choice
+    needs no explanation."""
 
     backend: Literal["bmv2", "virtual"]
     reason: str
 
 
 def choose_backend(switches: int, asked: bool) -> Choice:
-    """Return BMv2, the reference, where the run may have root, somebody installed BMv2, and the
-    machine can keep up with so many switches; else virtual time.
+    """Return BMv2, the reference, if the run may use root, BMv2 is installed, and the machine can
+    keep up with that many switches; otherwise virtual time.
 
     Args:
         asked: Whether the user asked for root, by sudo or by SUDO=1.
@@ -86,13 +88,13 @@ def choose_backend(switches: int, asked: bool) -> Choice:
 def pick_backend(
     backend: str, switches: Callable[[], int], sudo: bool, given: Mapping[str, str]
 ) -> str:
-    """Return the backend of a run, with ``auto`` resolved, and go through sudo if it is to be had
-    so: this program is then executed again, and this call does not return.
+    """Return the backend of a run, with ``auto`` resolved. If root is needed and allowed through
+    sudo, this program is executed again by sudo, and the call does not return.
 
     Args:
         backend: The setting.
-        switches: Returns how many the fabric has.
-        sudo: Whether SUDO=1 was said.
+        switches: Returns the number of switches in the fabric.
+        sudo: Whether SUDO=1 was given.
         given: Options that came from the environment.
 
     Raises:
@@ -110,10 +112,10 @@ def pick_backend(
 
 
 def need_backend(backend: str, tcp: bool) -> None:
-    """Check that the network of a run can be brought up, with real TCP if that is wanted.
+    """Check that the network of a run can be brought up, with real TCP if ``tcp`` is true.
 
     Raises:
-        NetworkError: It cannot (one line).
+        NetworkError: It cannot be brought up here (one line).
     """
     if backend in REAL_TIME:
         from testbed.network.requirements import not_installed
@@ -130,18 +132,19 @@ def need_backend(backend: str, tcp: bool) -> None:
 
 
 def _threads(inputs: Inputs) -> int:
-    """As many as were asked for; else one a core, if each has work that pays for the waiting."""
+    """Return the number of threads that was asked for; by default one for each core, as long as
+    each thread gets `SWITCHES_PER_THREAD` switches."""
     paying = inputs.fabric.n_switches // SWITCHES_PER_THREAD
     return inputs.threads or max(1, min(len(os.sched_getaffinity(0)), paying))
 
 
 @contextmanager
 def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backend]:
-    """Bring up the network of a run, and take it down again.
+    """Bring up the network of a run for a block, and take it down when the block ends.
 
     Args:
-        inputs: What the run is made of.
-        links: Of a network in virtual time.
+        inputs: The inputs of the run.
+        links: Delay, rate and queues of the links of a network in virtual time.
         logs: The folder for the output of a real network's processes.
 
     Raises:
@@ -164,7 +167,7 @@ def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iter
             for index in range(fabric.n_switches)
         ]
         network = VirtualNetwork(fabric, program, switches, links, _threads(inputs))
-        # Every switch has changed its epoch, and every queue on a segment was full.
+        # Allow for every switch to change its epoch, and for full queues along a whole segment.
         drain = max(epoch_ns // 25, 2 * skew + 4 * links.transit_ns)
         controls = [LocalSwitch(switch) for switch in switches]
         yield Backend(network, controls, drain, skew)
@@ -183,7 +186,7 @@ Injector = FaultInjector | KernelInjector
 def make_injector(
     injector: str, backend: Backend, plan: FaultPlan, noise: npt.NDArray[np.float64]
 ) -> Injector:
-    """Return what injects faults into a network: its P4 fault tables, netem or nftables.
+    """Return the object that injects faults into a network: P4 fault tables, netem or nftables.
 
     Args:
         injector: The setting.
@@ -192,7 +195,7 @@ def make_injector(
         noise: Loss rate of each healthy directed link, float64[n_links].
 
     Raises:
-        InjectorError: The kernel cannot do what is asked. One line.
+        InjectorError: The kernel cannot inject such a fault (one line).
     """
     topology = backend.network.topology
     if injector in ("auto", "p4"):
@@ -203,7 +206,8 @@ def make_injector(
 
 
 def make_tcp(network: Network, traffic: Traffic, transfers: Transfers, duration_s: float) -> Iperf:
-    """Return what carries the transfers with real TCP."""
+    """Return the iperf3 processes that carry the transfers with real TCP during ``duration_s``
+    seconds."""
     from testbed.network.mininet import MininetNetwork
     from testbed.traffic.iperf import Iperf
 

@@ -1,4 +1,4 @@
-"""An emulation from the network's coming up to its going down."""
+"""Emulates a run: brings the network up, runs all epochs, and takes the network down."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def emulate(
     """Bring a network up, run all epochs on it, record them, and take it down.
 
     Args:
-        inputs: What the run is made of.
-        links: Of the network in virtual time.
+        inputs: The inputs of the run.
+        links: Delay, rate and queues of the links of a network in virtual time.
         logs: The folder for the output of a real network's processes.
         observer: Receives the progress, and the events of the network.
 
@@ -34,7 +34,7 @@ def emulate(
         testbed.softswitch.SoftSwitchError: There is no C compiler.
         ValueError: The faults or the traffic cannot be emulated (one line).
     """
-    observer.progressed("switch program", 0.0)  # compiled once
+    observer.progressed("switch program", 0.0)  # it is compiled once, then cached
     if inputs.real_time:
         prepare_to_write()
     with open_backend(inputs, links, logs) as backend:

@@ -1,4 +1,4 @@
-"""An epoch that is being ended: what the steps of the epoch loop work on."""
+"""The data of an epoch that has ended, shared by the steps of the epoch loop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ from scenarios.experiment.setup import Emulation
 
 @dataclass
 class Epoch:
-    """An epoch that is being ended, and what its steps found: the meters' buckets, the rules in
-    force, the minus meter."""
+    """An epoch that has ended, and what the steps of the epoch loop found out about it.
+
+    Attributes:
+        number: The epoch's number, from 0.
+        dump: The non-empty buckets of all meters.
+        rules: The DSM rules in force during the epoch.
+        meter: The packets that each flow lost on its segment (Canary's minus meter).
+    """
 
     number: int
     emulation: Emulation

@@ -1,4 +1,4 @@
-"""Errors and interruptions in one line."""
+"""Messages of one line for errors and interruptions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TO_DO = {
 
 
 def message_of(error: Exception) -> str:
-    """Return in one line what is wrong, with an exception's notes."""
+    """Return an error's message and its notes in one line."""
     if isinstance(error, OSError) and error.errno:
         text = _of_the_system(error, error.errno)
     elif type(error).__name__ == "ValidationError":  # of pydantic, which may not be loaded
@@ -44,20 +44,20 @@ def message_of(error: Exception) -> str:
 
 
 def message_line(text: str) -> str:
-    """Return a message in one line of some length in which all can be seen, whatever values and
-    names are in it."""
+    """Return a message as one line of limited length, with unprintable characters escaped."""
     return shortened(plain(re.sub(r"\s*[\r\n]\s*", " ", text.strip())))
 
 
 def _of_the_system(error: OSError, number: int) -> str:
-    """Return what the system refused, without its number, and what to do."""
+    """Return a message for an error of the operating system: the files, the reason and the
+    remedy."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
     to_do = _TO_DO.get(number, "")
     return ": ".join([*(names and [" -> ".join(names)]), os.strerror(number), *(to_do and [to_do])])
 
 
 def stopped(stop: BaseException) -> int:
-    """Say it in one line; the exit code."""
+    """Print in one line that the command was interrupted, and return its exit code."""
     number = stop.args[0] if stop.args else signal.SIGINT
     kept = plain(" ".join(getattr(stop, "__notes__", ["nothing was kept"])))
     with suppress(OSError):  # a terminal that is gone

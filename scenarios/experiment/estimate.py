@@ -1,5 +1,5 @@
-"""What a run will take: packets, packet-hops, links and pairs counted beforehand, and from these
-processor seconds and memory by fitted formulas.
+"""Estimates the processor time and the memory of a run before it begins, from counts of packets,
+packet-hops, links and pairs of ToRs and from fitted formulas.
 
 The counts follow from the settings and are good to some percent; the formulas were fitted to runs
 with K=4 to 48 (with packets 4 to 16), load 0.01 to 0.6, 1 to 100 epochs and 1 and 10 % of the links
@@ -39,22 +39,22 @@ from testbed.record.measurements import FLOW_RECORDS
 from testbed.traffic.generator import PAYLOAD, FlowProcess
 
 LONG_S = 10.0
-"""A run that takes longer says so before it begins."""
+"""The estimate of a run that takes longer than this many seconds is printed before it begins."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run will take, about.
+    """The approximate cost of a run.
 
     Attributes:
-        packets: What hosts send, probes included; 0 of a capture's.
-        packet_hops: Links that these cross between switches (without packets), or arrivals at
-            switches.
+        packets: Packets that hosts send, with probes; the packets of a capture are not counted.
+        packet_hops: Links between switches that these packets cross (``BACKEND=flow``), or their
+            arrivals at switches (other backends).
         links: Directed links between switches.
         pairs: Ordered pairs of ToRs.
-        flows: Flow records (without packets).
-        seconds: Of one processor; of real packets also of the clock.
-        memory: Bytes at the peak.
+        flows: Flow records; only of ``BACKEND=flow``.
+        seconds: Seconds of one processor; for real packets also seconds of the clock.
+        memory: Peak memory in bytes.
     """
 
     packets: int
@@ -66,7 +66,7 @@ class Estimate:
     memory: int
 
     def __str__(self) -> str:
-        """``about 40 s and 0.5 GB: 30 million packet-hops, 512 links``."""
+        """Return one line such as ``about 40 s and 0.5 GB: 30 million packet-hops, 512 links``."""
         hops = self.packet_hops / 1e6
         amount = f"{hops / 1000:,.3g} billion" if hops >= 1000 else f"{hops:,.3g} million"
         return (
@@ -87,17 +87,17 @@ def estimate(
     flock: bool,
     traced: bool,
 ) -> Estimate:
-    """Return what a run will take.
+    """Return the estimated cost of a run.
 
     Args:
         backend: Name of the network.
         fabric: The fabric.
         monitor: Which of its switches host meters, bool[n_switches].
-        demand: What hosts send.
-        n_epochs: How many epochs.
+        demand: The traffic that hosts send.
+        n_epochs: Number of epochs.
         probes: Probes of each host over each path of NetBouncer's plan.
-        failures: How many directed links are faulty.
-        flock: Whether it is among the methods.
+        failures: Number of faulty directed links.
+        flock: Whether Flock is among the methods.
         traced: Whether flows that lost packets are traced.
     """
     rng = np.random.default_rng(0)
@@ -128,13 +128,13 @@ def estimate(
 
 
 def need_memory(expected: Estimate, available: int | None = None) -> None:
-    """Refuse a run that does not fit.
+    """Check that a run fits into memory.
 
     Args:
-        available: Bytes; by default what is free now.
+        available: Memory in bytes; by default what is free now.
 
     Raises:
-        SettingsError: It needs more (one line).
+        SettingsError: The run needs more memory (one line).
     """
     there = available_bytes() if available is None else available
     if expected.memory > there:
@@ -145,7 +145,8 @@ def need_memory(expected: Estimate, available: int | None = None) -> None:
 
 
 def announce(expected: Estimate) -> None:
-    """Say on standard error what a run will take that takes longer than `LONG_S`."""
+    """Print the estimate on standard error if the run takes longer than `LONG_S`, and a note if
+    functions must be compiled first."""
     if all_to_compile():
         print("first use: compiling takes about a minute, once", file=sys.stderr)
     if expected.seconds > LONG_S:
@@ -153,7 +154,8 @@ def announce(expected: Estimate) -> None:
 
 
 class _Counts:
-    """What follows from the settings before anything is drawn."""
+    """Counts that follow from the settings before any random draw: ``pairs`` of ToRs, ``segments``,
+    and mean numbers of ``data`` packets, ``probes``, flow ``records`` and hops."""
 
     def __init__(
         self,
@@ -190,6 +192,7 @@ class _Counts:
             self.data = (self.records / every if without else 1.0) * self.started * per_flow
 
     def flock_seconds(self, failures: int, traced: bool) -> float:
+        """Return the processor seconds of Flock's search."""
         if self.pairs > MANY_PAIRS or (traced and failures * self.pairs > MANY_TRIED):
             return 11e-3 * failures + 1e-4 * self.fabric.n_links
         through = self.pairs * self.links_of_pair / self.fabric.n_links
@@ -199,16 +202,16 @@ class _Counts:
 def _segments(
     fabric: Fabric, monitor: BoolArray, tiers: npt.NDArray[np.int64], ups: npt.NDArray[np.float64]
 ) -> float:
-    """Return how many path segments there are, about: as if each tier's switches were all alike.
+    """Return the approximate number of path segments, as if all switches of a tier were alike.
 
     Args:
-        tiers: The switches of each tier.
-        ups: The links that lead up from a switch of each tier but the highest.
+        tiers: Number of switches in each tier.
+        ups: Mean number of links that lead up from a switch, for each tier but the highest.
     """
     share = np.bincount(fabric.tier, monitor) / tiers
     found, climbs = 0.0, np.zeros(0)
     for tier in range(len(tiers)):
-        # ``climbs``: those to this tier that begin at monitors of each lower one
+        # ``climbs``: upward paths to this tier that begin at monitors, one entry a lower tier
         found += 2 * share[tier] * climbs.sum()
         if tier:
             here = climbs.sum() / tiers[tier]
@@ -221,6 +224,7 @@ def _segments(
 
 
 def _without_packets(counted: _Counts, n_epochs: int) -> tuple[float, float]:
+    """Return the processor seconds and the bytes of memory of a run with ``BACKEND=flow``."""
     seconds = 2.5 + 0.5e-6 * counted.records + 16e-9 * counted.started + 1e-6 * counted.probed
     seconds += 0.5e-6 * counted.segments * n_epochs
     memory = 350e6 + 250 * counted.records + 1300 * counted.pairs
@@ -228,6 +232,7 @@ def _without_packets(counted: _Counts, n_epochs: int) -> tuple[float, float]:
 
 
 def _rounded(seconds: float) -> str:
+    """Return a duration in words: seconds in steps of five, minutes, or hours."""
     if seconds < 90:
         return f"{max(5, 5 * round(seconds / 5))} s"
     minutes = seconds / 60

@@ -1,10 +1,12 @@
-"""Carries out what EVENTS says, and brings switches back to where they were.
+"""Carries out the events of the setting EVENTS, and restores switches that restarted or were taken
+by another controller.
 
-A switch that restarts is empty until the controller's next look, at most a fiftieth of an epoch
-later in virtual time, and until its process is up in real time. What it drops meanwhile is lost.
-A switch that another controller takes, as `make shell FORCE=1` does, forwards on, but gets no rules
-and keeps its epoch until the other one leaves. In both cases the controller then compares what the
-switch has with what was written to it, and installs what is missing.
+A switch that restarts has empty tables. In virtual time the controller notices this at most a
+fiftieth of an epoch later; in real time, as soon as the switch's process is up. The switch drops
+packets until then. A switch that another controller takes, as `make shell FORCE=1` does, continues
+to forward packets, but gets no rules and keeps its epoch until the other controller leaves. In both
+cases the controller then compares the switch's tables with what was written to it, and installs the
+missing entries.
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ from testbed.network.network import Network
 
 @dataclass
 class Absence:
-    """A time in which the controller had no say over a switch.
+    """A period in which the controller did not control a switch.
 
     Attributes:
-        switch: Its number.
-        what: What happened to it: ``"reboot core0"``.
-        begin_ns: When.
-        unread: The first epoch whose meters had not been read then.
-        restarted: Whether it lost its tables and registers.
-        back_ns: When the switch had everything again, 0 before.
-        missing: Entries, members and groups that it lacked.
-        dropped: Packets that it dropped meanwhile, where a network tells.
+        switch: The switch's number.
+        what: What happened to the switch, such as ``"reboot core0"``.
+        begin_ns: Time at which the period began, in ns.
+        unread: The first epoch whose meters had not been read at that time.
+        restarted: Whether the switch lost its tables and registers.
+        back_ns: Time at which all entries were restored, in ns; 0 before that.
+        missing: Number of table entries, members and groups that were restored.
+        dropped: Packets that the switch dropped meanwhile, if the network reports them.
     """
 
     switch: int
@@ -45,7 +47,7 @@ class Absence:
     dropped: int = 0
 
     def in_words(self) -> str:
-        """Return what happened, in a line."""
+        """Return one line that says what happened, for how many ms, and what was lost."""
         text = f"{self.begin_ns / 1e9:g} s: {self.what}"
         if not self.back_ns:
             return f"{text}, which did not come back"
@@ -56,11 +58,11 @@ class Absence:
 
 @dataclass
 class Events:
-    """Carries out events.
+    """Carries out events on a running network.
 
     Attributes:
-        uplinks: The ECMP group of each switch, None where it has none.
-        absences: The switches that restarted or were taken so far.
+        uplinks: The ECMP group of each switch; None for a switch without one.
+        absences: The periods so far in which a switch restarted or was taken.
     """
 
     network: Network
@@ -73,7 +75,7 @@ class Events:
     _read: int = 0
 
     def carry_out(self, event: Event) -> None:
-        """Do what an event asks for."""
+        """Restart a switch, or take a link out of its ECMP group or put it back."""
         what = f"{event.kind} {event.name}"
         if event.kind == "reboot":
             self.controls[event.target].give_up("it restarts")
@@ -87,7 +89,7 @@ class Events:
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
 
     def reconcile(self) -> None:
-        """Bring back the switches that are up again, and notice those that another took."""
+        """Restore the switches that are up again, and notice those that another controller took."""
         now_ns = self.network.now_ns
         absent = {absence.switch: absence for absence in self.absences if not absence.back_ns}
         for switch, control in enumerate(self.controls):
@@ -105,6 +107,8 @@ class Events:
                 absence.dropped = int((drops["switch"] == switch).sum())
 
     def _is_back(self, absence: Absence, control: SwitchControl) -> bool:
+        """Return True if the switch answers again after a restart, or if this controller is primary
+        again."""
         return self.network.answers(absence.switch) if absence.restarted else control.is_primary()
 
     def _absent(self, switch: int, what: str, begin_ns: int, restarted: bool) -> None:
@@ -113,12 +117,12 @@ class Events:
         self._happened.append(absence)
 
     def epoch_read(self, epoch: int) -> None:
-        """The meters of an epoch have been read."""
+        """Note that the meters of an epoch have been read."""
         self._read = epoch + 1
 
     def void(self, epochs: int) -> list[tuple[int, int]]:
-        """The (epoch, switch) of the first epochs in which a switch had restarted or was taken
-        before its meters were read: what it counted or forwarded then is not known."""
+        """Return the pairs (epoch, switch), of the first ``epochs`` epochs, in which a switch
+        restarted or was taken before its meters were read, so that its counts are not known."""
         found = set()
         for absence in self.absences:
             end = absence.back_ns or self.network.now_ns
@@ -127,5 +131,5 @@ class Events:
         return sorted(found)
 
     def in_words(self) -> list[str]:
-        """What happened, an event a line."""
+        """Return the events so far in order, each as one line."""
         return [what if isinstance(what, str) else what.in_words() for what in self._happened]

@@ -1,4 +1,4 @@
-"""What a run is made of: values that follow from its settings, made once and handed down."""
+"""The inputs of a run: values that follow from its settings and do not change while it runs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from testbed.traffic.flows import Traffic
 
 @dataclass(frozen=True)
 class Demand:
-    """What hosts send.
+    """The traffic that hosts send.
 
     Attributes:
-        traffic: The setting: a workload, or a file of flow sizes, of flows, or of captured packets.
-        load: Share of ``line_rate_bps`` that each host sends of a workload.
-        duration_s: Length of the run.
-        seed: Draws the flows.
+        traffic: The setting TRAFFIC: a workload, or a file of flow sizes, flows or captures.
+        load: Share of ``line_rate_bps`` that each host sends, from 0 to 1; for workloads only.
+        line_rate_bps: Rate of the hosts' links in bits per second.
+        duration_s: Length of the run in seconds.
+        seed: Seed of the random draw of flows.
     """
 
     traffic: str
@@ -38,8 +39,8 @@ class Demand:
 
 @dataclass(frozen=True)
 class Epochs:
-    """The epochs of a run: how many, their length, and by which share of it a switch changes its
-    epoch early or late, at most."""
+    """The epochs of a run: their number, their length in ns, and the largest skew of a switch's
+    epoch change as a share of that length."""
 
     number: int
     length_ns: int
@@ -48,25 +49,25 @@ class Epochs:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run with packets is made of.
+    """The inputs of a run with packets.
 
     Attributes:
         backend: Name of the network.
-        threads: Of the network in virtual time; 0 for as many as pay.
-        seed: Draws switch IDs, losses, clocks and probes.
+        threads: Threads of the network in virtual time; 0 chooses a number that pays.
+        seed: Seed of the switch IDs, losses, clocks and probes.
         fabric, segments: The fabric, and its path segments between switches with meters.
         monitors: The setting that places these meters.
         epochs: The epochs.
         selection: Parameters of Canary's selection of flows.
-        plan, injector, noise: The faults, the setting that says what makes them, and the loss rate
-            of each healthy directed link, float64[n_links].
-        events: What else happens, in order of time.
+        plan, injector, noise: The faults, the setting that chooses their injector, and the loss
+            rate of each healthy directed link, float64[n_links].
+        events: Drained links and restarting switches, in order of time.
         traffic: The hosts' packets.
         tcp, line_rate_bps: Share of the larger TCP flows that real TCP carries, and the rate of the
-            hosts' links.
+            hosts' links in bits per second.
         probes: Probes of each host over each path of NetBouncer's plan.
-        icmp: Limit of a switch's answers to traceroutes.
-        traces_per_s: Traceroutes a second that each host may send.
+        icmp: Limit on a switch's answers to traceroutes.
+        traces_per_s: Traceroutes per second that each host may send.
     """
 
     backend: Backend
@@ -90,16 +91,17 @@ class Inputs:
 
     @property
     def real_time(self) -> bool:
-        """Whether the network's clock is the wall's."""
+        """Whether the network runs in real time."""
         return self.backend in REAL_TIME
 
     @property
     def duration_s(self) -> float:
+        """Length of the run in seconds: number of epochs times their length."""
         return self.epochs.number * self.epochs.length_ns / 1e9
 
 
 def demand_of(settings: Settings) -> Demand:
-    """Return what hosts send in a run with these settings."""
+    """Return the traffic that hosts send in a run with these settings."""
     return Demand(
         settings.traffic,
         settings.load,
@@ -112,11 +114,11 @@ def demand_of(settings: Settings) -> Demand:
 def inputs_of(
     settings: Settings, fabric: PacketFabric, plan: FaultPlan, traffic: Traffic
 ) -> Inputs:
-    """Return what a run with packets is made of.
+    """Return the inputs of a run with packets.
 
     Args:
-        settings: Those of the run.
-        fabric: That of the settings.
+        settings: The settings of the run.
+        fabric: The fabric of these settings.
         plan: The faults.
         traffic: The hosts' packets.
     """

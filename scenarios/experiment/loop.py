@@ -1,9 +1,9 @@
-"""The epoch loop: traffic flows, the meters are read, a diagnosis asks for more flows.
+"""The epoch loop: traffic flows, the meters are read, and the controller selects more flows.
 
-`STEPS` are taken at the end of each epoch, when its packets have drained, and their order is
-protocol (Canary, sections III-D and III-E): what was sent is noted first, for real hosts go on
-sending while the meters are read; a retired flow's DSM rule stays until the meters that it fed are
-read; the plan for the next epochs needs the minus meter of this one.
+`STEPS` run at the end of each epoch, when its packets have drained. Their order is part of the
+protocol (Canary, sections III-D and III-E). The packets that were sent are noted first, because
+real hosts continue to send while the meters are read. The DSM rule of a retired flow stays until
+the meters that it fed are read. The plan for the next epochs needs the minus meter of this one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def run(
     """Run all epochs and write their record.
 
     Args:
-        writer: Gets the registers after every epoch and everything else at the end; in real time
-            everything after every epoch, for an interruption loses only what follows.
-        observer: Receives the progress, and each epoch when its steps are taken.
+        writer: Receives the registers after every epoch, and all other tables at the end. In real
+            time it receives all tables after every epoch, so that an interruption loses only later
+            epochs.
+        observer: Receives the progress, and each epoch when its steps have run.
     """
     history, tcp = History(), emulation.tcp
     with batch(emulation.backend.controls):
@@ -66,12 +67,13 @@ def run(
 
 
 def note_sent(epoch: Epoch) -> None:
-    """What is lost is told of packets sent by now, which arrive while the meters are read."""
+    """Note the packets that each source has sent by now; packets sent later must not count as lost,
+    as they arrive while the meters are read."""
     epoch.history.note_sent(epoch.emulation)
 
 
 def collect_meters(epoch: Epoch) -> None:
-    """Read and clear the meters of the epoch's parity, with the rules that were in force."""
+    """Read and clear the meters of the epoch's parity, and note the rules that were in force."""
     emulation, history = epoch.emulation, epoch.history
     begin = time.perf_counter()
     epoch.dump = MeterDump(**collect(emulation.controls, epoch.number % 2))
@@ -85,25 +87,26 @@ def collect_meters(epoch: Epoch) -> None:
 
 
 def record_meters(epoch: Epoch) -> None:
-    """Write the raw registers, from which the epoch can be analysed again."""
+    """Write the raw registers, from which the epoch can be diagnosed again."""
     epoch.history.rules.append((epoch.number, epoch.rules))
     record_registers(epoch.number, epoch.dump, epoch.writer)
 
 
 def finish_retiring(epoch: Epoch) -> None:
-    """Remove the DSM rules of flows that were retired an epoch ago: their packets have left."""
+    """Remove the DSM rules of flows that were retired an epoch ago: their last packets have left
+    the network."""
     epoch.emulation.selector.finish_retiring()
 
 
 def decode(epoch: Epoch) -> None:
-    """The minus meter: what each flow lost on its segment."""
+    """Compute the minus meter: the packets that each flow lost on its segment."""
     emulation = epoch.emulation
     decode_path = emulation.decoder.decode
     epoch.meter = minus_meter(epoch.dump, decode_path, emulation.segments, epoch.rules)
 
 
 def plan_and_retire(epoch: Epoch) -> None:
-    """Ask for flows on segments that were measured too little, and let quiet flows go."""
+    """Select more flows on segments that were measured too little, and retire quiet flows."""
     emulation, n = epoch.emulation, len(epoch.emulation.segments)
     packets, _ = segment_counts(epoch.meter, n)
     flows = np.bincount(epoch.meter.segment, minlength=n)
@@ -114,12 +117,12 @@ def plan_and_retire(epoch: Epoch) -> None:
 
 
 def clear(epoch: Epoch) -> None:
-    """Let the next epoch's heavy hitters be found from nothing."""
+    """Clear HashPipe, so that the next epoch finds its heavy hitters afresh."""
     clear_hashpipe(epoch.emulation.controls)
 
 
 def record_so_far(epoch: Epoch) -> None:
-    """In real time a run may be interrupted: its finished epochs are kept."""
+    """In real time, write all tables of the finished epochs, as a run may be interrupted."""
     if epoch.emulation.inputs.real_time:
         record(epoch.emulation, epoch.history, epoch.writer)
 

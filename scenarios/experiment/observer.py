@@ -1,4 +1,4 @@
-"""What a run reports while it goes on, to whoever shows it."""
+"""The events that a run reports to its observers while it goes on."""
 
 from __future__ import annotations
 
@@ -22,35 +22,37 @@ class Observer:
     """Receives the events of a run, in the order of these methods. This one ignores all of them.
 
     Attributes:
-        watches: Whether it shows the network's counters. The process that emulates for another
-            one as root then reads them, and sends what it shows (`page_changed`).
+        watches: Whether it shows the network's counters. A process that emulates as root for
+            another one then reads them, and sends the parts of the page (`page_changed`).
     """
 
     watches = False
 
     def estimated(self, expected: Estimate) -> None:
-        """The time and memory that the run will take are known; nothing has begun yet."""
+        """The time and the memory that the run will take are known; the run has not begun."""
 
     def planned(
         self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
     ) -> None:
         """The faults of a run with packets are drawn. ``monitor`` says which switches host meters,
-        bool[n_switches]; ``epochs`` how many there will be."""
+        bool[n_switches]; ``epochs`` is their number."""
 
     def progressed(self, what: str, share: float) -> None:
-        """The phase ``what`` has come to ``share``, from 0 to 1; called from begin to end."""
+        """The phase ``what`` has reached ``share``, from 0 to 1; called repeatedly during the
+        run."""
 
     def network_up(self, emulation: Emulation) -> None:
         """The network is up, and traffic is about to begin."""
 
     def epoch_ended(self, epoch: Epoch) -> None:
-        """The meters of an epoch were read, and its steps taken."""
+        """The meters of an epoch were read, and its steps have run."""
 
     def network_ended(self) -> None:
         """Every packet has arrived or is lost; the network is still up."""
 
     def page_changed(self, name: str, content: Any) -> None:
-        """An observer of the same run in the process of root has something new for the page."""
+        """The part ``name`` of the live page has new ``content``, sent by the process that runs as
+        root."""
 
 
 class ProgressObserver(Observer):

@@ -1,8 +1,8 @@
-"""The pace of runs on real packets: as many packets a second as this machine can carry now.
+"""Adapts a run on real packets to the number of packets per second that this machine can carry.
 
-What it cannot carry in time it carries late or loses, which no fault did. So the defaults of such a
-run send the same packets over more time where there are too many: hosts send less a second, and
-epochs are that much longer.
+Packets beyond that number are late or lost without a fault. If the defaults of a run would send too
+many, it sends the same packets over more time: hosts send fewer packets per second, and epochs are
+longer by the same factor.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from testbed.fabric.topologies import make_fabric
 from testbed.network.speed import slowness
 
 PACKET_S = {"softswitch": 100e-6, "bmv2": 750e-6}
-"""Processor seconds of a packet from host to host, all that belongs to it: switches, the hosts'
-agents, its share of the controller's work and of real TCP. Of the soft switch measured (K=4 and
-K=6: 110 and 76 us), of BMv2 what the defaults of K=4 were found to need."""
+"""Processor seconds for one packet from host to host, with the work of switches, hosts' agents,
+controller and real TCP. For the soft switch this is measured (K=4 and K=6: 110 and 76 us); for BMv2
+it is what the defaults of K=4 were found to need."""
 
 BUSY = 0.65
-"""Of the processors that are to be had this share is used: bursts are several times the mean."""
+"""Share of the free processors that a run plans to use: bursts are several times the mean."""
 
 LONGEST_EPOCH_MS = 60_000
 
@@ -33,16 +33,16 @@ _LOOKING_S = 0.3
 
 
 def at_this_pace(settings: Settings, named: Collection[str], free: float | None = None) -> Settings:
-    """Return settings with the load and the epochs that this machine can carry in real time now,
-    and budgets a second that fit.
+    """Return settings with the load, the epoch length and the ICMP budget that this machine can
+    carry in real time now.
 
-    It depends on the fabric, on how fast the processors are and on what else they do. What was
-    changed is printed in one line.
+    They depend on the fabric, on the speed of the processors and on their other work. Changes are
+    printed in one line.
 
     Args:
-        settings: Those of the run.
-        named: Which of them somebody named: they stay.
-        free: Processors that the run can have; by default those that are free now.
+        settings: The settings of the run.
+        named: The names of settings that the user gave; these do not change.
+        free: Number of processors that the run can have; by default those that are free now.
     """
     if not settings.real_time:
         return settings
@@ -70,8 +70,8 @@ def at_this_pace(settings: Settings, named: Collection[str], free: float | None 
 
 
 def free_processors() -> float:
-    """Return how many processors a network would get now: those that idle, and half of what others
-    use, as its switches have the weight of many processes."""
+    """Return how many processors a network would get now: the idle ones and half of those that
+    other processes use, because its many switches have the weight of many processes."""
     before = _idle_s()
     time.sleep(_LOOKING_S)
     cores = len(os.sched_getaffinity(0))
@@ -80,6 +80,6 @@ def free_processors() -> float:
 
 
 def _idle_s() -> float:
-    """Seconds in which the machine's processors had nothing to do, in all."""
+    """Return the seconds that all processors of the machine have been idle since it started."""
     _, _, _, _, idle, waiting, *_ = Path("/proc/stat").read_text().split(maxsplit=7)
     return (int(idle) + int(waiting)) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""What a run with packets writes down: the tables of its record, from what the network counted."""
+"""Writes the record of a run with packets: its tables, from the counters of the network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLACES_NAMED = 5
 
 
 class Recorder(Protocol):
-    """Takes what is written down of a run, as `testbed.record.run.RunWriter` does."""
+    """Receives the record of a run, as `testbed.record.run.RunWriter` does."""
 
     def table(self, name: str, columns: Columns) -> None: ...
     def text(self, name: str, content: str) -> None: ...
@@ -39,8 +39,8 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True)
 class Selected:
-    """Of each segment what an epoch's meters counted and what became of its flows' rules, int64[S]
-    each: see the table ``selection`` of `testbed.record.run_tables`."""
+    """For each segment, the counts of an epoch's meters and the changes of its flows' rules,
+    int64[S] each; see the table ``selection`` of `testbed.record.run_tables`."""
 
     packets: LongArray
     flows: LongArray
@@ -51,12 +51,15 @@ class Selected:
 
 @dataclass
 class History:
-    """What a run has recorded so far, besides what the network counts itself.
+    """The record of a run so far that the network itself does not keep.
 
-    ``rules`` are those in force in each epoch, ``selection`` what became of them; ``late_ns`` how
-    late the controller was at worst; ``collection_s`` how long each reading of the meters took;
-    ``unread`` the (epoch, switch) whose meters were lost; ``sent`` the packets that each source had
-    sent when it was last noted.
+    Attributes:
+        rules: The DSM rules in force in each epoch.
+        selection: The changes of these rules in each epoch.
+        late_ns: The largest delay of the controller, in ns.
+        collection_s: The seconds that each reading of the meters took.
+        unread: Pairs (epoch, switch) whose meters were lost.
+        sent: For each source, the packets that each flow had sent when last noted, int64[n_flows].
     """
 
     rules: list[tuple[int, Rules]] = field(default_factory=list)
@@ -67,18 +70,20 @@ class History:
     sent: dict[int, LongArray] = field(default_factory=dict)
 
     def reached(self, late_ns: int) -> None:
-        """Something was done so much later than it was due."""
+        """Note that an action was carried out ``late_ns`` nanoseconds after it was due."""
         self.late_ns = max(self.late_ns, late_ns)
 
     def note_selection(
         self, packets: LongArray, flows: LongArray, rules: LongArray, removed: LongArray
     ) -> None:
-        """The columns of `Selected`; rules that the epoch before did not leave are new."""
+        """Append an epoch's row of `Selected`; rules that the epoch before did not leave are
+        new."""
         before = self.selection[-1:]
         left = before[0].rules - before[0].removed if before else 0
         self.selection.append(Selected(packets, flows, rules, rules - left, removed))
 
     def note_sent(self, emulation: Emulation) -> None:
+        """Note the packets that each flow of each source has sent by now."""
         network = emulation.network
         numbers = emulation.sources.numbers
         self.sent = {source: network.sent(source).astype(np.int64) for source in numbers}
@@ -90,7 +95,7 @@ def record_registers(epoch: int, dump: MeterDump, writer: Recorder) -> None:
 
 
 def record(emulation: Emulation, history: History, writer: Recorder) -> None:
-    """Write all but the registers: what is known up to now."""
+    """Write all tables but the registers, from what is known up to now."""
     sources, network = emulation.sources, emulation.network
     by_faults, by_emulator = _drops_of_packets(emulation)
     drops = network.drops()
@@ -118,6 +123,7 @@ def record(emulation: Emulation, history: History, writer: Recorder) -> None:
 def _sent_and_lost(
     emulation: Emulation, history: History, source: int
 ) -> tuple[LongArray, LongArray]:
+    """Return the packets that each flow of a source sent and lost, int64[n_flows] each."""
     sent = history.sent[source]
     return sent, sent - np.minimum(emulation.network.delivered(source), sent)
 
@@ -136,8 +142,8 @@ def _switches(emulation: Emulation) -> Mapping[str, Any]:
 def _drops_of_packets(
     emulation: Emulation,
 ) -> tuple[npt.NDArray[np.uint64], EmulatorDrops | None]:
-    """Packets that faults took at each directed link, uint64[n_links], and those that no fault
-    took, where a network can lose such."""
+    """Return the packets that faults dropped on each directed link, uint64[n_links], and those that
+    the emulator dropped without a fault; None if the network never does."""
     network = emulation.network
     injected = emulation.injector.dropped()
     by_faults = network.fault_drops() + injected
@@ -145,11 +151,11 @@ def _drops_of_packets(
     if own is None:
         return by_faults, None
     where = np.array(own.where, "U8")
-    # What a fault corrupted the next switch throws away before it counts it.
+    # The next switch discards a corrupted packet before it counts it.
     corrupting = [fault.link for fault in emulation.plan.faults if fault.kind == "corrupt"]
     corrupted = (where == "switch") & np.isin(own.link, corrupting)
     np.add.at(by_faults, own.link[corrupted], own.packets[corrupted].astype(np.uint64))
-    # Traces that nobody answered ended inside a switch, too, and it does not tell which.
+    # Traceroutes without an answer also ended inside a switch, which does not report them.
     unanswered = emulation.agents.packets - len(network.replies())
     traces = (where == "queues") & (own.packets <= unanswered)
     rows = np.flatnonzero(~corrupted & ~traces)
@@ -161,7 +167,7 @@ def _drops_of_packets(
 
 def _links(emulation: Emulation, by_faults: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
     network, n = emulation.network, emulation.topology.n_links
-    # What a fault took where the link begins was not put on it; what one corrupted was.
+    # A packet dropped at the link's begin did not cross it; a corrupted one did.
     taken = network.fault_drops() + emulation.injector.dropped() - _corrupted(emulation)
     rate = np.zeros(n)
     for fault in emulation.plan.faults:
@@ -177,8 +183,8 @@ def _links(emulation: Emulation, by_faults: npt.NDArray[np.uint64]) -> Mapping[s
 
 
 def _corrupted(emulation: Emulation) -> npt.NDArray[np.uint64]:
-    """Of the packets in `Network.fault_drops` those that crossed their link, and were thrown away
-    behind it."""
+    """Return, for each directed link, those packets of `Network.fault_drops` that crossed the link
+    and were discarded behind it, uint64[n_links]."""
     drops, n = emulation.network.drops(), emulation.topology.n_links
     links = drops["link"][drops["cause"] == CAUSES["corrupt"]]
     return np.bincount(links, minlength=n)[:n].astype(np.uint64)
@@ -218,7 +224,7 @@ def _flows(emulation: Emulation, sent: LongArray, lost: LongArray) -> Mapping[st
 
 
 def _probe_paths(emulation: Emulation) -> Mapping[str, Any]:
-    """NetBouncer's bounces by ToR and core switch, then deTector's paths."""
+    """Return NetBouncer's bounces, by ToR and core switch, followed by deTector's paths."""
     bounces = Ecmp(emulation.topology).bounces()
     matrix = emulation.sources.matrix.paths
     return {
@@ -247,7 +253,8 @@ def _probe_counts(emulation: Emulation, history: History) -> Mapping[str, Any]:
 
 
 def _drops(emulation: Emulation, drops: npt.NDArray[Any]) -> Mapping[str, Any]:
-    """Every lost packet of the traffic, with the epoch its upstream counted it in."""
+    """Return every lost packet of the traffic, with the epoch in which its upstream counted it; -1
+    if none did."""
     epoch = emulation.clock.epoch_of(drops["time_ns"], drops["parity"])
     cause = np.searchsorted(sorted(DROP_CAUSES), drops["cause"])
     return {
@@ -261,7 +268,7 @@ def _drops(emulation: Emulation, drops: npt.NDArray[Any]) -> Mapping[str, Any]:
 
 
 def _connections(emulation: Emulation, lost: LongArray) -> Mapping[str, Any]:
-    """007's connections with loss that were traced, and how far the trace got."""
+    """Return the connections with loss that 007 traced, and how far each trace got."""
     traffic, topology = emulation.sources.traffic, emulation.topology
     replies = parse_time_exceeded(emulation.network.replies()["data"], topology)
     traced = np.flatnonzero(emulation.agents.traced & (lost > 0))
@@ -281,7 +288,7 @@ def _network(
     by_emulator: EmulatorDrops | None,
 ) -> Network:
     statistics, selector = emulation.network.statistics, emulation.selector
-    # A real network counts what its fault tables dropped, and not what the kernel's injectors took.
+    # A real network counts packets that its fault tables dropped, but none of netem or nftables.
     real = emulation.inputs.real_time
     fault_drops = int(by_faults.sum()) if real else statistics.fault_drops
     exchanged = selector.exchanged
@@ -317,7 +324,7 @@ def _network(
         "icmp_messages": len(emulation.network.replies()),
         "tcp": None if emulation.tcp is None else emulation.tcp.report(),
     }
-    if not real:  # real switches do not tell what they held back
+    if not real:  # real switches do not report the answers that they withheld
         drops = emulation.network.drops()
         network["icmp_refused"] = refused = int((drops["cause"] == CAUSES["ttl"]).sum())
         network["icmp_messages"] = statistics.ttl_drops - refused
@@ -327,7 +334,7 @@ def _network(
 def _degraded(
     emulation: Emulation, history: History, by_emulator: EmulatorDrops | None
 ) -> list[str]:
-    """What makes this run's measurements incomplete, in words."""
+    """Return the reasons why the measurements of this run are incomplete, one line each."""
     found = list(emulation.network.degraded)
     if emulation.tcp is not None:
         found += emulation.tcp.degraded
@@ -340,7 +347,7 @@ def _degraded(
 
 
 def _own_losses(drops: EmulatorDrops) -> str:
-    """How many packets were lost without a fault, and where most of them."""
+    """Return one line: how many packets were lost without a fault, and where most of them."""
     lost: dict[str, int] = {}
     for place, packets in zip(drops.place, drops.packets.tolist(), strict=True):
         lost[place] = lost.get(place, 0) + packets
