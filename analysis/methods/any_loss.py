@@ -1,7 +1,7 @@
-"""The trivial method: whatever lost a packet is faulty.
+"""The trivial method: every link that may have lost a packet is faulty.
 
-It is a reference and no proposal. Where it does as well as the published methods, healthy links
-lose next to nothing, and the setting cannot tell methods apart.
+It is a reference for comparisons. Where it does as well as the published methods, healthy links
+lose next to no packets, and the setting does not show how methods differ.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _PROBES: tuple[Measurement, ...] = ("probes", "detector")
 class AnyLoss(Method):
     """Blame every link on a path that lost a packet, unless a loss-free path crosses it.
 
-    Paths are Canary's segments and those of probes, as far as they were measured.
+    Paths are Canary's segments and the paths of probes, whichever were measured.
 
     Args:
-        enough: Packets that a loss-free path has to have carried to clear its links. Of 3,000 a
-            link that loses 0.1 %, the faintest of the main job, takes one in 95 of 100 cases.
+        enough: Packets that a loss-free path must have carried to clear its links. Of 3,000 packets
+            a link that loses 0.1 % loses one or more with a probability of 95 %.
 
     Of two paths that share a link one loses 5 %:
 
@@ -48,6 +48,11 @@ class AnyLoss(Method):
         self.enough = enough
 
     def data(self, telemetry: Telemetry) -> Sequence[Probes]:
+        """Return all probes, and the segments, summed over the epochs, in the form of probes.
+
+        Raises:
+            MissingTelemetry: Neither segments nor probes were measured.
+        """
         found = [part for part in (telemetry.probes, telemetry.detector) if part is not None]
         if (counts := telemetry.segments) is not None:
             sums = counts.sent.sum(axis=0), counts.lost.sum(axis=0)
@@ -57,6 +62,7 @@ class AnyLoss(Method):
         return found
 
     def infer(self, data: Sequence[Probes], fabric: Fabric, /) -> Diagnosis:
+        """Return the diagnosis; the score is 1 for a blamed link, -1 for a cleared one, else 0."""
         lossy, clear = np.zeros((2, fabric.n_links), np.bool_)
         for part in data:
             lossy[part.paths.take(np.flatnonzero(part.lost)).links] = True
@@ -66,18 +72,22 @@ class AnyLoss(Method):
         return self.diagnosis(fabric, np.flatnonzero(lossy & ~clear), score=score)
 
     def observations(self, data: Sequence[Probes]) -> Sequence[Probes]:
+        """Return ``data``, all of which the method reads."""
         return data
 
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        """Return the names of the parts that were measured, of segments and probes."""
         every: tuple[Measurement, ...] = ("segments", *_PROBES)
         return [name for name in every if getattr(telemetry, name) is not None]
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        """Return the bytes of Canary's reports and of the records of all probed paths."""
         probed: Any = [(name, getattr(telemetry, name)) for name in _PROBES]
         return telemetry.canary_bytes + sum(
             RECORD_BYTES[name] * part.records for name, part in probed if part is not None
         )
 
     def probe_packets(self, telemetry: Telemetry) -> int:
+        """Return how many probes were sent, of both kinds."""
         probed = [getattr(telemetry, name) for name in _PROBES]
         return sum(int(part.sent.sum()) for part in probed if part is not None)

@@ -1,12 +1,12 @@
-"""Canary's multi-stage inference (section III-F): meters to segments, segments to faulty links.
+"""Canary's multi-stage inference (section III-F): from the counts of segments to faulty links.
 
 The success rates of segments, pooled over the epochs, go through stages of coordinate descent, one
-loss range at a time (`analysis.solvers.stages`), each sub-problem (section III-E) for itself:
-sub-problems share no link, and large ones are solved in parallel threads.
+loss range at a time (`analysis.solvers.stages`). Each sub-problem (section III-E) is solved alone,
+because sub-problems share no link; large ones are solved in parallel threads.
 
-The text leaves n and n' of its filter open, and what becomes of segments that it filters out ("we
-only compute success probabilities for the path segments that have packet losses in no less than n'
-out of the n epochs"): here they count as loss-free, as step 2-3 needs segments that are.
+The paper's filter leaves n and n' open, and the fate of the segments that it filters out ("we only
+compute success probabilities for the path segments that have packet losses in no less than n' out
+of the n epochs"). Here they count as loss-free, since step 2-3 needs loss-free segments.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Canary(Method):
         penalty: lambda of the coordinate descent.
         lossy_share: n'/n of the filter against noise, see `aggregate`.
         tolerance: epsilon of the coordinate descent.
-        mapping: How a stage spreads its success probabilities: equation 4, or linear.
-        own_share: A link is blamed only if what crosses no other blamed link loses this share of
-            the least that its stage looks for.
-        threads: Sub-problems solved at the same time; default: one a processor.
+        mapping: How a stage maps its success probabilities to [0, 0.8]: by equation 4, or linearly.
+        own_share: A link is blamed only if its segments that cross no other blamed link lose at
+            least this share of the lowest loss rate of the stage.
+        threads: Sub-problems that are solved at the same time; default: as many as processors.
 
-    One link loses 5 % of what its segments count:
+    One link loses 5 % of the packets that its segments count:
 
     >>> import numpy as np
     >>> from analysis.telemetry.telemetry import SegmentCounts, Telemetry
@@ -112,6 +112,7 @@ class Canary(Method):
         self.threads = threads
 
     def infer(self, counts: SegmentCounts, fabric: Fabric) -> Diagnosis:
+        """Return the diagnosis of all sub-problems, with the links blamed up to each stage."""
         rates = aggregate(counts, lossy_share=self.lossy_share)
         stages = n_stages(self.groups)
         success = np.full(fabric.n_links, np.nan)
@@ -139,12 +140,13 @@ class Canary(Method):
 
 
 def aggregate(counts: SegmentCounts, *, lossy_share: float) -> PathRates:
-    """Pool the epochs of each segment and tell loss from noise.
+    """Return each segment's counts summed over the epochs, with noise filtered out.
 
     A segment is lossy if packets were lost in at least ``n' = ceil(lossy_share * n)`` (at least 1)
-    of the n epochs that observed it. Otherwise its success probability is 1. The paper leaves n and
-    n' open: many epochs keep noise out, few let links of low rates in. At 600-1000 packets a
-    segment and epoch a link that drops 1 in 1000 loses some in half of the epochs.
+    of the n epochs that observed it; otherwise its success probability is set to 1. The paper
+    leaves n and n' open. A high share keeps noise out, a low share keeps links with low loss rates
+    in: with 600 to 1,000 packets on a segment in an epoch, a link that drops 1 packet in 1,000
+    loses some in about half of the epochs.
     """
     observed = (counts.sent > 0).sum(axis=0)
     with_loss = (counts.lost > 0).sum(axis=0)
@@ -155,7 +157,7 @@ def aggregate(counts: SegmentCounts, *, lossy_share: float) -> PathRates:
     return PathRates(success, sent, lossy)
 
 
-FEW = 4_000  # segments of a sub-problem, which are solved before threads have started
+FEW = 4_000  # a sub-problem with fewer segments is solved in less time than threads need to start
 
 
 def solve_subproblems(
@@ -164,11 +166,14 @@ def solve_subproblems(
     solve: Callable[[LongArray, Incidence], None],
     threads: int | None = None,
 ) -> None:
-    """``solve(numbers of the segments, their links)`` for each sub-problem.
+    """Call ``solve`` for each sub-problem with the numbers of its segments and their incidence.
 
     Args:
-        observed: The segments that speak, bool[S].
-        threads: Sub-problems solved at the same time; default: one a processor if any is large.
+        segments: All segments.
+        observed: Which of them counted packets, bool[S]; the others are left out.
+        solve: Called once for each sub-problem that has an observed segment.
+        threads: Sub-problems that are solved at the same time. Default: as many as processors if
+            any has `FEW` segments or more, otherwise one.
     """
 
     def one(segment: LongArray) -> None:
@@ -184,7 +189,12 @@ def solve_subproblems(
 
 
 def subproblem_segments(subproblem: IntArray, observed: BoolArray) -> list[LongArray]:
-    """The observed segments of each sub-problem, sub-problems that have none left out."""
+    """Return the numbers of the observed segments of each sub-problem that has any: int64[] each.
+
+    Args:
+        subproblem: The sub-problem of each segment, int32[S].
+        observed: Which segments counted packets, bool[S].
+    """
     segment = np.flatnonzero(observed)
     order = np.argsort(subproblem[segment], kind="stable")
     segment = segment[order]

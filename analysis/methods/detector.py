@@ -1,25 +1,25 @@
 """deTector (USENIX ATC 2017): packet loss localization, PLL, from probes over a planned matrix.
 
-Lossy paths are explained by as few links as possible, greedily, the link first that explains most
-lost packets. A path on which some link loses probes of every path over it shows full loss: there
-Tomo decides among the links that no working path clears. The other lossy paths show partial loss,
-which may spare some paths over a bad link; there a link counts only if its hit ratio, the share of
-the paths over it that lost probes, is high enough.
+A greedy search explains the lossy paths by as few links as possible; it always takes the link that
+explains most lost packets. A path shows full loss if it crosses a link all of whose paths lost
+probes. Tomo explains these paths by links that no loss-free path crosses. The other lossy paths
+show partial loss, in which a bad link may spare some paths over it; to be blamed for them, a link
+needs a hit ratio, the share of the paths over it that lost probes, above a limit.
 
-This algorithm cannot be checked against the paper here: the text at hand ends in section 4.4, and
-PLL is section 5. It is derived from what others say of it: NetBouncer's section 6.2 ("designed to
-blame the smallest number of links", and a hit ratio of 0.6 that filters false positives) and the
-descriptions of Tomo, the greedy algorithm that it extends. Numbers of its subsections are from
-memory.
-Choices of ours among several readings:
+This algorithm could not be checked against the paper: the available text ends in section 4.4, and
+section 5 describes PLL. The algorithm follows what others write about it: NetBouncer's section 6.2
+("designed to blame the smallest number of links", and a hit ratio of 0.6 that filters false
+positives) and descriptions of Tomo, the greedy algorithm that PLL extends. The numbers of PLL's
+subsections are not verified.
+Where several readings are possible, these are chosen:
 
 - which test tells lossy paths from noise: a binomial one, against links that lose ``noise``;
 - the hit ratio is that of lossy paths which show partial loss, and it must be *above* the limit;
 - full loss is explained first, and its losses do not count for partial loss;
-- of links that explain equally much the first is taken.
+- of links that explain equally much, the one with the lowest number is taken.
 
-The plan is `testbed.probes.probe_matrix`. Its probes go one way and back apart, so the directions
-of a link are told apart, which the paper's echoed probes cannot do.
+The plan is `testbed.probes.probe_matrix`. Its probes go in one direction only, so the method tells
+the two directions of a link apart, which the paper's echoed probes cannot do.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from testbed.fabric.clos import Fabric
 class Detector(Method):
     """Localize faulty directed links with PLL.
 
-    The paper splits the work into parts that share no link; greedy choices in one part do not touch
-    those in another, so all parts are done here in one pass.
+    The paper splits the work into parts that share no link. Greedy choices in one part do not
+    affect another, so a single pass over all parts gives the same result.
 
     Args:
-        hit_ratio: A link under partial loss needs a higher one to be blamed (section 5.4: 0.6).
+        hit_ratio: A link with partial loss is blamed only if its hit ratio is higher than this
+            (section 5.4: 0.6).
         noise: Loss rate of healthy links (section 5.1: 1e-4 to 1e-5).
         significance: A path counts as lossy if healthy links would lose as many probes with no
             more than this probability (the hypothesis test of section 5.1).
@@ -73,6 +74,7 @@ class Detector(Method):
         self.significance = significance
 
     def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
+        """Return PLL's diagnosis of directed links: full loss is explained first, then partial."""
         incidence = Incidence.of(probes.paths)
         lossy = self._lossy(probes)
         lost = np.where(lossy, probes.lost, 0)
@@ -100,7 +102,7 @@ class Detector(Method):
         success[incidence.link_ids[over > 0]] = 1.0
         blamed = explained > 0
         success[incidence.link_ids[blamed]] = 1 - loss[blamed]
-        # Those not blamed rank below, by hit ratio: an estimate of their loss would be 0.
+        # Links that are not blamed rank below, by hit ratio, as their estimated loss is 0.
         score = np.zeros(fabric.n_links)
         score[incidence.link_ids] = np.where(blamed, 1 + loss, hit / np.maximum(over, 1))
         return self.diagnosis(
@@ -111,23 +113,29 @@ class Detector(Method):
         )
 
     def _lossy(self, probes: Probes) -> BoolArray:
-        """Paths that lost more than healthy links would: bool[P] (section 5.1)."""
+        """Return which paths lost significantly more probes than healthy links would: bool[P]
+        (section 5.1)."""
         healthy = 1 - (1 - self.noise) ** probes.paths.length
         chance = np.where(probes.lost > 0, bdtrc(probes.lost - 1.0, probes.sent, healthy), 1.0)
         return (probes.lost > 0) & (chance <= self.significance)
 
 
 def _over(incidence: Incidence, chosen: BoolArray) -> LongArray:
-    """How many of the chosen paths (bool[P]) lead over each local link."""
+    """Return how many of the chosen paths (bool[P]) cross each local link: int64[n_links]."""
     entry = np.repeat(chosen, np.diff(incidence.path_ptr))
     return np.bincount(incidence.links[entry], minlength=incidence.n_links)
 
 
 @njit
 def _explain(incidence, lost, open_paths, suspect, explained):
-    """Tomo: the suspect that explains most losses of the open paths, until no suspect does.
+    """Explain the losses of the open paths by suspects (Tomo): choose the suspect that explains
+    most lost packets, close its paths, and repeat until no suspect explains any.
 
-    Adds to ``explained`` what each link chosen explains; closes the paths.
+    Args:
+        lost: Packets that each path lost, int[P].
+        open_paths: Paths to be explained, bool[P]; explained ones become False.
+        suspect: Links that may be chosen, bool[n_links].
+        explained: int64[n_links]; the packets that a chosen link explains are added to it.
     """
     path_ptr, links = incidence.path_ptr, incidence.links
     link_ptr, paths = incidence.link_ptr, incidence.paths

@@ -1,16 +1,16 @@
 """KDD14 (Herodotou and others, KDD 2014), reconstructed: one culprit a path, and a test.
 
-The paper itself is not at hand. This is what can be built from two statements about it. Its public
-abstract: a failure probability is computed for devices and links from active monitoring, and what
-is looked for are statistically significant increases of it; they are surfaced as a ranked list.
-NetBouncer's section 6.5, which compares with its inference: paths are taken as known, and "there is
-at most one faulty link among all the paths between two servers".
+The paper was not available. The method is built from two statements about it. Its public abstract
+says that a failure probability of devices and links is computed from active monitoring, and that
+statistically significant increases of it are shown as a ranked list. NetBouncer's section 6.5,
+which compares with its inference, says that paths are known, and that "there is at most one faulty
+link among all the paths between two servers".
 
-So the suspects are links and switches, and all that a path lost has one culprit: of the suspects on
-it the one of the highest failure probability, which is what it is the culprit of over what was sent
-across it. Whoever shares a path with a likelier suspect is acquitted of that path, rightly or not;
-where faults meet on paths, some are missed, and switches are blamed for their faulty links.
-docs/why/analysis.md has what other readings do.
+So the suspects are links and switches, and all losses of a path have one culprit: the suspect on it
+with the highest failure probability. This probability is the number of lost packets that the
+suspect is the culprit of, divided by the number sent across it. A suspect that shares a path with a
+likelier one is cleared of that path's losses. So some faults are missed where several lie on one
+path, and switches are blamed for their faulty links. docs/why/analysis.md compares other readings.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from testbed.fabric.paths import Paths
 class Kdd14(Method):
     """Localize faulty links and switches from probes; undirected links where these bounce.
 
-    Between which two times a failure probability increased is not asked of one run: what is usual
-    is a parameter, and the same for all links.
+    A run has no earlier failure probability to compare with. The usual loss rate is therefore a
+    parameter, the same for all links.
 
     Args:
-        noise: Loss rate of healthy links, which is the usual one (NetBouncer, section 6.1: 1e-3).
-        significance: A suspect is blamed if it would lose what it is the culprit of with no more
-            than this probability, were all links on its paths healthy.
+        noise: Loss rate of healthy links (NetBouncer, section 6.1: 1e-3).
+        significance: A suspect is blamed if, with all links on its paths healthy, losses as many as
+            those that it is the culprit of had at most this probability.
 
     Of two paths that share a link one loses 5 %:
 
@@ -60,6 +60,7 @@ class Kdd14(Method):
         self.significance = significance
 
     def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
+        """Return the diagnosis of links and switches: those whose losses pass the binomial test."""
         shift = int(probes.bounced)
         n_links = fabric.n_links >> shift
         incidence = Incidence.of(_suspects(probes.paths, fabric, shift))
@@ -80,7 +81,7 @@ class Kdd14(Method):
         ends = np.stack((fabric.link_src, fabric.link_dst))[:, :: 1 << shift]
         of_device = np.where(np.isin(ends, devices), failure[n_links + ends], 0.0).max(axis=0)
         flagged = np.union1d(blamed[blamed < n_links], np.flatnonzero(of_device))
-        # A link of a blamed switch fails at least as often as that does.
+        # A link of a blamed switch fails at least as often as the switch.
         success = 1 - np.maximum(failure[:n_links], of_device)
         return self.diagnosis(
             fabric, flagged, success=success, undirected=probes.bounced, devices=devices
@@ -88,7 +89,8 @@ class Kdd14(Method):
 
 
 def _suspects(paths: Paths, fabric: Fabric, shift: int) -> Paths:
-    """The suspects of each path: its links, and the switches at their ends after all links."""
+    """Return each path as a list of suspects: its links, and the switches at their ends, which are
+    numbered after all links. ``shift`` is 1 for undirected links and 0 for directed ones."""
     of_link = np.empty((len(paths.links), 3), np.int32)
     of_link[:, 0] = paths.links >> shift
     switches = fabric.n_links >> shift
@@ -98,13 +100,18 @@ def _suspects(paths: Paths, fabric: Fabric, shift: int) -> Paths:
 
 
 def _culprits(incidence: Incidence, across: LongArray, lost: LongArray) -> LongArray:
-    """How many lost packets each suspect is the culprit of: int64[suspects].
+    """Return how many lost packets each suspect is the culprit of: int64[suspects].
 
-    At first all that the paths across a suspect lost counts against it. Then each path's losses go
-    to the likeliest suspect on it, and so on until nothing changes. With D
-    of N packets a suspect's, that is the linearised ascent of the convex sum of D² / N over all
-    ways to name culprits, so it ends. Of equals the one across which most was sent is likelier,
-    as it takes fewer faults to explain the rest, and then a link.
+    At first all losses of the paths across a suspect count against it. Then each path's losses are
+    assigned to the likeliest suspect on it, again and again until no assignment changes. If D of
+    the N packets across a suspect are assigned to it, this is the linearised ascent of the convex
+    sum of D² / N over all assignments, so it ends. Of suspects with equal failure probabilities the
+    one with more packets across it is taken, as fewer faults then explain the rest, and after that
+    a link.
+
+    Args:
+        across: Packets sent across each suspect, int64[suspects].
+        lost: Packets that each path lost, int64[P].
     """
     caused = incidence.sum_on(lost)
     culprit = np.full(len(lost), -1, np.int64)
@@ -117,7 +124,8 @@ def _culprits(incidence: Incidence, across: LongArray, lost: LongArray) -> LongA
 
 @njit
 def _name(incidence, failure, across, lost, culprit):
-    """Write the likeliest suspect of each path that lost packets; says whether one is new."""
+    """Write the likeliest suspect of each lossy path to ``culprit``, int64[P]; return whether any
+    changed."""
     path_ptr, suspects = incidence.path_ptr, incidence.links
     changed = False
     for path in range(len(lost)):

@@ -42,7 +42,8 @@ PATH_PROBES = 100
 """Probes over each path of the paper (section 6.1), in which its lambda counts."""
 
 LOG_FLOOR = 1e-8
-"""What the convex representation takes a dead path's success probability for (section 6.4)."""
+"""The success probability that the convex representation uses for a path that lost all packets
+(section 6.4)."""
 
 Model = Literal["specialised", "l1", "convex"]
 
@@ -66,8 +67,8 @@ class NetBouncer(Method):
         lucky_share: A device is bad if no more than this share of its paths are good.
         path_noise: A path is good if it lost no more than its links may at the threshold.
         device_detection: Take out bad devices first.
-        model: The objective: the paper's, the same with an L1 regulariser, or its convex
-            representation.
+        model: The objective: that of the paper (``specialised``), the same with an L1 regulariser
+            (``l1``), or its convex representation (``convex``).
 
     Of four probed paths, up and back, one loses 20 %; such probes do not tell directions apart:
 
@@ -159,7 +160,9 @@ class NetBouncer(Method):
         self.model: Model = model
 
     def infer(self, probes: Probes, fabric: Fabric) -> Diagnosis:
-        shift = int(probes.bounced)  # a number of a link here, shifted, is that of a directed one
+        """Return the diagnosis of links and devices; with more than one round, the links blamed up
+        to each round are its stages."""
+        shift = int(probes.bounced)  # local numbers are directed ids >> shift
         n_links = fabric.n_links >> shift
         incidence = Incidence.of(probes.paths, undirected=probes.bounced)
         y = 1 - probes.lost / np.maximum(probes.sent, 1)
@@ -179,7 +182,7 @@ class NetBouncer(Method):
             round_of_link[of_device] = 0
             taken = of_device[incidence.link_ids]
             when[taken] = 0
-            # No unique solution: what the best of a link's paths lets through is the bound.
+            # These links have no unique solution; the success of a link's best path is a bound.
             success[taken] = 0.0
             _best_path(incidence, np.where(present, y, 0.0), taken, success)
             present &= ~incidence.paths_with(taken)
@@ -204,7 +207,8 @@ class NetBouncer(Method):
     def _rounds(
         self, incidence: Incidence, y: FloatArray, sent: LongArray
     ) -> tuple[FloatArray, LongArray]:
-        """Success of each local link and the round it was blamed in (``rounds`` = never)."""
+        """Return the success of each local link, float64[n_links], and the round in which it was
+        blamed, int64[n_links]; ``rounds`` means never."""
         present = sent > 0
         success = np.ones(incidence.n_links)
         when = np.full(incidence.n_links, self.rounds)
@@ -246,12 +250,13 @@ class NetBouncer(Method):
 
 
 class NetBouncerStage(NetBouncer):
-    """NetBouncer in five rounds, the links found removed after each (Canary, section IV-D).
+    """NetBouncer in five rounds; each removes the links that it blames (Canary, section IV-D).
 
-    The paths through a removed link go with it: to leave them would blame their other links for its
-    losses. This cannot find more than one round does: a link is blamed when sum c (c - y) > lambda
-    / 2 over its paths, and removing paths only takes terms away. The paper's figure 8 has 15 links
-    found in one round and 22 in five, of 26; here five find what one finds.
+    The paths through a removed link are removed with it, since their other links would otherwise be
+    blamed for its losses. Later rounds cannot find more than the first: a link is blamed if the sum
+    of c (c - y) over its paths is above lambda / 2, and removing paths only removes terms. In the
+    Canary paper's figure 8 one round finds 15 of 26 links and five find 22; here both find the
+    same.
 
     Of four probed paths, up and back, one loses 20 %; such probes do not tell directions apart:
 

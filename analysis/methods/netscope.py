@@ -1,7 +1,7 @@
-"""NetScope (INFOCOM 2010): the classic of loss tomography, L1-regularised least squares.
+"""NetScope (INFOCOM 2010): loss tomography by L1-regularised least squares.
 
-As the NetBouncer paper compares with it (its section 6.5): "L1-norm minimization with
-non-negativity constraints" on the logarithms of path success; see `log_least_squares`.
+This is the version that the NetBouncer paper compares with (its section 6.5): "L1-norm minimization
+with non-negativity constraints" on the logarithms of path success; see `log_least_squares`.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class NetScope(Method):
         self.link_threshold = link_threshold
 
     def infer(self, data: Probes | SegmentCounts, fabric: Fabric) -> Diagnosis:
+        """Return the diagnosis from the least-squares estimates, with segments summed over all
+        epochs."""
         if isinstance(data, Probes):
             undirected, sent, lost = data.bounced, data.sent, data.lost
             incidence = Incidence.of(data.paths, undirected=undirected)
@@ -70,7 +72,7 @@ class NetScope(Method):
             sent, lost = data.sent.sum(axis=0), data.lost.sum(axis=0)
             times = None
         used = sent > 0
-        # A path that let nothing through would have let half a packet through, for all we know.
+        # ln 0 is infinite: a path that lost all packets is taken to have passed half a packet.
         y = np.maximum(sent - lost, 0.5) / np.maximum(sent, 1)
         estimate = log_least_squares(incidence, y, times, omega=self.omega, used=used)
         seen = incidence.links_on(used)

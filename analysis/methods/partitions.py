@@ -1,12 +1,12 @@
 """Canary's and canary-mle's diagnosis of counts in parts (`analysis.telemetry.parts`).
 
-Each part stays where it was read; what comes and goes is as large as the links of the fabric, and
-for `canary-mle` as the lossy segments. The verdicts are those of the whole, to the last bit.
+Each part stays in the process that read it. Messages are as large as the number of links of the
+fabric and, for `canary-mle`, of lossy segments. The diagnosis is that of the whole, bit for bit.
 
-Canary's sub-problems know nothing of each other. Those of canary-mle have the law of healthy links
-and the penalty in common. So the parts add up what they observed, over classes of links numbered
-for all, the explanation is sought of these sums together, and the parts say then whether losses
-are correlated.
+Canary's sub-problems are independent of each other. Those of canary-mle share the law of healthy
+links and the penalty. So each part adds up its observations over classes of links that are numbered
+for all parts, one process searches for the explanation of all sums, and each part then estimates
+from it whether its losses are correlated.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ Result = TypeVar("Result")
 
 
 class Part(NamedTuple):
-    """What a worker holds of a part: its counts, their sums, and what weighs these sums."""
+    """One part as a worker holds it: its counts, and their sums over the epochs as observations."""
 
     counts: SegmentCounts
     observed: Observed
 
 
 class Parts(Protocol):
-    """Parts wherever they are."""
+    """The interface that local parts and parts on a cluster have in common."""
 
     def each(self, function: Callable[..., Result], *shared: Any) -> Sequence[Result]:
-        """``function(part, *shared)`` of each part, in order."""
+        """Return the results of ``function(part, *shared)`` for all parts, in order."""
         ...
 
 
 def load_part(path: Path, fabric: Fabric) -> Part:
-    """Read a part.
+    """Read the part in the file ``path``, of segments of ``fabric``.
 
     Raises:
-        TableError: It is unreadable, or makes no sense (one line).
+        TableError: The file cannot be read, or its content is invalid (one line).
     """
     counts = read_part(path, fabric)
     sums = (count.sum(axis=0) * 1.0 for count in (counts.sent, counts.lost))
@@ -64,13 +64,13 @@ def load_part(path: Path, fabric: Fabric) -> Part:
 
 
 def observed_segments(part: Part) -> int:
-    """Segments and epochs in which packets were counted."""
+    """Return in how many cells, each a segment in an epoch, packets were counted."""
     return int((part.counts.sent > 0).sum())
 
 
 def _of_parts(diagnosis: Diagnosis, parts: Parts, fabric: Fabric) -> Diagnosis:
-    """The verdict of classes: of what the parts together observe and tell apart, as no two have a
-    link in common."""
+    """Return the diagnosis over the classes of links that the parts tell apart; these are the
+    classes of each part, because no two parts share a link."""
     found = Identifiability.nothing(fabric.n_links)
     for links, classes in parts.each(_seen, fabric):
         found.observed[links] = True
@@ -80,7 +80,7 @@ def _of_parts(diagnosis: Diagnosis, parts: Parts, fabric: Fabric) -> Diagnosis:
 
 
 def _seen(part: Part, fabric: Fabric) -> tuple[LongArray, IntArray]:
-    """The links that a part observes, and the class of each."""
+    """Return the ids of the links that a part observes, ascending, and the class of each."""
     tells = Identifiability.of(fabric.n_links, [part.counts])
     links = np.flatnonzero(tells.observed)
     return links, tells.classes[links]
@@ -90,7 +90,7 @@ def _seen(part: Part, fabric: Fabric) -> tuple[LongArray, IntArray]:
 
 
 def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
-    """Canary's verdict, each part solved where it is."""
+    """Return Canary's diagnosis; each part is solved in the process that holds it."""
     success = np.full(fabric.n_links, np.nan)
     stages: list[list[IntArray]] = [[] for _ in range(n_stages(method.groups))]
     for links, through, blamed in parts.each(_solve, method, fabric):
@@ -105,7 +105,7 @@ def diagnose_canary(parts: Parts, method: Canary, fabric: Fabric) -> Diagnosis:
 def _solve(
     part: Part, method: Canary, fabric: Fabric
 ) -> tuple[LongArray, FloatArray, tuple[IntArray, ...]]:
-    found = method.infer(part.counts, fabric)  # classes follow, of all parts together
+    found = method.infer(part.counts, fabric)  # `_of_parts` adds the classes of all parts
     links = np.flatnonzero(~np.isnan(found.success))
     return links, found.success[links], found.stages
 
@@ -114,7 +114,7 @@ def _solve(
 
 
 def diagnose_mle(parts: Parts, method: CanaryMle, fabric: Fabric) -> Diagnosis:
-    """canary-mle's verdict, see `analysis.methods.mle.mle.Mle.infer`.
+    """Return canary-mle's diagnosis, as `analysis.methods.mle.mle.Mle.infer` computes it.
 
     Raises:
         TableError: Two parts have a link in common.
@@ -137,7 +137,8 @@ def diagnose_mle(parts: Parts, method: CanaryMle, fabric: Fabric) -> Diagnosis:
 
 
 class _Sums(NamedTuple):
-    """A part's `Rows`: its lossy paths and what they lost, and what arrived over its units."""
+    """A part's `Rows` as a message: its lossy paths over units, the packets that each lost, the
+    units that packets arrived over, and how many arrived over each."""
 
     paths: Paths
     lost: FloatArray
@@ -152,7 +153,7 @@ class _Weighed(NamedTuple):
 
 
 def _classes(part: Part, n_links: int) -> tuple[LongArray, LongArray]:
-    """The links of a part that were observed, and the class of each."""
+    """Return the ids of the links that a part observed, and a class number, from 0, of each."""
     same = marks([part.observed.paths], n_links)
     links = np.flatnonzero(same)
     return links, np.unique(same[links], return_inverse=True)[1].reshape(-1)
@@ -191,7 +192,7 @@ def _explanation(sums: Sequence[_Sums], units: Units, method: CanaryMle) -> Prob
 
 
 def _rows(sums: Sequence[_Sums], n_units: int) -> Rows:
-    """The rows of all parts, as `observe` would have them of all observations."""
+    """Return the rows of all parts; `observe` returns the same for all observations at once."""
     arrived = np.zeros(n_units)
     for part in sums:
         arrived[part.unit] = part.arrived
@@ -199,6 +200,6 @@ def _rows(sums: Sequence[_Sums], n_units: int) -> Rows:
     over = np.concatenate([np.zeros(0, np.int32), *(part.paths.links for part in sums)])
     lost = np.concatenate([np.zeros(0), *(part.lost for part in sums)])
     paths = Paths(np.concatenate((np.zeros(1, np.int64), np.cumsum(length))), over)
-    # Of units alone each is its own link: so their rows come in the order that the paths have.
+    # Each unit is passed as a link of its own, so that `observe` sorts the rows of all parts.
     alone = Units(np.arange(n_units, dtype=np.int32), np.ones(n_units))
     return observe([Observed(paths, lost, lost)], alone)._replace(arrived=arrived)

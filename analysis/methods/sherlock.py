@@ -1,10 +1,10 @@
 """Sherlock's search, Ferret (SIGCOMM 2007, section 3.2), on Flock's model: for small fabrics.
 
-Every hypothesis of at most k failed components is scored, so nothing is missed and k bounds what
-can be found. With n components, D groups on one and T components on a group's paths this takes
-O(n^k D T): the log-likelihood of a hypothesis follows from that of its parent by the groups of one
-component. Joint likelihood exploration scores all n children of a hypothesis at once and so takes
-a factor n less (Flock, appendix C, algorithm 3). The answers are the same.
+Every hypothesis of at most k failed components is scored, so the result is the best of these, and
+more than k failures cannot be found. With n components, D groups on one and T components on a
+group's paths this takes O(n^k D T) time: the log-likelihood of a hypothesis follows from that of
+its parent by the groups of one component. Joint likelihood exploration scores all n children of a
+hypothesis at once, which is n times faster (Flock, appendix C, algorithm 3), with the same result.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Sherlock(Method):
     """Localize at most ``max_failures`` failed links and devices by trying all of them.
 
     Args:
-        max_failures: The most failures of a hypothesis, at least 1. Sherlock's is 2.
-        jle: Score all children of a hypothesis at once.
-        flock: Whose model and parameters to use.
+        max_failures: The most failures of a hypothesis, at least 1. Sherlock uses 2.
+        jle: Score all children of a hypothesis at once (joint likelihood exploration).
+        flock: The Flock method whose model and parameters are used; default: ``Flock()``.
 
     Of two paths that share a link one loses 5 %:
 
@@ -60,31 +60,38 @@ class Sherlock(Method):
         self.flock = flock or Flock()
 
     def data(self, telemetry: Telemetry) -> Telemetry:
+        """Return the telemetry, after the check that it has what Flock's model reads."""
         return self.flock.data(telemetry)
 
     def observations(self, data: Telemetry) -> Sequence[Observations]:
+        """Return the observations that Flock's model reads."""
         return self.flock.observations(data)
 
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
+        """Return the diagnosis of the best hypothesis of at most ``max_failures`` failures."""
         model = self.flock.model(telemetry, listed=True)
         search = Search(model)
         search.move_to(ferret(model, self.max_failures, jle=self.jle)[0])
         return verdict(self, fabric, search)
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        """Return the bytes of all records that Flock's model reads."""
         return self.flock.telemetry_bytes(telemetry)
 
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        """Return the names of the measurements that Flock's model reads."""
         return self.flock.measurements(telemetry)
 
     def probe_packets(self, telemetry: Telemetry) -> int:
+        """Return how many probes and traceroute packets were sent for Flock's model."""
         return self.flock.probe_packets(telemetry)
 
 
 def ferret(model: FlockModel, max_failures: int, *, jle: bool) -> tuple[BoolArray, float]:
-    """The best hypothesis of at most ``max_failures`` components, bool[n], and its log posterior.
+    """Return the best hypothesis of at most ``max_failures`` failed components, bool[n_components],
+    and its log posterior in nats, relative to no failure.
 
-    Of hypotheses that are equally good, the first in the order of their components.
+    Of equally good hypotheses, the first in the order of their components is returned.
 
     Raises:
         ValueError: The model has pairs of ToRs whose paths are not listed.
@@ -99,7 +106,8 @@ def ferret(model: FlockModel, max_failures: int, *, jle: bool) -> tuple[BoolArra
 
 @njit
 def _ferret(most, jle, best, state):
-    """Depth first over the sets of components, ascending; every node scores its children."""
+    """Search the sets of at most ``most`` components depth first, in ascending order; score the
+    children of each set. Write the best set to ``best`` and return its log posterior."""
     listed, failed, delta, prior = state.listed, state.failed, state.delta, state.prior
     n = len(failed)
     chosen, following = np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64)
