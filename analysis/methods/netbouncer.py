@@ -1,25 +1,27 @@
 """NetBouncer (NSDI 2019): active probes, device detection, regularised coordinate descent.
 
-A probe bounces off a core switch and comes back over the same links, so what is seen are undirected
-links: x_i is the chance to pass link i both ways. Probes from elsewhere that go one way tell the
-directions apart, and then links are directed ones. First the devices without a single good path are
-taken out (figure 3): their links have no unique solution (theorem 1), and all are blamed (section
-6.3). Then coordinate descent (figure 5, algorithm 1) fits the rest, and links at or below the
-threshold are blamed.
+A probe bounces off a core switch and returns over the same links. It observes undirected links: x_i
+is the probability that a packet passes link i in both directions. Imported probes that go in one
+direction tell the directions apart, and then x_i is of a directed link. First, devices without a
+single good path are removed (figure 3): their links have no unique solution (theorem 1), and all
+are blamed (section 6.3). Then coordinate descent (figure 5, algorithm 1) fits the other links, and
+links at or below the threshold are blamed.
 
-A path of the paper is one server's, and `PATH_PROBES` go over it. Here paths begin at ToRs, so all
-servers of a rack have one path and their probes are added up. A path of n probes therefore counts
-as n / 100 of the paper's in the sum of squared errors, which is then the paper's less a constant;
-and it is good if it lost fewer than n / 100 probes, as then a hundred of them lost none, however
-they are divided among servers. Neither hangs on how probes are reported.
+In the paper a path begins at a server and has `PATH_PROBES` probes. Here paths begin at ToRs: all
+servers of a rack have the same path, and their probes are added up. A path of n probes therefore
+counts as n / 100 of the paper's paths in the sum of squared errors, which equals the paper's but
+for a constant. It is good if it lost fewer than n / 100 probes, because a hundred of its probes
+then lost none, however they are divided among servers. So neither depends on how probes are
+reported.
 
-The text leaves open: a device that no probed path crosses (figure 3 read literally would call it
-bad; here it is not in question, as the paper's plan crosses all), and whether "good" at 0.999 is
-above it or at it (6.1: "greater than 0.999"; figure 5: a link is bad if x_i <= threshold).
+The paper leaves two points open. A device that no probed path crosses would be bad by the letter of
+figure 3; here it is not, as the paper's plan crosses all devices. A link at exactly the threshold
+of 0.999 is bad here (figure 5: a link is bad if x_i <= threshold; section 6.1 calls it good if it
+is "greater than 0.999").
 
-`NetBouncerStage` does so in five rounds, the links found so far removed with the paths through them
-(Canary, section IV-D, which calls it the paper's own extension of NetBouncer). Devices are looked
-for once, before the rounds.
+`NetBouncerStage` runs five rounds and removes the blamed links with the paths through them after
+each (Canary, section IV-D, which calls it the paper's own extension of NetBouncer). Bad devices are
+detected once, before the rounds.
 """
 
 from __future__ import annotations
@@ -49,15 +51,15 @@ Model = Literal["specialised", "l1", "convex"]
 
 
 class NetBouncer(Method):
-    """Localize faulty links and devices from probes; undirected links where these bounce.
+    """Localize faulty links and devices from probes; undirected links if the probes bounce.
 
-    A link is blamed when its paths together miss more than half of ``penalty`` beyond what other
-    links explain, so the penalty counts in paths of `PATH_PROBES`: with n on a link, ``penalty /
-    2n`` is the least loss that shows. It should lie between what healthy links lose on a path and
-    the least loss looked for. The estimates' errors in the paper's figure 6 are those of some 24
-    paths a link, where 1 means 0.02; all paths of its 27,648 servers are 576 a link, where 1 means
-    0.0009, less than its healthy paths lose, and 8 is in between. With 4 paths a link 1 would mean
-    0.125, and a single path could never convict.
+    A link on n paths of `PATH_PROBES` probes is blamed if its paths lose, on average, more than
+    ``penalty / 2n`` that other links do not explain. This value should lie between the loss rate of
+    a healthy path and the lowest loss rate of a fault. The estimation errors in the paper's figure
+    6 fit about 24 paths a link, where a penalty of 1 means a loss of 0.02. All paths of its 27,648
+    servers are 576 a link, where 1 means 0.0009, less than the paper's healthy paths lose, and 8
+    lies in between. With 4 paths a link, 1 would mean 0.125, and no single lossy path could get a
+    link blamed.
 
     Args:
         penalty: lambda, the weight of the regulariser; the paper's is 1.
@@ -278,10 +280,11 @@ class NetBouncerStage(NetBouncer):
 
 
 def good_paths(incidence: Incidence, probes: Probes, link_threshold: float = 1.0) -> BoolArray:
-    """The probed paths that lose no more than links at the threshold: bool[n_paths].
+    """Return which probed paths lose no more than if all their links were at the threshold:
+    bool[n_paths].
 
-    At 1 these are the paths of which `PATH_PROBES` probes, or all if they are fewer, lost nothing
-    in whatever order probes were lost (figure 3: Y = 1).
+    With a threshold of 1 these are the paths that lost fewer than one in `PATH_PROBES` probes, so
+    that some `PATH_PROBES` of them (all, if there are fewer) lost none (figure 3: Y = 1).
     """
     if link_threshold == 1:
         good = probes.lost * PATH_PROBES < np.maximum(probes.sent, 1)
@@ -298,15 +301,15 @@ def bad_devices(
     lucky_share: float = 0.0,
     shift: int = 1,
 ) -> BoolArray:
-    """Switches that paths cross of which no more than a share are good (figure 3: none).
+    """Return which switches are bad, bool[n_switches]: those of whose paths at most ``lucky_share``
+    are good (figure 3: none). A switch that no path crosses is not bad.
 
     Args:
         incidence: Paths and links of ``topology``.
-        present, good: The paths that were probed and those of them that are good, bool[n_paths].
-        lucky_share: The share of a switch's paths that may be good by luck.
+        present, good: Which paths were probed, and which of them are good, bool[n_paths].
+        topology: The fabric.
+        lucky_share: The share of a bad switch's paths that may be good by luck.
         shift: 1 if the links are undirected ones, 0 if directed.
-
-    Returns bool[n_switches]. A switch that no path crosses is not suspected.
     """
     crossed, fine = np.zeros((2, topology.n_switches))
     for end in (topology.link_src, topology.link_dst):

@@ -25,10 +25,11 @@ class NetScope(Method):
     """Localize faulty links by L1-regularised least squares.
 
     Args:
-        omega: Weight of the L1 norm. A link's estimate is drawn up by omega / 2n, n being its
-            segments, or its probes in hundreds: as NetBouncer has it, 100 are a path.
-        link_threshold: A link at or below this success probability is blamed: one minus what the
-            user calls a fault.
+        omega: Weight of the L1 norm. It raises a link's estimated ln(success) by omega / 2n, where
+            n is the number of its segments, or of its probes in hundreds (100 are a path, as in
+            NetBouncer).
+        link_threshold: A link at or below this success probability is blamed: one minus the loss
+            rate from which on the user calls a link faulty.
         inputs: NetBouncer's probes (undirected links, if they bounce) or Canary's segments
             (directed).
 

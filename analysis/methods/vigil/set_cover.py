@@ -1,11 +1,12 @@
-"""The fewest links that explain every lossy connection: what 007 is compared with (section 5.3).
+"""The fewest links that explain every lossy connection, with which 007 is compared (section 5.3).
 
-Three ways to find them: the binary program (3) and the integer program (4), solved by HiGHS, and
-the greedy approximation of the binary program (appendix D) that MAX COVERAGE and Tomo are.
+There are three ways to find them: the binary program (equation 3) and the integer program (equation
+4), both solved by HiGHS, and the greedy approximation of the binary program (appendix D), which is
+known as MAX COVERAGE and Tomo.
 
-- **Partial traces.** Any link that a connection may have crossed explains its drops.
-- **Noise.** The programs explain every drop; that noise accuses healthy links is the paper's
-  objection to them, and no floor is added here.
+- **Partial traces.** Any link that a connection may have crossed can explain its drops.
+- **Noise.** The programs explain every drop, so noise accuses healthy links. This is the paper's
+  objection to them; no threshold is added here.
 - **The integer program in two steps.** The links with p > 0 of any solution of (4) cover every
   connection, and any cover makes a solution once each connection's packets are given to one of its
   links; so (4) needs as many links as (3). The first program is therefore solved for the links, and
@@ -13,10 +14,10 @@ the greedy approximation of the binary program (appendix D) that MAX COVERAGE an
   a binary variable that counts each p > 0. Where (4) leaves freedom, packets go to the links that
   most lossy connections cross, as in the code that the paper's authors released; and no link drops
   more packets than the connections that may have crossed it lost.
-- **Cause.** A connection's cause is the chosen link it crossed, of several the one that explains
-  most packets (integer), connections (binary) or newly explained connections (greedy).
-- **Time.** Both programs are NP-hard. At the time limit the best cover found so far is taken, or
-  the greedy one; `Cover.proven` is false then, and the methods warn.
+- **Cause.** A connection's cause is the chosen link that it crossed, and of several the one that
+  explains most packets (integer), connections (binary) or newly explained connections (greedy).
+- **Time.** Both programs are NP-hard. At the time limit the result is the best cover found so far,
+  or the greedy one; `Cover.proven` is then False, and the methods issue a warning.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ from testbed.fabric.ecmp_probabilities import EcmpProbabilities
 
 @dataclass(frozen=True)
 class Routing:
-    """The routing matrix A of the lossy connections, over the links they may have crossed.
+    """The routing matrix A of the C lossy connections, over the L links they may have crossed.
 
-    ``matrix`` is sparse [C, L] of ones; ``links`` int32[L] names the columns, ascending; ``lost``
-    int64[C] is c, the packets each connection lost. Every row has an entry.
+    Attributes:
+        matrix: A, sparse [C, L]: 1 where the connection may have crossed the link. Every row has an
+            entry.
+        links: The id of the link of each column, ascending, int32[L].
+        lost: c, the packets that each connection lost, int64[C].
     """
 
     matrix: sparse.csr_array
@@ -50,7 +54,10 @@ class Routing:
 
     @classmethod
     def of(cls, votes: Ballot, lost: LongArray) -> Routing:
-        """The voters of a ballot; ``lost`` int64[] counts the packets of every connection."""
+        """Return the routing matrix of the voters of a ballot.
+
+        ``lost``, int64[n_connections], has the lost packets of every connection.
+        """
         voters, row = np.unique(votes.voter, return_inverse=True)
         links, column = np.unique(votes.link, return_inverse=True)
         ones = np.ones(len(row))
@@ -60,13 +67,13 @@ class Routing:
 
 @dataclass(frozen=True)
 class Cover:
-    """Links that explain all connections.
+    """Links that explain all lossy connections.
 
     Attributes:
-        links: Ascending, int32[n].
-        weight: int64[n]: the packets (integer program), connections (binary) or newly explained
-            connections (greedy) attributed to each.
-        proven: No cover has fewer links.
+        links: Ids of the links, ascending, int32[n].
+        weight: What is attributed to each link, int64[n]: packets (integer program), connections
+            (binary) or newly explained connections (greedy).
+        proven: Whether the solver proved that no cover has fewer links.
     """
 
     links: IntArray
@@ -75,7 +82,10 @@ class Cover:
 
 
 def binary_program(routing: Routing, time_limit: float = 60.0) -> Cover:
-    """Equation 3: the fewest links that cross every lossy connection, within seconds."""
+    """Return the fewest links that every lossy connection crosses one of (007, equation 3).
+
+    After ``time_limit`` seconds the best cover found so far is returned.
+    """
     from scipy.optimize import Bounds, milp  # takes long to load, and few runs need it
 
     n_links = len(routing.links)
@@ -96,9 +106,10 @@ def binary_program(routing: Routing, time_limit: float = 60.0) -> Cover:
 
 
 def integer_program(routing: Routing, time_limit: float = 60.0) -> Cover:
-    """Equation 4: the fewest links, and the packets each dropped, that explain all lost packets.
+    """Return the fewest links that explain all lost packets, and the packets that each dropped
+    (007, equation 4).
 
-    ``time_limit`` holds for each of the two steps.
+    ``time_limit``, in seconds, holds for each of the two steps.
     """
     from scipy.optimize import Bounds, milp  # as above
 
@@ -155,12 +166,13 @@ def _nothing() -> Cover:
 
 
 class _FewestLinks(Method):
-    """A method that blames the links of a cover."""
+    """The base class of the methods that blame the links of a cover."""
 
     paper = "007, 5.3 and appendix D"
     reads = "connections"
 
     def infer(self, connections: Connections, fabric: Fabric) -> Diagnosis:
+        """Return the links of the cover, scored by their weight, and each connection's cause."""
         n_links = fabric.n_links
         votes = ballot(connections, EcmpProbabilities(fabric))
         cover = self.cover(Routing.of(votes, connections.lost))
@@ -176,6 +188,7 @@ class _FewestLinks(Method):
         )
 
     def cover(self, routing: Routing) -> Cover:
+        """Return the links that explain all lossy connections; subclasses choose how."""
         raise NotImplementedError
 
 
@@ -204,16 +217,18 @@ class MaxCoverage(_FewestLinks):
     base = "max-coverage"
 
     def cover(self, routing: Routing) -> Cover:
+        """Return the greedy cover, see `max_coverage`."""
         return max_coverage(routing)
 
 
 class _Program(_FewestLinks):
-    """One of the two programs; ``time_limit`` is in seconds."""
+    """The base class of the two programs. ``time_limit`` is the solver's limit in seconds."""
 
     def __init__(self, *, time_limit: float = 60.0) -> None:
         self.time_limit = time_limit
 
     def cover(self, routing: Routing) -> Cover:
+        """Return the cover that the solver found, with a RuntimeWarning if it was stopped early."""
         found = self.solve(routing, self.time_limit)
         if not found.proven:
             warnings.warn(
@@ -228,7 +243,7 @@ class _Program(_FewestLinks):
 
 
 class BinaryProgram(_Program):
-    """The binary program (equation 3).
+    """Blame the fewest links that every lossy connection crosses one of (007, equation 3).
 
     Two connections that lost packets share one link:
 
@@ -254,7 +269,7 @@ class BinaryProgram(_Program):
 
 
 class IntegerProgram(_Program):
-    """The integer program (equation 4).
+    """Blame the fewest links that explain all lost packets (007, equation 4).
 
     Two connections that lost packets share one link:
 

@@ -1,29 +1,30 @@
 """007 (NSDI 2018): every connection that lost packets votes for the links of its path.
 
-A connection over h links gives each 1/h of a vote (section 5.1). Algorithm 1 blames the link with
-most votes, takes from every other link the votes it must have got from that link's connections
-under ECMP, and repeats while the largest tally is at least a share of all votes cast.
+A connection over h links gives each of them 1/h of a vote (section 5.1). Algorithm 1 blames the
+link with most votes, takes from every other link the votes that it is expected to have received
+from that link's connections under ECMP, and repeats while the largest tally is at least a share of
+all votes cast.
 
-The text leaves open:
+The paper leaves open:
 
-- **The threshold.** Algorithm 1, line 6, sums the votes of all links, which its line 11 has lowered
-  by then; section 5.1 calls the threshold "1 % of the total votes cast". The votes cast are taken.
+- **The threshold.** Algorithm 1, line 6, sums the votes of all links, which its line 11 has already
+  lowered; section 5.1 calls the threshold "1 % of the total votes cast". Here the votes cast count.
 - **The votes that are taken away.** Section 5.1 assumes that all connections over the blamed link
-  lost packets there; those whose votes were taken from it before have been explained already. Here
-  only the votes that are left to the link are shared out; the other reading takes those it was
-  cast.
-- **Partial traces.** Section 4.2 says that the analysis uses them and not how. A connection still
-  casts one vote in all, 1/h on each of its h links; where the trace leaves a choice, that link's
-  part is spread over the possible links by ECMP probability, as section 5.1 spreads votes to take
-  away. To leave such connections out would silence those that cross the worst links.
-- **Ties.** Of links with equally many votes, but for rounding, the first is taken.
-- **Cause.** Section 5.1: "the most likely cause of drops on each flow" is the highest ranked link
-  of its path; section 6: flows of lone drops are put down to noise, and not how. Here a
-  connection's cause is the blamed link it crossed, of several the one blamed first; with a partial
-  trace the link it most likely crossed counts first. If it crossed no blamed link its drops are
+  lost packets there, but votes that were taken from the link before are explained already. Here
+  only the votes that the link has left are distributed; the other reading distributes all votes
+  that were cast for it.
+- **Partial traces.** Section 4.2 says that the analysis uses them, but not how. Here a connection
+  always casts one vote in total, 1/h for each of its h links. Where the trace leaves a choice of
+  links, that part is divided among the possible links by ECMP probability, as section 5.1 does with
+  the votes to take away. Leaving such connections out would ignore those over the worst links.
+- **Ties.** Of links with equally many votes, up to rounding, the one with the lowest id is blamed.
+- **Cause.** Section 5.1 calls the highest ranked link of its path "the most likely cause of drops
+  on each flow"; section 6 attributes flows with a single drop to noise, but does not say how. Here
+  a connection's cause is the blamed link that it crossed, and of several the one blamed first; with
+  a partial trace, the link that it most likely crossed. If it crossed no blamed link, its drops are
   noise (-1).
 
-What changes here beyond the paper is in `Vigil.changes`.
+`Vigil.changes` lists the variants that go beyond the paper.
 """
 
 from __future__ import annotations
@@ -49,11 +50,14 @@ from testbed.fabric.paths import pointers
 
 @dataclass(frozen=True)
 class Ballot:
-    """The votes cast: entry e is connection ``voter[e]``'s for ``link[e]``.
+    """The votes cast; entry e is a part of the vote of connection ``voter[e]``.
 
-    ``share`` is the chance that the connection crossed the link; its one vote is divided by that.
-    voter int32[V], link int32[V], share float64[V]; ``links`` float64[n_connections] that each
-    crosses.
+    Attributes:
+        voter: The connection of each entry, int32[V].
+        link: The directed link that the entry votes for, int32[V].
+        share: The probability that the connection crossed this link, float64[V].
+        links: The number of links that each connection crosses, float64[n_connections]; 0 if it
+            does not vote.
     """
 
     voter: IntArray
@@ -63,17 +67,17 @@ class Ballot:
 
     @property
     def vote(self) -> FloatArray:
-        """The part of its connection's vote in each entry: float64[V]."""
+        """The part of its connection's vote that each entry gives its link: float64[V]."""
         return self.share / self.links[self.voter]
 
     def tally(self, n_links: int) -> FloatArray:
-        """The votes for each link, 007's ranking: float64[n_links]."""
+        """Return the votes for each link, by which 007 ranks links: float64[n_links]."""
         total = np.zeros(n_links)
         _add_votes(self.link, self.voter, self.share, self.links, total)
         return total
 
     def crossings(self, n_links: int) -> FloatArray:
-        """The voters that crossed each link, in expectation: float64[n_links]."""
+        """Return the expected number of voters that crossed each link: float64[n_links]."""
         return _added(self.link, self.share, n_links)
 
 
@@ -81,12 +85,12 @@ class Vigil(Method):
     """Localize faulty links, and the cause of every connection's drops, by voting.
 
     Args:
-        threshold: Algorithm 1 goes on while the largest tally is at least this share of all votes
-            (the paper: 0.01 on 4160 links).
-        chance: How many links may be blamed, in expectation, for connections of blamed links that
-            met on them by chance.
-        false_alarm: How many, for noise drops.
-        adjust: Take a blamed link's votes from the others.
+        threshold: Algorithm 1 continues while the largest tally is at least this share of all votes
+            (the paper: 0.01 on 4,160 links).
+        chance: The expected number of links that may be blamed because connections of blamed links
+            crossed them by chance.
+        false_alarm: The expected number of links that may be blamed because of noise drops.
+        adjust: Take the votes that a blamed link's connections gave to others from these.
 
     Two connections that lost packets share one link:
 
@@ -158,6 +162,8 @@ class Vigil(Method):
         self.adjust = adjust
 
     def infer(self, connections: Connections, fabric: Fabric) -> Diagnosis:
+        """Return the links that algorithm 1 blames and the cause of each connection's drops; the
+        score of a link is its tally before any vote is taken away."""
         n_links = fabric.n_links
         ecmp = EcmpProbabilities(fabric)
         votes = ballot(connections, ecmp)
@@ -178,10 +184,14 @@ class Vigil(Method):
     def _blame(
         self, tally: FloatArray, hops: FloatArray, lone: float, ecmp: EcmpProbabilities
     ) -> list[int]:
-        """Algorithm 1: the blamed links, in the order they were picked.
+        """Return the blamed links in the order in which algorithm 1 picks them.
 
-        ``hops`` (float64[n_links]) is how far the connections over each link go, which makes voters
-        of votes; ``lone`` is the share of the voters that lost a single packet.
+        Args:
+            tally: Votes for each link, float64[n_links].
+            hops: Mean path length of the voters over each link, float64[n_links]; converts votes
+                to voters.
+            lone: Share of the voters that lost a single packet.
+            ecmp: ECMP probabilities of the fabric.
         """
         n_links = len(tally)
         least = (1 - ROUNDING) * self.threshold * tally.sum()
@@ -192,7 +202,8 @@ class Vigil(Method):
         left = np.empty_like(tally)
 
         def explained(some: LongArray) -> BoolArray:
-            """Whether what some links got is what others' connections or noise gave them."""
+            """Return for each link whether connections of blamed links or noise explain its votes:
+            bool[len(some)]."""
             if not tests:
                 return np.zeros(len(some), np.bool_)
             noise = noisy * usage[some]
@@ -215,17 +226,17 @@ class Vigil(Method):
 
 
 ROUNDING = 1e-9
-"""Votes that differ by no more than this share are equal."""
+"""Numbers of votes that differ by no more than this share are equal."""
 
 _ONE_BY_ONE = 4
 
 
 def _most(left: FloatArray, least: float, explained: Callable[[LongArray], BoolArray]) -> int:
-    """The link with most votes left that are not explained, -1 if none has ``least``; of equals the
-    first.
+    """Return the link with most votes left that ``explained`` does not explain, and of equals the
+    lowest id; -1 if none has at least ``least`` votes.
 
-    Mostly it is the first that is asked; after a few all are asked at once. Sets votes that are
-    explained to 0.
+    Explained votes in ``left``, float64[n_links], are set to 0. The first few links are tested one
+    by one, as the first is usually the result, and then all others at once.
     """
     for _ in range(_ONE_BY_ONE):
         most = left.max(initial=0.0)
@@ -243,7 +254,8 @@ def _most(left: FloatArray, least: float, explained: Callable[[LongArray], BoolA
 
 
 class _SharedVotes:
-    """`EcmpProbabilities.shared_votes` by link; on all cores, as others' will be asked for, too."""
+    """A cache of `EcmpProbabilities.shared_votes` by link. It computes the links with most votes
+    ahead, on all cores, because they are likely to be blamed next."""
 
     _AHEAD = 64
 
@@ -252,7 +264,10 @@ class _SharedVotes:
         self._known: dict[int, Shares] = {}
 
     def of(self, link: int, left: FloatArray) -> Shares:
-        """Those of a link, once; ``left`` are the votes that each link has, float64[n_links]."""
+        """Return the shares of a link, which can be asked for once.
+
+        ``left``, the votes that each link has, float64[n_links], tells which to compute ahead.
+        """
         if link not in self._known:
             unknown = left.copy()
             unknown[list(self._known)] = 0.0
@@ -270,12 +285,14 @@ class _SharedVotes:
 
 
 def _as_many(voters: FloatArray, expected: FloatArray) -> FloatArray:
-    """The probability of so many voters or more where ``expected`` are expected (Poisson)."""
+    """Return the probability of at least ``voters`` voters if ``expected`` are expected (Poisson),
+    for each link."""
     return gammainc(np.maximum(voters, 1e-9), expected)
 
 
 def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:
-    """Every connection's votes. A connection that lost nothing or has no path casts none."""
+    """Return the votes of all connections. A connection without loss, or between hosts of one ToR,
+    casts none."""
     paths = connections.paths
     voting = (connections.lost > 0) & (connections.src_tor != connections.dst_tor)
     owner = paths.owner
@@ -296,7 +313,7 @@ def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:
     length = np.concatenate([np.diff(one.ptr) for one in possible])
     voter[len(known) :] = np.repeat(broken, length)
     for begin, end in itertools.pairwise(ends.tolist()):
-        one = possible.pop(0)  # large, and done with
+        one = possible.pop(0)  # frees a large array that is not needed any more
         link[begin:end], share[begin:end] = one.links, one.chance
     return Ballot(voter, link, share, _added(voter, share, len(connections)))
 
@@ -304,13 +321,13 @@ def ballot(connections: Connections, ecmp: EcmpProbabilities) -> Ballot:
 def connection_causes(
     ballot: Ballot, rank: LongArray, n_blamed: int, n_connections: int
 ) -> IntArray:
-    """The cause of each connection's drops: the first blamed link it crossed, or -1 for noise.
+    """Return the cause of each connection's drops, int32[n_connections]: the first blamed link that
+    it crossed, or -1 for noise. Of the possible links of a partial trace, the likeliest is taken.
 
     Args:
-        rank: int64[n_links], the order of blame, 0 first; ``n_blamed`` and above is not blamed.
-
-    Returns:
-        int32[n_connections]. Of the possible links of a partial trace the likeliest counts first.
+        ballot: The votes.
+        rank: The order in which links were blamed, int64[n_links], from 0; links from ``n_blamed``
+            on are not blamed.
     """
     cause = np.full(n_connections, -1, np.int32)
     _likeliest(ballot.link, ballot.voter, ballot.share, rank, n_blamed, cause, np.zeros(len(cause)))
@@ -340,8 +357,8 @@ def _add_votes(link, voter, share, links, total):
 
 @kernel
 def _likeliest(link, voter, share, rank, n_blamed, cause, most):
-    """Write the likeliest of the blamed links of each voter, of equals the one blamed first;
-    ``most`` is room for their shares, zeros."""
+    """Write to ``cause`` the blamed link that each voter most likely crossed, and of equals the one
+    blamed first. ``most``, float64[n_connections] of zeros, is scratch memory."""
     for e in range(len(link)):
         i, v = link[e], voter[e]
         if rank[i] >= n_blamed or share[e] < most[v]:
