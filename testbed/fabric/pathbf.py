@@ -1,4 +1,4 @@
-"""pathBF: the path segment of a packet as a Bloom filter of switch IDs (Canary, section III-B).
+"""The pathBF: a packet's path segment as a Bloom filter of switch IDs (Canary, section III-B).
 
 Each switch ORs ``m = 3`` bits of a 32-bit field into a packet; the monitor switch at the end of the
 segment reads the field. As the topology is known, the field of every segment is computed beforehand
@@ -39,7 +39,7 @@ class PathBfError(UserError):
 
 
 def bloom_mask(ids: Ids) -> Masks:
-    """The bits that each switch sets: uint64[n] IDs of 48 bits -> uint32[n]."""
+    """Return the bits that each switch sets in a pathBF, uint32[n], from 48-bit IDs, uint64[n]."""
     mask = np.zeros(len(ids), np.uint32)
     for a, c in zip(_A, _C, strict=True):
         position = (ids * a + c) >> np.uint64(59)
@@ -48,7 +48,7 @@ def bloom_mask(ids: Ids) -> Masks:
 
 
 def theorem1(h: int, m: int = HASHES, b: int = BITS) -> float:
-    """Theorem 1: the probability that one other segment passes the Bloom test.
+    """Return the probability that one other segment passes the Bloom test (Canary, theorem 1).
 
     ``h`` is the number of switches on the segment. The other segment shares only the two ends, so
     (h - 2) m bits must happen to be set by the (h - 1) m insertions. Two fat-tree paths through the
@@ -61,10 +61,10 @@ def theorem1(h: int, m: int = HASHES, b: int = BITS) -> float:
 
 
 class SegmentDecoder:
-    """Names the segment of a (downstream switch, pathBF) pair.
+    """Finds the segment that belongs to a pair of downstream switch and pathBF.
 
     Attributes:
-        path_bf: uint32[S], what a packet carries at the end of each segment.
+        path_bf: The pathBF that a packet carries at the end of each segment, uint32[S].
     """
 
     def __init__(self, topology: PacketFabric, segments: Segments, ids: Ids) -> None:
@@ -79,13 +79,21 @@ class SegmentDecoder:
     def decode(
         self, downstream: npt.NDArray[np.integer], path_bf: npt.NDArray[np.integer]
     ) -> IntArray:
-        """Segment ids int32[N] of int32[N] switches and uint32[N] fields; -1 if none or several."""
+        """Return the segment of each pair, int32[N]; -1 if there is none or several.
+
+        Args:
+            downstream: The switch where the packet was seen, int[N].
+            path_bf: The pathBF that it carried, int[N].
+        """
         keys = _keys(downstream, path_bf)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[at] == keys, self._segment[at], -1).astype(np.int32)
 
     def undecodable(self) -> IntArray:
-        """Segments whose pathBF another segment with the same ends passes too: sorted int32[]."""
+        """Return the segments whose Bloom test another segment with the same ends passes.
+
+        They are sorted, int32[].
+        """
         this, other = _same_ends(self._segments)
         passes = self.path_bf[other] & ~self.path_bf[this] == 0
         return np.unique(this[passes]).astype(np.int32)
@@ -107,7 +115,7 @@ def switch_ids(topology: PacketFabric, segments: Segments, seed: int) -> Ids:
     Args:
         topology: The fabric.
         segments: Its segments between monitor switches.
-        seed: Same seed, same IDs.
+        seed: Equal seeds give equal IDs.
 
     Returns:
         uint64[n_switches], locally administered unicast MAC addresses.
@@ -121,7 +129,7 @@ def switch_ids(topology: PacketFabric, segments: Segments, seed: int) -> Ids:
     ids = _draw(rng, allowed)
     masks = bloom_mask(ids)
     path_bf = _path_bf(segments.switches, masks)
-    passes = path_bf[other] & ~path_bf[this] == 0  # what was found of each pair
+    passes = path_bf[other] & ~path_bf[this] == 0  # whether each pair fails the first requirement
     fewest, patience = None, _PATIENCE
     while patience:
         culprits = _culprits(segments, path_bf, this[passes], other[passes])
@@ -150,7 +158,7 @@ def switch_ids(topology: PacketFabric, segments: Segments, seed: int) -> Ids:
 
 
 def _bits_of_tiers(tier: npt.NDArray[np.integer], *, apart: bool) -> Masks:
-    """Return the bits that the switches may set: all, or each tier as many of its own."""
+    """Return the bits that each switch may set, uint32[n]: all, or those of its tier if apart."""
     if not apart:
         return np.full(len(tier), 0xFFFF_FFFF, np.uint32)
     bounds = np.linspace(BITS, 0, int(tier.max()) + 2).astype(np.uint64)  # more bits to the lowest
@@ -172,7 +180,10 @@ def _draw(rng: np.random.Generator, allowed: Masks) -> Ids:
 
 
 def _path_bf(switches: IntArray, masks: Masks) -> Masks:
-    """OR of the masks of each row of int32[S, H], -1 padded."""
+    """Return the OR of the masks of each row's switches, uint32[S].
+
+    ``switches`` is int32[S, H], padded with -1; ``masks`` is uint32[n_switches].
+    """
     padded = np.append(masks, np.uint32(0))
     path_bf = padded[switches[:, 0]]
     for column in switches.T[1:]:
@@ -187,7 +198,7 @@ def _keys(
 
 
 def _same_ends(segments: Segments) -> tuple[Indices, Indices]:
-    """All ordered pairs of different segments with the same upstream and downstream switch."""
+    """Return all ordered pairs of different segments with the same upstream and downstream."""
     ends = segments.upstream.astype(np.int64) << 32 | segments.downstream
     order = np.argsort(ends, kind="stable")
     _, start, size = np.unique(ends[order], return_index=True, return_counts=True)
@@ -209,9 +220,9 @@ def _failures(
     through: npt.NDArray[np.bool_],
     pairs: tuple[Indices, Indices],
 ) -> list[int]:
-    """With each of some masks for a switch: segments that fail for it, but for a constant.
+    """Return, for each candidate mask of a switch, how many failures it causes, up to a constant.
 
-    Only what leads ``through`` the switch changes: its keys among all others', its ``pairs``.
+    Only segments ``through`` the switch change, so only their keys and ``pairs`` are compared.
     """
     others = masks.copy()
     others[switch] = 0
@@ -237,7 +248,7 @@ def _failures(
 
 
 def _distinct(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Sorted, each once: `np.unique` is slower by far."""
+    """Return the distinct keys, sorted; ``keys`` is sorted in place (faster than `np.unique`)."""
     keys.sort()
     new = np.ones(len(keys), np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=new[1:])
@@ -245,15 +256,17 @@ def _distinct(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _among(keys: npt.NDArray[np.uint64], rest: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Which keys are among others, which are sorted."""
+    """Return whether each key is in ``rest``, which is sorted, bool[n]."""
     if not len(rest):
         return np.zeros(len(keys), np.bool_)
     return rest[np.minimum(np.searchsorted(rest, keys), len(rest) - 1)] == keys
 
 
 def _culprits(segments: Segments, path_bf: Masks, first: Indices, second: Indices) -> IntArray:
-    """For each failure, the switches that are on only one of the two segments, with repeats: of
-    pairs of which the second passes the first's test, and of equal keys."""
+    """Return the switches on only one segment of each failing pair, with repeats.
+
+    A pair fails if the second segment passes the first one's Bloom test or both keys are equal.
+    """
     keys = _keys(segments.downstream, path_bf)
     order = np.argsort(keys, kind="stable").astype(np.int32)
     equal = keys[order][1:] == keys[order][:-1]

@@ -13,9 +13,9 @@ from testbed.arrays import IntArray, LongArray
 
 
 def pointers(length: npt.ArrayLike) -> LongArray:
-    """Where rows of these lengths (int[N]) begin, one after another, and where they end.
+    """Return the CSR pointers of rows of these lengths (int[N]), int64[N + 1].
 
-    Row ``i`` is at ``ptr[i]:ptr[i + 1]`` of a CSR array; int64[N + 1].
+    Row ``i`` is at ``ptr[i]:ptr[i + 1]`` of the flat array.
 
     >>> pointers([2, 0, 3]).tolist()
     [0, 2, 2, 5]
@@ -39,7 +39,7 @@ class Paths:
 
     @classmethod
     def from_padded(cls, padded: npt.NDArray[np.integer]) -> Paths:
-        """Build from int[P, H] rows where -1 marks "no link"."""
+        """Return the paths of rows of links, int[P, H], in which -1 marks "no link"."""
         keep = padded >= 0
         return cls(pointers(keep.sum(axis=1)), padded[keep].astype(np.int32))
 
@@ -51,21 +51,21 @@ class Paths:
 
     @cached_property
     def owner(self) -> IntArray:
-        """The path of each entry of ``links``: int32[len(links)]."""
+        """Return the path that each entry of ``links`` belongs to, int32[len(links)]."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.length)
 
     @property
     def length(self) -> LongArray:
-        """Links of each path: int64[P]."""
+        """Return the number of links of each path, int64[P]."""
         return np.diff(self.ptr)
 
     def take(self, rows: npt.NDArray[np.integer]) -> Paths:
-        """The paths ``rows`` (int[R]), in that order, repeats allowed."""
+        """Return the paths with the indices ``rows`` (int[R]), in that order; rows may repeat."""
         ptr, entry = _taken(self.ptr, rows)
         return Paths(ptr, self.links[entry])
 
     def padded(self) -> IntArray:
-        """Rows as long as the longest path, -1 behind the shorter ones: int32[P, H]."""
+        """Return a row of links for each path, padded with -1 to the longest, int32[P, H]."""
         rows = np.full((len(self), int(self.length.max(initial=0))), -1, np.int32)
         rows[self.owner, np.arange(len(self.links)) - self.ptr[self.owner]] = self.links
         return rows
@@ -84,12 +84,12 @@ class PathSets:
 
     @classmethod
     def known(cls, paths: Paths) -> PathSets:
-        """A set of one for each of the paths."""
+        """Return one set for each path, which contains that path alone."""
         return cls(np.arange(len(paths) + 1, dtype=np.int64), paths)
 
     @classmethod
     def join(cls, parts: Sequence[PathSets]) -> PathSets:
-        """The sets of all parts, in order."""
+        """Return the sets of all parts, concatenated in order."""
         width = [np.zeros(0, np.int64), *(part.width for part in parts)]
         length = [np.zeros(0, np.int64), *(part.paths.length for part in parts)]
         links = [np.zeros(0, np.int32), *(part.paths.links for part in parts)]
@@ -106,27 +106,27 @@ class PathSets:
 
     @cached_property
     def owner(self) -> IntArray:
-        """The set of each path: int32[len(paths)]."""
+        """Return the set that each path belongs to, int32[len(paths)]."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.width)
 
     @property
     def width(self) -> LongArray:
-        """Paths of each set: int64[S]."""
+        """Return the number of paths of each set, int64[S]."""
         return np.diff(self.ptr)
 
     @property
     def n_entries(self) -> LongArray:
-        """Links of all paths of each set: int64[S]."""
+        """Return the total number of links of each set's paths, int64[S]."""
         return np.diff(self.paths.ptr[self.ptr])
 
     def take(self, rows: npt.NDArray[np.integer]) -> PathSets:
-        """The sets ``rows`` (int[R]), in that order, repeats allowed."""
+        """Return the sets with the indices ``rows`` (int[R]), in that order; rows may repeat."""
         ptr, path = _taken(self.ptr, rows)
         return PathSets(ptr, self.paths.take(path))
 
 
 def _taken(ptr: LongArray, rows: npt.NDArray[np.integer]) -> tuple[LongArray, LongArray]:
-    """The pointers of the rows taken, and where their entries were."""
+    """Return the CSR pointers of the rows taken, and the former index of each of their entries."""
     length = np.diff(ptr)[rows]
     new = pointers(length)
     return new, np.arange(new[-1]) + np.repeat(ptr[:-1][rows] - new[:-1], length)

@@ -83,12 +83,12 @@ def segments(ecmp: Ecmp, monitor: BoolArray) -> Segments:
 
 @dataclass(frozen=True)
 class _Turning:
-    """The segments that turn at a tier.
+    """The segments that turn at one tier.
 
     Attributes:
-        climbs: The climbs to those of its switches that are no monitors.
-        src, dst: The pairs of their beginnings that have such segments, int32[P].
-        number, links: How many segments there are, and links of them all.
+        climbs: The climbs to the switches of this tier that are no monitors.
+        src, dst: The pairs of starts of such climbs that have segments, int32[P].
+        number, links: The number of these segments, and of the links of all of them.
     """
 
     climbs: Climbs
@@ -131,7 +131,7 @@ def _see_that_they_fit(ecmp: Ecmp, turns: list[_Turning]) -> None:
 
 
 def _reversed(climbs: Paths) -> IntArray:
-    """The links of each climb's descent, one after another."""
+    """Return the links of each climb in reverse, which is its descent, concatenated, int32[]."""
     position = np.arange(len(climbs.links)) - climbs.ptr[climbs.owner]
     last = climbs.ptr[1:][climbs.owner] - 1
     return climbs.links[last - position] ^ 1
@@ -144,7 +144,7 @@ def _of(ecmp: Ecmp, upstream: IntArray, downstream: IntArray, paths: Paths) -> S
 
 
 def _subproblems(ecmp: Ecmp, paths: Paths) -> IntArray:
-    """The sub-problem of each segment: the pods that segments join, numbered by their first."""
+    """Return the sub-problem of each segment, int32[S]: pods joined by segments."""
     fabric = ecmp.fabric
     lower = np.where(np.arange(fabric.n_links) % 2, fabric.link_dst, fabric.link_src)
     pod = fabric.pod[lower]  # a link's is that of its lower end
@@ -183,18 +183,22 @@ def segment_share(ecmp: Ecmp, pair_share: FloatArray, found: Segments) -> FloatA
 def _crossing(
     ecmp: Ecmp, flows: FloatArray, begin: IntArray, at: npt.NDArray[np.intp]
 ) -> FloatArray:
-    """Return what crosses segments of flows that each ToR sends through their ends.
+    """Return the share of flows that crosses each segment, float64[R].
 
     Args:
-        flows: By ToR and end, float64[n_tors, E].
-        begin, at: The switch where each segment begins, and the number of its end: int[R].
+        ecmp: The equal-cost paths of the fabric.
+        flows: The share that each ToR sends through each end, float64[n_tors, E].
+        begin, at: The switch where each segment begins, and the index of its end, int[R].
     """
     begins, row = np.unique(begin, return_inverse=True)
     return (csr_array(ecmp.count[:, begins]).T @ flows)[row, at]
 
 
 def _ways_down(ecmp: Ecmp, switches: IntArray, top: int) -> FloatArray:
-    """Return the ways from switches to each ToR that turn at a tier: float64[n_tors, E]."""
+    """Return the number of ways from switches to each ToR that turn at a tier.
+
+    float64[n_tors, E].
+    """
     fabric = ecmp.fabric
     tier = fabric.tier[switches]
     ways = ecmp.count[:, switches].astype(np.float64)

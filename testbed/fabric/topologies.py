@@ -1,4 +1,4 @@
-"""What TOPOLOGY means: the fabric of a run in a word.
+"""The setting TOPOLOGY: a fabric described by one word.
 
     fat-tree                                the fat-tree of K
     two-switch                              two switches with a host each and a link between them
@@ -30,11 +30,11 @@ _MOST = 8192  # ToRs, as in the fat-tree of K=128
 
 
 def make_fabric(text: str, k: int, seed: int) -> Fabric:
-    """The fabric of a run.
+    """Return the fabric that TOPOLOGY describes.
 
     Args:
-        text: See the module.
-        k: Ports of a switch of the fat-tree; nothing to other shapes.
+        text: The value of TOPOLOGY; see the module.
+        k: The number of ports of a fat-tree's switch; not used for other shapes.
         seed: Draws the links that an irregular fabric lacks.
 
     Raises:
@@ -75,10 +75,10 @@ def make_fabric(text: str, k: int, seed: int) -> Fabric:
 
 
 def make_packet_fabric(text: str, k: int) -> PacketFabric:
-    """The fabric of a run with packets.
+    """Return the fabric of a run with packets: a fat-tree or two switches.
 
     Args:
-        text, k: As of `make_fabric`.
+        text, k: See `make_fabric`.
 
     Raises:
         TopologyError: There is no such fabric, or no packets are sent through it (one line).
@@ -97,7 +97,7 @@ def _unknown(text: str) -> TopologyError:
 
 
 def _irregular(fabric: Fabric, share: float, seed: int) -> Fabric:
-    """Leave links out; draw again while that cuts two ToRs off from each other."""
+    """Return the fabric without a share of its links, such that all ToRs still have paths."""
     count = round(share * fabric.n_edges)
     if count == 0:
         raise TopologyError(

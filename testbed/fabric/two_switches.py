@@ -43,17 +43,20 @@ class TwoSwitches(PacketFabric):
 
     @cached_property
     def host_names(self) -> list[str]:
+        """Return the names of both hosts."""
         return ["h0", "h1"]
 
     @cached_property
     def switch_ip(self) -> npt.NDArray[np.uint32]:
-        """10.0.0.1 and 10.1.0.1: uint32[2]."""
+        """Return the switches' IPv4 addresses 10.0.0.1 and 10.1.0.1 as integers, uint32[2]."""
         return np.array([0x0A000001, 0x0A010001], np.uint32)
 
     @cached_property
     def link_src_port(self) -> IntArray:
+        """Return the port where each directed link begins, int32[2]."""
         return np.full(2, _LINK, np.int32)
 
     @cached_property
     def link_dst_port(self) -> IntArray:
+        """Return the port where each directed link ends, int32[2]."""
         return np.full(2, _LINK, np.int32)

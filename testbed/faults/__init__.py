@@ -1,1 +1,1 @@
-"""Faults: what breaks (``specification``) and the injectors that break it."""
+"""Faults: their specification, the plan of a run, and the injectors that apply it."""

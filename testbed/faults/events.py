@@ -1,4 +1,4 @@
-"""What happens in a run besides faults: ``EVENTS='0.45 drain tor0_0->agg0_1; 0.5 reboot core0'``.
+"""Operator events of a run: ``EVENTS='0.45 drain tor0_0->agg0_1; 0.5 reboot core0'``.
 
 The text is a list of ``SECONDS WORD NAME``, separated by semicolons:
 
@@ -36,13 +36,13 @@ class EventError(UserError):
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens at a time of the run.
+    """An operator event at a given time of the run.
 
     Attributes:
-        seconds: When, from the run's beginning.
-        kind: What.
+        seconds: Its time in seconds from the run's beginning.
+        kind: ``drain``, ``undrain`` or ``reboot``.
         target: The directed link that is drained or undrained, or the switch that restarts.
-        name: Of the target.
+        name: The name of the target.
     """
 
     seconds: float
@@ -52,14 +52,15 @@ class Event:
 
     @property
     def time_ns(self) -> int:
+        """Return the time of the event in nanoseconds from the run's beginning."""
         return round(self.seconds * 1e9)
 
 
 def parse_events(text: str, topology: PacketFabric, duration_s: float) -> tuple[Event, ...]:
-    """Read EVENTS.
+    """Return the events that the setting EVENTS describes.
 
     Args:
-        text: ``none``, or a list; see the module.
+        text: The value of EVENTS: ``none``, or a list; see the module.
         topology: The fabric of the run.
         duration_s: The run's length.
 
@@ -106,10 +107,10 @@ def _read(item: str, topology: PacketFabric, duration_s: float) -> Event:
 
 
 def _check_drain(item: str, event: Event, drained: set[int], topology: PacketFabric) -> None:
-    """See that a link is one of several in a group, and not the last of them.
+    """Check that a link may be drained: it is in an ECMP group, and not its last active member.
 
     Raises:
-        EventError: It is not.
+        EventError: It may not be drained.
     """
     if event.target in drained:
         raise _wrong(item, f"{event.name} is drained already: undrain it before")
@@ -129,5 +130,5 @@ def _wrong(item: str, what: str) -> EventError:
 
 
 def _short(text: str) -> str:
-    """In quotes, and not the whole of a text that is no event."""
+    """Return a text in quotes, shortened to 80 characters."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

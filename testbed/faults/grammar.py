@@ -79,7 +79,7 @@ class Entry(_Strict):
     @model_validator(mode="wrap")
     @classmethod
     def _with_ranges(cls, said: Any, read: Callable[[Any], Entry]) -> Entry:
-        """A field given as ``LOW..HIGH`` is read at both ends, and is LOW until it is drawn."""
+        """Validate a field given as ``LOW..HIGH`` at both ends; it is LOW until it is drawn."""
         if not isinstance(said, dict):
             return read(said)
         wide = {n: v for n, v in said.items() if n in _DRAWN and ".." in str(v)}
@@ -111,7 +111,7 @@ class Entry(_Strict):
         return self._ranges.get("rate")
 
     def at(self, rate: float) -> Entry:
-        """Return the entry with this rate in place of the one that it has or is to be drawn."""
+        """Return the entry with this fixed rate instead of its own rate or range of rates."""
         settled = self.model_copy(update={"rate": rate})
         settled._ranges = {}
         return settled
@@ -150,14 +150,14 @@ class Entry(_Strict):
 
 
 class Document(_Strict):
-    """The whole of FAULTS."""
+    """The content of FAULTS: the entries, and the names of switches that count as failed."""
 
     faults: tuple[Entry, ...]
     failed_devices: tuple[str, ...] = ()
 
 
 def _end(name: str, text: str, end: int) -> float | int | str:
-    """One end of ``LOW..HIGH``."""
+    """Return the lower (0) or upper (1) end of ``LOW..HIGH``; a number if it is a valid count."""
     part = text.split("..", 1)[end].strip()
     whole = name in ("links", "devices") and part.isdecimal()
     return int(part) if whole else part
@@ -169,7 +169,7 @@ _PROTOCOLS = {"tcp": 6, "udp": 17}
 
 
 def _ternary(field: str, text: str | int) -> Ternary:
-    """Read ``10.0.0.0/8``, ``0.0.0.1/0.0.0.1``, ``443``, ``0x1/0x1`` or ``tcp``."""
+    """Return the match of a field from text: ``10.0.0.0/8``, ``443``, ``0x1/0x1`` or ``tcp``."""
     bits = MATCH_BITS[field]
     full = (1 << bits) - 1
     value_text, slash, mask_text = str(text).partition("/")
@@ -202,7 +202,7 @@ _FORMS = "none, 10pct, 6links, devices:1, device:agg0_1, tor0_0->agg0_1:0.05 or 
 
 
 def read_text(text: str) -> tuple[Entry, ...]:
-    """The entries of a comma list.
+    """Return the entries of a comma-separated list of faults.
 
     Raises:
         FaultError: An item is unknown or makes no sense. One line.
@@ -251,7 +251,7 @@ def _short(text: str) -> str:
 
 
 def read_file(path: Path, duration_s: float | None = None) -> Document:
-    """The content of a fault file, for a run of ``duration_s`` if that is known.
+    """Return the content of a fault file, checked for a run of ``duration_s`` if that is given.
 
     Raises:
         FaultError: It cannot be read, or says what makes no sense. One line with its place.

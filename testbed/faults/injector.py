@@ -19,7 +19,7 @@ _SPECIFIC, _WHOLE_LINK, _NOISE = 3, 2, 1  # priorities, the highest wins
 
 @dataclass
 class FaultInjector:
-    """Holds the faults of a plan in the egress fault tables, on their schedule.
+    """Installs the faults of a plan in the egress fault tables, on their schedule.
 
     A fault acts where its link begins, after the upstream meter counted the packet. ``noise``
     holds the loss rate of each link while no fault of it is active, float64[n_links].
@@ -32,18 +32,18 @@ class FaultInjector:
     _active: dict[int, int] = field(default_factory=dict)
 
     def start(self) -> None:
-        """Install noise, and the faults that are active at time 0."""
+        """Install the noise of healthy links and the faults that are active at time 0."""
         if self.noise is not None:
             for link in np.flatnonzero(self.noise).tolist():
                 self._add(link, None, FAULT.lossy, [_threshold(float(self.noise[link]))], _NOISE)
         self.apply(0.0)
 
     def times(self) -> list[float]:
-        """The seconds at which a fault begins or ends, ascending."""
+        """Return the times in seconds at which a fault begins or ends, ascending."""
         return sorted({t for fault in self.plan.faults for span in fault.schedule for t in span})
 
     def apply(self, now: float) -> None:
-        """Bring the tables to the state of a time in seconds."""
+        """Install and remove faults so that the tables hold those active at ``now`` (seconds)."""
         for index, fault in enumerate(self.plan.faults):
             due = not fault.schedule or any(a <= now < b for a, b in fault.schedule)
             if due and index not in self._active:
@@ -52,13 +52,13 @@ class FaultInjector:
                 self._table(fault.link).delete(self._active.pop(index))
 
     def stop(self) -> None:
-        """Take the active faults out."""
+        """Remove the active faults from the tables; noise stays."""
         for index, handle in self._active.items():
             self._table(self.plan.faults[index].link).delete(handle)
         self._active.clear()
 
     def dropped(self) -> npt.NDArray[np.uint64]:
-        """None: what these tables drop the switches count. uint64[n_links]."""
+        """Return zeros, uint64[n_links]: the switches count what these tables drop."""
         return np.zeros(self.topology.n_links, np.uint64)
 
     def _table(self, link: int):
@@ -81,7 +81,7 @@ class FaultInjector:
 
 
 def _threshold(rate: float) -> int:
-    """The 32-bit threshold that the switch compares its dice with."""
+    """Return the threshold for a loss rate: a packet is lost if a random 32-bit number is less."""
     return min(round(rate * 2**32), 2**32 - 1)
 
 

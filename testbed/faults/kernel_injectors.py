@@ -27,19 +27,19 @@ Egress = Callable[[int], tuple[int, str]]
 
 
 class InjectorError(UserError):
-    """This kernel, or this injector, cannot do what a fault asks. One line."""
+    """The kernel or the injector does not support a fault. The message is one line."""
 
 
 @dataclass
 class KernelInjector(ABC):
-    """Keeps each link's state in the kernel, on the plan's schedule.
+    """Installs the faults of a plan in the kernel, on their schedule.
 
-    The face of `testbed.faults.injector.FaultInjector`: of the faults that match a packet the one
-    with a flow match wins, then the whole link's, then the link's ``noise``.
+    It has the methods of `testbed.faults.injector.FaultInjector`: if several faults match a packet,
+    the one with a flow match applies, then the whole link's, then the link's ``noise``.
 
     Args:
         topology: The fabric.
-        egress: Where links begin (`testbed.network.mininet.MininetNetwork.egress`).
+        egress: Returns where a link begins (`testbed.network.mininet.MininetNetwork.egress`).
         plan: The faults.
         noise: The loss rate of each link while no fault of it is active, float64[n_links].
     """
@@ -58,25 +58,25 @@ class KernelInjector(ABC):
     @staticmethod
     @abstractmethod
     def available() -> str:
-        """Why this kernel or machine cannot do it, "" if it can."""
+        """Return why this machine or kernel does not support the injector, "" if it does."""
 
     @abstractmethod
     def check(self, fault: Fault) -> None:
-        """Raise InjectorError for a fault that this injector has no means for."""
+        """Raise InjectorError for a kind of fault that this injector does not support."""
 
     @abstractmethod
     def set_link(self, link: int, faults: Sequence[Fault], noise: float) -> None:
-        """Bring a link to this state: faults by falling priority, then noise."""
+        """Replace a link's faults, given by falling priority, and its noise (a loss rate)."""
 
     @abstractmethod
     def count(self, link: int) -> int:
-        """Packets that the kernel has taken at a link that was set once."""
+        """Return how many packets the kernel dropped at a link that `set_link` was called for."""
 
     def start(self) -> None:
-        """Install noise, and the faults that are active at time 0.
+        """Install the noise of healthy links and the faults that are active at time 0.
 
         Raises:
-            InjectorError: The kernel lacks what it takes.
+            InjectorError: The machine or kernel does not support the injector.
         """
         reason = self.available()
         if reason:
@@ -89,18 +89,18 @@ class KernelInjector(ABC):
             self._update(link)
 
     def times(self) -> list[float]:
-        """The seconds at which a fault begins or ends, ascending."""
+        """Return the times in seconds at which a fault begins or ends, ascending."""
         return sorted({t for fault in self.plan.faults for span in fault.schedule for t in span})
 
     def apply(self, now: float) -> None:
-        """Bring the links to the state of a time in seconds."""
+        """Update the links whose active faults change by ``now`` (seconds)."""
         before, self._active = self._active, self._due(now)
         changed = before.keys() ^ self._active.keys()
         for link in sorted({self.plan.faults[index].link for index in changed}):
             self._update(link)
 
     def dropped(self) -> npt.NDArray[np.uint64]:
-        """Packets that were lost here at each directed link: uint64[n_links]."""
+        """Return the packets that the kernel dropped at each directed link, uint64[n_links]."""
         drops = np.zeros(self.topology.n_links, np.uint64)
         for link in self._touched:
             drops[link] = self.count(link)
@@ -172,7 +172,13 @@ class NetemInjector(KernelInjector):
 
 
 def netem_options(faults: Sequence[Fault], noise: float, burst: float) -> list[str]:
-    """Options of ``tc qdisc ... netem`` for a link; the first fault of a kind counts."""
+    """Return the options of ``tc qdisc ... netem`` for a link; the first fault of a kind counts.
+
+    Args:
+        faults: The active faults of the link.
+        noise: Its loss rate if no fault drops packets.
+        burst: The mean number of packets lost in a row.
+    """
     options: list[str] = []
     lost = next((fault for fault in faults if fault.kind != "corrupt"), None)
     rate = noise if lost is None else (1.0 if lost.kind == "blackhole" else lost.rate)
@@ -193,7 +199,7 @@ def _percent(rate: float) -> str:
 
 
 def _replace(interface: str, options: list[str]) -> list[str]:
-    # netem's default queue of 1000 packets would drop bursts of its own accord
+    # netem's default queue of 1000 packets would drop packets of bursts
     return [
         *("tc", "qdisc", "replace", "dev", interface, "root", "netem", "limit", "100000"),
         *options,
@@ -222,9 +228,9 @@ class NftInjector(KernelInjector):
     Rates are ``numgen random``; no queueing discipline is needed. Needs Linux 5.16 and nft 1.0.1.
     Behind the Ethernet header come the shim and then IPv4, so flow matches are raw offsets.
 
-    A verdict of ``drop`` would come back to the switch as an error of its send, and a switch may
-    try again; a link that loses a frame tells nobody. So lost frames are forwarded to ``lo``, where
-    nothing takes them: the shim's EtherType has no receiver.
+    The verdict ``drop`` would make the switch's send fail, and the switch might try again, whereas
+    a lossy link gives no sign. So lost frames are forwarded to ``lo``, which discards them because
+    the shim's EtherType has no receiver.
     """
 
     @staticmethod
@@ -256,7 +262,13 @@ class NftInjector(KernelInjector):
 
 
 def ruleset(interface: str, faults: Sequence[Fault], noise: float) -> str:
-    """Commands that replace a link's chain in one transaction."""
+    """Return nft commands that replace the chain of a link's interface in one transaction.
+
+    Args:
+        interface: The interface where the link begins.
+        faults: Its active faults, by falling priority.
+        noise: Its loss rate for packets that no fault matches.
+    """
     chain = _identifier(interface)
     lose = f'counter name "{chain}" {_LOSE}'  # the counter outlives the chain's rules
     lines = []
@@ -280,7 +292,7 @@ def ruleset(interface: str, faults: Sequence[Fault], noise: float) -> str:
 
 
 def _identifier(interface: str) -> str:
-    """nft's names cannot hold every character of an interface's."""
+    """Return an interface's name with ``_`` for each character that nft's names may not have."""
     return "".join(c if c.isalnum() else "_" for c in interface)
 
 
@@ -303,12 +315,12 @@ def _match(match: FlowMatch) -> str:
 
 
 def run_in(pid: int, command: Sequence[str], text: str = "") -> str:
-    """Run a command in the network namespace of a process; returns "" or its complaint."""
+    """Run a command in the network namespace of a process; return "" or its error message."""
     return _complaint([*_inside(pid), *command], text)
 
 
 def ask_in(pid: int, command: Sequence[str]) -> Any:
-    """Run a command in the network namespace of a process; returns the JSON that it prints.
+    """Run a command in the network namespace of a process and return the JSON that it prints.
 
     Raises:
         InjectorError: It fails, or prints something else.
@@ -326,7 +338,7 @@ def _inside(pid: int) -> list[str]:
 
 
 def in_new_namespace(command: Sequence[str], text: str = "") -> str:
-    """Run a command in a network namespace that ends with it; returns "" or its complaint."""
+    """Run a command in a new, temporary network namespace; return "" or its error message."""
     return _complaint(["unshare", "--net", *command], text)
 
 

@@ -1,4 +1,4 @@
-"""What healthy links lose: ``NOISE=0.0001`` on every link, ``NOISE=0..0.0001`` drawn for each."""
+"""Loss rates of healthy links: ``NOISE=0.0001`` on all, ``NOISE=0..0.0001`` drawn for each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbed.faults.plan import FaultError
 
 
 def noise_range(text: str) -> tuple[float, float]:
-    """The lowest and the highest loss rate that NOISE means; equal for one exact rate.
+    """Return the lowest and the highest loss rate that NOISE describes; equal for a single rate.
 
     Raises:
         FaultError: It is neither a rate nor a range of rates. One line.
@@ -27,10 +27,10 @@ def noise_range(text: str) -> tuple[float, float]:
 
 
 def noise_rates(text: str, n_links: int, seed: int) -> npt.NDArray[np.float64]:
-    """The loss rate of each directed link while it is healthy, float64[n_links].
+    """Return the loss rate of each directed link while it is healthy, float64[n_links].
 
-    One rate is that of every link. A range is drawn from uniformly, a rate for each link (Flock,
-    section 6.3). Equal seeds draw equal rates, on packets and without.
+    A single rate applies to every link. From a range, the rate of each link is drawn uniformly
+    (Flock, section 6.3). Equal seeds give equal rates, with packets and without.
 
     Raises:
         FaultError: See `noise_range`.

@@ -1,4 +1,4 @@
-"""What breaks: the faults of links, the truth that a run is judged by."""
+"""The plan of a run's faults, which is the ground truth that methods are scored against."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class FaultError(UserError):
 
 @dataclass(frozen=True)
 class Ternary:
-    """Matches x with ``x & mask == value``; no bit of ``value`` lies outside ``mask``.
+    """A ternary match: it matches x if ``x & mask == value``.
 
     Raises:
-        FaultError: One does, so that nothing could match.
+        FaultError: A bit of ``value`` lies outside ``mask``, so that nothing could match.
     """
 
     value: int
@@ -171,11 +171,12 @@ class FaultPlan:
 
     @property
     def links(self) -> npt.NDArray[np.int32]:
-        """The faulty directed links, sorted and unique."""
+        """Return the faulty directed links, sorted and unique, int32[]."""
         return np.unique(np.array([fault.link for fault in self.faults], np.int32))
 
     def to_records(self) -> list[dict[str, Any]]:
-        """One plain dictionary a fault: ``link`` (id), ``rate``, ``kind``, ``match``, ``schedule``.
+        """Return a dictionary for each fault: ``link`` (id), ``rate``, ``kind``, ``match``,
+        ``schedule``.
 
         ``match`` is None or maps a field to ``"value/mask"``; ``schedule`` is a list of pairs.
         """
@@ -191,7 +192,7 @@ class FaultPlan:
         ]
 
     def to_yaml(self, topology: Fabric) -> str:
-        """A fault file that `specification.parse_faults` reads as this very plan, for any seed."""
+        """Return the text of a fault file that `specification.parse_faults` reads as this plan."""
         entries = []
         for record in self.to_records():
             record["link"] = topology.link_names[record["link"]]

@@ -63,17 +63,19 @@ PAPER_RATES = (
     RateRange(0.01, 0.05, 9),
     RateRange(0.001, 0.01, 10),
 )
-"""Canary, section IV-D: so many of 52 faulty links."""
+"""The rates of Canary's section IV-D; the weights are numbers of its 52 faulty links."""
 
 LOW_RATES = PAPER_RATES[3:]
 
 DEAD_SHARE = 0.5
-"""How many of the failed switches are dead, where FAULTS says no rate. (Our choice: NetBouncer,
-section 4.4, and Flock, section 7.2, do not say how many are.)"""
+"""The probability that a failed switch is dead, if FAULTS gives no rate.
+
+It is this project's choice: NetBouncer, section 4.4, and Flock, section 7.2, give no number.
+"""
 
 
 def fault_file(text: str) -> Path | None:
-    """The file that FAULTS names, None if it says the faults itself."""
+    """Return the YAML file that FAULTS names, None if FAULTS lists the faults itself."""
     text = text.strip()
     return Path(text) if text.lower().endswith((".yaml", ".yml")) else None
 
@@ -85,12 +87,12 @@ def parse_faults(
     rates: tuple[RateRange, ...] = PAPER_RATES,
     duration_s: float | None = None,
 ) -> FaultPlan:
-    """Read FAULTS.
+    """Return the plan of faults that FAULTS describes.
 
     Args:
         text: A comma list, or the path of a ``.yaml`` or ``.yml`` file; see the module.
-        topology: The fabric that breaks.
-        seed: Draws links, devices and rates. Same seed, same plan.
+        topology: The fabric whose links fail.
+        seed: Draws links, devices and rates. Equal seeds give equal plans.
         rates: Where rates that are not given are drawn from. N links fall into the ranges in
             proportion to the weights, each count rounded up or down by the draw.
         duration_s: The run's length, to refuse schedules that begin after it.
@@ -109,7 +111,10 @@ def _resolve(
     rng: np.random.Generator,
     rates: tuple[RateRange, ...],
 ) -> FaultPlan:
-    """Named links, named devices, random devices, random links: each takes what is still free."""
+    """Return the plan of a document: named links, named devices, random devices, random links.
+
+    Each takes only links that no earlier one has.
+    """
     entries = [entry.settled(rng) for entry in document.faults]
     chosen = _named_links(entries, topology)
     taken = {link for link, _ in chosen}
@@ -136,7 +141,7 @@ def _resolve(
 
 
 def _named_links(entries: Iterable[Entry], topology: Fabric) -> list[tuple[int, Entry]]:
-    """The links that have entries of their own; several of one link if each has its own match."""
+    """Return each named link with its entry; a link may have several entries with own matches."""
     chosen: list[tuple[int, Entry]] = []
     whole: set[int] = set()  # links with a fault that hits every flow
     matched: set[tuple[int, FlowMatch]] = set()
@@ -161,7 +166,7 @@ def _named_links(entries: Iterable[Entry], topology: Fabric) -> list[tuple[int, 
 def _devices(
     entries: Iterable[Entry], topology: Fabric, rng: np.random.Generator
 ) -> dict[int, Entry]:
-    """The switches that fail and why: those that are named, then those that are drawn."""
+    """Return the switches that fail with their entries: first the named ones, then drawn ones."""
     devices: dict[int, Entry] = {}
     for entry in entries:
         if entry.device is not None:
@@ -178,7 +183,7 @@ def _devices(
 
 
 def _one_rate(entry: Entry, rng: np.random.Generator, rates: tuple[RateRange, ...]) -> float:
-    """The rate at which all links of a failed switch lose packets; 1 if it is dead."""
+    """Return the loss rate of all links of a failed switch; 1 if it is dead."""
     if entry.rates is not None:
         return float(rng.uniform(*entry.rates))
     if entry.rate is not None:
@@ -188,7 +193,7 @@ def _one_rate(entry: Entry, rng: np.random.Generator, rates: tuple[RateRange, ..
 
 
 def _count(entry: Entry, topology: Fabric) -> int | None:
-    """How many links the entry asks to draw, None if it asks for none."""
+    """Return how many links an entry asks to draw, None if it names its links or devices."""
     if entry.percent is None:
         return entry.links
     count = int(topology.n_links * entry.percent / 100 + 0.5)
@@ -221,9 +226,9 @@ def _build(
 
 
 def draw_rates(rng: np.random.Generator, n: int, rates: tuple[RateRange, ...]) -> list[float]:
-    """``n`` rates in random order, stratified.
+    """Return ``n`` loss rates in random order, stratified over the ranges ``rates``.
 
-    Systematic sampling: the count of each range is its exact share rounded up or down, and on
+    By systematic sampling, the count of each range is its exact share rounded up or down, and on
     average over seeds the exact share, so that even a single link is drawn in proportion.
     """
     cumulative = np.cumsum([0] + [r.weight for r in rates])
@@ -249,7 +254,7 @@ def _draw(
 
 
 def named_switch(topology: Fabric, name: str) -> int:
-    """Return the switch of a name. Raises FaultError, which says the nearest name."""
+    """Return the index of a switch. Raises FaultError, which suggests the nearest name."""
     name = name.strip()
     try:
         return topology.switch(name)
@@ -259,7 +264,7 @@ def named_switch(topology: Fabric, name: str) -> int:
 
 
 def named_link(topology: Fabric, name: str) -> int:
-    """Return the directed link of a name. Raises FaultError, which says the nearest name."""
+    """Return the index of a directed link. Raises FaultError, which suggests the nearest name."""
     src, _, dst = (part.strip() for part in name.partition("->"))
     try:
         return topology.link(f"{src}->{dst}")

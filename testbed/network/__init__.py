@@ -1,1 +1,1 @@
-"""The networks a run can be made on, behind one face."""
+"""The networks that a run can use: virtual time, Mininet, and flows without packets."""

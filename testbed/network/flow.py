@@ -22,8 +22,13 @@ from testbed.faults.plan import FaultError, FaultPlan
 
 @dataclass(frozen=True)
 class Carried:
-    """What became of packets: ``lost`` int64[N] of each row's; ``packets`` and ``drops``
-    int64[n_links], how many began to cross each link and how many it lost."""
+    """The result of `send`.
+
+    Attributes:
+        lost: Packets of each row that were lost, int64[N].
+        packets: Packets that began to cross each link, int64[n_links].
+        drops: Packets that each link lost, int64[n_links].
+    """
 
     lost: LongArray
     packets: LongArray
@@ -32,7 +37,13 @@ class Carried:
 
 @dataclass(frozen=True)
 class FlowRecords:
-    """Flows as end hosts and a tracing fabric see them, [F]: ToRs int32, packets int64, path."""
+    """Flows as end hosts and a fabric with path tracing see them; all arrays are [F].
+
+    Attributes:
+        src_tor, dst_tor: ToRs of the sender and the receiver, int32.
+        sent, lost: Packets, int64.
+        paths: The path of each flow.
+    """
 
     src_tor: IntArray
     dst_tor: IntArray
@@ -44,6 +55,7 @@ class FlowRecords:
         return len(self.sent)
 
     def take(self, rows: npt.NDArray[np.integer]) -> FlowRecords:
+        """Return the flows with the indices ``rows`` (int[R]), in that order."""
         return FlowRecords(
             self.src_tor[rows],
             self.dst_tor[rows],
@@ -55,19 +67,20 @@ class FlowRecords:
 
 @dataclass(frozen=True)
 class Observation:
-    """All that was seen of a run without packets.
+    """All measurements of a run without packets.
 
     Attributes:
-        fabric: Where.
+        fabric: The fabric of the run.
         segments: The path segments between monitor switches.
-        metered_sent, metered_lost: Packets counted on each, and lost, int32[E, S].
+        metered_sent, metered_lost: Packets counted and lost on each segment, int32[E, S].
         flows: A sample of the traffic.
         bounces: The paths of probes, as of `Ecmp.bounces`.
         probed_sent, probed_lost: Probes over each path by each host of its ToR, int32[P, hosts].
         matrix: The paths of deTector's probes, each direction on its own.
         matrix_sent, matrix_lost: Probes over each, int64[M].
         traced: Which flows were traced, int64[C].
-        trace_paths, trace_complete: What that found of their paths, and if it is all, bool[C].
+        trace_paths: The part of its path that each trace found.
+        trace_complete: Whether that is the whole path, bool[C].
     """
 
     fabric: Fabric
@@ -93,15 +106,20 @@ def link_loss(
     epoch_s: float,
     noise: FloatArray | None = None,
 ) -> FloatArray:
-    """The loss rate of each link in each epoch: float64[E, n_links], E = 1 if it never changes.
+    """Return the loss rate of each link in each epoch, float64[E, n_links].
+
+    E is 1 if the rates never change.
 
     Args:
-        plan: Faults. One that is active for part of an epoch counts for that part of it.
+        fabric: The fabric.
+        plan: The faults. The rate of one that is active for part of an epoch is weighted by it.
+        epochs: The number of epochs.
+        epoch_s: The length of an epoch in seconds.
         noise: The loss rate of each link while it is healthy (`testbed.faults.noise`),
             float64[n_links]; None for none.
 
     Raises:
-        FaultError: A fault hits some flows only, and here no packet has a header to tell.
+        FaultError: A fault matches some flows only, which needs packets with headers.
     """
     healthy = np.zeros(fabric.n_links) if noise is None else noise
     scheduled = any(fault.schedule for fault in plan.faults)
@@ -130,14 +148,15 @@ def send(
     path: npt.NDArray[np.integer] | None = None,
     epoch: npt.NDArray[np.integer] | None = None,
 ) -> Carried:
-    """Send ``sent[i]`` packets along a path, for every row i.
+    """Send ``sent[i]`` packets along a path, for every row i, and return what was lost.
 
     Args:
-        loss: As of `link_loss`.
+        loss: The result of `link_loss`.
         paths: The paths.
         sent: Packets of each row, int[N].
-        path: The path of each row, int[N]; without it row i takes path i.
-        epoch: The epoch of each row, int[N]; without it, the first.
+        rng: Draws the losses.
+        path: The path of each row, int[N]; by default row i takes path i.
+        epoch: The epoch of each row, int[N]; by default the first.
     """
     n = len(sent)
     path = np.arange(len(paths), dtype=np.int32) if path is None else path.astype(np.int32)

@@ -3,10 +3,10 @@
 All hosts are served by two compiled threads of this process (`hosts.c`), on packet sockets opened
 inside the hosts' namespaces; the counters are numpy arrays that those threads write.
 
-The hosts' kernels see these frames too and must not answer them: what has a size or TTL of its own,
-and deTector's probes, leave with a wrong TCP or UDP checksum, which a kernel drops in silence as
-its interfaces verify checksums themselves; NetBouncer's probes come back with the host's own
-address as their source, which a kernel drops as a martian. Real TCP between hosts is not affected.
+The hosts' kernels receive these frames too and must not answer them. Frames with a size or TTL of
+their own and deTector's probes are sent with a wrong TCP or UDP checksum, so that the kernel, which
+verifies checksums, drops them silently. NetBouncer's probes come back with the host's own address
+as their source, which the kernel drops as a martian. Real TCP between hosts is not affected.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HostAgents:
                 raise OSError(-error, f"packet socket on {interface}")
 
     def add_source(self, source: Source) -> int:
-        """Let hosts send a source's frames; returns its number."""
+        """Let hosts send a source's frames and return the source's number, below 8."""
         fed = FedSource(replace(source, packets=listed(source.packets)), self._hosts)
         number = self._library.agents_add_source(self._agents, ctypes.byref(fed.feeding))
         if number < 0:
@@ -77,7 +77,7 @@ class HostAgents:
         return number
 
     def feed(self, number: int, source: Source) -> None:
-        """Give a source its next frames, over the same flows, once it has sent what it had."""
+        """Give a source its next frames, of the same flows; wait until it has sent the former."""
         fed = self._fed[number]
         feed = fed.begin(listed(source.packets))
         while self._library.agents_feed_source(self._agents, number, ctypes.byref(feed)):
@@ -85,54 +85,54 @@ class HostAgents:
         fed.feeding = feed
 
     def start(self) -> None:
-        """Time 0: frames leave from here on."""
+        """Start the threads: this moment is time 0, and frames are sent from now on."""
         if self._library.agents_start(self._agents):
             raise MemoryError("no threads for the hosts' agents")
 
     def stop(self) -> None:
-        """Send and count no more; what was counted stays."""
+        """Stop sending and counting; the counters keep their values."""
         if self._agents:
             self._library.agents_stop(self._agents)
 
     def close(self) -> None:
-        """Stop, and close the sockets. `sent`, `delivered` stay readable, nothing else."""
+        """Stop and close the sockets; afterwards only `sent` and `delivered` may be used."""
         if self._agents:
             self._library.agents_free(self._agents)
             self._agents = None
 
     @property
     def now_ns(self) -> int:
-        """Nanoseconds since `start`."""
+        """Return the time since `start` in nanoseconds."""
         return int(self._library.agents_now(self._agents))
 
     @property
     def waiting(self) -> int:
-        """Frames that sources still have to send."""
+        """Return how many frames the sources still have to send."""
         return int(self._library.agents_waiting(self._agents))
 
     def sent(self, number: int) -> npt.NDArray[np.uint32]:
-        """Packets each flow of a source has sent, uint32[F], live."""
+        """Return the packets that each flow of a source has sent, a live view, uint32[F]."""
         return self._fed[number].sent
 
     def delivered(self, number: int) -> npt.NDArray[np.uint32]:
-        """Packets of each flow that its destination host has got, uint32[F], live."""
+        """Return the packets of each flow that reached its destination, a live view, uint32[F]."""
         return self._fed[number].delivered
 
     def statistics(self) -> dict[str, int]:
-        """Totals of one moment.
+        """Return the totals of all hosts so far, by name.
 
         ``strangers`` are packets of no source, ``shims`` frames that still had the fabric's header,
-        ``receive_drops`` what arrived faster than it was counted.
+        ``receive_drops`` frames that the sockets dropped because they arrived too fast.
         """
         stats = self._stats()
         return {name: int(getattr(stats, name)) for name in _STATISTICS}
 
     def late(self) -> npt.NDArray[np.int64]:
-        """Frames by how late they were sent, int64[16]: 0, 1, 2-3, 4-7, ... ms after their time."""
+        """Return the number of frames by delay, int64[16]: sent 0, 1, 2-3, 4-7, ... ms late."""
         return np.array(self._stats().late, np.int64)
 
     def receive_drops(self) -> npt.NDArray[np.int64]:
-        """What arrived at each host faster than it was counted, int64[hosts]."""
+        """Return the frames that each host's socket dropped as they came too fast, int64[hosts]."""
         drops = np.zeros(self._hosts, np.int64)
         self._library.agents_receive_drops(self._agents, drops.ctypes.data)
         return drops
@@ -143,7 +143,7 @@ class HostAgents:
         return stats
 
     def replies(self) -> npt.NDArray[Any]:
-        """ICMP time-exceeded messages: time, host, length and the first 96 bytes. A copy."""
+        """Return a copy of the received ICMP time-exceeded messages, with the dtype `REPLY`."""
         n = int(self._library.agents_replies(self._agents, None, 0))
         replies = np.zeros(n, REPLY)
         if n:

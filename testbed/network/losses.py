@@ -1,10 +1,10 @@
-"""What the emulator lost of its own accord, answered from the faults that were injected.
+"""Packets that the emulator itself lost, as opposed to those lost to injected faults.
 
-On a busy machine a network of processes drops packets: sockets overflow, processes stand still. A
-link that lost packets so has really lost them, and a method that blames it is right, though no
-fault was injected. The measure is conservation on each cable: what its interface sent, less what
-the switch at its other end began to process. A switch counts that itself, in an entry for each port
-in the table of faults on arrival, which lets everything pass.
+On a busy machine a network of processes drops packets: sockets overflow, processes stall. A link
+that lost packets in this way has really lost them, and a method that blames it is right, although
+no fault was injected. They are found by conservation on each cable: the packets that its interface
+sent minus those that the switch at its other end began to process. A switch counts the latter in
+the table of ingress faults, in an entry for each port that lets every packet pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EVERYTHING = 1  # the lowest priority: an entry that drops comes first
 
 
 class Arrivals:
-    """Counts what each switch began to process, by the port it came in at."""
+    """Counts the packets that each switch began to process, by ingress port."""
 
     def __init__(self, topology: PacketFabric, controls: Sequence[RemoteSwitch]) -> None:
         self._controls = controls
@@ -48,7 +48,7 @@ class Arrivals:
                     self._handles.setdefault(id(control), {})[port] = handle
 
     def read(self) -> list[dict[int, int] | None]:
-        """Return the packets by port of each switch, None for one that does not answer."""
+        """Return the packets of each switch by port; None for a switch that does not answer."""
 
         def one(control: RemoteSwitch) -> dict[int, int] | None:
             table, handles = control.table(INGRESS_FAULT.faults), self._handles[id(control)]
@@ -75,13 +75,13 @@ class _Cables:
 
 @dataclass
 class Losses:
-    """Compares what was sent on each cable with what arrived, from `begin` on.
+    """Compares the packets sent on each cable with those that arrived, from `begin` on.
 
     Args:
         topology: The fabric.
         nodes: Its nodes.
-        arrivals: What switches began to process.
-        sockets: Of each switch.
+        arrivals: Counts the packets that switches began to process.
+        sockets: The packet sockets of each switch.
     """
 
     topology: PacketFabric
@@ -99,18 +99,18 @@ class Losses:
         self._arrived_before = self._arrived([{}] * self.topology.n_switches)
 
     def begin(self) -> None:
-        """What was lost until now, while the network came up, does not count."""
+        """Start counting now: packets lost while the network came up do not count."""
         self._begin = self._sent()
         self._arrived_before = self._arrived(self.arrivals.read())
 
     def died(self, switch: int) -> None:
-        """Nothing that is sent to a switch arrives any more."""
+        """Note that a switch died: everything sent to it from now on is lost."""
         sent, _ = self._sent()
         with self._lock:
             self._at_death[switch] = sent
 
     def restarted(self, switch: int) -> None:
-        """Note that a switch restarted, so that what had arrived there is not known any more."""
+        """Note that a switch restarted, so that its counters of arrived packets are lost."""
         self._untold.add(switch)
 
     def count(
@@ -119,14 +119,14 @@ class Losses:
         gone: npt.NDArray[np.uint64],
         quiet: bool,
     ) -> EmulatorDrops:
-        """What was lost so far.
+        """Return the packets lost so far, a row for each place that lost some.
 
         Args:
-            host_drops: Packets that the agent of each host could not take.
-            gone: Packets that faults took at each directed link, after its switch had processed
-                them.
-            quiet: No packet is under way: what has not arrived will not. Else only what is known to
-                be dropped counts.
+            host_drops: Packets that the socket of each host's agent dropped, int64[n_hosts].
+            gone: Packets that faults dropped at each directed link, after its switch had processed
+                them, uint64[n_links].
+            quiet: Whether no packet is in flight, so that what has not arrived is lost. Otherwise
+                only packets known to be dropped count.
         """
         sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
         answers = self.arrivals.read()
@@ -168,14 +168,14 @@ class Losses:
         )
 
     def _sent(self) -> tuple[LongArray, LongArray]:
-        """Return what the interface of each cable has sent, and what it could not hand over."""
+        """Return the packets that each cable's interface sent, and those that it could not send."""
         counts = {name: self.nodes.counters(name) for name in dict.fromkeys(self._cables.sender)}
         ends = zip(self._cables.sender, self._cables.interface, strict=True)
         both = np.array([counts[name][interface] for name, interface in ends], np.int64)
         return both[:, 0], both[:, 1]
 
     def _arrived(self, answers: Sequence[dict[int, int] | None]) -> LongArray:
-        """Return what the switch at the end of each cable has begun to process, 0 if not known."""
+        """Return the packets of each cable that its switch began to process, 0 if not known."""
         ends = zip(self._cables.switch, self._cables.port, strict=True)
         found = [(answers[s] or {}).get(port, 0) if s >= 0 else 0 for s, port in ends]
         return np.array(found, np.int64)
@@ -190,7 +190,10 @@ class Losses:
     def _inside(
         self, answers: Sequence[dict[int, int] | None], gone: npt.NDArray[np.uint64]
     ) -> dict[str, int]:
-        """What each switch began to process, and neither sent nor dropped by a fault."""
+        """Return the packets that each switch processed but neither sent nor dropped for a fault.
+
+        Switches without such packets are left out.
+        """
         sent, refused = (now - then for now, then in zip(self._sent(), self._begin, strict=True))
         arrived = self._arrived(answers) - self._arrived_before
         left = sent + refused

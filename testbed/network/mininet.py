@@ -1,16 +1,16 @@
 """The fat-tree under Mininet, in real time: hosts with kernels of their own, and real switches.
 
 Every host and every switch has a network namespace of its own. Switches too, because BMv2's Thrift
-server listens on all addresses and cannot be told otherwise: in a namespace that holds only ``lo``
-and ports without addresses, that is loopback. A BMv2 switch is a process; all soft switches are one
+server always listens on all addresses: in a namespace that holds only ``lo`` and ports without
+addresses, that is loopback. A BMv2 switch is a process; all soft switches are one
 process outside, whose sockets are in those namespaces. Their P4Runtime servers listen on Unix
 sockets. So the machine's own namespace gets no interface and no listener, and everything ends with
 the processes (`testbed.network.processes`).
 
-`MininetNetwork` has the face of `testbed.network.virtual.VirtualNetwork`; times are nanoseconds
+`MininetNetwork` has the methods of `testbed.network.virtual.VirtualNetwork`; times are nanoseconds
 since `MininetNetwork.start`. Its parts are the nodes and cables (`testbed.network.nodes`), the
 switches' processes (`testbed.network.switches`), the hosts' agents (`testbed.network.hosts`) and
-what was counted (`testbed.network.counters`).
+the emulator's own losses (`testbed.network.losses`).
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ if TYPE_CHECKING:
 
 
 NICE_HOSTS = 10
-"""Programs on hosts step back behind switches and controller where there are not the processors for
-all: TCP is slower then, and no switch drops what is sent."""
+"""The nice value of programs on hosts.
+
+If there are too few processors, they yield to switches and controller: TCP gets slower, but no
+switch drops packets.
+"""
 
 
 class MininetNetwork:
@@ -53,13 +56,13 @@ class MininetNetwork:
 
     Args:
         topology: The fabric.
-        backend: What its switches are.
-        program: The program as BMv2's JSON.
-        p4info: Its P4Info, as text.
-        logs: Gets each process's output and all exit codes.
-        seed: Of the soft switches' dice. BMv2 takes none.
-        state: The folder where it is written down what `testbed.network.processes.clean` has to
-            remove; by default the machine's.
+        backend: The kind of its switches.
+        program: The file of the program as BMv2's JSON.
+        p4info: The file of its P4Info, as text.
+        logs: The folder for each process's output and all exit codes.
+        seed: Seeds the random numbers of soft switches; BMv2 takes no seed.
+        state: The folder of the state files, which list what `testbed.network.processes.clean` has
+            to remove; by default the machine's.
 
     Raises:
         NetworkError: Something is missing, or does not start.
@@ -132,14 +135,14 @@ class MininetNetwork:
     # ---- the run -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Time 0: sources send from here on."""
+        """Begin the run: this moment is time 0, and sources send from now on."""
         if self._losses is not None:
             self._losses.begin()
         self._hosts.start()
 
     @property
     def now_ns(self) -> int:
-        """Nanoseconds since `start`."""
+        """Return the time since `start` in nanoseconds; 0 while the network is down."""
         return 0 if self._agents is None else self._agents.now_ns
 
     @property
@@ -153,8 +156,10 @@ class MininetNetwork:
             self._losses.died(switch)
 
     def restart(self, switch: int) -> None:
-        """End a switch's process and start another, which knows nothing; `answers` says when it is
-        up. What it has lost and will lose until then is not told from what others lose."""
+        """End a switch and start it anew, without any state; `answers` tells when it is up.
+
+        Packets that are lost there because of the restart are not attributed to the switch.
+        """
         own = self.topology.link_src == switch
         self._dropped_before[own] = self.fault_drops()[own]
         assert self._losses is not None
@@ -162,7 +167,7 @@ class MininetNetwork:
         self._switches.restart(switch)
 
     def answers(self, switch: int) -> bool:
-        """Whether a switch that was restarted is up; if so, its new sockets are known from now."""
+        """Return True if a restarted switch is up; then its new sockets are watched for drops."""
         assert self._losses is not None
         if not self._switches.answers(switch):
             return False
@@ -170,22 +175,25 @@ class MininetNetwork:
         return True
 
     def add_source(self, source: Source) -> int:
-        """Let hosts send a source's frames; returns its number."""
+        """Let hosts send a source's frames and return the source's number."""
         return self._hosts.add_source(source)
 
     def feed(self, number: int, source: Source) -> None:
-        """Give a source its next frames, over the same flows, once it has sent what it had."""
+        """Give a source its next frames, of the same flows, once it has sent its former ones."""
         self._quiet = False
         self._hosts.feed(number, source)
 
     def run_until(self, time_ns: int) -> None:
-        """Wait for a time."""
+        """Wait until the run's clock reaches ``time_ns``."""
         while (left := time_ns - self.now_ns) > 0:
             time.sleep(left / 1e9)
 
     def drain(self, quiet_s: float = 0.3, patience_s: float = 10.0) -> None:
-        """Wait until the sources have sent everything and nothing has arrived for a while, on a
-        slow machine for a longer one."""
+        """Wait until the sources have sent everything and no packet has arrived for ``quiet_s``.
+
+        The wait ends after ``patience_s`` in any case. Both are longer on a slow machine
+        (`testbed.network.speed.slowness`).
+        """
         agents, quiet_s, patience_s = self._hosts, quiet_s * slowness(), patience_s * slowness()
         while agents.waiting:
             time.sleep(0.02)
@@ -199,34 +207,34 @@ class MininetNetwork:
             time.sleep(0.02)
 
     def sent(self, number: int) -> npt.NDArray[np.uint32]:
-        """Packets each flow of a source has sent, uint32[F], live."""
+        """Return the packets that each flow of a source has sent, a live view, uint32[F]."""
         return self._hosts.sent(number)
 
     def delivered(self, number: int) -> npt.NDArray[np.uint32]:
-        """Packets of each flow that its destination host has got, uint32[F], live."""
+        """Return the packets of each flow that reached its destination, a live view, uint32[F]."""
         return self._hosts.delivered(number)
 
     def replies(self) -> npt.NDArray[Any]:
-        """ICMP time-exceeded messages that hosts received. A copy."""
+        """Return a copy of the ICMP time-exceeded messages that hosts received (`REPLY`)."""
         return self._hosts.replies()
 
     def drops(self) -> npt.NDArray[Any]:
-        """No packet's end is seen in a real network: always empty, with the columns of the face."""
+        """Return an empty array of `DROP`: a real network does not tell where a packet was lost."""
         return np.empty(0, DROP)
 
     # ---- what was counted --------------------------------------------------------------------
 
     def host_statistics(self) -> dict[str, int]:
-        """The hosts' agents' own totals, see `testbed.network.hosts.HostAgents.statistics`."""
+        """Return the totals of `testbed.network.hosts.HostAgents.statistics`."""
         return self._hosts.statistics()
 
     def late(self) -> npt.NDArray[np.int64]:
-        """Frames by how late they were sent, see `testbed.network.hosts.HostAgents.late`."""
+        """Return the number of frames by delay: see `testbed.network.hosts.HostAgents.late`."""
         return self._hosts.late()
 
     @property
     def statistics(self) -> Statistics:
-        """What can be known.
+        """Return the packet totals of the network, as far as they can be known.
 
         ``sent`` is what left the hosts, ``delivered`` what they got but for ICMP messages, the
         packets of their kernels' own connections included. ``fault_drops`` are those of the P4
@@ -247,22 +255,24 @@ class MininetNetwork:
         )
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
-        """Packets put on each directed fabric link so far: uint64[n_links]."""
+        """Return the packets sent on each directed fabric link so far, uint64[n_links]."""
         return _link_packets(self.topology, self._nodes)
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
-        """Packets that the P4 fault tables dropped at each directed link: uint64[n_links]."""
+        """Return the packets that P4 fault tables dropped at each link, uint64[n_links]."""
         return self._dropped_before + _fault_drops(self.topology, self.controls)
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
-        """Not known of real switches: zeros, uint64[n_links]."""
+        """Return zeros, uint64[n_links]: real switches do not count drops of full queues."""
         return np.zeros(self.topology.n_links, np.uint64)
 
     def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> EmulatorDrops:
-        """What was lost so far that no fault took; after `drain` all of it, before what is known.
+        """Return the packets lost so far that no fault dropped: after `drain` all of them.
+
+        Before `drain` only packets known to be dropped count.
 
         Args:
-            injected: Packets that an injector of the kernel took at each directed link.
+            injected: Packets that a kernel injector dropped at each directed link, uint64[n_links].
         """
         assert self._losses is not None
         drops = self._hosts.receive_drops()
@@ -272,49 +282,55 @@ class MininetNetwork:
 
     @property
     def controls(self) -> list[RemoteSwitch]:
-        """One control for each switch, in the topology's order."""
+        """Return the control of each switch, in the topology's order."""
         return self._switches.controls
 
     @property
     def degraded(self) -> list[str]:
-        """Switches that died or cannot be reached, and how: ``"agg0_1: signal SIGKILL"``; nodes
-        that disappeared."""
+        """Return a line for each switch or node that died or cannot be reached, with the reason.
+
+        For example ``"agg0_1: died at 12:00:00 (signal SIGKILL)"``.
+        """
         return [*self._switches.degraded, *self._nodes.disappeared]
 
     @property
     def disappeared(self) -> list[str]:
-        """Nodes whose process has ended, in words."""
+        """Return a line for each node whose process has ended."""
         return self._nodes.disappeared
 
     def release_waiting(self) -> None:
-        """Let nobody wait for what a node that disappeared would have answered."""
+        """Release whoever waits for the prompt of a node whose process has ended."""
         self._nodes.release_waiting()
 
     @property
     def cables_down(self) -> list[tuple[str, str]]:
-        """The cables, by the nodes at their ends, of which an interface is switched off, as by
-        Mininet's command ``link``."""
+        """Return the cables with an interface that is down, as pairs of node names.
+
+        Mininet's command ``link`` switches interfaces off.
+        """
         return self._nodes.cables_down
 
     def process(self, switch: str) -> int:
-        """Process id of a switch."""
+        """Return the id of the process that a switch runs in; all soft switches share one."""
         return self._switches.pid(switch)
 
     def egress(self, link: int) -> tuple[int, str]:
-        """Where a directed link begins: a process in that namespace, and the interface."""
+        """Return where a directed link begins: a process id in that namespace and the interface."""
         name = self.topology.switch_names[int(self.topology.link_src[link])]
         return self._nodes.pid(name), f"{name}-eth{int(self.topology.link_src_port[link])}"
 
     def host(self, name: str) -> Any:
-        """A Mininet host, for commands of its own: ``host("h0_0_0").cmd("ping ...")``."""
+        """Return a Mininet host, to run commands on it: ``host("h0_0_0").cmd("ping ...")``."""
         return self._nodes.node(name)
 
     def host_pids(self) -> list[int]:
-        """For each host, the id of a process in its namespace."""
+        """Return, for each host, the id of a process in its namespace."""
         return [self._nodes.pid(name) for name in self.topology.host_names]
 
     def spawn(self, host: int, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """Start a process on a host, its output appended to a log. It ends with the network.
+        """Start a process on a host and return it; it ends with the network.
+
+        Its output is appended to the file ``log``.
 
         Raises:
             NetworkError: The network is down, or there is no such command.
@@ -339,17 +355,17 @@ class MininetNetwork:
         return process
 
     def prompt(self, cli: Callable[[Any], object]) -> None:
-        """Mininet's prompt, a subclass of its ``CLI``, until the user leaves it."""
+        """Run Mininet's prompt, ``cli`` (its class ``CLI`` or a subclass), until the user exits."""
         self._nodes.prompt(cli)
 
     # ---- the end -----------------------------------------------------------------------------
 
     def before_stop(self, close: Callable[[], None]) -> None:
-        """Have something of the network's user called before everything is taken down."""
+        """Register a function that `stop` calls before it takes the network down."""
         self._before_stop.append(close)
 
     def stop(self) -> None:
-        """Take everything down. What `sent` and `delivered` gave stays readable."""
+        """Take the network down; arrays that `sent` and `delivered` returned stay valid."""
         while self._before_stop:
             self._before_stop.pop()()
         with self._spawning:
@@ -366,12 +382,12 @@ class MininetNetwork:
 
 
 def _sent_by(nodes: Nodes, names: Sequence[str]) -> int:
-    """Packets that some nodes have sent, on all their cables."""
+    """Return the packets that the nodes ``names`` have sent on all their cables."""
     return sum(packets for name in names for packets, _ in nodes.counters(name).values())
 
 
 def _link_packets(topology: PacketFabric, nodes: Nodes) -> npt.NDArray[np.uint64]:
-    """Packets put on each directed fabric link so far: uint64[n_links]."""
+    """Return the packets sent on each directed fabric link so far, uint64[n_links]."""
     names = topology.switch_names
     counts = [nodes.counters(name) for name in names]
     ends = zip(topology.link_src.tolist(), topology.link_src_port.tolist(), strict=True)
@@ -381,7 +397,7 @@ def _link_packets(topology: PacketFabric, nodes: Nodes) -> npt.NDArray[np.uint64
 
 
 def _fault_drops(topology: PacketFabric, controls: list[RemoteSwitch]) -> npt.NDArray[np.uint64]:
-    """Packets that the P4 fault tables dropped at each directed link: uint64[n_links]."""
+    """Return the packets that P4 fault tables dropped at each directed link, uint64[n_links]."""
     from testbed.control.switch import for_each
 
     every_port = range(1, topology.n_ports + 1)

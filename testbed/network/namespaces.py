@@ -30,14 +30,15 @@ _SIOCGIFFLAGS, _IFF_UP = 0x8913, 1  # netdevice(7)
 
 
 class NamespaceError(NetworkError):
-    """A namespace could not be entered or set up. One line."""
+    """A namespace could not be entered or set up. The message is one line."""
 
 
 @contextmanager
 def inside(pid: int) -> Iterator[None]:
-    """Put this thread into the network namespace of a process; sockets opened here stay in it.
+    """Run the block in the network namespace of a process; sockets opened in it stay there.
 
-    pyroute2's own pushns and popns have one stack for all threads, which are many here.
+    Only this thread changes its namespace. (pyroute2's pushns and popns have one stack for all
+    threads.)
     """
     try:
         there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -52,7 +53,7 @@ def inside(pid: int) -> Iterator[None]:
 
 @contextmanager
 def entered(there: int) -> Iterator[None]:
-    """Put this thread into a network namespace by its open file."""
+    """Run the block in a network namespace, given by a file descriptor, in this thread only."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         _enter(there)
@@ -89,7 +90,7 @@ def ip_batch(commands: Sequence[str]) -> None:
 
 
 def no_ipv6() -> None:
-    """Switch IPv6 off for every interface that this namespace will get."""
+    """Disable IPv6 for all present and future interfaces of this thread's namespace."""
     for which in ("all", "default"):
         setting = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
         if setting.exists():
@@ -97,22 +98,27 @@ def no_ipv6() -> None:
 
 
 def no_tail_loss_probes() -> None:
-    """TCP in this namespace retransmits what is lost, and nothing else.
+    """Disable TCP's tail loss probes in this thread's namespace, so that it resends only losses.
 
-    A tail loss probe follows two round-trip times of silence; software switches hold packets back
-    for longer than that, and every such probe would pass for a loss.
+    A tail loss probe is sent after two round-trip times of silence. Software switches delay packets
+    for longer than that, so that every such probe would count as a loss.
     """
     Path("/proc/sys/net/ipv4/tcp_early_retrans").write_text("0")
 
 
 def patient_connections() -> None:
-    """TCP in this namespace goes on trying to connect for a quarter of an hour, as it does to send:
-    a link that loses everything is what a run may be about, and a run may take minutes."""
+    """Let TCP in this thread's namespace try to connect for 15 minutes, as it does to resend.
+
+    A fault may lose every packet for minutes.
+    """
     Path("/proc/sys/net/ipv4/tcp_syn_retries").write_text("12")
 
 
 def no_offloads(interfaces: Sequence[str]) -> None:
-    """Interfaces of this namespace compute and verify checksums and send what they are given."""
+    """Disable checksum and segmentation offloads of interfaces in this thread's namespace.
+
+    Checksums are then computed and verified, and frames are sent as they are given.
+    """
     ethtool = IoctlEthtool()
     try:
         for interface in interfaces:
@@ -127,7 +133,7 @@ def no_offloads(interfaces: Sequence[str]) -> None:
 
 
 def interfaces_down() -> set[str]:
-    """Return the names of the interfaces of this thread's namespace that are switched off."""
+    """Return the names of the interfaces of this thread's namespace that are down."""
     down = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as kernel:
         for _, name in socket.if_nameindex():
@@ -139,8 +145,10 @@ def interfaces_down() -> set[str]:
 
 
 def interface_counters() -> dict[str, tuple[int, int]]:
-    """Of each interface of this thread's namespace: packets sent, and packets that the other end of
-    its cable refused."""
+    """Return, by interface of this thread's namespace, the packets sent and the packets dropped.
+
+    The latter were refused by the other end of the cable.
+    """
     counts: dict[str, tuple[int, int]] = {}
     for line in Path("/proc/thread-self/net/dev").read_text().splitlines()[2:]:
         name, numbers = line.split(":", 1)

@@ -1,4 +1,4 @@
-"""The face that every network has, virtual or real."""
+"""The protocol of all networks, virtual or real, and the records that they return."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ DROP = np.dtype(
         ("source", "u1"),
     ]
 )
-"""A lost packet: its flow's number in its source, where it was lost, why, and its shim's marks."""
+"""A lost packet: ``tag`` is the number of its flow in ``source``; ``counted`` and ``parity`` are
+its marks in the shim. ``link`` is -1 where no link is at fault."""
 
 
 class NetworkError(UserError):
-    """The network cannot be brought up. One line that says what to do."""
+    """The network cannot be brought up. The message is one line that says what to do."""
 
 
 def switch_seed(seed: int, switch: int) -> int:
-    """The seed of one soft switch's dice, in a run of this seed: the same on every backend."""
+    """Return the seed of a soft switch's random numbers in a run with ``seed``, on any backend."""
     return int(np.random.SeedSequence([seed, switch]).generate_state(1, np.uint64)[0])
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Where the packets went, at the time of asking.
+    """Packet totals of a network at one moment.
 
     ``sent`` counts the hosts' packets and the ICMP messages switches originate; it equals
     ``delivered + fault_drops + queue_drops + ttl_drops + other_drops + in_flight``.
@@ -57,7 +58,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class EmulatorDrops:
-    """Packets that no fault took, a row for each place that lost some.
+    """Packets that were lost without a fault, a row for each place that lost some.
 
     Attributes:
         link: The directed link, int32[N]; -1 where it is a host's cable, or not known.
@@ -76,7 +77,7 @@ class EmulatorDrops:
 
 
 class Network(Protocol):
-    """What every network does; see `testbed.network.virtual.VirtualNetwork`."""
+    """The methods of every network; `testbed.network.virtual.VirtualNetwork` describes them."""
 
     @property
     def topology(self) -> PacketFabric: ...

@@ -1,6 +1,6 @@
-"""The fat-tree's hosts and switches as Mininet nodes, each a namespace, and the cables between.
+"""The fabric's hosts and switches as Mininet nodes, each a namespace, and the cables between.
 
-Mininet makes the nodes and lends its prompt; the cables are made here, all at once.
+Mininet makes the nodes and provides its prompt; the cables are made here, in one batch.
 """
 
 from __future__ import annotations
@@ -63,21 +63,21 @@ class Nodes:
             list(pool.map(self._configure, range(len(self._names))))
 
     def pid(self, name: str) -> int:
-        """The id of a process in a node's namespace."""
+        """Return the id of a process in a node's namespace."""
         return int(self._nodes[name].pid)
 
     def node(self, name: str) -> Any:
-        """Mininet's node of that name."""
+        """Return the Mininet node called ``name``, a host or a switch."""
         return self._nodes[name]
 
     def interfaces(self, name: str) -> dict[int, str]:
-        """A node's interfaces by their ports."""
+        """Return the names of a node's interfaces by port number."""
         return {port: str(interface) for port, interface in self._nodes[name].intfs.items()}
 
     def counters(self, name: str) -> dict[str, tuple[int, int]]:
         """Return, by interface, the packets that a node sent and those that its cable refused.
 
-        They are counted even when the node has disappeared.
+        The counters can be read even after the node's process has ended.
         """
         with entered(self._namespaces[name]):
             counts = interface_counters()
@@ -86,7 +86,7 @@ class Nodes:
 
     @property
     def cables_down(self) -> list[tuple[str, str]]:
-        """The cables, by the nodes at their ends, of which an interface is switched off."""
+        """Return the cables with an interface that is down, as pairs of node names."""
         off: set[str] = set()
         for name in self._names:
             with entered(self._namespaces[name]):
@@ -99,7 +99,7 @@ class Nodes:
 
     @property
     def disappeared(self) -> list[str]:
-        """Nodes whose process has ended, in words."""
+        """Return a line for each node whose process has ended."""
         gone = []
         for name, node in self._nodes.items():
             if node.shell is not None and node.shell.poll() is not None:
@@ -108,17 +108,17 @@ class Nodes:
         return gone
 
     def release_waiting(self) -> None:
-        """Let nobody wait for what a node that disappeared would have answered.
+        """Release whoever waits for the prompt of a node whose process has ended.
 
-        Mininet waits for the prompt of a shell that was ended without end, as its own process holds
-        the other end of the terminal.
+        Mininet would wait for the prompt forever, because its own process holds the other end of
+        the terminal.
         """
         for node in self._nodes.values():
             if node.shell is not None and node.shell.poll() is not None:
                 os.write(node.slave, PROMPT)
 
     def prompt(self, cli: Callable[[Any], object]) -> None:
-        """Mininet's prompt, a subclass of its ``CLI``, until the user leaves it."""
+        """Run Mininet's prompt, ``cli`` (its class ``CLI`` or a subclass), until the user exits."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # for what runs there
         try:
             cli(self._net)
@@ -126,7 +126,7 @@ class Nodes:
             signal.signal(signal.SIGINT, before)
 
     def forget(self) -> None:
-        """Close what Mininet holds of nodes whose shells have been ended."""
+        """Close the files that Mininet holds open for nodes whose shells have ended."""
         for node in self._nodes.values():
             if node.shell is None:
                 continue
@@ -159,8 +159,8 @@ class Nodes:
         with ThreadPoolExecutor(8) as pool:
             futures = [pool.submit(Begun, name, inNamespace=True) for name in self._names]
             while wait(futures, timeout=0.1).not_done:
-                # Mininet waits for the prompt of a shell that was ended without end, as its own
-                # process holds the other end of the terminal.
+                # Mininet would wait forever for the prompt of a shell that was killed, because its
+                # own process holds the other end of the terminal.
                 for node in [node for node in begun if node.shell is not None]:
                     if node.shell.poll() is not None:
                         os.write(node.slave, PROMPT)
@@ -173,7 +173,7 @@ class Nodes:
         self._net.nameToNode.update(self._nodes)
 
     def _connect(self) -> None:
-        """All cables at once, each end made inside its namespace."""
+        """Make all cables in one batch, each end inside its namespace."""
         topology = self._topology
         names = topology.switch_names
         ends: list[tuple[tuple[str, int, str], tuple[str, int, str], int]] = []
@@ -195,12 +195,12 @@ class Nodes:
         ip_batch(commands)
 
     def _tell_mininet(self, a: str, a_port: int, b: str, b_port: int) -> None:
-        """So that its prompt knows interfaces, links and addresses."""
+        """Register a cable with Mininet, whose prompt lists interfaces, links and addresses."""
         from mininet.link import Intf, Link
 
         class Made(Intf):
             def config(self, *_: Any, **__: Any) -> dict[str, Any]:
-                """It is configured already."""
+                """Return {} without a change: `_configure` configures the interface."""
                 return {}
 
         here, there = (
@@ -216,7 +216,7 @@ class Nodes:
         self._net.links.append(link)
 
     def _configure(self, node: int) -> None:
-        """Interfaces of one namespace: up, without IPv6 and offloads, hosts with addresses."""
+        """Set a node's interfaces up, without IPv6 and offloads; give a host address and routes."""
         topology, name = self._topology, self._names[node]
         with inside(self.pid(name)):
             interfaces = list(self.interfaces(name).values())
@@ -240,7 +240,7 @@ class Nodes:
 
 @contextmanager
 def _token(token: str) -> Iterator[None]:
-    """Give the token to processes that Mininet starts."""
+    """Put the run's token into the environment of processes that Mininet starts in the block."""
     os.environ[TOKEN] = token
     try:
         yield

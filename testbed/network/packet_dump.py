@@ -1,4 +1,4 @@
-"""A packet dump of one directed link, as it was sent: a pcap file, written while packets pass."""
+"""Writes the packets of one directed link to a pcap file while they are sent."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ETHERNET = 1
 
 
 class PacketDump:
-    """Writes down what leaves an interface, until `close`.
+    """Writes the frames that leave an interface to a pcap file, until `close`.
 
     Args:
         pid: A process in the interface's namespace.
-        interface: Its name.
-        path: The file's.
-        file: Empty and open to write; it is closed at the end.
+        interface: The interface's name.
+        path: The path of the file.
+        file: The file, empty and open for writing; `close` closes it.
 
     Raises:
         OSError: The file cannot be written, or the interface is gone.
@@ -47,7 +47,7 @@ class PacketDump:
         self._thread.start()
 
     def close(self) -> int:
-        """End it; returns how many packets were written."""
+        """Stop writing, close the file and return how many packets it has."""
         self._closing.set()
         self._thread.join()
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Packet sockets of other processes, such as BMv2's: what their buffers could not hold."""
+"""Counts the packets that other processes' packet sockets, such as BMv2's, had no room for."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PacketSockets:
     Args:
         pid: The process.
         node: A process in the namespace, of which there may be several that it listens in.
-        rings: Whether its sockets read into rings. They are told not to hear what they send, which
-            libpcap would have them take and throw away.
+        rings: Whether its sockets read into rings. These are set to ignore outgoing packets, which
+            libpcap would receive only to discard them.
     """
 
     def __init__(self, pid: int, node: int, rings: bool) -> None:
@@ -45,7 +45,10 @@ class PacketSockets:
                     copy.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
 
     def dropped(self) -> dict[str, int]:
-        """Packets that each interface's socket had no room for; the last known if it is gone."""
+        """Return, by interface, the packets that its socket had no room for.
+
+        If the socket is gone, the last known count is returned.
+        """
         for interface, fd in self._sockets.items():
             try:
                 with closing(_copy(self._pid, fd)) as copy:
@@ -61,8 +64,10 @@ class PacketSockets:
 
 
 def _listening(pid: int, node: int) -> dict[str, int]:
-    """Return the file descriptor of a process's socket by the interface that it listens at, in the
-    namespace of a node."""
+    """Return the file descriptors of a process's packet sockets, by interface.
+
+    Only interfaces in the namespace of the process ``node`` count.
+    """
     inodes: dict[int, str] = {}
     with inside(node):
         for line in Path("/proc/thread-self/net/packet").read_text().splitlines()[1:]:

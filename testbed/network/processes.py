@@ -1,10 +1,10 @@
 """Processes of a run: started with their logs, watched, and removed again even after a crash.
 
 Everything that a run makes lives in unnamed network namespaces - interfaces, queueing disciplines,
-nftables tables - and ends with the last process in them. So to clean up is to end the run's
-processes, which are known by a token in their environment. The token is in the state file before
-the first process has it. State files are in one folder of the machine, whatever directory a run was
-started from, and its runner holds its own as long as it lives.
+nftables tables - and ends with the last process in them. So cleaning up means ending the run's
+processes, which have a token in their environment. The token is written to the state file before
+the first process gets it. All state files are in one folder of the machine, whatever directory a
+run was started from, and the process that runs a network holds a lock on its own file.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ from testbed.record.atomic import hold
 TOKEN = "RUN_OF_CANARY"  # CANARY_* are options of the command line
 
 FORKING_S = 0.2
-"""What a runner forked just before it was killed gets its token, and lets go of the runner's lock,
-when it executes its program."""
+"""Seconds within which a process forked just before its runner was killed executes its program.
+
+Only then does it have the token in its environment, and has it released the runner's lock.
+"""
 
 HOLDING_TRIES = 10
 
 ENDING_S = 5
-"""So long a process has to end by itself: a socket of each port takes the kernel 10 ms to close."""
+"""Seconds that a process has to end by itself; the kernel takes 10 ms to close a port's socket."""
 
 SOFT_SWITCHES = "canary-switches"
-"""The name of the process that all soft switches of a network are."""
+"""The name of the process in which all soft switches of a network run."""
 
 _NODES = ("switch ", "host ")
 _NODE = re.compile(r"^mininet:(\w+)$|^unix:.*/(\w+)\.grpc$")
@@ -49,15 +51,15 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class ProcessError(UserError):
-    """A process could not be started or ended, or there is no place for the state. One line."""
+    """A process could not be started or ended, or there is no folder for state files. One line."""
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What `clean` did.
+    """The result of `clean`.
 
     Attributes:
-        switches, hosts: How many were ended, each with its shell and its program.
+        switches, hosts: How many nodes were ended, each with its shell and its program.
         others: Names of the other programs that were ended, one for each process.
         alive: Process ids of the runners of networks that are up.
     """
@@ -69,8 +71,9 @@ class Cleaned:
 
 
 def state_folder() -> Path:
-    """Where running networks are written down: ``/run/canary`` for root, who alone can have one;
-    where that cannot be, in ``XDG_RUNTIME_DIR``.
+    """Return the folder of the state files of running networks, created if need be.
+
+    It is ``/run/canary`` for root, who alone can run a network, or else in ``XDG_RUNTIME_DIR``.
 
     Raises:
         ProcessError: There is no such folder that only its owner can read and write.
@@ -95,11 +98,11 @@ def _state_folders() -> list[Path]:
 
 
 class RunState:
-    """What a run made: its token, its runner and its directories, on disk for `clean`.
+    """The state file of a run: its token, its runner and its directory of sockets, for `clean`.
 
     Args:
-        folder: Of the state files, `state_folder` if not given. What crashed runs left that are
-            written down there is removed first.
+        folder: The folder of the state files; by default `state_folder`. What crashed runs with a
+            state file there left behind is removed first.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -124,14 +127,16 @@ class RunState:
             raise
 
     def environment(self) -> dict[str, str]:
-        """The run's processes have its token, put temporary files into its directory, and find this
-        package wherever they are started."""
+        """Return the environment of the run's processes.
+
+        It has the run's token, its directory for temporary files, and a path to this package.
+        """
         path = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         own = {TOKEN: self.token, "TMPDIR": str(self.sockets)}
         return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(path)}
 
     def remove(self) -> None:
-        """End what still runs of this run, and forget it."""
+        """End the run's remaining processes and remove its directory and state file."""
         _end(self.token)
         shutil.rmtree(self.sockets, ignore_errors=True)
         self.path.unlink(missing_ok=True)
@@ -139,10 +144,10 @@ class RunState:
 
 
 def clean(folder: Path | None = None) -> Cleaned:
-    """Remove what crashed runs left, and nothing else.
+    """Remove what crashed runs left behind, and nothing else; return what was removed.
 
     Args:
-        folder: Of the state files, `state_folder` if not given.
+        folder: The folder of the state files; by default `state_folder`.
     """
     nodes, others = [], []
     alive: list[int] = []
@@ -181,12 +186,12 @@ def clean(folder: Path | None = None) -> Cleaned:
 
 @dataclass(frozen=True)
 class RunningNetwork:
-    """A network that was begun and not removed.
+    """A network that was started and not yet removed.
 
     Attributes:
-        runner: The process id of what began it.
+        runner: The id of the process that started it.
         sockets: The directory of its switches' sockets.
-        begun_s: When it was begun, in seconds since 1970.
+        begun_s: When it was started, in seconds since 1970.
     """
 
     runner: int
@@ -195,7 +200,7 @@ class RunningNetwork:
 
 
 def running_networks(folder: Path | None = None) -> list[RunningNetwork]:
-    """Return the networks that were begun and not removed, the latest first."""
+    """Return the networks that were started and not yet removed, the latest first."""
     if folder is None:
         if not any(place.is_dir() for place in _state_folders()):
             return []
@@ -209,7 +214,7 @@ def running_networks(folder: Path | None = None) -> list[RunningNetwork]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a state file says; nothing if it is empty or torn."""
+    """Return the content of a state file; {} if it is empty or incomplete."""
     try:
         state = json.loads(path.read_text())
         kinds = {"token": str, "runner": int, "sockets": str}
@@ -219,8 +224,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _with_token(token: str) -> dict[int, str]:
-    """Return what each process is that has a token in its environment, by process id: see `_what`.
-    This process is left out."""
+    """Return the other processes that have a token in their environment, by process id.
+
+    Each is described as by `_what`.
+    """
     wanted = f"{TOKEN}={token}".encode()
     found: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
@@ -265,11 +272,11 @@ def _end(token: str, patience: float = 10.0) -> list[str]:
 
 
 class Watched:
-    """Processes whose end is noticed.
+    """Processes that are watched, so that the end of one is noticed at once.
 
     Args:
-        state: The run.
-        logs: Gets ``<name>.log`` of every process, and ``exit-codes.json``.
+        state: The state file of the run.
+        logs: The folder for each process's ``<name>.log``, and ``exit-codes.json``.
         on_exit: Called from the watching thread with the name of a process that ended by itself
             and how.
     """
@@ -288,7 +295,13 @@ class Watched:
     def start(
         self, name: str, command: Sequence[str], orders: bool = False
     ) -> subprocess.Popen[bytes]:
-        """Start a process; its output goes to its log, and with ``orders`` its input is a pipe."""
+        """Start a process and return it; with ``orders`` its input is a pipe.
+
+        Its output is appended to ``<name>.log``.
+
+        Raises:
+            ProcessError: It cannot be started.
+        """
         with open(self._logs / f"{name}.log", "ab") as log:
             try:
                 process = subprocess.Popen(
@@ -305,7 +318,7 @@ class Watched:
         return process
 
     def restart(self, name: str, command: Sequence[str]) -> None:
-        """Kill a process, which is not noticed as its end, and start another in its place."""
+        """Kill a process and start another in its place, without a call of ``on_exit``."""
         with self._replacing:
             self._processes[name].kill()
             self._processes[name].wait()
@@ -313,19 +326,20 @@ class Watched:
             self.start(name, command)
 
     def watch(self) -> None:
-        """Notice from now on when a process ends."""
+        """Start the thread that notices when a process ends."""
         self._thread.start()
 
     def pid(self, name: str) -> int:
+        """Return the process id of a process by its name."""
         return self._processes[name].pid
 
     def ended(self, name: str) -> str:
-        """How a process ended, "" while it runs."""
+        """Return how a process ended, as ``signal SIGKILL``, "" while it runs."""
         code = self._processes[name].poll()
         return "" if code is None else _describe(code)
 
     def last_words(self, name: str) -> str:
-        """The last line of a log, "" if there is none."""
+        """Return the last line of a process's log that is not blank, "" if there is none."""
         log = self._logs / f"{name}.log"
         lines = log.read_text(errors="replace").split("\n") if log.exists() else []
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -345,7 +359,7 @@ class Watched:
             self._on_exit(name, how)
 
     def stop(self) -> None:
-        """End all, gently first, and write how each ended."""
+        """Terminate all processes, kill those left after `ENDING_S`, and write the exit codes."""
         if self._thread.is_alive():
             self._stopping.set()
             self._thread.join()

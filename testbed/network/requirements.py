@@ -12,13 +12,13 @@ from testbed.network.switches import SOFT_SWITCHES, Backend
 
 @dataclass(frozen=True)
 class Tool:
-    """A program that somebody has to install.
+    """A program that has to be installed besides this package.
 
     Attributes:
         command: Its name on the PATH.
-        install: The command that brings it.
-        without: What cannot be done without it.
-        instead: The option that does without it, if there is one.
+        install: The command that installs it.
+        without: What needs it.
+        instead: The option that makes it unnecessary, if there is one.
     """
 
     command: str
@@ -28,7 +28,7 @@ class Tool:
 
     @property
     def lacking(self) -> str:
-        """A line that says that it is not installed and what to do; "" if it is installed."""
+        """Return a line that says what to do if the program is missing; "" if it is installed."""
         if shutil.which(self.command) is not None:
             return ""
         instead = f", or use {self.instead}" if self.instead else ""
@@ -47,14 +47,21 @@ P4C = Tool("p4c", _P4LANG, "changes of p4/canary.p4: what it compiles to is in p
 
 
 def missing(backend: Backend | None = None) -> str:
-    """Why no network can be brought up here, with this backend or at all; "" if one can."""
+    """Return why a network cannot be brought up here, "" if it can.
+
+    Args:
+        backend: The kind of switches that it needs; None checks for no kind of switch.
+    """
     if os.geteuid():
         return "a network of namespaces needs root: use sudo"
     return not_installed(backend)
 
 
 def not_installed(backend: Backend | None = None) -> str:
-    """What `missing` finds besides root."""
+    """Return a line about the first missing program or package, "" if there is none.
+
+    Unlike `missing`, this does not check whether the user is root.
+    """
     for tool in (MNEXEC, IP):
         if tool.lacking:
             return tool.lacking

@@ -1,7 +1,7 @@
-"""When hosts send what: packets that exist from shortly before they are sent until they have left.
+"""Schedules of packets: when hosts send which packet.
 
-A schedule hands out its packets in blocks, in the order of time: what is sent later costs nothing
-yet.
+A schedule yields its packets in blocks, in the order of time, so that only the packets to be sent
+soon take memory.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ import numpy.typing as npt
 FOREVER = 2**64 - 1
 
 _BLOCK = 100_000
-"""Packets of a block, about: as much as the processor's cache holds."""
+"""The approximate number of packets in a block, which fit into the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Packets:
-    """P packets that are listed, and so a schedule of one block.
+    """P packets in memory, which are a schedule of one block.
 
     Attributes:
-        time_ns: When each leaves, uint64[P], sorted; ``flow`` uint32[P].
-        size: Frame bytes uint16[P], or None when the flow's template is the whole frame.
-        ttl: uint8[P] makes each frame a traceroute of its flow (TTL also in the IP ID), or None.
-        until_ns: What leaves before is in this block, or in one before it.
+        time_ns: When each packet is sent, uint64[P], sorted.
+        flow: The flow of each packet, uint32[P].
+        size: Bytes of each frame, uint16[P], or None if the flow's template is the whole frame.
+        ttl: The TTL of each frame, uint8[P], also written to its IP ID, for traceroutes; or None.
+        until_ns: All packets that are sent before this time are in this block or an earlier one.
     """
 
     time_ns: npt.NDArray[np.uint64]
@@ -41,35 +42,35 @@ class Packets:
         return len(self.time_ns)
 
     def blocks(self) -> Iterator[Packets]:
-        """Itself."""
+        """Yield these packets as the only block."""
         yield replace(self, until_ns=FOREVER)
 
     def cut(self, n: int) -> Packets:
-        """The first ``n``."""
+        """Return the first ``n`` packets."""
         size = None if self.size is None else self.size[:n]
         ttl = None if self.ttl is None else self.ttl[:n]
         return Packets(self.time_ns[:n], self.flow[:n], size, ttl)
 
 
 class Schedule(Protocol):
-    """Packets in the order of time."""
+    """Packets in the order of the times at which they are sent."""
 
     def __len__(self) -> int: ...
 
     def blocks(self) -> Iterator[Packets]:
-        """All of them, once: at least one block, the last one until `FOREVER`."""
+        """Yield all packets once, in at least one block; the last has ``until_ns`` `FOREVER`."""
         ...
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """F flows that send one packet a round each, in the same order: probes.
+    """A schedule of probes: F flows that send one packet each in every round, in the same order.
 
     Attributes:
-        flow: uint32[F], in that order.
-        phase: Which share of the round has passed then, float64[F], sorted, 0 to below 1.
-        rounds: How many.
-        round_ns: Length of one.
+        flow: The flows in the order in which they send, uint32[F].
+        phase: When in a round each sends, as a share of the round, float64[F], sorted, in [0, 1).
+        rounds: The number of rounds.
+        round_ns: The length of a round in nanoseconds.
     """
 
     flow: npt.NDArray[np.uint32]
@@ -95,14 +96,14 @@ class Rounds:
 
 
 def block_ends(packets: int, duration_ns: int) -> Iterator[int]:
-    """Where blocks end that are equally long, the last one at `FOREVER`."""
+    """Yield the times in ns at which blocks of equal length end; the last is `FOREVER`."""
     step = max(1, duration_ns * _BLOCK // max(packets, 1))
     yield from range(step, duration_ns, step)
     yield FOREVER
 
 
 def listed(schedule: Schedule) -> Packets:
-    """All packets of a schedule at once."""
+    """Return all packets of a schedule in one block."""
     blocks = list(schedule.blocks())
     if len(blocks) == 1:
         return blocks[0]

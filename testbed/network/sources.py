@@ -1,4 +1,4 @@
-"""What hosts send: the same sources in virtual time and in real time, checked and handed to C.
+"""Traffic sources of hosts, in virtual and in real time, checked and handed to the C code.
 
 `sources.h` has the C side: how a packet's frame is made from its flow's template.
 """
@@ -15,13 +15,13 @@ import numpy.typing as npt
 from testbed.network.schedules import Packets, Schedule
 
 FRAME_MAX = 1600
-"""Bytes of the longest frame on real links."""
+"""The length of the longest frame on real links, in bytes."""
 
 JUMBO_MAX = 9216
-"""Bytes of the longest frame in virtual time."""
+"""The length of the longest frame in virtual time, in bytes."""
 
 IP_END = 34
-"""Bytes of a frame up to the end of its IP header."""
+"""The number of bytes from the beginning of a frame to the end of its IP header."""
 
 REPLY = np.dtype([("time_ns", "<u8"), ("host", "<u4"), ("length", "<u4"), ("data", "u1", 96)])
 """An ICMP message that a host received, with its first 96 bytes."""
@@ -32,9 +32,10 @@ class Source:
     """Frames that hosts send. Flow ``f`` has a header template, a source and a destination host.
 
     Attributes:
-        packets: When which flow sends how much.
-        templates: uint8[F, stride]; ``template_length`` uint16[F].
-        src_host, dst_host: int32[F].
+        packets: When each packet is sent, of which flow and of which size.
+        templates: The header bytes of each flow's frames, uint8[F, stride].
+        template_length: The number of bytes of each template, uint16[F].
+        src_host, dst_host: The sender and the receiver of each flow, int32[F].
     """
 
     packets: Schedule
@@ -45,7 +46,7 @@ class Source:
 
 
 class Feed(ctypes.Structure):
-    """source_t of `sources.h`: what C sends next. It holds the arrays that C reads."""
+    """The structure source_t of `sources.h`; ``held`` keeps the arrays alive that C reads."""
 
     _fields_ = [
         ("n", ctypes.c_uint64),
@@ -67,12 +68,12 @@ class Feed(ctypes.Structure):
 
 
 class FedSource:
-    """A source's flows as C knows them, and the counters that it writes.
+    """A source's flows in arrays that the C code reads, and the counters that it writes.
 
     Args:
-        source: Its flows, and what they send first; that may be nothing yet.
-        hosts: How many there are.
-        longest: Bytes of the longest frame that the network takes.
+        source: Its flows and their first packets, of which there may be none.
+        hosts: The number of hosts.
+        longest: The longest frame that the network takes, in bytes.
 
     Attributes:
         sent, delivered: Packets of each flow that left, and that its destination got, uint32[F].
@@ -105,12 +106,16 @@ class FedSource:
         self.feeding = self.begin(source.packets)
 
     def begin(self, packets: Schedule) -> Feed:
-        """The first block of packets of the same flows, for C; errors as of the class."""
+        """Return the first block of a new schedule of the same flows, for C.
+
+        Raises:
+            ValueError: The packets are invalid; see the class.
+        """
         self._blocks = packets.blocks()
         return self.next_block()
 
     def next_block(self) -> Feed:
-        """What is to be sent after ``feeding``: there is something until `FOREVER`."""
+        """Return the block of packets after ``feeding``; not to be called after `FOREVER`."""
         block = next(self._blocks)
         self.until_ns = block.until_ns
         return self._feed(block)

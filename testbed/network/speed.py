@@ -1,8 +1,7 @@
-"""How fast this machine is: a measured figure that real networks take their patience and pace from.
+"""The measured speed of this machine, from which real networks derive timeouts and sending rates.
 
-An emulated processor is ten times slower than a real one, and a crowded machine keeps everybody
-waiting. What gives processes a fixed time then gives up on switches that are well, and what sends
-at a fixed pace outruns them.
+An emulated processor is ten times slower than a real one, and on a busy machine every process
+waits. A fixed timeout would then give up on healthy switches, and a fixed rate would overload them.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ _COMPUTING_S, _CALLING_S = 0.0060, 0.0040
 
 
 def slowness() -> float:
-    """How many times slower this machine's processors are than the defaults bear, at least 1.
+    """Return how many times slower this machine is than the defaults allow for, at least 1.
 
-    Of computing and of calls of the kernel that carry packets, in processor time: what else the
-    machine does is no part of it. Fewer cores count, more do not. Measured once, in a tenth of a
-    second, on a machine that is ten times slower in one second.
+    Computation and system calls that carry packets are measured in processor time, so that other
+    processes do not count. Fewer cores count as slower, more cores do not count as faster. It is
+    measured once, in about 0.1 s, or 1 s on a machine that is ten times slower.
     """
     return _measured()[0]
 
 
 def patience() -> float:
-    """How many times longer than usual to wait for a process, at least 1.
+    """Return how many times longer than usual to wait for a process, at least 1.
 
-    The same work by the wall's clock: a machine with much else to do needs patience, too.
+    It is measured like `slowness` but in wall-clock time, so that a busy machine counts as slow.
     """
     return _measured()[1]
 
@@ -76,7 +75,7 @@ def _measured() -> tuple[float, float]:
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of the processor and of the wall's clock."""
+    """Return the processor time and the wall-clock time of ``work`` in seconds."""
     used, begin = time.thread_time(), time.perf_counter()
     work()
     return time.thread_time() - used, time.perf_counter() - begin

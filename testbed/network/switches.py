@@ -1,4 +1,4 @@
-"""The switches' processes under Mininet: started, waited for, programmed, and missed when they die.
+"""Starts, programs and watches the switch processes of a Mininet network.
 
 A BMv2 switch is a process; all soft switches are one (`testbed.softswitch.server.many`). P4Runtime
 servers listen on Unix sockets, Thrift servers on loopback, each in its switch's own namespace
@@ -49,9 +49,9 @@ class RunningSwitch:
     """How a client reaches a switch of the network that is up.
 
     Attributes:
-        address: Of its P4Runtime server, as gRPC takes it.
+        address: The address of its P4Runtime server, as gRPC takes it.
         device: Its device ID.
-        network: Which network it is of, in words.
+        network: A description of the network that it belongs to.
     """
 
     address: str
@@ -60,10 +60,10 @@ class RunningSwitch:
 
 
 def running_switch(name: str, state: Path | None = None) -> RunningSwitch:
-    """Return how to reach a switch of the network that is up, of several the one begun last.
+    """Return how to reach a switch of the running network; of several, the one started last.
 
     Raises:
-        NetworkError: None is up, or it has no switch of that name.
+        NetworkError: No network is up, or it has no switch of that name.
     """
     networks = running_networks(state)
     if not networks:
@@ -93,13 +93,13 @@ class Switches:
 
     Args:
         topology: The fabric.
-        backend: What the switches are.
-        nodes: Their nodes.
-        state: The run.
-        logs: Gets each process's output and all exit codes.
-        seed: Of the soft switches' dice. BMv2 takes none.
-        clock: Nanoseconds of the run.
-        on_death: Hears the number of a switch that died, at once.
+        backend: The kind of switches.
+        nodes: The Mininet nodes.
+        state: The state file of the run.
+        logs: The folder for each process's output and all exit codes.
+        seed: Seeds the random numbers of soft switches; BMv2 takes no seed.
+        clock: Returns the time of the run in nanoseconds.
+        on_death: Called at once with the number of a switch that died.
 
     Attributes:
         controls: One control for each switch, in the topology's order.
@@ -130,10 +130,10 @@ class Switches:
         self.controls: list[RemoteSwitch] = []
 
     def start(self, program: Path, p4info: Path) -> None:
-        """Start all, wait for their servers and load the program.
+        """Start all switches, wait for their servers and load the program.
 
         Raises:
-            ProcessError: One does not start.
+            ProcessError: A switch does not start.
         """
         switches = range(len(self._names))
         if self._backend == "softswitch":
@@ -152,9 +152,9 @@ class Switches:
                 )
 
     def restart(self, switch: int) -> None:
-        """End a switch and start another in its place; `answers` says when that is up.
+        """End a switch and start another in its place; `answers` tells when it is up.
 
-        Its control is lost until it is restored.
+        The switch's control is lost until `RemoteSwitch.restore`.
         """
         name = self._names[switch]
         self.controls[switch].give_up(RESTARTING)
@@ -175,26 +175,28 @@ class Switches:
         return True
 
     def watch(self) -> None:
-        """Notice from now on when one dies."""
+        """Start to watch the processes, so that the death of a switch is noticed at once."""
         self._watched.watch()
 
     def pid(self, name: str) -> int:
-        """The process that a switch is, or is in."""
+        """Return the id of the process that a switch runs in; all soft switches share one."""
         return self._watched.pid(self._process(name))
 
     def sockets(self) -> list[PacketSockets]:
-        """Of each switch, once they have been started."""
+        """Return the packet sockets of each switch, which must be up."""
         return [self.sockets_of(switch) for switch in range(len(self._names))]
 
     def sockets_of(self, switch: int) -> PacketSockets:
-        """Of one switch, once it is up."""
+        """Return the packet sockets of a switch, which must be up."""
         name = self._names[switch]
         return PacketSockets(self.pid(name), self._nodes.pid(name), self._backend == "bmv2")
 
     @property
     def degraded(self) -> list[str]:
-        """Switches that died or cannot be reached, and how, those of one fate in one line:
-        ``"agg0_1: died at 12:00:00 (signal SIGKILL)"``, ``"all switches: died at ..."``."""
+        """Return a line for each reason for which switches died or cannot be reached.
+
+        For example ``"agg0_1: died at 12:00:00 (signal SIGKILL)"``, ``"all switches: died ..."``.
+        """
         lost = {
             switch: control.lost
             for switch, control in enumerate(self.controls)
@@ -210,7 +212,7 @@ class Switches:
         ]
 
     def stop(self) -> None:
-        """End all. What was lost until now stays told."""
+        """End all switches; `degraded` keeps the switches lost until now."""
         self._watched.stop()
         for switch, control in enumerate(self.controls):
             if control.lost:
@@ -228,11 +230,11 @@ class Switches:
                 self.controls[switch].give_up(how)
 
     def _process(self, name: str) -> str:
-        """The process of a switch, as `Watched` knows it."""
+        """Return the name of a switch's process in `Watched`."""
         return name if self._backend == "bmv2" else TOGETHER
 
     def _start(self, switch: int) -> None:
-        """Start a switch; that the process of all is up is not waited for."""
+        """Start a switch without waiting until it is up."""
         name = self._names[switch]
         if self._backend == "bmv2":
             self._watched.start(name, self._bmv2(switch))
@@ -248,14 +250,14 @@ class Switches:
         )
 
     def _order(self, order: dict[str, Any]) -> None:
-        """Tell the process of all soft switches; if it died that is told elsewhere."""
+        """Send an order to the process of all soft switches; ignore that it died, see `_died`."""
         assert self._orders is not None
         with suppress(BrokenPipeError):
             self._orders.write(json.dumps(order).encode() + b"\n")
             self._orders.flush()
 
     def _bmv2(self, switch: int) -> list[str]:
-        """The command of a BMv2 switch."""
+        """Return the command line of a BMv2 switch, which runs in the node's namespace."""
         name = self._names[switch]
         command = ["mnexec", "-a", str(self._nodes.pid(name)), "simple_switch_grpc"]
         command += ["-L", "warn", "--log-console"]
@@ -263,7 +265,7 @@ class Switches:
         return [*command, *self._arguments(switch)]
 
     def _arguments(self, switch: int) -> list[str]:
-        """The arguments that both kinds of switches take."""
+        """Return the command-line arguments that BMv2 and the soft switch have in common."""
         name = self._names[switch]
         arguments = ["--no-p4"]
         for port, interface in self._nodes.interfaces(name).items():
@@ -272,11 +274,11 @@ class Switches:
         return [*arguments, "--", "--grpc-server-addr", f"unix:{self._p4runtime(name)}"]
 
     def _p4runtime(self, name: str) -> Path:
-        """The Unix socket of a switch's P4Runtime server; gRPC takes it as ``unix:PATH``."""
+        """Return the Unix socket of a switch's P4Runtime server; for gRPC it is ``unix:PATH``."""
         return self._sockets / f"{name}.grpc"
 
     def _wait_for(self, switch: int, deadline: float) -> None:
-        """Until a switch's two servers accept connections."""
+        """Wait until a switch's two servers accept connections, or raise ProcessError."""
         name = self._names[switch]
         process = self._process(name)
         for attempt in self._attempts(name):
@@ -298,7 +300,7 @@ class Switches:
                     time.sleep(0.05)
 
     def _attempts(self, name: str) -> list[Callable[[], socket.socket]]:
-        """Return what connects to a switch's two servers."""
+        """Return functions that connect to a switch's P4Runtime and Thrift servers."""
         return [lambda: _connect_unix(self._p4runtime(name)), lambda: self._connect_thrift(name)]
 
     def _connect_thrift(self, name: str) -> socket.socket:

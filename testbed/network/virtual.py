@@ -1,11 +1,11 @@
 """The fat-tree of soft switches in one process and in virtual time.
 
-The event loop is compiled C (`virtual.c`) on as many threads as are wanted; Python sets it up,
-feeds it arrays and stops it where the controller has something to do. A run is a function of its
-inputs: no clock, and the number of threads changes nothing.
+The event loop is compiled C (`virtual.c`) on any number of threads; Python sets it up, feeds it
+arrays and stops it when the controller has to act. A run depends on its inputs alone, not on the
+clock or the number of threads.
 
-One packet-hop costs little more than the switch program itself; what waits are the packets under
-way (bandwidth x delay), not the packets to send: of these a block at a time is made.
+A packet-hop costs little more than the switch program itself. Only packets in flight (bandwidth x
+delay) are in memory; packets to be sent are made one block at a time.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _LINK = np.dtype(
 )
 
 _LONGEST_WINDOW_NS = 16_384
-"""More events of a switch than a few are not sorted as cheaply."""
+"""The longest window of events that is sorted at once: sorting many events of a switch is slow."""
 
 _FRAME_BYTES = 128
-"""FRAME_HEAD of `frames.h`: as much of a frame exists, which a program must not look beyond."""
+"""FRAME_HEAD of `frames.h`: the bytes kept of a frame; a program must not read beyond them."""
 
 
 _STATISTICS = (
@@ -83,7 +83,7 @@ _NUMBERS = (
 
 
 class _Setup(ctypes.Structure):
-    """``setup_t`` of `links.h`: what a network is made of."""
+    """The structure ``setup_t`` of `links.h`, which describes the network to the C code."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in _POINTERS),
@@ -94,7 +94,7 @@ class _Setup(ctypes.Structure):
 
 @dataclass(frozen=True)
 class LinkModel:
-    """Delay, rate and queue of every link. ``rate_bps`` 0 is infinitely fast and never queues."""
+    """Delay, rate and queue of every link; with ``rate_bps`` 0 a link is infinitely fast."""
 
     delay_ns: int = 5_000
     rate_bps: int = 0
@@ -106,7 +106,10 @@ class LinkModel:
 
     @property
     def transit_ns(self) -> int:
-        """The longest a packet takes over a fabric link: full queue, wire, propagation."""
+        """Return the longest time in ns that a packet takes over a fabric link.
+
+        It is the sum of waiting in a full queue, transmission and propagation.
+        """
         wait = (self.queue_bytes + 2 * 1521) * 8e9 / self.rate_bps if self.rate_bps else 0
         return self.delay_ns + round(wait)
 
@@ -119,8 +122,9 @@ class VirtualNetwork:
         program: The compiled program, loaded with its verdict as the observed field.
         switches: One soft switch for each switch of the topology, in its order.
         links: Delay, rate and queue of every link.
-        threads: How many run it, at most one a switch; one does it alone while that is faster.
-        always: Nobody does it alone.
+        threads: The number of threads, at most one for each switch. While few packets are in
+            flight, one of them works alone, which is faster.
+        always: Whether all threads work at any time.
 
     Raises:
         ValueError: The program may read more of a packet than is kept of it.
@@ -181,7 +185,7 @@ class VirtualNetwork:
             self._library.net_free(self._net)
 
     def add_source(self, source: Source) -> int:
-        """Let hosts send a source's frames; returns its number, which drops name."""
+        """Let hosts send a source's frames and return the source's number, as in `drops`."""
         fed = FedSource(source, self.topology.n_hosts, JUMBO_MAX)
         number = self._library.net_add_source(self._net, ctypes.byref(fed.feeding))
         if number < 0:
@@ -190,7 +194,7 @@ class VirtualNetwork:
         return number
 
     def feed(self, number: int, source: Source) -> None:
-        """Give a source its next frames, over the same flows; what it had must have been sent."""
+        """Give a source its next frames, of the same flows; the former ones must have been sent."""
         self._give(number, self._fed[number].begin(source.packets))
 
     def _give(self, number: int, feed: Feed) -> None:
@@ -199,32 +203,37 @@ class VirtualNetwork:
 
     @property
     def degraded(self) -> list[str]:
-        """Switches that died: none does."""
+        """Return an empty list: switches in virtual time do not die."""
         return []
 
     def start(self) -> None:
-        """Begin; virtual time stands still until `run_until`."""
+        """Do nothing: virtual time stands still until `run_until`."""
 
     def drain(self) -> None:
-        """Send everything the sources still have and run until no packet is under way."""
+        """Send the sources' remaining packets and run until no packet is in flight."""
         self.run_until(FOREVER)
 
     def restart(self, switch: int) -> None:
-        """Let a switch begin anew, without a table entry and with all its state at zero."""
+        """Restart a switch, without table entries and with all its state at zero."""
         self._switches[switch].restart()
         self._library.net_replace(self._net, switch, self._switches[switch].handle)
 
     def answers(self, switch: int) -> bool:
-        """Return True if a switch that restarted can be used again: at once."""
+        """Return True: a restarted switch can be used at once."""
         return True
 
     @property
     def now_ns(self) -> int:
-        """Virtual time: where the last `run_until` stopped."""
+        """Return the virtual time in ns, at which the last `run_until` stopped."""
         return self._now_ns
 
     def run_until(self, time_ns: int) -> None:
-        """Run every event before a time."""
+        """Run every event before ``time_ns``.
+
+        Raises:
+            NetworkError: The threads cannot be started.
+            MemoryError: The packets in flight do not fit into memory.
+        """
         self._now_ns = time_ns
         until = 0
         while until < time_ns:
@@ -242,23 +251,24 @@ class VirtualNetwork:
             raise MemoryError("the virtual network ran out of memory")
 
     def sent(self, number: int) -> npt.NDArray[np.uint32]:
-        """Packets each flow of a source has sent, uint32[F], live."""
+        """Return the packets that each flow of a source has sent, a live view, uint32[F]."""
         return self._fed[number].sent
 
     def delivered(self, number: int) -> npt.NDArray[np.uint32]:
-        """Packets of each flow that its destination host has got, uint32[F], live."""
+        """Return the packets of each flow that reached its destination, a live view, uint32[F]."""
         return self._fed[number].delivered
 
     @property
     def statistics(self) -> Statistics:
+        """Return the packet totals of the network at this moment."""
         stats = self._library.net_stats(self._net).contents
         return Statistics(**{name: int(getattr(stats, name)) for name in _STATISTICS})
 
     def drops(self) -> npt.NDArray[Any]:
-        """Every packet lost so far: time, flow, link, switch, cause, shim marks and source.
+        """Return every packet lost so far, with the dtype `DROP`; the array is read-only.
 
-        By time, of one time by switch, of one switch as it dropped them. ``link`` is -1 where no
-        link is at fault (TTL, no route). Not to be written to.
+        They are sorted by time, then by switch, then as the switch dropped them. ``link`` is -1
+        where no link is at fault (TTL, no route).
         """
         if self._count(self._library.net_drops) != len(self._drops):
             found = self._of_all_threads(self._library.net_drops, DROP)
@@ -268,8 +278,10 @@ class VirtualNetwork:
         return self._drops
 
     def replies(self) -> npt.NDArray[Any]:
-        """ICMP messages that hosts received: time, host, length, first 96 bytes; not to be
-        written to."""
+        """Return the ICMP messages that hosts received, with the dtype `REPLY`, read-only.
+
+        They are sorted by time, then by host.
+        """
         if self._count(self._library.net_replies) != len(self._replies):
             found = self._of_all_threads(self._library.net_replies, REPLY)
             self._replies = found[np.lexsort((found["host"], found["time_ns"]))]
@@ -277,7 +289,7 @@ class VirtualNetwork:
         return self._replies
 
     def _count(self, function: Any) -> int:
-        """Return how many entries all threads have."""
+        """Return how many entries all threads have together."""
         nowhere = ctypes.byref(ctypes.c_void_p())
         return sum(function(self._net, thread, nowhere) for thread in range(self._threads))
 
@@ -288,20 +300,20 @@ class VirtualNetwork:
         )
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
-        """Packets lost to faults of each directed fabric link so far: uint64[n_links]."""
+        """Return the packets lost so far to faults of each fabric link, uint64[n_links]."""
         return self._counted(self._library.net_fault_drops)
 
     def queue_drops(self) -> npt.NDArray[np.uint64]:
-        """Packets that full queues of each directed fabric link dropped: uint64[n_links]."""
+        """Return the packets that full queues of each fabric link dropped, uint64[n_links]."""
         drops, n = self.drops(), self.topology.n_links
         link = drops["link"][drops["cause"] == _QUEUE]
         return np.bincount(link[(link >= 0) & (link < n)], minlength=n).astype(np.uint64)
 
     def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> None:
-        """In virtual time a slow machine loses nothing: there is nothing to count."""
+        """Return None: in virtual time a slow machine loses no packet."""
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
-        """Packets put on each directed fabric link so far: uint64[n_links]."""
+        """Return the packets sent on each directed fabric link so far, uint64[n_links]."""
         return self._counted(self._library.net_link_packets)
 
     def _counted(self, function: Any) -> npt.NDArray[np.uint64]:
@@ -312,14 +324,16 @@ class VirtualNetwork:
 
 @dataclass(frozen=True)
 class _Shares:
-    """Which thread runs which switches.
+    """The assignment of switches to threads.
 
-    Pods go to threads in turn, and core switches: few links lead from thread to thread then.
+    Pods and core switches are divided among the threads in order, so that few links lead from one
+    thread to another.
 
     Attributes:
         owner: Each switch's thread, uint32[n_switches].
-        place: Its number among the thread's, those with links to other threads' switches first.
-        boundary: How many those are, uint32[threads].
+        place: Its number among the thread's switches, uint32[n_switches]; those with links to
+            other threads' switches come first.
+        boundary: The number of these, uint32[threads].
     """
 
     owner: npt.NDArray[np.uint32]
@@ -358,7 +372,7 @@ def _copy(function: Any, net: int, thread: int, dtype: np.dtype) -> npt.NDArray[
 
 
 def _link_table(topology: PacketFabric, model: LinkModel) -> npt.NDArray[Any]:
-    """Fabric links, then host->ToR, then ToR->host."""
+    """Return the C table of all links: fabric links, then host to ToR, then ToR to host."""
     fabric, hosts = topology.n_links, topology.n_hosts
     table = np.zeros(fabric + 2 * hosts, _LINK)
     table["dst"][:fabric] = topology.link_dst
@@ -376,7 +390,7 @@ def _link_table(topology: PacketFabric, model: LinkModel) -> npt.NDArray[Any]:
 
 
 def _port_links(topology: PacketFabric) -> npt.NDArray[np.uint32]:
-    """The link that leaves each port of each switch: uint32[n_switches, n_ports + 1]."""
+    """Return the link that begins at each port of each switch, uint32[n_switches, n_ports + 1]."""
     ports = np.full((topology.n_switches, topology.n_ports + 1), _NOWHERE, np.uint32)
     ports[topology.link_src, topology.link_src_port] = np.arange(topology.n_links)
     first_down = topology.n_links + topology.n_hosts

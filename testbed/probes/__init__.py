@@ -1,1 +1,1 @@
-"""What asks the network: NetBouncer's and deTector's probes, 007's traceroutes."""
+"""Active measurements: NetBouncer's and deTector's probes, and 007's traceroutes."""

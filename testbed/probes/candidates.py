@@ -1,7 +1,7 @@
 """The paths that a probe matrix is selected from: pairs of climbs that meet.
 
-A probe goes up from a ToR, turns at a switch and goes down to another ToR. Where that is a shortest
-path it is a candidate; nothing is stored of it but its two climbs.
+A probe goes up from a ToR, turns at a switch and goes down to another ToR. If that is a shortest
+path, it is a candidate, of which only the two climbs are stored.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class MeetingClimbs(NamedTuple):
 
     @classmethod
     def of(cls, fabric: Fabric) -> MeetingClimbs:
-        """The climbs of a fabric.
+        """Return the climbs of a fabric, sorted by the switch where they end.
 
         Raises:
-            PlanError: There are too many.
+            PlanError: There are too many pairs of climbs.
         """
         every = fabric.climbs
         tor = np.repeat(np.arange(fabric.n_tors, dtype=np.int32), np.diff(every.ptr))
@@ -57,13 +57,17 @@ class MeetingClimbs(NamedTuple):
         return climbs
 
     def join(self, up: IntArray, down: IntArray) -> Paths:
-        """The paths up one climb and down another."""
+        """Return the paths up each climb of ``up`` and down that of ``down`` (int32[N] each)."""
         there = np.where(self.edges[up] < 0, -1, 2 * self.edges[up])
         back = np.where(self.edges[down] < 0, -1, 2 * self.edges[down] + 1)[:, ::-1]
         return Paths.from_padded(np.concatenate((there, back), axis=1))
 
     def pairs(self, mine: BoolArray) -> tuple[IntArray, IntArray]:
-        """Pairs of climbs that make a candidate, of those marked ``mine``; longest paths first."""
+        """Return the pairs of climbs that make a candidate, int32[C] each; longest paths first.
+
+        Args:
+            mine: The climbs to consider, bool[A].
+        """
         longest = 2 * int(self.length[mine].max(initial=0))
         none = np.empty(0, np.int32)
         n = _pairs(self, mine, longest, none, none)
@@ -73,14 +77,14 @@ class MeetingClimbs(NamedTuple):
 
 
 def candidates(fabric: Fabric) -> Paths:
-    """All paths to select from: the shortest between every two ToRs, each in one direction."""
+    """Return all candidates: the shortest paths between every two ToRs, each in one direction."""
     climbs = MeetingClimbs.of(fabric)
     return climbs.join(*climbs.pairs(np.ones(len(climbs.tor), np.bool_)))
 
 
 @kernel
 def _nearest(climbs):
-    """Fill in the distances."""
+    """Write the number of links of the shortest path of every two ToRs into ``distance``."""
     tor, distance = climbs.tor, climbs.distance
     for end in range(len(climbs.ptr) - 1):
         for i in range(climbs.ptr[end], climbs.ptr[end + 1]):
@@ -92,14 +96,14 @@ def _nearest(climbs):
 
 @kernel
 def is_candidate(climbs, i, j):
-    """Return True if two climbs to one switch make a shortest path of two ToRs."""
+    """Return True if the climbs i and j, to the same switch, make a shortest path of two ToRs."""
     a, b = climbs.tor[i], climbs.tor[j]
     return a != b and climbs.distance[a, b] == climbs.length[i] + climbs.length[j]
 
 
 @kernel
 def _pairs(climbs, mine, longest, first, second):
-    """Write the pairs, unless there is no room; returns how many there are."""
+    """Write the pairs, as far as there is room, and return how many there are."""
     n = 0
     for total in range(longest, 0, -1):
         for end in range(len(climbs.ptr) - 1):

@@ -17,14 +17,17 @@ from testbed.probes.candidates import MeetingClimbs, is_candidate
 
 @dataclass(frozen=True)
 class Part:
-    """A sub-problem: its undirected links and its climbs, ascending."""
+    """A sub-problem: its undirected links and its climbs, int32[] each, ascending."""
 
     edges: IntArray
     climbs: IntArray
 
 
 def decompose(climbs: MeetingClimbs, *, apart: bool = True) -> list[Part]:
-    """The components of the bipartite graph of candidate paths and links; one part if not apart."""
+    """Return the components of the bipartite graph of candidate paths and links.
+
+    If ``apart`` is False, all links and climbs are in one part.
+    """
     first, second = _connections(climbs)
     used = np.zeros(len(climbs.tor), np.bool_)
     used[first] = used[second] = True
@@ -60,11 +63,11 @@ def decompose(climbs: MeetingClimbs, *, apart: bool = True) -> list[Part]:
 def shapes(
     fabric: Fabric, climbs: MeetingClimbs, parts: Sequence[Part], *, symmetry: bool = True
 ) -> tuple[list[int], list[int]]:
-    """Parts of the same shape: the first part of each shape, and the shape of each part.
+    """Return the first part of each shape, and the shape of each part.
 
-    The symmetry looked for keeps every ToR in its place and the other switches in their order: the
-    planes of a fat-tree, the spines of a leaf-spine. A part then has the same candidates in the
-    same order, so the plan is exactly the one that it would get on its own.
+    Two parts have the same shape if a mapping of their switches that keeps every ToR and the order
+    of the others turns one into the other, as the planes of a fat-tree or the spines of a
+    leaf-spine. They then have the same candidates in the same order, and hence the same plan.
     """
     seen: dict[bytes, int] = {}
     firsts: list[int] = []
@@ -92,7 +95,7 @@ def shapes(
 
 
 def _connections(climbs: MeetingClimbs) -> tuple[IntArray, IntArray]:
-    """Few candidates, as pairs of climbs, that connect all climbs which candidates connect."""
+    """Return a few candidates, as pairs of climbs, that connect the same climbs as all do."""
     first, second, order = (np.empty(len(climbs.tor), np.int32) for _ in range(3))
     n = _connect(climbs, order, first, second)
     return first[:n], second[:n]
@@ -100,7 +103,7 @@ def _connections(climbs: MeetingClimbs) -> tuple[IntArray, IntArray]:
 
 @kernel
 def _connect(climbs, order, first, second):
-    """Write a spanning forest of the climbs to each switch, breadth first; returns its size.
+    """Write a spanning forest of the climbs to each switch, breadth first; return its size.
 
     ``order`` has the climbs to a switch, first those that were reached from others.
     """

@@ -1,9 +1,9 @@
 """007's path discovery without packets: which connections are traced, and how far the traces get.
 
-As `testbed.probes.path_discovery` and `testbed.probes.traceroute` do it with packets: a host
+It does what `testbed.probes.path_discovery` and `testbed.probes.traceroute` do with packets: a host
 traces its connections that lost packets, C_t a second, and a switch answers T_max a second. A
-trace is a packet for each hop; it and the answer, which takes the same way back, are lost as other
-packets are.
+trace has a packet for each hop. The packet and its answer, which returns the same way, are lost
+with the loss rates of the links.
 """
 
 from __future__ import annotations
@@ -23,9 +23,16 @@ from testbed.probes.traceroute import MAX_HOPS
 
 @dataclass(frozen=True)
 class Traces:
-    """``flow`` int64[C] the traced flows; ``paths`` the links each trace found, as far as it got;
-    ``complete`` bool[C] where that is the whole path; ``packets`` what they cost; ``answers`` ICMP
-    messages of switches, and ``refused`` those that a switch's limit held back."""
+    """The results of tracing.
+
+    Attributes:
+        flow: The traced flows, int64[C].
+        paths: The links that each trace found, from the first on.
+        complete: Whether they are the whole path, bool[C].
+        packets: The number of packets that the traces sent.
+        answers: The number of ICMP messages that switches sent.
+        refused: The number of answers that a switch's limit suppressed.
+    """
 
     flow: npt.NDArray[np.int64]
     paths: Paths
@@ -49,15 +56,18 @@ def trace(
 ) -> Traces:
     """Trace the flows that lost packets, within the hosts' and the switches' limits.
 
-    A switch that did not answer is filled in where the fabric leaves one possibility: between a
-    ToR and the switch where the path turns, or with the aggregation switch of the path's other end.
+    A switch that did not answer is filled in if the fabric leaves one possibility: between a ToR
+    and the switch where the path turns, or from the aggregation switch at the path's other end.
 
     Args:
+        ecmp: The equal-cost paths of the fabric.
         loss: The loss rates in each epoch, float64[1 or E, n_links].
-        host, time_s, paths, lost: Of each flow, [F]: the sender, when it sends, its path and loss.
-        epoch_s: Length of an epoch: what a host may trace in advance.
-        per_s: C_t, how many traceroutes a second each host may send.
-        icmp: How many ICMP messages a switch may send, as its data plane keeps the limit.
+        host, time_s, paths, lost: The sender of each flow, when it sends (s), its path, and the
+            packets that it lost, [F] each.
+        epoch_s: The length of an epoch in seconds; a host may be ahead of C_t by that time.
+        per_s: C_t, the number of traceroutes that each host may send in a second.
+        icmp: The limit of ICMP messages of a switch.
+        rng: Draws which packets and answers are lost.
     """
     candidates = np.flatnonzero((lost > 0) & (paths.length > 0))
     candidates = candidates[np.argsort(time_s[candidates], kind="stable")]
@@ -89,8 +99,10 @@ def _answers(
     icmp: IcmpLimit,
     rng: np.random.Generator,
 ) -> tuple[npt.NDArray[np.bool_], int, int]:
-    """Whether an answer of each switch after the first on each path arrived, bool[C, H]; and how
-    many answers were sent, and how many were held back."""
+    """Return which switches' answers arrived, how many were sent, and how many suppressed.
+
+    The first is bool[C, H], for the switch at the end of each link of each path.
+    """
     n, hops = links.shape
     there = links >= 0
     epoch = np.minimum((time_s / epoch_s).astype(np.int64), len(loss) - 1)[:, None]
@@ -111,9 +123,9 @@ def _answers(
 
 
 def _found(ecmp: Ecmp, links: IntArray, answered: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """How many links from the first on each trace makes known: int64[C].
+    """Return how many links of its path, from the first on, each trace makes known, int64[C].
 
-    The link behind the last switch that answered is known too if it is the only one.
+    The link behind the last switch that answered is known as well if it is the only one.
     """
     n, hops = links.shape
     if not n:
@@ -143,8 +155,10 @@ def _found(ecmp: Ecmp, links: IntArray, answered: npt.NDArray[np.bool_]) -> npt.
 
 
 def _partners(ecmp: Ecmp) -> npt.NDArray[np.float32]:
-    """Aggregation switches above each ToR that share a core switch with each switch:
-    float32[n_tors, n_switches], 0 for what is no aggregation switch."""
+    """Return the number of aggregation switches above each ToR that share a core with each switch.
+
+    float32[n_tors, n_switches]; 0 for a switch that is no aggregation switch.
+    """
     fabric = ecmp.fabric
     middle, top = (np.flatnonzero(fabric.tier == tier) for tier in (1, 2))
     linked = np.zeros((fabric.n_switches, fabric.n_switches), np.bool_)
@@ -158,7 +172,10 @@ def _partners(ecmp: Ecmp) -> npt.NDArray[np.float32]:
 
 @njit
 def _within_budget(host, time_s, limit, epoch_s, spent, allowed):
-    """In the order of time: a host has traced no more than C_t times (time + epoch)."""
+    """Mark the flows, given in order of time, that their host's budget allows to trace.
+
+    By a time t a host may have traced at most C_t (t + epoch) flows.
+    """
     for i in range(len(host)):
         if spent[host[i]] < int(limit * (time_s[i] + epoch_s)):
             spent[host[i]] += 1

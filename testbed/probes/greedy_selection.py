@@ -1,7 +1,7 @@
-"""deTector's greedy selection of probe paths (PMC, algorithm 1), in one sub-problem.
+"""deTector's greedy selection of probe paths (PMC, algorithm 1) in one sub-problem.
 
-A *set* is one link or some that fail together ("virtual links", section 4.2); sets are numbered,
-single links first. Sets that no selected path tells apart are in one *group*.
+A *set* is one link or several that fail together ("virtual links", section 4.2); sets are numbered,
+single links first. Sets that no selected path distinguishes are in the same *group*.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DONE = np.iinfo(np.int64).max  # the score of a candidate that is selected, or 
 
 
 class Choice(NamedTuple):
-    """What to select from, and what for.
+    """The candidates of a sub-problem and the targets of the selection.
 
     Candidate ``c`` is a path up climb ``first[c]`` and down climb ``second[c]`` (int32[C] each),
     candidates of one length together. The links of climb ``a`` are ``edges[a, :length[a]]``,
@@ -35,11 +35,15 @@ class Choice(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The sets of links as the selected paths leave them, and working arrays.
+    """The state of the selection, and working arrays.
 
-    ``weight`` int32[S] selected paths over each set; ``group`` int32[S] the group it is in, and
-    ``size`` how many sets are. ``hits`` (zeros between two calls) and ``seen`` are by group; ``on``
-    has the sets that a path crosses, ``links`` its links, ``rank`` int32[n_links] zeros.
+    Attributes:
+        weight: The number of selected paths over each set, int32[S].
+        group: The group of each set, int32[S].
+        size: The number of sets in each group, int32[S + 1].
+        hits, seen: Working arrays by group; ``hits`` is zero between two calls.
+        on, links: Working arrays: the sets and the links of one path.
+        rank: A working array, int32[n_links], zero between two calls.
     """
 
     weight: IntArray
@@ -53,9 +57,9 @@ class _State(NamedTuple):
 
 
 def select(choice: Choice, *, lazy: bool) -> LongArray:
-    """Positions of the selected candidates, in the order of selection.
+    """Return the indices of the selected candidates, int64[], in the order of selection.
 
-    Of equal scores the earlier candidate goes first, with and without lazy update.
+    Among equal scores the earlier candidate is selected, with and without lazy update.
     """
     n_sets = combinations(choice.n_links, choice.beta)
     state = _State(
@@ -70,16 +74,16 @@ def select(choice: Choice, *, lazy: bool) -> LongArray:
     )
     state.size[0] = n_sets
     chosen = np.empty(len(choice.first), np.int64)
-    # A score as it was when it was last worked out; no score is below -1.
+    # The score of each candidate when it was last computed; no score is below -1.
     bound = np.full(len(choice.first), -1, np.int64)
     return chosen[: _greedy(choice, state, lazy, bound, chosen)]
 
 
 @kernel
 def _extend(links, m, n, beta, rank, out):
-    """The physical and virtual links on a path: the sets of up to ``beta`` links that it crosses.
+    """Write the sets of up to ``beta`` links that a path crosses to ``out``; return their number.
 
-    ``rank`` is a scratch array of n zeros and is left so. Returns how many went into ``out``.
+    They are the physical and virtual links on the path. ``rank`` is n zeros, before and after.
     """
     for i in range(m):
         out[i] = links[i]
@@ -119,7 +123,7 @@ def _extend(links, m, n, beta, rank, out):
 
 @kernel
 def _cross(c, choice, s):
-    """Put a candidate's sets into ``on``; returns how many links it has, and how many sets."""
+    """Write a candidate's sets to ``s.on``; return its number of links and its number of sets."""
     m = 0
     for climb in (choice.first[c], choice.second[c]):
         for h in range(choice.length[climb]):
@@ -130,11 +134,11 @@ def _cross(c, choice, s):
 
 @kernel
 def _look(c, choice, s):
-    """Score of a path by equation 1; `_DONE` if selecting it would change nothing.
+    """Return the score of a path by equation 1; `_DONE` if selecting it would change nothing.
 
-    Of the sets on the path those count that it would split: a set that lies whole on it, above all
-    a single link, is no gain. The score never falls: where a split set leaves two pieces that this
-    path splits, the selected path and this one share a link of it, whose weight rose.
+    Only groups that the path would split count as a gain, not those that lie on it as a whole. The
+    score never falls: if a group is split into two that this path splits, the selected path and
+    this one share a link of the group, whose weight rose.
     """
     m, count = _cross(c, choice, s)
     score = np.int64(0)
@@ -161,7 +165,10 @@ def _look(c, choice, s):
 
 @kernel
 def _take(c, choice, s, n_groups):
-    """Weigh the path's links and split the groups that it crosses in part. Returns how many are."""
+    """Select a path: add 1 to the weights of its sets and split the groups that it divides.
+
+    Return the new number of groups.
+    """
     _, count = _cross(c, choice, s)
     sets = 0
     for i in range(count):
@@ -189,7 +196,7 @@ def _take(c, choice, s, n_groups):
 
 @kernel
 def _greedy(choice, s, lazy, bound, chosen):
-    """Write the selected candidates; returns how many there are."""
+    """Write the selected candidates to ``chosen`` and return how many there are."""
     n_chosen, n_groups = 0, 1
     length, n = choice.length, len(bound)
     begin = 0
@@ -201,7 +208,7 @@ def _greedy(choice, s, lazy, bound, chosen):
         while True:
             lowest = _DONE
             for c in range(begin, stop):
-                if not lazy and bound[c] < _DONE:  # work out every score again
+                if not lazy and bound[c] < _DONE:  # compute every score again
                     bound[c] = _look(c, choice, s)
                 lowest = min(lowest, bound[c])
             if lowest == _DONE:

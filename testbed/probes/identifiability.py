@@ -1,4 +1,4 @@
-"""What a probe matrix tells apart: combinations of links, and whether their probes differ."""
+"""Identifiability of a probe matrix: whether combinations of failed links lose different probes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ _MAX_COUNTED = 5_000_000
 
 
 class PlanError(UserError):
-    """No probe matrix can be made of what was asked."""
+    """No probe matrix can be computed for these arguments."""
 
 
 def combinations(n: int, beta: int) -> int:
-    """Sets of 1 to ``beta`` of ``n`` links: the physical and the virtual links (section 4.2)."""
+    """Return the number of sets of 1 to ``beta`` out of ``n`` links (deTector, section 4.2).
+
+    They are the physical and the virtual links; for ``beta`` 0 the physical ones count.
+    """
     sizes = [n, n * (n - 1) // 2, n * (n - 1) * (n - 2) // 6]
     return sum(sizes[: max(beta, 1)])
 
@@ -26,8 +29,8 @@ def combinations(n: int, beta: int) -> int:
 def identifies(paths: Paths, n_edges: int, beta: int) -> bool:
     """Return True if no two sets of 1 to ``beta`` links are on the same paths.
 
-    Links of parts that share no path cannot be confused, so each part is looked at by itself, and
-    parts with the same pattern of links and paths once.
+    Links of parts that share no path cannot be confused, so each part is checked on its own, and
+    parts with the same pattern of links and paths are checked once.
     """
     edge = paths.links >> 1
     n = len(paths) + n_edges

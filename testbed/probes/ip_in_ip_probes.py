@@ -1,7 +1,7 @@
-"""The probes of NetBouncer and deTector: IP-in-IP packets, each over a path that is known.
+"""The probes of NetBouncer and deTector: IP-in-IP packets that take a known path.
 
-The outer header takes a probe up to the switch where its path turns, which removes it; the inner
-one takes it down (NetBouncer, section 3, and deTector, section 3.2). Both ways are the only ones.
+The outer header leads a probe up to the switch where its path turns, which removes the header; the
+inner one leads it down (NetBouncer, section 3, and deTector, section 3.2). Both ways are unique.
 
 NetBouncer's go from every host to every core switch and straight back: upwards a core switch has
 one path from a host and downwards another (its section 4.3). Where there are no core switches,
@@ -38,7 +38,7 @@ PROBE_TTL = 15
 """Switches never count packets with a TTL below 16, so probes cannot look like loss."""
 
 PAIRS = 4
-"""Pairs of hosts and ports that probe a path of deTector's."""
+"""The number of pairs of hosts and ports that probe each path of deTector's matrix."""
 
 _IPIP = 4
 _FRAME = 64
@@ -52,10 +52,10 @@ class ProbePlan:
     """N = hosts x core switches pairs, each probed ``packets`` times; those of a host together.
 
     Attributes:
-        host: int32[N].
-        core: Number among the core switches, int32[N].
+        host: The host of each pair, int32[N].
+        core: Its core switch, as an index among the core switches, int32[N].
         frames: The frame of each pair, uint8[N, 64], checksums included.
-        packets: When each probe is sent, and of which pair.
+        packets: When the probes of each pair are sent.
     """
 
     host: npt.NDArray[np.int32]
@@ -65,12 +65,12 @@ class ProbePlan:
 
 
 def probe_plan(topology: PacketFabric, duration_s: float, packets: int, seed: int = 0) -> ProbePlan:
-    """The probes of a run, those of a pair evenly spread over it from a random phase on.
+    """Return NetBouncer's probes of a run, those of a pair at equal intervals from a random phase.
 
     Args:
         topology: The fabric.
-        duration_s: Length of the run.
-        packets: Probes a pair.
+        duration_s: The length of the run in seconds.
+        packets: The number of probes of each pair.
         seed: Draws the phases.
     """
     rng = np.random.default_rng([seed, 0x9B0BE])
@@ -100,7 +100,7 @@ class MatrixProbes:
     Attributes:
         paths: The paths probed, each direction on its own.
         path: The path of each flow, int32[F].
-        src_host, dst_host: int32[F].
+        src_host, dst_host: The sender and the receiver of each flow, int32[F].
         frames: The frame of each flow, uint8[F, 64]. Its UDP checksum is wrong, so that the kernel
             of a real host drops it without an answer.
         packets: When each probe is sent, and of which flow.
@@ -117,13 +117,13 @@ class MatrixProbes:
 def matrix_probes(
     topology: PacketFabric, matrix: ProbeMatrix, duration_s: float, packets: int, seed: int = 0
 ) -> MatrixProbes:
-    """The probes of a run, those of a flow evenly spread over it from a random phase on.
+    """Return deTector's probes of a run, those of a flow at equal intervals from a random phase.
 
     Args:
-        topology: The fat-tree that the matrix is of.
-        matrix: Its paths are probed both ways.
-        duration_s: Length of the run.
-        packets: Probes in all, rounded down to equally many of each flow, but one at least.
+        topology: The fabric of the matrix.
+        matrix: The matrix, whose paths are probed in both directions.
+        duration_s: The length of the run in seconds.
+        packets: The total number of probes, rounded down to the same number, at least 1, per flow.
         seed: Draws the phases.
     """
     rng = np.random.default_rng([seed, 0xDE7EC])
@@ -155,7 +155,7 @@ def matrix_probes(
 
 
 def _spoil_checksum(frames: npt.NDArray[np.uint8]) -> None:
-    """Write a UDP checksum that is not the right one, nor the 0 of none."""
+    """Write a wrong UDP checksum into each frame, and never 0, which means no checksum."""
     ip = ETHERNET + IPV4
     udp = ip + IPV4
     pseudo = np.zeros((len(frames), 12), np.uint8)
@@ -174,8 +174,11 @@ def _frames(
     dst_host: npt.NDArray[np.integer],
     ports: tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]],
 ) -> npt.NDArray[np.uint8]:
-    """Return the frame of each probe from a host to the switch where it turns, and down to a host:
-    uint8[N, 64], checksums included. ``ports`` are the inner UDP ports."""
+    """Return the frames of probes, uint8[N, 64], checksums included.
+
+    Each leads from a host to the switch where it turns and down to a host. ``ports`` are the inner
+    UDP ports.
+    """
     frames = np.zeros((len(src_host), _FRAME), np.uint8)
     inner = ETHERNET + IPV4
     src_ip, dst_ip = topology.host_ip[src_host], topology.host_ip[dst_host]

@@ -1,8 +1,8 @@
 """007's agents: traceroutes for the connections that lose packets (007, section 4).
 
-An agent notices a loss when the connection retransmits. Of real connections the hosts' kernels tell
-that (`testbed.traffic.retransmissions`); flows of given packets do not retransmit, so there it is
-when a packet has been under way for longer than any packet takes and has not arrived. The agent
+An agent notices a loss when the connection retransmits. The hosts' kernels report that for real
+connections (`testbed.traffic.retransmissions`). Flows of given packets do not retransmit; for them
+a loss is a packet that has not arrived after the longest time that any packet takes. The agent
 then sends one traceroute with the connection's own 5-tuple, at most once an epoch and connection
 and C_t times a second and host. The switches' data plane answers, at no more than T_max messages a
 second (section 4.1). The settings ``TRACES_PER_S`` and ``ICMP_PER_S`` are these two limits.
@@ -58,12 +58,12 @@ class PathDiscovery:
         self.source = self.network.add_source(self._frames(np.empty(0, np.int64), 0))
 
     def poll(self, now_ns: int, retransmitted: npt.NDArray[np.int64] | None = None) -> None:
-        """Trace the connections whose packets of before the last poll have not all arrived.
+        """Trace the connections that lost packets sent before the last poll.
 
-        To be called at intervals longer than a packet's life in the network.
+        The interval between two calls must be longer than any packet is in the network.
 
         Args:
-            now_ns: The time.
+            now_ns: The time of the run in ns.
             retransmitted: Flows whose hosts' kernels have retransmitted since the last poll.
         """
         sent, delivered = self._sent_before, self.network.delivered(self.traffic_source)
@@ -83,11 +83,11 @@ class PathDiscovery:
 
     @property
     def traced(self) -> npt.NDArray[np.bool_]:
-        """The flows that were traced at least once, bool[F]."""
+        """Return which flows were traced at least once, bool[F]."""
         return self._traced_epoch >= 0
 
     def _within_budget(self, flows: npt.NDArray[np.int64], now_ns: int) -> npt.NDArray[np.int64]:
-        """The first flows of each host that its C_t allows by now."""
+        """Return the first flows of each host that its budget C_t allows to trace by now."""
         budget = np.int64(self.per_s * (now_ns + self.epoch_ns) / 1e9) - self._spent
         host = self.traffic.src_host[flows]
         order = np.argsort(host, kind="stable")

@@ -6,7 +6,7 @@ sets of up to ``beta`` failed links would lose the same probes. Its three speed-
 change the time only:
 
 * decomposition: paths that share no link, not even through others, are planned apart;
-* lazy update: a path's score never falls, so it is worked out again only when its turn comes;
+* lazy update: a path's score never falls, so it is computed again only when it may be the lowest;
 * symmetry: parts of the fabric of the same shape get the same plan, which is made once.
 
 Probing each path both ways tells the directions of a link apart, too: if two different sets of up
@@ -37,7 +37,7 @@ _QUICK = 12_000  # combinations that take a fat-tree with K=12 a second or two
 
 @dataclass(frozen=True)
 class Speedups:
-    """Which of section 4.3's speed-ups to use; all of them but for comparisons."""
+    """Which of section 4.3's speed-ups to use; they are all on, except for comparisons."""
 
     decomposition: bool = True
     lazy: bool = True
@@ -49,13 +49,13 @@ class ProbeMatrix:
     """Paths selected for probing.
 
     Attributes:
-        fabric: What they lie in.
-        paths: Directed links of each, from the lower-numbered ToR up and down to the other.
+        fabric: The fabric of the paths.
+        paths: The directed links of each path, from the lower-numbered ToR to the other.
         src_tor, dst_tor, turn: The ends of each path and the switch where it turns, int32[P].
-        alpha, beta: Coverage and identifiability asked for.
-        n_candidates: How many paths there were to select from.
-        n_parts: Independent sub-problems.
-        n_shapes: How many of them were solved, the others being of the same shape.
+        alpha, beta: The requested coverage and identifiability.
+        n_candidates: The number of candidate paths.
+        n_parts: The number of independent sub-problems.
+        n_shapes: How many of them were solved; the others have the same shape as one of these.
     """
 
     fabric: Fabric
@@ -74,20 +74,20 @@ class ProbeMatrix:
 
     @cached_property
     def coverage(self) -> LongArray:
-        """On how many paths each undirected link is: int64[n_edges]."""
+        """Return the number of paths over each undirected link, int64[n_edges]."""
         return np.bincount(self.paths.links >> 1, minlength=self.fabric.n_edges)
 
     @cached_property
     def both_ways(self) -> Paths:
-        """Each path and then its reverse, which probes are sent on: 2 P paths of directed links."""
+        """Return the 2 P paths that probes are sent on: each path followed by its reverse."""
         there = self.paths.padded()
         back = np.where(there < 0, -1, there ^ 1)[:, ::-1]
         return Paths.from_padded(np.stack((there, back), axis=1).reshape(-1, there.shape[1]))
 
     def identifiability(self, most: int = MAX_BETA) -> int:
-        """The largest number up to ``most`` of failed links that are told apart by definition.
+        """Return the largest beta, up to ``most``, for which the matrix is beta-identifiable.
 
-        0 already if two covered links are on the same paths, -1 if a link is on none.
+        It is 0 if two links are on the same paths, and -1 if a link is on no path.
 
         Raises:
             PlanError: There are too many combinations of links to compare them all.
@@ -116,10 +116,11 @@ def probe_matrix(
         alpha: Least number of paths over each link.
         beta: How many links may fail at once, 0 (coverage only) to 3. Time and memory grow with the
             number of combinations of so many links in a sub-problem.
-        speedups: For comparisons.
+        speedups: The speed-ups to use, for comparisons.
 
     Raises:
-        PlanError: ``alpha`` or ``beta`` make no sense, or there are too many combinations or paths.
+        PlanError: ``alpha`` or ``beta`` is out of range, or there are too many combinations or
+            paths.
     """
     if alpha < 1:
         raise PlanError(f"alpha={alpha}: a link must be on at least 1 path")
@@ -132,8 +133,11 @@ def probe_matrix(
 
 
 def standard_matrix(fabric: Fabric) -> ProbeMatrix:
-    """The matrix that runs use: 3-coverage, as in the paper's testbed, and 2-identifiability, which
-    it finds to be enough (section 4.4); 1 where two would take long, in fat-trees beyond K=12."""
+    """Return the matrix that runs use: 3-coverage and 2-identifiability.
+
+    The paper's testbed has 3-coverage, and section 4.4 finds 2-identifiability to be enough. Where
+    that would take long, in fat-trees beyond K=12, it is 1-identifiability.
+    """
     climbs = MeetingClimbs.of(fabric)
     parts = decompose(climbs)
     largest = max((len(part.edges) for part in parts), default=0)
@@ -181,7 +185,7 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Solution:
-    """Selected pairs, as positions among the part's climbs."""
+    """The selected pairs of climbs, as positions among the part's climbs, int32[] each."""
 
     first: IntArray
     second: IntArray

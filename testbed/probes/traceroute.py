@@ -36,17 +36,17 @@ def traceroute_frames(
     topology: PacketFabric,
     max_hops: int = MAX_HOPS,
 ) -> npt.NDArray[np.uint8]:
-    """One frame a flow and TTL.
+    """Return a traceroute frame for each flow and TTL.
 
-    The TTL is in the IP ID as well, so that replies tell their hop. The TCP checksum is wrong, so
-    that the receiving host ignores a frame that arrives. A UDP flow's frames keep its protocol, as
-    ECMP hashes it, and are 12 bytes longer than its headers.
+    The TTL is also in the IP ID, so that a reply identifies its hop. The TCP checksum is wrong, so
+    that the receiving host ignores a frame that arrives. A UDP flow's frames keep its protocol,
+    which ECMP hashes, and are 12 bytes longer than its headers.
 
     Args:
         traffic: The run's flows.
         flows: Which of them to trace, int[N].
         topology: The fabric.
-        max_hops: TTLs 1 to this.
+        max_hops: The highest TTL; the first is 1.
 
     Returns:
         uint8[N, max_hops, 54], complete with IP checksum.
@@ -85,13 +85,13 @@ def traceroute_frames(
 
 @dataclass(frozen=True)
 class HopReplies:
-    """Time-exceeded messages, parallel arrays [M].
+    """ICMP time-exceeded messages, as parallel arrays [M].
 
     Attributes:
-        switch: Who sent it, int32.
-        src_ip, dst_ip: Of the quoted packet, uint32.
-        src_port, dst_port: uint16.
-        protocol: uint8.
+        switch: The switch that sent each message, int32.
+        src_ip, dst_ip: The addresses of the quoted packet, uint32.
+        src_port, dst_port: Its ports, uint16.
+        protocol: Its IP protocol, uint8.
         ttl: The TTL that the quoted packet started with, int32.
     """
 
@@ -107,11 +107,11 @@ class HopReplies:
 def parse_time_exceeded(
     frames: Sequence[bytes] | npt.NDArray[np.uint8], topology: PacketFabric
 ) -> HopReplies:
-    """Read the time-exceeded messages among received frames and skip every other frame.
+    """Return the time-exceeded messages among received frames, skipping every other frame.
 
     Args:
         frames: Whole frames, as a list of bytes or as uint8[M, L]; shorter rows zero-padded.
-        topology: Names switches by their address.
+        topology: The fabric, which gives the addresses of switches.
     """
     if isinstance(frames, np.ndarray):
         data = frames[:, :_REPLY]
@@ -151,7 +151,7 @@ def parse_time_exceeded(
 def assemble_paths(
     topology: PacketFabric, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
 ) -> Paths:
-    """The directed links that the replies show each flow to take.
+    """Return the directed links that, by the replies, each flow takes.
 
     The first hop is the sender's own ToR, known without a reply. A lost reply in the middle is
     filled in where the topology leaves one possibility: in a fat-tree any one of the three upper
@@ -197,7 +197,7 @@ def assemble_paths(
 
 
 def host_rate_limit(topology: Fabric, t_max: float) -> float:
-    """C_t: how many traceroutes a second a host may start (007, theorem 1).
+    """Return C_t, the number of traceroutes a second that a host may start (007, theorem 1).
 
     With the theorem's n0 ToRs and n1 aggregation switches a pod, n2 core switches, pods and H hosts
     a ToR; where there are two tiers, all are one pod and n1 alone counts. It is a bound for the way
@@ -214,7 +214,7 @@ def host_rate_limit(topology: Fabric, t_max: float) -> float:
 
 
 def _integer(data: npt.NDArray[np.uint8], at: int, width: int) -> npt.NDArray[np.int64]:
-    """Big-endian integers from uint8[M, L]: int64[M]."""
+    """Return the big-endian integer at byte ``at`` of each row of uint8[M, L], int64[M]."""
     weights = 1 << np.arange(8 * (width - 1), -1, -8, dtype=np.int64)
     return data[:, at : at + width].astype(np.int64) @ weights
 
@@ -222,7 +222,7 @@ def _integer(data: npt.NDArray[np.uint8], at: int, width: int) -> npt.NDArray[np
 def _hops(
     topology: FatTree, traffic: Traffic, flows: npt.NDArray[np.integer], replies: HopReplies
 ) -> npt.NDArray[np.int32]:
-    """The switch that answered for each flow and TTL, -1 if none: int32[N, MAX_HOPS]."""
+    """Return the switch that answered for each flow and TTL, int32[N, MAX_HOPS]; -1 if none."""
     hops = np.full((len(flows), MAX_HOPS), -1, np.int32)
     wanted = _flow_keys(
         topology.host_ip[traffic.src_host[flows]],
@@ -258,7 +258,7 @@ def _flow_keys(
     dst_port: npt.NDArray[np.uint16],
     protocol: npt.NDArray[np.uint8],
 ) -> npt.NDArray[np.bytes_]:
-    """5-tuples as sortable byte strings."""
+    """Return 5-tuples as byte strings of 14 bytes, which can be sorted and compared."""
     rows = np.empty((len(src_ip), 14), np.uint8)
     for at, field, width in ((0, src_ip, 4), (4, dst_ip, 4), (8, src_port, 2), (10, dst_port, 2)):
         put(rows, at, field, width)
@@ -270,7 +270,7 @@ def _flow_keys(
 def _links(
     topology: PacketFabric, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int64]:
-    """The directed link from switch to switch, -1 where there is none; shapes are kept."""
+    """Return the directed link between each two switches, in the shape of ``src``; -1 if none."""
     keys = topology.link_src.astype(np.int64) * topology.n_switches + topology.link_dst
     order = np.argsort(keys)
     wanted = src.astype(np.int64) * topology.n_switches + dst
