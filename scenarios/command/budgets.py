@@ -1,8 +1,8 @@
-"""Prints the measurement contract, as `docs/reference/measurements.md` has it.
+"""Prints the measurement contract that `docs/reference/measurements.md` contains.
 
-``python -m scenarios.command.budgets`` is the command. The contract is in
-`testbed.record.measurements`; limits that a run may change have their defaults in
-`scenarios.experiment.settings`, and those of the programs in `testbed.dataplane` and
+Run it as ``python -m scenarios.command.budgets``. The contract is in
+`testbed.record.measurements`. The defaults of limits that a run may change are in
+`scenarios.experiment.settings`; the limits of the programs are in `testbed.dataplane` and
 `scenarios.experiment.without_packets`.
 """
 
@@ -15,7 +15,7 @@ _HEAD = ("it", "what", "for each", "how many", "option", "from", "what feeds a s
 
 
 def render() -> str:
-    """Return the contract as Markdown: a table for each measurement."""
+    """Return the contract as Markdown, with a table for each measurement."""
     settings = {setting.name: setting for setting in described()}
     parts = []
     for name, what in MEASUREMENTS.items():
@@ -27,6 +27,7 @@ def render() -> str:
 
 
 def _row(each: Budget, settings: dict[str, Setting]) -> tuple[str, ...]:
+    """Return the cells of a budget under `_HEAD`."""
     option = f"`{each.option.upper()}=`" if each.option else "fixed"
     many = _default(settings[each.option]) if each.option else each.fixed
     return each.does, each.what, each.per, many, option, each.paper, each.feeds

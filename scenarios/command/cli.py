@@ -48,10 +48,11 @@ from testbed.fabric.names import nearest, plain
 
 
 class Commands(TyperGroup):
-    """The commands. One that does not exist is answered by those that do."""
+    """The group of commands. An unknown command is answered with the nearest names."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. A mistake is one line and exit code 2; ``--debug`` shows its traceback."""
+        """Run a command. A user's error prints one line and exits with code 2; ``--debug`` prints
+        its traceback, too."""
         try:
             return super().invoke(ctx)
         except (UserError, OSError) as error:
@@ -59,10 +60,14 @@ class Commands(TyperGroup):
                 traceback.print_exc()
             print(f"canary: {message_of(error)}", file=sys.stderr)
             raise typer.Exit(2) from None
-        except KeyboardInterrupt as stop:  # Typer would make another of it, without its notes
+        except (
+            KeyboardInterrupt
+        ) as stop:  # Typer would replace it by an exception without its notes
             raise typer.Exit(stopped(stop)) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name; raise an error with the nearest names if
+        there is none."""
         if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             others = nearest(args[0], self.list_commands(ctx))
             raise TyperException(f"there is no command {args[0]}: {others}")
@@ -412,13 +417,13 @@ app.command("clean-net")(clean_net)
 
 
 def main() -> None:
-    """Run the command line; whatever is wrong with it is one line, too."""
+    """Run the command line; every error of a user is printed as one line."""
     exit_on_signals()
-    gc.set_threshold(1_000_000, 20, 100)  # a run has many objects, and they live long
+    gc.set_threshold(1_000_000, 20, 100)  # a run has many objects, most of which live long
     # No product of matrices is large here, and threads for them spin while NumPy and SciPy load.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a letter that the terminal lacks is no error
+        if isinstance(stream, TextIOWrapper):  # escape characters that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False, prog_name="canary")
@@ -434,7 +439,7 @@ def main() -> None:
         print(DEFECT, file=sys.stderr)
         code = 1
     exit_on_signals("it was over already")
-    gc.freeze()  # the interpreter's end looks through all that is left, for a quarter of a second
+    gc.freeze()  # else the interpreter's exit takes a quarter of a second to visit all objects
     sys.exit(code or 0)
 
 

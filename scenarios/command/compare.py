@@ -1,4 +1,4 @@
-"""What ``canary compare`` does: one comparison, or one for each value of a setting."""
+"""Implements ``canary compare``: one comparison, or one for each value of a setting."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from testbed.fabric.names import plain
 
 @dataclass(frozen=True)
 class _Asked:
-    """What every comparison of a command has alike."""
+    """The part of a command that all its comparisons share."""
 
     name: str
     seeds: list[int]
@@ -53,7 +53,8 @@ def compare_seeds(
     sweep: str | None,
     sudo: bool,
 ) -> bool:
-    """Run what the options of ``canary compare`` ask for, and print it; whether a seed failed."""
+    """Run and print the comparisons that the options of ``canary compare`` ask for; return True if
+    a seed failed."""
     if "seed" in given.settings:
         raise SettingsError("SEED is of one run: use SEEDS=1-20, or a list")
     every = parse_seeds(seeds)
@@ -67,7 +68,7 @@ def compare_seeds(
         made = request.settings("virtual" if auto else None)  # seeds in parallel
         if sudo and made.real_time and not root_available():
             go_through_sudo(given.environment)
-        # Runs that are compared have one pace, also when the rest of them is made another day.
+        # All runs of a comparison have the same pace, even if some are made on another day.
         return at_this_pace(made, request.named, len(os.sched_getaffinity(0)))
 
     name = make_request(scenario, {}, config).name
@@ -87,6 +88,7 @@ def compare_seeds(
 
 
 def _one(asked: _Asked, settings: Settings, folder: Path) -> bool:
+    """Run and print one comparison; return True if a seed failed."""
     with progress_bar() as progress:
         result = compare(
             asked.name,
@@ -110,6 +112,8 @@ def _one(asked: _Asked, settings: Settings, folder: Path) -> bool:
 
 
 def _swept(asked: _Asked, setting: str, by_value: Mapping[str, Settings], folder: Path) -> bool:
+    """Run and print a comparison for each value of a setting; return True if a seed failed."""
+
     def compare_at(value: str, place: Path, progress: Progress) -> Mapping[int, str]:
         return compare(
             asked.name,

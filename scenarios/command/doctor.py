@@ -1,6 +1,6 @@
-"""``canary doctor``: what of all this the machine can run, and what to install for the rest.
+"""``canary doctor``: examines what this machine can run, and what to install for the rest.
 
-What is missing is said in the very line that a run says it in: both come from the same place.
+For a missing program it prints the same line as a run that needs it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from testbed.softswitch import SoftSwitchError
 from testbed.softswitch.compiler.build import cache_dir, compiler, load_library
 
 _TALKS = (b"Egress port is {}", b"Processing packet received on port")
-"""What BMv2 logs of every packet, where its logging macros are compiled in."""
+"""Texts that BMv2 logs for every packet if its logging macros are compiled in."""
 
 _PRODUCER = re.compile(rb"GNU C\+\+[^\0\n]*")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked for, and found.
+    """The result of one check of the machine.
 
     Attributes:
-        name: What was looked for.
-        state: ``good``, ``weak`` (it works, with a reason to do something) or ``missing``.
-        says: Its version or size; else the line that says what to do.
+        name: The name of the checked thing.
+        state: ``good``, ``weak`` (it works, but should be improved) or ``missing``.
+        says: The version or size; if it is not good, a line that says what to do.
         without: What cannot be done without it.
     """
 
@@ -52,12 +52,13 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look for everything. Takes about a second; tries out what only trying shows."""
+    """Run all checks and return their results. This takes about a second, as some things must be
+    tried out."""
     return [finding for look in _LOOKS for finding in look()]
 
 
 def render_findings(findings: list[Finding], console: Console) -> None:
-    """Print a line for each, and for what is missing what that costs."""
+    """Print a line for each result, and for a missing thing what cannot be done without it."""
     marks = {"good": ("✓", "green"), "weak": ("!", "yellow"), "missing": ("✗", "red")}
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column()
@@ -130,7 +131,7 @@ def _kernel() -> Iterator[Finding]:
 
 
 def _backends() -> Iterator[Finding]:
-    """What all that was looked for comes to."""
+    """Yield the backends that this machine can run."""
     lacking = {
         "virtual": "",
         "flow": "",
@@ -160,7 +161,7 @@ def _tool(name: str, tool: Tool, asks: str) -> Finding:
 
 
 def _version(command: str, asks: str) -> str:
-    """The first thing a program says of its version that has a number in it."""
+    """Return the first line with a digit that a program prints when asked for its version."""
     try:
         done = subprocess.run(
             [command, asks], capture_output=True, text=True, timeout=20, check=False
@@ -173,10 +174,10 @@ def _version(command: str, asks: str) -> str:
 
 
 def bmv2_is_slow(program: Path) -> str:
-    """Why a BMv2 is slower than it could be, "" if nothing shows that it is.
+    """Return why a BMv2 is slower than it could be, or "" if nothing shows that it is.
 
-    Its own documentation (`performance.md`) asks for ``-O3`` and no logging macros. What these log
-    is text in the program or its libraries; how they were compiled is in their debug information.
+    BMv2's documentation (`performance.md`) asks for ``-O3`` and no logging macros. The macros leave
+    their texts in the program or its libraries; the debug information has the compiler's options.
     """
     reasons = set()
     for path in (program, *_libraries(program)):
@@ -200,7 +201,7 @@ def bmv2_is_slow(program: Path) -> str:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """BMv2's own, of those that a program loads."""
+    """Return the paths of BMv2's own libraries that a program loads."""
     try:
         done = subprocess.run(
             ["ldd", program], capture_output=True, text=True, timeout=20, check=False

@@ -1,8 +1,8 @@
 """Set up ``.venv`` from a lock file: ``python3 -I scenarios/command/install.py users|developers``.
 
-``make`` calls this with the system's Python before anything is installed, so it uses the standard
-library alone. A lock file is installed and never resolved: pip gets ``--no-deps`` and the hash of
-every file, so that what an index serves tomorrow changes nothing.
+``make`` runs this with the system's Python before anything is installed, so it uses only the
+standard library. A lock file is installed and never resolved: pip gets ``--no-deps`` and the hash
+of every file, so that later changes of a package index have no effect.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LOCKS = {"users": "requirements.lock", "developers": "requirements-dev.lock"}
 """The lock file of each kind of installation; the developers' holds all of the users'."""
 
 GIGABYTES = {"users": 1.5, "developers": 2.2}
-"""Free disk space that is asked for: ``.venv``, and the downloads that pip keeps meanwhile."""
+"""Free disk space in GB that an installation needs: ``.venv``, and pip's downloads."""
 
 PIP = ("-qq", "--disable-pip-version-check", "--no-deps")
 
 
 class InstallError(Exception):
-    """Nothing can be installed here; the text says why and what to do."""
+    """The installation is not possible here; the message says why and what to do."""
 
 
 def main(root: Path, kind: str) -> None:
@@ -50,7 +50,8 @@ def main(root: Path, kind: str) -> None:
 
 
 def _become_the_user() -> None:
-    """Under sudo, go on as the user who called it: what is installed is theirs."""
+    """Under sudo, become the user who called it, so that the installed files belong to that
+    user."""
     user = int(os.environ.get("SUDO_UID", "0"))
     if os.geteuid() != 0 or user == 0:
         return
@@ -61,7 +62,7 @@ def _become_the_user() -> None:
 
 
 def _check(root: Path, kind: str) -> None:
-    """Look for all that the installation needs, before anything is downloaded."""
+    """Check everything that the installation needs, before anything is downloaded."""
     lacks = []
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         lacks.append("Python's venv module is missing: apt install python3-venv")
@@ -96,7 +97,8 @@ def _compiles() -> bool:
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Keep other installations into this folder waiting; the lock ends with the process."""
+    """Hold a lock on this folder during a block; other installations wait, and the lock ends with
+    the process."""
     with open(root / ".venv.lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,7 +109,7 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 def _key(root: Path, kind: str) -> str:
-    """The state of all that an installation is made of."""
+    """Return the hashes of the files that determine an installation."""
     files = (root / LOCKS[kind], root / "pyproject.toml")
     return "".join(hashlib.sha256(file.read_bytes()).hexdigest() + "\n" for file in files)
 
@@ -118,14 +120,14 @@ def _is_installed(root: Path, kind: str) -> bool:
 
 
 def _has_pip(venv: Path) -> bool:
-    """Return True if the environment's Python starts and has pip, which it has not once the
-    system's Python is another."""
+    """Return True if the environment's Python starts and has pip; after an upgrade of the system's
+    Python it does not."""
     python = venv / "bin" / "python"
     return python.exists() and _run([str(python), "-m", "pip", "-V"], capture_output=True) == 0
 
 
 def _install(root: Path, kind: str) -> None:
-    """Install the lock file over whatever ``.venv`` holds; what users added of their own stays."""
+    """Install the lock file over the content of ``.venv``; packages that users added stay."""
     venv = root / ".venv"
     python = str(venv / "bin" / "python")
     print("setting up .venv, once:", flush=True)
@@ -148,7 +150,7 @@ def _install(root: Path, kind: str) -> None:
 def install_locked(python: str, lock: Path) -> list[str]:
     """Return the command that installs exactly the files of a lock, and builds nothing.
 
-    Wheels are not compiled to byte code: what is never imported needs none.
+    Wheels are not compiled to byte code, because most modules are never imported.
     """
     exact = ["--require-hashes", "--only-binary=:all:", "--no-compile", "-r", str(lock)]
     return [python, "-m", "pip", "install", *PIP, *exact]

@@ -1,4 +1,4 @@
-"""Telemetry files in, verdicts out; and runs as telemetry files."""
+"""Diagnoses telemetry from files, and exports runs as such files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,14 @@ from testbed.record.run import RunDirectory, RunError
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What each method says, and why some say nothing."""
+    """The diagnoses of methods on telemetry from files.
+
+    Attributes:
+        numbered: The fabric, with its links numbered as in its file.
+        observations: The number of observations of each kind.
+        diagnoses: The diagnosis of each method.
+        silent: For each method without a diagnosis, the reason in one line.
+    """
 
     numbered: NumberedFabric
     observations: Mapping[str, int]
@@ -41,7 +48,8 @@ class Verdicts:
     silent: Sequence[str]
 
     def heading(self) -> str:
-        """What was read, in a line."""
+        """Return one line with the size of the fabric and the number of observations of each
+        kind."""
         fabric = self.numbered.fabric
         counts = ", ".join(f"{n:,} {kind}" for kind, n in self.observations.items())
         return (
@@ -50,7 +58,8 @@ class Verdicts:
         )
 
     def write(self, path: Path) -> None:
-        """Write the rankings of all methods as Parquet or CSV, see `analysis.evaluation.ranking`.
+        """Write the rankings of all methods as Parquet or CSV, by the suffix; see
+        `analysis.evaluation.ranking`.
 
         Raises:
             testbed.record.schema.TableError: The file cannot be written, or has another suffix.
@@ -67,13 +76,13 @@ def localize(
 ) -> Verdicts:
     """Diagnose telemetry from files with each method.
 
-    ``observations`` may be a folder of parts (`analysis.telemetry.parts`): each is then read and
-    held by one worker of this machine, or of ``cluster`` (`scenarios.many.cluster`).
+    ``observations`` may be a folder of parts (`analysis.telemetry.parts`). Then one worker of this
+    machine, or of ``cluster`` (`scenarios.many.cluster`), reads and holds each part.
 
     Raises:
         testbed.record.schema.TableError: A file is wrong (one line).
-        analysis.telemetry.telemetry.MissingTelemetry: No method finds in the files what it needs.
-        ValueError: The cluster is not there.
+        analysis.telemetry.telemetry.MissingTelemetry: The files lack what the methods read.
+        ValueError: The cluster does not answer.
     """
     progress("reading", 0.0)
     makers = {each.name: each.method for each in methods}
@@ -147,7 +156,7 @@ def export(
     Args:
         suffix: ``.parquet`` or ``.csv``.
         parts: Write Canary's segments alone, in a folder of parts (`analysis.telemetry.parts`).
-        trust: Whether to go on if the run was changed after it was finished.
+        trust: Whether to continue if the run was changed after it was finished.
 
     Raises:
         testbed.record.run.RunError: ``run`` is no complete run, or ``folder`` cannot be written.
@@ -170,7 +179,7 @@ def export(
                 write_parts(paths[1], telemetry.need("segments", "canary export --parts"))
             else:
                 write_observations(paths[1], telemetry)
-        except BaseException:  # one without the other is no export
+        except BaseException:  # leave neither file if one is missing
             paths[0].unlink(missing_ok=True)
             shutil.rmtree(paths[1]) if paths[1].is_dir() else paths[1].unlink(missing_ok=True)
             raise

@@ -23,8 +23,8 @@ from p4runtime_sh.shell import main
 InteractiveShellApp.init_path = lambda self: None
 main()
 """
-"""The package installs no command. IPython would let the user import from the current folder, and
-with that everything that it imports itself later."""
+"""A program that starts p4runtime-sh, whose package installs no command. It keeps IPython from
+adding the current folder to the import path, from which IPython would then import its own modules."""
 
 
 def net(
@@ -73,7 +73,7 @@ def shell(
     found = running_switch(switch)
     aim = "taken from its controller" if force else "to read from: FORCE=1 takes it for writing"
     print(f"{switch} of {found.network}, {aim}", flush=True)
-    # An ID of this process's own: with that of another client the switch would refuse this one.
+    # The election ID has this process's ID: a switch refuses an ID that another client uses.
     election = f"{2 if force else 0},{os.getpid()}"
     arguments = ["--grpc-addr", found.address, "--device-id", str(found.device)]
     arguments += ["--election-id", election]
@@ -81,7 +81,7 @@ def shell(
 
 
 def ended_in_words(cleaned: Cleaned) -> str:
-    """Return what was ended in one line: ``ended 20 switches, 16 hosts``."""
+    """Return one line that says what was ended: ``ended 20 switches, 16 hosts``."""
     counts = ((cleaned.switches, "switch", "es"), (cleaned.hosts, "host", "s"))
     said = [f"{n} {kind}{end if n > 1 else ''}" for n, kind, end in counts if n]
     if others := cleaned.others:

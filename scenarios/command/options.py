@@ -1,7 +1,7 @@
-"""The settings where people meet them: options of the command line, `make help`, README's table.
+"""The settings as options of the command line, in `make help` and in the documentation's table.
 
-An option can be said in three ways: ``--k 8``; ``K=8``, as make passes it on; and ``CANARY_K=8`` in
-the environment, which the other two win over. A name that does not exist is refused in all three.
+An option can be given in three ways: ``--k 8``; ``K=8``, as make passes it on; and ``CANARY_K=8``
+in the environment. The first two win over the environment. An unknown name is always an error.
 """
 
 from __future__ import annotations
@@ -38,39 +38,42 @@ OF_COMMANDS = (
     "SWEEP",
     "SUDO",
 )
-"""Options of `run` and `compare` that are no settings."""
+"""Options of `run` and `compare` that are not settings."""
 
 _SWITCHED = {"1": True, "0": False}
-_CHOSEN = {"backend": "auto"}  # what the command line takes for the default: it finds out
+_CHOSEN = {"backend": "auto"}  # default on the command line only, which then resolves it
 _WORD = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class GivenOptions:
-    """What the user gave: settings by name; and by option what came from the environment."""
+    """The options that the user gave: ``settings`` by name, and in ``environment`` the values that
+    came from the environment, by option."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def print_environment(self) -> None:
-        """Print what is not on the command line and took effect."""
+        """Print the options that came from the environment, as they are not on the command line."""
         for option, value in self.environment.items():
             name = option.removeprefix("--").replace("-", "_").upper()
             print(shortened(plain(f"from the environment: {name}={value}")), flush=True)
 
 
 class WordsCommand(TyperCommand):
-    """A command whose options can be words, too: ``K=8`` is ``--k 8``."""
+    """A command whose options can also be written as words: ``K=8`` is ``--k 8``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Replace words such as ``K=8`` by options, and parse the arguments."""
         known = _by_name(self.get_params(ctx))
         return super().parse_args(ctx, list(_spelled_out(args, known)))
 
 
 class SettingsCommand(WordsCommand):
-    """A command with an option for each setting; ``ctx.obj`` is what is `GivenOptions`."""
+    """A command with an option for each setting; ``ctx.obj`` holds the `GivenOptions`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
+        """Return the command's own parameters and an option for each setting."""
         *own, last = super().get_params(ctx)
         every = [*own, *_options()]
         for name, option in _by_name(every).items():
@@ -79,11 +82,13 @@ class SettingsCommand(WordsCommand):
         return [*every, last]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Check the names in the environment, and parse the arguments."""
         settings = [option.name.upper() for option in _options()]
         _check_environment([*settings, *OF_COMMANDS])
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command, with the settings that were given in ``ctx.obj``."""
         given = {option.name: ctx.params.pop(option.name) for option in _options()}
         said = {
             _long(option): os.environ[option.envvar]
@@ -96,7 +101,7 @@ class SettingsCommand(WordsCommand):
 
 
 def _by_name(params: Iterable[Any]) -> dict[str, Any]:
-    """Options by the name that make has for them: ``EPOCH_MS``."""
+    """Return options by the name that make uses for them, such as ``EPOCH_MS``."""
     options = [param for param in params if param.param_type_name == "option"]
     names = {_long(option)[2:].replace("-", "_").upper(): option for option in options}
     return {name: option for name, option in names.items() if name != "HELP"}
@@ -107,7 +112,8 @@ def _long(option: Any) -> str:
 
 
 def _spelled_out(args: list[str], known: Mapping[str, Any]) -> Iterable[str]:
-    """Arguments with ``NAME=value`` as the option that it stands for; not after ``--``."""
+    """Yield the arguments with each ``NAME=value`` replaced by its option; nothing is replaced
+    after ``--``."""
     flags = {_long(option) for option in known.values() if option.is_flag}
     value_follows = ended = False
     for arg in args:
@@ -129,6 +135,7 @@ def _spelled_out(args: list[str], known: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _check_environment(known: Iterable[str]) -> None:
+    """Raise an error for a ``CANARY_`` variable in the environment that is no known option."""
     names = list(known)
     for name in sorted(os.environ):
         if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in names:
@@ -138,7 +145,8 @@ def _check_environment(known: Iterable[str]) -> None:
 
 @cache
 def _options() -> list[Any]:
-    """An option for each setting. Pydantic is imported here, so ``canary --help`` stays quick."""
+    """Return an option for each setting. Pydantic is imported only here, so that ``canary --help``
+    stays quick."""
     from scenarios.experiment.settings import described
 
     def take(**given: object) -> None:
@@ -164,13 +172,13 @@ def _option(setting: Setting) -> Any:
 
 
 def table_row(setting: Setting) -> str:
-    """The row of a setting in README's table."""
+    """Return the row of a setting in the documentation's table, as Markdown."""
     name, bounds = setting.name.upper(), _bounds(setting)
     return f"| `{name}` | {_default(setting)} | {setting.meaning}{bounds} |"
 
 
 def help_lines(setting: Setting) -> list[str]:
-    """What `make help` says of a setting."""
+    """Return the lines about a setting in `make help`, at most 100 columns wide."""
     name = f"{setting.name.upper()}={_default(setting).partition(';')[0]}"
     return textwrap.wrap(
         _plain(setting.meaning) + _bounds(setting),
@@ -183,7 +191,8 @@ def help_lines(setting: Setting) -> list[str]:
 
 
 def _default(setting: Setting) -> str:
-    """``100; flow 1000, softswitch 7000``."""
+    """Return the default of a setting, with those of backends: ``100; flow 1000, softswitch
+    7000``."""
     usual = _CHOSEN.get(setting.name, setting.default)
     others = [f"{backend} {_value(value)}" for backend, value in setting.on.items()]
     return f"{_value(usual)}; {', '.join(others)}" if others else _value(usual)

@@ -1,4 +1,4 @@
-"""``canary plan``: deTector's probe matrix of a fat-tree against plans that need no thought."""
+"""``canary plan``: compares deTector's probe matrix of a fat-tree with simpler probing plans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testbed.probes.probe_matrix import (
 )
 from testbed.record.files import write_columns
 
-_PATIENCE = 1e9  # links to look at, a minute or so; beyond that a slower way is not tried
+_PATIENCE = 1e9  # links to visit, about a minute; a slower way than that is not tried
 
 WAYS = (
     ("plain greedy", Speedups(decomposition=False, lazy=False, symmetry=False)),
@@ -36,7 +36,7 @@ WAYS = (
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a way to plan took; ``seconds`` and ``paths`` None if it was not tried."""
+    """The time in seconds and the number of paths of one way to plan; None if it was not tried."""
 
     way: str
     seconds: float | None
@@ -46,10 +46,10 @@ class Timing:
 def make_plan(
     k: int, alpha: int, beta: int, progress: Callable[[str, float], None]
 ) -> tuple[ProbeMatrix, list[Timing]]:
-    """The matrix of a fat-tree, and the time by speed-up.
+    """Return the probe matrix of a fat-tree, and the planning time with each set of speed-ups.
 
     Raises:
-        ValueError: K, alpha or beta make no sense or take too long (one line).
+        ValueError: K, alpha or beta is wrong, or planning would take too long (one line).
     """
     topology = FatTree(k)
     progress("compiling", 0.0)
@@ -71,7 +71,7 @@ def make_plan(
 
 
 def _work(matrix: ProbeMatrix, how: Speedups) -> float:
-    """About how many (virtual) links a way has to look at."""
+    """Return the approximate number of (virtual) links that a way to plan has to visit."""
     parts = max(matrix.n_parts, 1)
     if how.lazy:
         each = matrix.n_candidates * 4
@@ -88,7 +88,7 @@ def write_plan(matrix: ProbeMatrix, path: Path) -> None:
     """Write the paths as Parquet, one direction of each.
 
     Raises:
-        testbed.record.schema.TableError: It cannot be written.
+        testbed.record.schema.TableError: The file cannot be written.
     """
     names = matrix.fabric.switch_names
     columns = {
@@ -103,7 +103,8 @@ def write_plan(matrix: ProbeMatrix, path: Path) -> None:
 
 
 def render_plan(matrix: ProbeMatrix, timings: list[Timing], console: Console) -> None:
-    """Print paths needed against trivial plans, coverage, identifiability and time by speed-up."""
+    """Print the number of paths beside simpler plans, coverage, identifiability, and the time with
+    each set of speed-ups."""
     if not console.is_terminal:
         console = Console(file=console.file, width=120)
     topology = matrix.fabric
@@ -155,7 +156,7 @@ def _paths(matrix: ProbeMatrix, topology: FatTree) -> Table:
 
 
 def _reached(matrix: ProbeMatrix) -> str:
-    """The identifiability, as far as it can be counted; at least one digit first."""
+    """Return the identifiability as text, as far as it can be counted; it begins with a digit."""
     reached, exact = 0, False
     for beta in range(1, MAX_BETA + 1):
         try:
@@ -170,7 +171,8 @@ def _reached(matrix: ProbeMatrix) -> str:
 
 
 def _fallen_short(matrix: ProbeMatrix, reached: str) -> list[str]:
-    """What was asked for and is not reached: no choice of the candidates would reach it."""
+    """Return a message for alpha and for beta if the matrix does not reach it; then no choice of
+    candidate paths would."""
     coverage, found = matrix.coverage, []
     few = int((coverage < matrix.alpha).sum())
     if few:

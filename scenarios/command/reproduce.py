@@ -1,4 +1,4 @@
-"""``canary reproduce``: the list of experiments, or some of them run."""
+"""``canary reproduce``: lists the experiments, or runs some of them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def reproduce(
 
 
 def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: str | None) -> None:
-    """One after the other; one that fails is told at the end."""
+    """Run experiments one after the other; the failed ones are reported at the end."""
     from scenarios.papers.reproduce import reproduce as run
     from scenarios.papers.reproduce import write_overview
     from scenarios.papers.tables import verdict_table
@@ -99,7 +99,8 @@ def _run(experiments: Sequence[Experiment], effort: Effort, out: Path, cluster: 
 
 
 def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | None:
-    """The capture's absolute path, as other processes read it."""
+    """Return the capture's absolute path, because other processes read it; None if there is
+    none."""
     if trace is None:
         return None
     if deaf := [each.name for each in experiments if not each.traffic]:

@@ -1,4 +1,4 @@
-"""Seeds as people write them: ``1-50``, ``1,2,10-12``."""
+"""Reads and writes lists of seeds in the form ``1-50`` or ``1,2,10-12``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ MOST_SEEDS = 100_000
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Seeds such as ``1-50`` or ``1,2,10-12``, ascending, each once.
+    """Return the seeds in a text such as ``1-50`` or ``1,2,10-12``, ascending and without
+    repetition.
 
     Raises:
-        ValueError: The text is none.
+        ValueError: The text has another form (one line).
     """
     seeds: set[int] = set()
     for part in text.split(","):
@@ -34,7 +35,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def in_ranges(seeds: Sequence[int]) -> str:
-    """Ascending seeds as `parse_seeds` reads them: ``1-3,7``."""
+    """Return ascending seeds as the text that `parse_seeds` reads: ``1-3,7``."""
     runs: list[list[int]] = []
     for seed in seeds:
         if runs and seed == runs[-1][1] + 1:

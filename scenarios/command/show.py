@@ -1,4 +1,4 @@
-"""Shows runs and comparisons: tables in the terminal, and the page of every one as it ends."""
+"""Shows runs and comparisons: as tables in the terminal, and as a page each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from testbed.record.manifest import PAGE
 from testbed.record.run import RunDirectory
 
 REPRODUCED = "setting.json"
-"""Of the folder of an experiment, see `scenarios.papers.reproduce`."""
+"""The file that marks the folder of an experiment, see `scenarios.papers.reproduce`."""
 
 
 def make_page(
@@ -53,11 +53,11 @@ def make_page(
     over_time: bool = False,
     progress: Progress = lambda what, share: None,
 ) -> Path:
-    """Write the page of a run or a comparison into its directory; where it is.
+    """Write the page of a run or a comparison into its directory, and return the page's path.
 
     Args:
-        trust: Whether to show what was changed after the run, too.
-        over_time: Also run methods on the first epochs where that takes a while.
+        trust: Whether to read the run even if its files were changed after it ended.
+        over_time: Whether to show the diagnosis after each epoch, even if that takes a while.
 
     Raises:
         ValueError: There is no such run or comparison, it is damaged, or has a link in it (one
@@ -84,7 +84,7 @@ def make_page(
 
 
 def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
-    """What a run's ``summary.json`` says, or a comparison's figures.
+    """Return the content of a run's ``summary.json``, or the figures of a comparison or sweep.
 
     Raises:
         ValueError: There is no such run or comparison, or it is damaged (one line).
@@ -97,7 +97,7 @@ def figures_of(directory: Path, trust: bool = False) -> Mapping[str, Any]:
 
 
 def show_figures(directory: Path, trust: bool = False) -> None:
-    """Print the table of a run or a comparison. Raises as `figures_of`."""
+    """Print the table of a run, comparison or sweep. Raises as `figures_of`."""
     if is_sweep(directory):
         print_sweep(read_sweep(directory), wide_console())
     elif is_comparison(directory):
@@ -107,18 +107,19 @@ def show_figures(directory: Path, trust: bool = False) -> None:
 
 
 def offer_page(directory: Path) -> str:
-    """The page of what has just ended: where it is, or why there is none, in a line."""
+    """Write the page of what has just ended; return one line with its path or the reason why there
+    is none."""
     try:
         return f"page: {make_page(directory, trust=True)}"
-    except (UserError, OSError) as error:  # what it shows is there without it
+    except (UserError, OSError) as error:  # the run itself is complete without its page
         return f"no page: {message_of(error)}"
 
 
 def again(config: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
-    """The command that makes a run again: what of its settings is not the default.
+    """Return the command that makes a run again, with the settings that differ from the defaults.
 
     Args:
-        methods: The ``methods`` of its summary.
+        methods: The entry ``methods`` of the run's summary.
     """
     had = {
         name: (entry.get("parameters", ""), entry.get("parameters_from", "default"))
@@ -129,7 +130,7 @@ def again(config: Mapping[str, Any], methods: Mapping[str, Any]) -> str:
 
 
 def _page_of_sweep(sweep: Sweep) -> str:
-    """Its parts have pages, too, to which it leads."""
+    """Return the page of a sweep; also write the pages of its comparisons, which it links to."""
     for part in sweep.parts:
         make_page(part.folder)
     parts = [(part.rows, part.key, part.folder.name) for part in sweep.parts]
@@ -138,7 +139,8 @@ def _page_of_sweep(sweep: Sweep) -> str:
 
 
 def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> str:
-    """The same for a comparison, with its seeds; of a sweep with the setting and its values."""
+    """Return the command that makes a comparison again, with its seeds; for a sweep with the
+    setting and its values."""
     had = {name: (e["values"], e["from"]) for name, e in found.key["parameters"].items()}
     had.pop(REFERENCE, None)  # every comparison has it
     setting, values = swept
@@ -152,7 +154,7 @@ def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> s
 
 
 def _settings(config: Mapping[str, Any]) -> Iterator[str]:
-    """The settings but the seed, as make takes them."""
+    """Yield the settings but the seed, as words for make."""
     name = config["scenario"]
     known = name in scenario_names()
     own = load_scenario(name).defaults if known else {}
@@ -169,10 +171,11 @@ def _settings(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _methods(had: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """The methods, if they are not those of the testbed with their defaults.
+    """Yield the word METHODS for make, unless the methods are those of the testbed with their
+    defaults.
 
     Args:
-        had: By name as it was given, all parameters, and where they came from.
+        had: For each method, by the name that was given, its parameters and their origin.
     """
     named = [
         name
@@ -185,14 +188,15 @@ def _methods(had: Mapping[str, tuple[str, str]]) -> Iterator[str]:
 
 
 def print_comparison(rows: Mapping[str, Any], console: Console) -> None:
-    """Print the table, what it is of, and the parameters that methods had."""
+    """Print the table of a comparison, its setting, and the parameters of the methods."""
     console.print(comparison_table(rows), width=min(console.width, 80))
     for text in (*in_short(rows).split("\n"), parameters_line(origins(rows))):
         console.print(line(text, "dim"), soft_wrap=True)
 
 
 def comparison_figures(found: Compared) -> dict[str, Any]:
-    """The figures for programs: the means by method, and a row for each seed and method."""
+    """Return the figures of a comparison for programs: the means by method, and a row for each seed
+    and method."""
     names = [name for name in COLUMNS if name != "found_at"]
     columns = [np.asarray(found.rows[name]).tolist() for name in names]
     columns = [[None if v != v else v for v in column] for column in columns]
@@ -223,12 +227,12 @@ def comparison_figures(found: Compared) -> dict[str, Any]:
 
 
 def _number(value: float) -> float | None:
-    """None for nan, which JSON has not."""
+    """Return a figure, or None for nan, which JSON lacks."""
     return None if value != value else value
 
 
 def print_sweep(sweep: Sweep, console: Console) -> None:
-    """Print F1 by method and value, and what it is of."""
+    """Print F1 by method and value of the setting, and the parameters of the methods."""
     tables = sweep_tables(sweep.setting.upper(), sweep.values, [p.rows for p in sweep.parts])
     for table in tables:
         console.print(table, width=min(console.width, 80))
@@ -240,7 +244,8 @@ def print_sweep(sweep: Sweep, console: Console) -> None:
 
 
 def sweep_figures(sweep: Sweep) -> dict[str, Any]:
-    """The figures for programs: of each value and method F1 with its interval."""
+    """Return the figures of a sweep for programs: F1 with its interval for each value and
+    method."""
 
     def figures() -> Iterator[dict[str, Any]]:
         for value, part in zip(sweep.values, sweep.parts, strict=True):

@@ -1,4 +1,4 @@
-"""Compile what a run on packets and its methods need into the cache (once an installation)."""
+"""Compiles the functions that runs on packets and their methods use, once for each installation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from scenarios.experiment.settings import Settings
 from scenarios.process.signals import SIGNALS
 
 HALVES = list(METHODS)[::2], list(METHODS)[1::2]
-"""The methods, for two processes that compile side by side: each takes about as long."""
+"""The methods in two halves, which two processes compile side by side in about equal time."""
 
 
 def warm_up(progress: Progress) -> None:
-    """The smallest run there is, thrown away; ``progress`` hears what is being compiled."""
+    """Make the smallest run and discard it; ``progress`` is called with what is being compiled."""
     here, beside = HALVES
     other = multiprocessing.get_context("spawn").Process(target=smallest_run, args=(beside,))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the other one is ended by this one
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # this process ends the other one
     try:
         other.start()
     finally:
@@ -39,7 +39,8 @@ def warm_up(progress: Progress) -> None:
 
 
 def smallest_run(methods: Sequence[str], observer: Observer = Observer()) -> None:
-    """A run that calls each compiled function of packets and of these methods."""
+    """Make a run that calls each compiled function of packets and of these methods, and discard
+    it."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(k=4, epochs=2, load=0.01)
         path = Path(folder) / "run"

@@ -1,4 +1,4 @@
-"""What shows a run while it goes on: the terminal and, with ``--watch``, a page in a browser."""
+"""Shows a run while it goes on: in the terminal and, with ``--watch``, in a browser."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from scenarios.experiment.observer import Observer, Observers, Progress, Progres
 
 
 class _Terminal(ProgressObserver):
-    """Shows progress with a bar, and says before a long run what it will take."""
+    """Shows the progress as a bar, and prints the estimate of a long run before it begins."""
 
     def estimated(self, expected: Estimate) -> None:
+        """Print the estimate if the run is long."""
         announce(expected)
 
 
 @contextmanager
 def watching(asked: bool, backend: str, progress: Progress) -> Iterator[Observer]:
-    """Give a block what observes its run: ``progress``, and a page if that is ``asked``.
+    """Give a block the observer of its run, which calls ``progress`` and, if ``asked``, shows a
+    page in a browser.
 
-    The page ends with the block, however that ends.
+    The page ends with the block, also after an error.
 
     Raises:
-        SettingsError: There is nothing to see in such a run (one line).
+        SettingsError: A run on this backend cannot be watched (one line).
     """
     terminal = _Terminal(progress)
     if not asked:

@@ -1,8 +1,8 @@
-"""What a user asks for: a scenario, settings that were given, and those of a file.
+"""A request: a scenario, the settings that the user gave, and those of a file.
 
-A file is a YAML of one's own (``k: 8``), or the ``config.json`` of a run. Of the same setting what
-is given wins over the file, and the file over the scenario's own. It may be a stranger's, so it
-names scenarios of the library only and never code to run.
+The file is a YAML file (``k: 8``) or the ``config.json`` of a run. For each setting, a given value
+wins over the file, and the file wins over the scenario's default. A file may come from a stranger,
+so it can name scenarios of the library only, and never code to run.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Request:
-    """A scenario, and the settings that were asked for.
+    """A scenario, and the settings that the user asked for.
 
     Attributes:
-        name: The scenario's, or the path of its file.
-        scenario: It.
-        given: Settings that somebody asked for: what the run would ignore is refused.
-        recorded: All settings of an earlier run, or none: what does not matter is left alone.
+        name: The name of the scenario, or the path of its file.
+        scenario: The scenario itself.
+        given: Settings that the user asked for; one that the run would ignore is an error.
+        recorded: All settings of an earlier run, or none; those that the run ignores are allowed.
     """
 
     name: str
@@ -42,17 +42,18 @@ class Request:
 
     @property
     def backend(self) -> str:
-        """The backend that is asked for, by default ``auto``."""
+        """The backend that the request names, by default ``auto``."""
         every = {"backend": "auto"} | dict(self.scenario.defaults) | {**self.recorded, **self.given}
         return str(every["backend"])
 
     @property
     def named(self) -> set[str]:
-        """The settings that are not left to their defaults."""
+        """The names of the settings that do not have their default."""
         return {*self.scenario.defaults, *self.recorded, *self.given}
 
     def settings(self, backend: str | None = None) -> Settings:
-        """The settings of the run, on ``backend`` instead of what is asked for.
+        """Return the settings of the run, on ``backend`` if it is given instead of the requested
+        one.
 
         Raises:
             SettingsError: See `make_settings`.
@@ -60,7 +61,7 @@ class Request:
         backend = backend or self.backend
         recorded = dict(self.recorded)
         was = str(recorded.get("backend"))
-        if was != backend:  # what was only the other backend's default is not asked for
+        if was != backend:  # drop values that were defaults of the other backend
             usual = {s.name: s.on.get(was, s.default) for s in described() if s.on}
             recorded = {n: v for n, v in recorded.items() if n not in usual or v != usual[n]}
         base = dict(self.scenario.defaults) | recorded
@@ -70,11 +71,11 @@ class Request:
 def make_request(
     name: str | Scenario | None, given: Mapping[str, Any], file: Path | None = None
 ) -> Request:
-    """What is asked for by options and a file.
+    """Return the request made of options and a file.
 
     Args:
-        name: A scenario, its name, or the path of its file, which is run; by default `SCENARIO`,
-            or what ``file`` names, which must be of the library.
+        name: A scenario, its name, or the path of its file, which is executed; by default the
+            scenario that ``file`` names, which must be in the library, or `SCENARIO`.
         given: Settings by name.
         file: YAML, a run's ``config.json`` or the run's directory.
 

@@ -1,4 +1,5 @@
-"""The user's side of an emulation by root: sends the job, and records what comes back."""
+"""The user's side of an emulation as root: sends the job to the root process, and writes the record
+that comes back."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from testbed.record.run import RunWriter
 
 
 class _InRoot(Exception):
-    """The traceback of an error in the process of root, as the cause of the same error here."""
+    """The traceback of an error in the root process; it becomes the cause of the same error
+    here."""
 
     def __str__(self) -> str:
         return f"in the process of root:\n{self.args[0]}"
@@ -30,14 +32,16 @@ def emulate_as_root(
     writer: RunWriter,
     observer: Observer,
 ) -> None:
-    """Have an emulation made, and record it as it goes on. The network is down at the end.
+    """Have the root process emulate a job, and write the record while it runs. The network is down
+    when the function returns.
 
     Args:
-        observer: Receives the progress, and what its like in the process of root shows.
+        observer: Receives the progress, and the changes of the live page that the root process
+            sends.
 
     Raises:
-        NetworkError: There is no process of root, it ended before its time, or the network cannot
-            be brought up (one line).
+        NetworkError: There is no root process, it ended early, or the network cannot be brought up
+            (one line).
         ValueError: The faults or the traffic cannot be emulated (one line).
     """
     try:
@@ -74,8 +78,8 @@ def emulate_as_root(
 
 
 def _next(wire: Connection) -> tuple[Any, ...]:
-    """Return the next message. An interrupt comes before it is read or after, as what follows half
-    a message cannot be read."""
+    """Return the next message. Signals are blocked while it is read, because nothing can be read
+    after half a message."""
     wire.poll(None)
     with signals_blocked():
         return wire.recv()
@@ -89,7 +93,7 @@ def _keep_log(writer: RunWriter, name: str, content: bytes) -> None:
 
 
 def _end(peer: socket.socket, wire: Connection, keep_log: Callable[..., None]) -> None:
-    """Let the process of root take its network down, and wait until it has; its logs are kept."""
+    """Tell the root process to take its network down, wait until it has, and keep its logs."""
     with suppress(OSError, EOFError):
         peer.shutdown(socket.SHUT_WR)
         while True:

@@ -1,7 +1,7 @@
-"""What a user's process asks a process of root for: an emulation, described by plain data.
+"""The job that a user's process sends to the root process: an emulation, described by plain data.
 
-The job is JSON and arrays of numbers of fixed types. Whoever reads it builds settings, faults and
-traffic from these with the same checks as a run has, and executes nothing that was sent.
+The job is JSON and arrays of numbers with fixed types. The reader builds settings, faults and
+traffic from it with the same checks as in a run, and executes nothing that was sent.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ _MOST_PACKETS = 1 << 30
 
 
 class JobError(UserError):
-    """A job is not as it is declared here. One line."""
+    """A job does not have the declared form; the message is one line."""
 
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class _Words:
-    """The part of a job that is text."""
+    """The part of a job that is sent as JSON; ``flows`` and ``packets`` are the lengths of the
+    arrays."""
 
     settings: Settings
     plan: FaultPlan
@@ -54,7 +55,7 @@ _WORDS = TypeAdapter(_Words)
 
 @dataclasses.dataclass(frozen=True)
 class RootJob:
-    """An emulation: its settings, faults and traffic, and whether somebody watches it."""
+    """An emulation: its settings, faults and traffic, and whether a live page shows it."""
 
     settings: Settings
     plan: FaultPlan
@@ -63,7 +64,7 @@ class RootJob:
 
 
 def send_job(wire: Connection, job: RootJob) -> None:
-    """Send a job. Its packets are listed one by one."""
+    """Send a job; its packets are listed one by one as arrays."""
     traffic, packets = job.traffic, listed(job.traffic.packets)
     words = _Words(job.settings, job.plan, job.watched, traffic.n_flows, len(packets))
     wire.send_bytes(_WORDS.dump_json(words))
@@ -76,8 +77,8 @@ def receive_job(wire: Connection) -> RootJob:
     """Read a job and check it.
 
     Raises:
-        JobError: It is none, or makes no sense.
-        EOFError: It was cut off.
+        JobError: The data is not a job, or its values are wrong.
+        EOFError: The connection was closed before the end of the job.
     """
     try:
         words = _WORDS.validate_json(wire.recv_bytes(_LONGEST_TEXT))
@@ -97,6 +98,7 @@ def receive_job(wire: Connection) -> RootJob:
 
 
 def _column(wire: Connection, kind: type[np.generic], length: int) -> npt.NDArray:
+    """Read one array of ``length`` numbers of a given type."""
     wanted = length * np.dtype(kind).itemsize
     data = wire.recv_bytes(wanted)
     if len(data) != wanted:
@@ -105,10 +107,10 @@ def _column(wire: Connection, kind: type[np.generic], length: int) -> npt.NDArra
 
 
 def _check(traffic: Traffic, hosts: int) -> None:
-    """See that the flows are between these hosts, and the packets of these flows.
+    """Check that the flows connect hosts of the fabric, and that the packets belong to these flows.
 
     Raises:
-        JobError: They are not.
+        JobError: A flow or a packet is wrong.
     """
     src, dst, time = traffic.src_host, traffic.dst_host, traffic.time_ns.astype(np.int64)
     for wrong, what in (

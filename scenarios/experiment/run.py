@@ -1,4 +1,4 @@
-"""One run from settings to summary: make the traffic, emulate, diagnose, write it all down."""
+"""Makes one run, from its settings to its summary: traffic, emulation, diagnosis and record."""
 
 from __future__ import annotations
 
@@ -48,13 +48,15 @@ from testbed.record.truth import failed_devices, links_with_matches
 
 
 def default_directory(scenario: str) -> Path:
-    """``runs/<time>-<scenario>``; of runs that begin in one second the second gets ``-2``."""
+    """Return the path ``runs/<time>-<scenario>``, the time to the second; `RunWriter` numbers runs
+    that begin in the same second."""
     return Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-{Path(scenario).stem}"
 
 
 @contextmanager
 def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
-    """Give a run's writer to a block; nothing stays of a run that was not finished or left."""
+    """Give a block the writer of a new run; if the run is neither finished nor left as partial, its
+    files are removed."""
     writer = None
     try:
         try:
@@ -63,7 +65,7 @@ def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
             yield writer
         finally:
             _abandon(writer)
-    finally:  # an interrupt, which comes once, may have been raised before the first had begun
+    finally:  # an interrupt may have come before the inner block was entered
         _abandon(writer)
 
 
@@ -81,22 +83,23 @@ def run_experiment(
     methods: Sequence[BuiltMethod] | None = None,
     observer: Observer = Observer(),
 ) -> Summary:
-    """Emulate, diagnose with each method; the run directory appears when all is done.
+    """Emulate a scenario, and diagnose it with each method; the run directory appears when all is
+    done.
 
-    A run that ends early leaves nothing, unless it took real time: then its finished epochs stay in
-    its place with the suffix ``.partial``, and a note on the exception says so.
+    A run that ends early leaves no files, except in real time: then its finished epochs stay in a
+    directory with the suffix ``.partial``, and a note on the exception says so.
 
     Args:
-        place: Where the run will be, or its writer, who knows afterwards where it is.
-        methods: What diagnoses the run; by default the methods of the testbed.
+        place: The path of the run directory, or the run's writer, which knows the final path.
+        methods: The methods that diagnose the run; by default those of the testbed.
         observer: Receives the events of the run while it goes on.
 
     Returns:
         The content of ``summary.json``.
 
     Raises:
-        ValueError: Faults, traffic, or the place of the run are wrong, or there is not the memory
-            for it (one line).
+        ValueError: The faults, the traffic or the path are wrong, or there is too little memory
+            (one line).
         testbed.softswitch.SoftSwitchError: There is no C compiler.
     """
     begin = time.perf_counter()
@@ -140,17 +143,18 @@ def run_experiment(
 
 
 def _own_methods() -> list[BuiltMethod]:
+    """Return the methods of the testbed with their default parameters."""
     return find_methods(",".join(METHODS))
 
 
 def expected_of(settings: Settings, fabric: Fabric, failures: int, flock: bool = True) -> Estimate:
-    """Return what a run will take.
+    """Return the estimated time and memory of a run.
 
     Args:
-        settings: Those of the run.
-        fabric: That of the settings.
-        failures: How many directed links are faulty.
-        flock: Whether it is among the methods.
+        settings: The settings of the run.
+        fabric: The fabric of these settings.
+        failures: Number of faulty directed links.
+        flock: Whether Flock is among the methods.
     """
     return estimate(
         settings.backend,
@@ -195,14 +199,14 @@ def analyze(
     trust: bool = False,
     methods: Sequence[BuiltMethod] | None = None,
 ) -> Summary:
-    """Diagnose a run again and replace its diagnoses and summary.
+    """Diagnose a run again, and replace its diagnoses and its summary.
 
-    Of an interrupted run that left its ``.partial`` directory the finished epochs are diagnosed.
+    For the ``.partial`` directory of an interrupted run, its finished epochs are diagnosed.
 
     Args:
-        trust: Whether to go on if the run was changed after it was finished. What was changed stays
-            so in the eyes of its manifest.
-        methods: As of `run_experiment`.
+        trust: Whether to continue if the run was changed after it was finished. The manifest still
+            reports these changes afterwards.
+        methods: The methods that diagnose the run; by default those of the testbed.
 
     Raises:
         testbed.record.run.RunError: ``path`` is no complete run, or cannot be written.
@@ -286,7 +290,8 @@ def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWri
 
 
 def _lossy(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.integer] | None:
-    """The links that really lost packets, None where the emulator loses none of its own accord."""
+    """Return the links that really lost packets, int[n], or None if the emulator drops none
+    itself."""
     if not run.has("emulator_drops"):
         return None
     own = run.table("emulator_drops")["link"]
@@ -294,14 +299,14 @@ def _lossy(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.intege
 
 
 def _unmet(run: RunDirectory, links: Mapping[str, Any]) -> npt.NDArray[np.integer]:
-    """The faulty links that no packet crossed, or none that their faults match."""
+    """Return the faulty links that no packet crossed, or no packet that their faults match."""
     matched = np.isin(np.array(links["name"], object), links_with_matches(run))
     met = (links["packets"] > 0) & ~(matched & (links["fault_drops"] == 0))
     return np.flatnonzero(links["faulty"] & ~met)
 
 
 def _said_of_unmet(names: Sequence[str]) -> list[str]:
-    """What to say of faults that no packet met, if there are any."""
+    """Return the message about faults that no packet met, or an empty list if there are none."""
     if not names:
         return []
     return [
@@ -311,7 +316,7 @@ def _said_of_unmet(names: Sequence[str]) -> list[str]:
 
 
 def _failed_devices(run: RunDirectory, links: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """The switches that failed, with the least and the highest loss rate of their faulty links."""
+    """Return, for each failed switch, the lowest and the highest loss rate of its faulty links."""
     found = {}
     for name, device in failed_devices(run).items():
         own = run.fabric.links_of(device)
@@ -322,6 +327,8 @@ def _failed_devices(run: RunDirectory, links: Mapping[str, Any]) -> dict[str, tu
 
 
 def _metered(counts: SegmentCounts) -> Metered:
+    """Return the packets that the meters counted and that were lost, and the number of measured
+    segments."""
     return {
         "packets": int(counts.sent.sum()),
         "lost": int(counts.lost.sum()),
@@ -330,14 +337,17 @@ def _metered(counts: SegmentCounts) -> Metered:
 
 
 def _early(run: RunDirectory) -> list[str]:
+    """Return a message if the run ended before its last epoch, else an empty list."""
     asked = run.config["epochs"]
     return [f"it ended after {run.epochs} of {asked} epochs"] if run.epochs < asked else []
 
 
 def run_config(name: str, settings: Settings) -> dict[str, Any]:
-    """The content of ``config.json``: settings, scenario and versions."""
+    """Return the content of ``config.json``: settings, scenario, and versions of the software."""
     config = settings.as_dict() | {"scenario": Path(name).stem}
-    del config["threads"]  # equal runs have equal records, however many made them
+    del config[
+        "threads"
+    ]  # the number of threads does not change a run, so equal runs have equal records
     packages = ("canary-testbed", "numpy", "numba", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}

@@ -1,6 +1,7 @@
-"""A scenario: what breaks, and what of the usual settings it changes.
+"""A scenario: its faults, and the settings whose default it changes.
 
-A scenario file is Python with a module-level ``SCENARIO``; its docstring says what it shows.
+A scenario file is a Python file with a module-level ``SCENARIO``; its docstring says what the
+scenario shows.
 """
 
 from __future__ import annotations
@@ -23,19 +24,20 @@ FaultMaker = Callable[[Fabric, Settings], FaultPlan]
 
 
 def _from_text(topology: Fabric, settings: Settings) -> FaultPlan:
+    """Return the faults that the setting ``faults`` describes."""
     return parse_faults(settings.faults, topology, settings.seed, duration_s=settings.duration_s)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a scenario file defines.
+    """The content of a scenario file.
 
     Attributes:
-        defaults: Settings this scenario changes; the command line still wins.
-        make_faults: Turns the topology and the settings into the faults; by default the setting
-            ``faults`` is parsed.
-        links: Delay, rate and queues of the links.
-        file: The file it was loaded from, None if it came with the testbed or was made in Python.
+        defaults: Settings that this scenario changes; options of the command line win over them.
+        make_faults: Function of the fabric and the settings that returns the faults; by default it
+            parses the setting ``faults``.
+        links: Delay, rate and queues of the links in virtual time.
+        file: The file it was loaded from; None for a scenario of the library or made in Python.
 
     Raises:
         SettingsError: A field is of the wrong kind, or there is no such setting.
@@ -60,11 +62,11 @@ class Scenario:
             raise SettingsError("links of a Scenario must be a LinkModel")
 
     def faults(self, topology: Fabric, settings: Settings) -> FaultPlan:
-        """What breaks in a run, checked against its fabric and its length.
+        """Return the faults of a run, checked against its fabric and its length.
 
         Raises:
-            ValueError: The plan makes no sense, or the scenario's file does not make one: one line
-                with its file and line.
+            ValueError: The plan is wrong, or the scenario's file does not return a plan; the
+                message is one line with the file and the line.
         """
         if self.file is None or self.make_faults is _from_text:
             return self._checked_faults(topology, settings)
@@ -87,7 +89,7 @@ class Scenario:
 
 
 def scenario_names() -> list[str]:
-    """The scenarios shipped in ``library``: modules that define ``SCENARIO``."""
+    """Return the names of the scenarios in ``library``: its modules that define ``SCENARIO``."""
     here = str(Path(__file__).parents[1] / "library")
     return sorted(
         module.name
@@ -97,10 +99,11 @@ def scenario_names() -> list[str]:
 
 
 def need_library(name: str) -> None:
-    """Check the name of a scenario that stands in a file, where it must not choose code to run.
+    """Check that a scenario named in a file is in the library, so that the file cannot choose code
+    to run.
 
     Raises:
-        SettingsError: It is no scenario of the library: one line, without the file.
+        SettingsError: The library has no such scenario (one line, without the name of the file).
     """
     if name not in scenario_names():
         raise SettingsError(
@@ -111,11 +114,11 @@ def need_library(name: str) -> None:
 
 
 def load_scenario(name: str) -> Scenario:
-    """Load a shipped scenario by name, or one's own by the path of its Python file.
+    """Return a scenario of the library by name, or the user's own by the path of its Python file.
 
     Raises:
-        SettingsError: There is none of that name, or the file does not load or defines no
-            ``SCENARIO``: one line with its file and line.
+        SettingsError: There is no such scenario, or the file does not load or defines no
+            ``SCENARIO``; the message is one line with the file and the line.
     """
     if name.endswith(".py"):
         path = Path(name)

@@ -1,7 +1,7 @@
-"""The settings of a run: meaning, default, bounds and unit of each, said once.
+"""The settings of a run: the meaning, default, bounds and unit of each, defined once.
 
-The options of the command line (`scenarios.command.options`), what `make help` lists and README's
-table are made from here or held equal by a test.
+The options of the command line (`scenarios.command.options`), the list of `make help` and the table
+of settings in the documentation are made from here, or a test compares them with it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ REAL_TIME = ("softswitch", "bmv2")
 
 
 class SettingsError(UserError):
-    """A setting has a value that makes no sense. One line that says what to do."""
+    """A setting has a wrong value; the message is one line that says what to do."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Extra:
-    """What else there is to say of a setting: its unit, and its default on some backends."""
+    """The unit of a setting, and its default on backends that have their own."""
 
     unit: str = ""
     on: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -48,11 +48,11 @@ class Extra:
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Settings:
-    """Everything a run depends on, besides the code.
+    """All settings that a run depends on; together with the code they determine the run.
 
     Raises:
         pydantic.ValidationError: A value is out of its bounds or does not fit the others;
-            `make_settings` says so in one line.
+            `make_settings` turns this into one line.
     """
 
     k: Annotated[
@@ -264,25 +264,27 @@ class Settings:
 
     @property
     def line_rate_bps(self) -> float:
-        """What the hosts' links carry: what the backend's switches can process."""
+        """Rate of the hosts' links in bits per second; it depends on what the backend's switches
+        can process."""
         return LINE_RATE[self.backend]
 
     def traces_of_host(self, fabric: Fabric) -> float:
-        """How many traceroutes a second each host may send."""
+        """Return the traceroutes per second that each host may send."""
         return self.traces_per_s or host_rate_limit(fabric, self.icmp_per_s)
 
     def happening(self, fabric: PacketFabric) -> tuple[Event, ...]:
-        """Return what EVENTS says of this run's fabric, in order of time."""
+        """Return the events of the setting EVENTS on a fabric, in order of time."""
         return parse_events(self.events, fabric, self.duration_s)
 
     @property
     def real_time(self) -> bool:
-        """Whether the backend's clock is the wall's."""
+        """Whether the backend runs in real time."""
         return self.backend in REAL_TIME
 
     @property
     def ignored(self) -> dict[str, str]:
-        """The settings that this run does not look at, and why: ``with TOPOLOGY=...``."""
+        """The settings that have no effect in this run, each with the reason: ``with
+        TOPOLOGY=...``."""
         found = {}
         if self.topology != "fat-tree":
             found["k"] = f"with TOPOLOGY={self.topology}"
@@ -298,29 +300,32 @@ class Settings:
 
     @property
     def epoch_ns(self) -> int:
+        """Length of an epoch in ns."""
         return self.epoch_ms * 1_000_000
 
     @property
     def duration_s(self) -> float:
+        """Length of the run in seconds: number of epochs times their length."""
         return self.epochs * self.epoch_ms / 1000
 
     def as_dict(self) -> dict[str, Any]:
+        """Return all settings by name."""
         return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What is said of a setting, for those who print it.
+    """The description of a setting, for options, help and documentation.
 
     Attributes:
-        name: As the field's.
-        kind: int, float or str; of choices str.
-        default: Where no backend has one of its own.
-        on: The defaults of the backends that have.
-        low, high: Its bounds, None if it has none.
-        choices: The values it can take, if they are few.
-        unit: Of the value and the bounds.
-        meaning: A line of Markdown.
+        name: The name of the field in `Settings`.
+        kind: The type: int, float or str; str for a setting with choices.
+        default: The default on backends that are not in ``on``.
+        on: The defaults of the backends that have their own.
+        low, high: The bounds; None if there are none.
+        choices: The allowed values if there are few; else empty.
+        unit: The unit of the value and the bounds.
+        meaning: The meaning, as a line of Markdown.
     """
 
     name: str
@@ -335,7 +340,7 @@ class Setting:
 
 
 def described() -> list[Setting]:
-    """What is said of each setting, in order."""
+    """Return the description of each setting, in the order of the fields."""
     return [_describe(name, info) for name, info in cast(Any, Settings).__pydantic_fields__.items()]
 
 
@@ -360,14 +365,15 @@ def _describe(name: str, info: FieldInfo) -> Setting:
 def make_settings(
     given: Mapping[str, Any], base: Mapping[str, Any] = MappingProxyType({})
 ) -> Settings:
-    """The settings of a run: what is given, else what ``base`` has, else the backend's defaults.
+    """Return the settings of a run: a value of ``given``, else of ``base``, else the backend's
+    default.
 
     Args:
-        given: What somebody asked for: what the run would ignore is refused.
-        base: What stands otherwise: a scenario's settings, or those of an earlier run.
+        given: Settings that the user asked for; one that the run would ignore is an error.
+        base: Other settings: the scenario's, or those of an earlier run.
 
     Raises:
-        SettingsError: A value makes no sense, there is no such setting, or it would be ignored.
+        SettingsError: A value is wrong, there is no such setting, or the run would ignore it.
     """
     stands = dict(base) | dict(given)
     backend = stands.get("backend", Settings.backend)
@@ -385,6 +391,7 @@ def make_settings(
 
 
 def _one_line(error: ValidationError) -> str:
+    """Return an error of pydantic as one line that says what to do."""
     first = error.errors(include_url=False)[0]
     if first["type"] == "value_error":  # raised by the checks above
         return first_problem(error)[1]

@@ -1,4 +1,4 @@
-"""Set-up of a run with packets: switches and their rules, faults, sources, probes and agents."""
+"""Sets up a run with packets: switches and their rules, faults, sources, probes and agents."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sources:
-    """What the hosts send: the traffic and the probes, the network's number of each, and their
-    frames in that order."""
+    """The packets that hosts send: the traffic, NetBouncer's probes and deTector's, each with its
+    number in the network, and their frames in that order."""
 
     traffic: Traffic
     probes: ProbePlan
@@ -50,15 +50,20 @@ class Sources:
 
     @property
     def numbers(self) -> tuple[int, int, int]:
+        """The network's numbers of the three sources: traffic, NetBouncer's probes, deTector's."""
         return self.data, self.probing, self.probing_matrix
 
 
 @dataclass(frozen=True)
 class Emulation:
-    """Switches with its controller, faults, traffic, probes and agents, all ready.
+    """A network that is ready to run, with its controller, faults, traffic, probes and agents.
 
-    ``ids`` are the switches' 48-bit IDs, ``monitors`` the switches with meters and ``controls``
-    theirs; ``transfers`` are the flows that ``tcp`` carries, where there is any.
+    Attributes:
+        ids: The 48-bit IDs of the switches, uint64[n_switches].
+        monitors: The numbers of the switches with meters.
+        controls: The controls of these switches, by number.
+        transfers: The flows that ``tcp`` carries.
+        tcp: The real TCP connections; None if there are none.
     """
 
     inputs: Inputs
@@ -87,14 +92,14 @@ def set_up(
     idle: bool = False,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> Emulation:
-    """Make a network ready to run.
+    """Install rules, faults, sources and agents on a network, so that it is ready to run.
 
     Args:
-        inputs: What the run is made of.
+        inputs: The inputs of the run.
         backend: The network, up and idle.
-        idle: Hosts send nothing yet: the frames of `Sources` are fed when they are wanted.
-        progress: Hears what is being made, and the share that is: of a large fabric each takes
-            seconds.
+        idle: Whether hosts send nothing yet; the frames of `Sources` are then fed later.
+        progress: Called with the name of each step and the progress, from 0 to 1; on a large fabric
+            a step takes seconds.
 
     Raises:
         SettingsError: An epoch is too short for the network's packets to drain.
@@ -149,7 +154,7 @@ def set_up(
 
 
 def _too_short(epochs: Epochs, backend: Backend) -> SettingsError:
-    """What to say of an epoch that ends before the meters of the one before are read."""
+    """Return the error for an epoch that ends before the meters of the previous one are read."""
     packets_ns = backend.drain_ns - 2 * backend.skew_ns
     least_ms = math.ceil(packets_ns / (0.5 - 3 * epochs.skew) / 1e6)
     return SettingsError(
@@ -164,7 +169,8 @@ def _install_forwarding(
     ids: npt.NDArray[np.uint64],
     monitors: Collection[int],
 ) -> list[Uplinks | None]:
-    """Let all switches forward; return the ECMP group of each, None where it has none."""
+    """Install the forwarding rules on all switches; return the ECMP group of each, or None for a
+    switch without one."""
     masks = bloom_mask(ids).tolist()
     with batch(controls):
         return [
@@ -174,6 +180,7 @@ def _install_forwarding(
 
 
 def _add_sources(inputs: Inputs, network: Network, traffic: Traffic, idle: bool) -> Sources:
+    """Add the traffic and both kinds of probes to the network."""
     topology = inputs.fabric
     templates, lengths = headers(traffic, topology)
     data = Source(
@@ -213,5 +220,5 @@ def _add_sources(inputs: Inputs, network: Network, traffic: Traffic, idle: bool)
 
 
 def _silent(source: Source) -> Source:
-    """The same flows without a packet."""
+    """Return a source with the same flows and no packets."""
     return replace(source, packets=next(source.packets.blocks()).cut(0))

@@ -1,4 +1,4 @@
-"""What a terminal shows while something runs, and how wide."""
+"""Shows progress and messages in the terminal."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from scenarios.process.signals import raise_on_signals
 from testbed.fabric.names import plain
 
 SOON_S, OFTEN_S = 2.0, 10.0
-"""Plain lines begin when something has taken so long, and come about so often."""
+"""Without a terminal, lines of progress begin after `SOON_S` seconds, and follow about every
+`OFTEN_S` seconds."""
 
 
 def wide_console() -> Console:
-    """Standard output; wide enough for tables where it is no terminal."""
+    """Return a console on standard output; it is 120 columns wide if that is no terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=120)
 
 
 def line(text: str, style: str = "") -> Text:
-    """Text that may hold names, shown as it is."""
+    """Return text that is printed as it is, with unprintable characters escaped."""
     return Text(plain(text), style)
 
 
 class Bar:
-    """What is being done, how far it is and how long it will take from here.
+    """Computes the remaining time of a phase from its progress.
 
     Args:
-        show: Gets these three, the last in words, empty if nobody knows.
+        show: Called with the name of the phase, its progress from 0 to 1, and the remaining time in
+            words; empty if it is not known yet.
     """
 
     def __init__(self, show: Callable[[str, float, str], None]) -> None:
@@ -43,7 +45,7 @@ class Bar:
 
     def __call__(self, what: str, share: float) -> None:
         now = time.monotonic()
-        if share < self._last:  # something else has begun
+        if share < self._last:  # another phase has begun
             self._from = now, share
         self._last = share
         begin, already = self._from
@@ -54,6 +56,7 @@ class Bar:
 
 
 def _in_words(seconds: float) -> str:
+    """Return the remaining time in words: seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s left"
     return f"{seconds / 60:.0f} min left" if seconds < 5400 else f"{seconds / 3600:.1f} h left"
@@ -61,8 +64,8 @@ def _in_words(seconds: float) -> str:
 
 @contextmanager
 def progress_bar() -> Iterator[Bar]:
-    """A bar on standard error, gone when the block ends, or lines where that is no terminal; what
-    runs is taken back by a signal."""
+    """Show a progress bar on standard error during a block; lines if that is no terminal. A signal
+    raises `Stopped`, so that the block can clean up."""
     raise_on_signals()
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -79,7 +82,8 @@ def progress_bar() -> Iterator[Bar]:
 
 
 def _lines() -> Callable[[str, float, str], None]:
-    """Plain lines, a few: when something else is done, and every now and then."""
+    """Return a function that prints progress as lines, when the phase changes and every few
+    seconds."""
     begin = printed_at = time.monotonic()
     printed = ""
 
@@ -90,7 +94,7 @@ def _lines() -> Callable[[str, float, str], None]:
             return
         printed_at, printed = now, kind
         rest = f", {left}" if left else ""
-        with suppress(OSError):  # nobody reads it any more
+        with suppress(OSError):  # standard error was closed
             print(f"... {what}: {100 * share:.0f} %{rest}", file=sys.stderr, flush=True)
 
     return show

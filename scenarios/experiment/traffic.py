@@ -1,4 +1,5 @@
-"""What TRAFFIC means: a flow-size distribution, a list of flows, or a capture to replay."""
+"""Interprets the setting TRAFFIC: a flow-size distribution, a list of flows, or a capture to
+replay."""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ _CAPTURES = (".pcap", ".pcapng", ".cap", ".pcap.gz", ".pcapng.gz", ".cap.gz")
 
 
 def capture_file(traffic: str) -> Path | None:
-    """The capture that ``traffic`` names, None if it names none."""
+    """Return the path of the capture that ``traffic`` names, or None if it names none."""
     name = traffic.removesuffix(":fit")
     return Path(name) if name.lower().endswith(_CAPTURES) else None
 
 
 def flow_file(traffic: str) -> Path | None:
-    """The list of flows that ``traffic`` names, None if it names none."""
+    """Return the path of the list of flows that ``traffic`` names, or None if it names none."""
     return Path(traffic) if traffic.lower().endswith(".csv") else None
 
 
 def traffic_file(traffic: str) -> Path | None:
-    """The file that ``traffic`` names, of whatever kind, None if it names none."""
+    """Return the path of the file that ``traffic`` names, whatever its kind, or None."""
     named = workload(traffic)
     if named is not None and named[0] not in WORKLOADS:
         return Path(named[0])
@@ -45,8 +46,8 @@ def traffic_file(traffic: str) -> Path | None:
 
 
 def workload(traffic: str) -> tuple[str, Pattern] | None:
-    """Return the workload or the file of flow sizes that ``traffic`` names and who sends to whom,
-    None if it names none."""
+    """Return the workload or file of flow sizes that ``traffic`` names and the pattern of senders
+    and receivers; None if it names neither."""
     skewed = traffic.endswith(":skewed")
     name = traffic.removesuffix(":skewed").removesuffix(":uniform")
     if name not in WORKLOADS and not name.lower().endswith(".txt"):
@@ -55,10 +56,11 @@ def workload(traffic: str) -> tuple[str, Pattern] | None:
 
 
 def arrivals(demand: Demand, fabric: Fabric, rng: np.random.Generator) -> FlowProcess | None:
-    """Return how the flows of a workload arrive; None if ``traffic`` names none.
+    """Return the random process by which flows of a workload arrive; None if ``traffic`` names no
+    workload.
 
     Args:
-        rng: Draws which racks are busy in skewed traffic.
+        rng: Draws the racks that are busy in skewed traffic.
 
     Raises:
         TrafficError: Links cannot carry the load (one line).
@@ -75,7 +77,8 @@ def make_traffic(
     topology: PacketFabric,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Traffic, Account | None]:
-    """Generate or replay the traffic of a run; what became of a capture's frames, if one is.
+    """Generate or replay the traffic of a run; for a capture, also return what became of its
+    frames.
 
     ``traffic`` is ``hadoop``, ``websearch``, ``storage``, ``pareto`` or a ``.txt`` file of flow
     sizes, with ``:skewed`` for half of the traffic among 5 % of the racks; a ``.csv`` list of
@@ -84,12 +87,12 @@ def make_traffic(
     cuts packets off.
 
     Args:
-        demand: What hosts send in the run.
-        topology: Its fabric.
-        progress: Receives the share of a capture that was read, from 0 to 1.
+        demand: The traffic that hosts send in the run.
+        topology: The fabric of the run.
+        progress: Called with the share of a capture that was read, from 0 to 1.
 
     Raises:
-        ValueError: It is neither, or the capture is unreadable (one line).
+        ValueError: ``traffic`` is none of these, or a file cannot be read (one line).
     """
     path = capture_file(demand.traffic)
     if path is not None:

@@ -1,8 +1,9 @@
-"""A run without packets: traffic, probes, traces and meters over a fabric whose links lose packets.
+"""Simulates a run without packets: flows, probes, traces and meters over links that lose packets.
 
-All end hosts' flows are drawn, or a sample of 4 million; all of them lose packets on their links,
-independently. The probes are NetBouncer's and deTector's; 007 traces the flows that lost packets;
-Canary's meters count what its selection of flows would count, drawn apart from the sample of flows.
+The hosts' flows are drawn, or a sample of 4 million of them; their packets are lost on each link
+independently. The probes are NetBouncer's and deTector's, and 007 traces the flows that lost
+packets. Canary's meters count what its selection of flows would count; this is drawn separately
+from the sample of flows.
 """
 
 from __future__ import annotations
@@ -48,19 +49,19 @@ LongArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class FlowRun:
-    """A run without packets: the truth, what was seen, and what the links did.
+    """A run without packets: its faults, its measurements, and what the links carried.
 
     Attributes:
-        settings: What was simulated.
+        settings: The settings of the run.
         plan: The faults.
-        loss: The loss rate of each link and epoch, float64[1 or E, n_links].
-        seen: What was seen.
-        flows, probes, matrix: What became of the packets of flows and of NetBouncer's and
-            deTector's probes.
-        metered: What Canary's meters counted.
-        canary_bytes: Canary's uploads in all epochs.
-        traces: The traces, and what they cost.
-        recorded: The share of all flows that has a record.
+        loss: The loss rate of each link in each epoch, float64[1 or E, n_links].
+        seen: The measurements.
+        flows, probes, matrix: The packets that crossed and were lost on each link, of flows, of
+            NetBouncer's probes and of deTector's.
+        metered: The counts of Canary's meters.
+        canary_bytes: Bytes that Canary uploads in all epochs.
+        traces: 007's traces, and their cost.
+        recorded: The share of all flows that has a record, from 0 to 1.
     """
 
     settings: Settings
@@ -76,31 +77,38 @@ class FlowRun:
     recorded: float
 
     def telemetry(self, kinds: str | None = None) -> Telemetry:
-        """What methods read. ``kinds`` as the setting TELEMETRY, by default that of the run."""
+        """Return the telemetry that methods read; ``kinds`` is as the setting TELEMETRY, by default
+        that of the run."""
         return read_telemetry(self, kinds)
 
     # ---- its record (`testbed.record.run.Record`) --------------------------------------------
 
     @property
     def config(self) -> Mapping[str, Any]:
+        """The settings by name."""
         return self.settings.as_dict()
 
     @property
     def fabric(self) -> Fabric:
+        """The fabric of the run."""
         return self.seen.fabric
 
     @property
     def segments(self) -> Segments:
+        """The path segments between switches with meters."""
         return self.seen.segments
 
     def has(self, name: str) -> bool:
+        """Return whether the record has the table ``name``."""
         return name in _TABLES
 
     def table(self, name: str) -> Mapping[str, Any]:
+        """Return the columns of a table of the record."""
         return _TABLES[name](self)
 
     @property
     def network(self) -> Network:
+        """The content of ``network.json``: counters of the whole network."""
         seen = self.seen
         sent = seen.flows.sent.sum() + seen.probed_sent.sum(dtype=np.int64) + seen.matrix_sent.sum()
         lost = int(sum(one.lost.sum() for one in (self.flows, self.probes, self.matrix)))
@@ -132,12 +140,13 @@ class FlowRun:
         }
 
     def _crossed(self, what: str) -> LongArray:
-        """Of all packets, how many began to cross each link or were lost there: int64[n_links]."""
+        """Return, for each link, the sum over all packets of ``packets`` (that began to cross it)
+        or ``drops`` (that were lost on it), int64[n_links]."""
         every = (self.flows, self.probes, self.matrix)
         return np.sum([getattr(one, what) for one in every], axis=0)
 
 
-# Long: the steps of a run, each of which needs what those before it made.
+# A long function: each step of a run needs the results of the steps before it.
 def simulate(
     settings: Settings,
     plan: FaultPlan,
@@ -146,17 +155,17 @@ def simulate(
     flows: int = FLOW_RECORDS,
     progress: Callable[[str, float], None] = lambda what, share: None,
 ) -> FlowRun:
-    """Simulate a run. Equal arguments, equal run.
+    """Simulate a run; equal arguments give an equal run.
 
     Args:
-        settings: ``backend`` is ``flow``.
-        plan: Faults of the fabric.
-        fabric: That of the settings.
-        flows: Most flow records on average, see `FLOW_RECORDS`.
-        progress: Hears what is being done and the share that is done.
+        settings: The settings; ``backend`` must be ``flow``.
+        plan: The faults.
+        fabric: The fabric of these settings.
+        flows: The largest mean number of flow records, see `FLOW_RECORDS`.
+        progress: Called with the name of each step and the progress, from 0 to 1.
 
     Raises:
-        ValueError: Faults, traffic or monitors ask for what is not possible here (one line).
+        ValueError: The faults, the traffic or the monitors are not possible here (one line).
     """
     progress("paths", 0.0)
     seed, n_probes, epoch_s = settings.seed, settings.probes, settings.epoch_ms / 1000
@@ -221,20 +230,21 @@ def simulate(
 
 
 def _upload(metered: Metered, parts: Segments, epochs: int) -> int:
-    """Canary's bytes in all epochs: meters, digests, changes of rules and their counters."""
+    """Return the bytes that Canary uploads in all epochs: meters, digests, changes of rules and
+    their counters."""
     return meter_upload(metered, parts) * epochs + _control(metered)
 
 
 def _control(metered: Metered) -> int:
-    """Bytes of digests, of changes of rules and of their counters that are read; each flow that is
-    reported is selected, and a flow is on one segment of an upstream."""
+    """Return the bytes of digests, of changes of rules, and of the rules' counters that are read.
+    Each reported flow is selected, and a flow is on one segment of an upstream."""
     selected = int(metered.installed.sum())
     changes = selected + int(metered.removed.sum())
     return Exchanged(selected, changes, changes, usm_counters=int(metered.watched.sum())).bytes
 
 
 def write_run(run: FlowRun, writer: RunWriter) -> None:
-    """Write all of a run but its diagnoses."""
+    """Write the record of a run without its diagnoses."""
     writer.text("truth.yaml", run.plan.to_yaml(run.fabric))
     with ThreadPoolExecutor(2) as pool:  # Arrow compresses a table on one core
         list(pool.map(lambda name: writer.table(name, run.table(name)), _TABLES))
@@ -273,7 +283,8 @@ def _probe_paths(run: FlowRun) -> Mapping[str, Any]:
 
 
 def _probe_counts(run: FlowRun) -> Mapping[str, Any]:
-    """NetBouncer's by every host of the path's ToR, deTector's by no host in particular."""
+    """Return the columns of the probes: NetBouncer's for every host of the path's ToR, deTector's
+    with host -1."""
     seen, n_hosts = run.seen, run.fabric.hosts_per_tor
     n_bounces, n_matrix = len(seen.bounces), len(seen.matrix)
     tor = run.fabric.link_src[seen.bounces.links[seen.bounces.ptr[:-1]]]
@@ -335,7 +346,8 @@ def _send_flows(
     epoch_ms: int,
     seed: int,
 ) -> tuple[npt.NDArray[np.int32], FloatArray, FlowRecords, Carried]:
-    """The hosts that send, when, and the records of the flows. Flows are cut at the run's end."""
+    """Return the sending hosts, int32[F], the start times in seconds, float64[F], the flow records,
+    and the packets on each link. Flows are cut at the end of the run."""
     flows = process.draw(duration_s, _rng(seed, 1), most)
     fitting = np.ceil((duration_s - flows.start_s) * flows.rate_bps / 8 / PAYLOAD)
     sent = np.maximum(np.minimum(flows.frames, fitting), 1).astype(np.int64)
@@ -356,7 +368,8 @@ def _meter(
     epoch_s: float,
     seed: int,
 ) -> tuple[Metered, npt.NDArray[np.int32]]:
-    """What Canary's meters count on each segment, and what of that is lost, int32[E, S]."""
+    """Return the counts of Canary's meters, and the packets lost on each segment in each epoch,
+    int32[E, S]."""
     share = segment_share(ecmp, process.pair_share(), parts)
     success = _success(loss, parts.paths)
     metered = meter(process, share, success, n_epochs, epoch_s, selection, seed)
@@ -375,7 +388,7 @@ def _send_probes(
     packets: int,
     rng: np.random.Generator,
 ) -> Carried:
-    """``packets`` over path ``path[i]`` for each i, evenly spread over the epochs."""
+    """Send ``packets`` probes over path ``path[i]`` for each i, spread evenly over the epochs."""
     parts = []
     for epoch, rates in enumerate(loss):
         now = packets * (epoch + 1) // len(loss) - packets * epoch // len(loss)
@@ -385,7 +398,7 @@ def _send_probes(
 
 
 def _success(loss: FloatArray, paths: Paths) -> FloatArray:
-    """The chance to cross each path in each epoch: float64[1 or E, P]."""
+    """Return the probability that a packet crosses each path in each epoch, float64[1 or E, P]."""
     links = paths.padded()
     every = np.where(links >= 0, 1 - loss[:, np.maximum(links, 0)], 1.0)
     return every.prod(axis=2)

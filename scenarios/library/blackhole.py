@@ -18,6 +18,8 @@ from testbed.faults.specification import parse_faults
 
 
 def black_holes(topology: Fabric, settings: Settings) -> FaultPlan:
+    """Return faults that drop all packets with certain low bits in the destination port, from a
+    quarter of the run on."""
     plan = parse_faults(settings.faults, topology, settings.seed)
     rng = np.random.default_rng([settings.seed, 0xB1AC])
     opens = settings.duration_s / 4

@@ -17,6 +17,8 @@ PERIOD_S = 0.9
 
 
 def flapping(topology: Fabric, settings: Settings) -> FaultPlan:
+    """Return faults that drop half of the packets during a third of every `PERIOD_S` seconds, each
+    with its own phase."""
     plan = parse_faults(settings.faults, topology, settings.seed)
     rng = np.random.default_rng([settings.seed, 0xF1A9])
     faults = []

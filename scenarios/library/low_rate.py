@@ -11,6 +11,7 @@ from testbed.faults.specification import LOW_RATES, parse_faults
 
 
 def low_rates(topology: Fabric, settings: Settings) -> FaultPlan:
+    """Return the faults of the setting ``faults``, with loss rates of 0.001 to 0.05."""
     return parse_faults(
         settings.faults, topology, settings.seed, LOW_RATES, duration_s=settings.duration_s
     )

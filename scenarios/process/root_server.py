@@ -1,8 +1,8 @@
-"""The process that stays root while a command of sudo's goes on as the user.
+"""The root server: a process that stays root while a command started by sudo runs as the user.
 
-It listens on a Unix socket whose name only the command knows, for processes of the user alone, and
-starts `scenarios.live.root_worker` for each that connects: a comparison makes many networks in
-turn. It ends with the command. It reads nothing that is sent.
+It listens on a Unix socket whose name only the command knows, and accepts only processes of the
+user. For each connection it starts `scenarios.live.root_worker`, because a comparison makes many
+networks in turn. It ends with the command, and reads no data from the socket.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ _CREDENTIALS = struct.Struct("3i")  # of a Unix socket's peer: process, user, gr
 
 
 def root_available() -> bool:
-    """Return whether this process may have a network: it is root's, or sudo started its command."""
+    """Return True if this process can have a network: it runs as root, or sudo started its
+    command."""
     return os.geteuid() == 0 or ADDRESS in os.environ
 
 
 def start_root_server(uid: int) -> str:
-    """Start a server that ends with this process, for processes of a user.
+    """Start a server for processes of one user; it ends with this process.
 
     Returns:
         The name of its socket.
@@ -39,7 +40,7 @@ def start_root_server(uid: int) -> str:
     name = f"canary-{secrets.token_hex(16)}"
     command = os.pidfd_open(os.getpid())
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"\0{name}")  # of no file system: it is gone with the last process
+        listening.bind(f"\0{name}")  # an abstract name, which disappears with the last process
         listening.listen()
         arguments = [str(number) for number in (listening.fileno(), command, uid)]
         _start(
@@ -53,10 +54,10 @@ def start_root_server(uid: int) -> str:
 
 
 def connect() -> socket.socket:
-    """Connect to the server of this command.
+    """Return a socket that is connected to the root server of this command.
 
     Raises:
-        OSError: It has none, or that has ended.
+        OSError: The command has no server, or the server has ended.
     """
     peer = socket.socket(socket.AF_UNIX)
     try:
@@ -78,12 +79,12 @@ def _user_of(peer: socket.socket) -> int:
 def _start(
     module: str, arguments: list[str], stdin: int, passed: tuple[int, ...] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start a module as root, away from the terminal and the current folder."""
+    """Start a module as root, detached from the terminal and the current folder."""
     return subprocess.Popen(
         [sys.executable, "-I", "-B", "-m", module, *arguments],
         cwd="/",
         stdin=stdin,
-        stdout=subprocess.DEVNULL,  # what reads the command's output sees its end
+        stdout=subprocess.DEVNULL,  # so that readers of the command's output see its end
         pass_fds=passed,
         start_new_session=True,
     )

@@ -1,8 +1,8 @@
-"""How a command is ended from outside: by Ctrl-C, SIGTERM, or SIGHUP when its terminal goes.
+"""Signals that end a command: Ctrl-C, SIGTERM, and SIGHUP when its terminal closes.
 
-A command that has begun nothing yet ends at once: an exception would fly through half-imported
-modules, some of which lose it or say much about it. From `raise_on_signals` on the signal is an
-exception, so that what was begun is taken back.
+Until `raise_on_signals` is called, a signal ends the command at once: an exception would pass
+through half-imported modules, some of which suppress it or print a traceback. After that, a signal
+raises an exception, so that the command cleans up.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal that asks this process to end came; its number is the argument."""
+    """A signal asked this process to end; the argument is the signal's number."""
 
 
 def exit_on_signals(kept: str = "nothing was kept") -> None:
-    """From now on a signal prints one line, which says what was ``kept``, and ends the process."""
+    """From now on, a signal prints one line that says what was ``kept``, and ends the process."""
 
     def end(number: int, _: FrameType | None) -> None:
         try:
@@ -36,10 +36,11 @@ def exit_on_signals(kept: str = "nothing was kept") -> None:
 
 
 def raise_on_signals() -> None:
-    """From now on such a signal raises `Stopped`, once: others do not disturb the tidying up.
+    """From now on, the first signal raises `Stopped`; later ones are ignored, so that cleanup is
+    not interrupted.
 
-    Where Python must not raise, as in what it calls when an object goes or a module is imported, it
-    drops exceptions: then the signal comes again.
+    In some places Python drops exceptions, such as finalizers and import callbacks. If it drops
+    `Stopped`, the signal is sent again.
     """
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -56,7 +57,9 @@ def raise_on_signals() -> None:
                 _have(stop)
                 threading.Timer(0.01, os.kill, again).start()
                 return
-            except Stopped:  # on a busy machine it comes here, where it would be dropped once more
+            except (
+                Stopped
+            ):  # raised in this hook on a busy machine, where it would be dropped again
                 continue
 
     sys.unraisablehook = dropped
@@ -65,9 +68,10 @@ def raise_on_signals() -> None:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Hold a signal that comes in the block back until the block has ended: what must not be half
-    done."""
-    if threading.current_thread() is not threading.main_thread():  # which alone hears signals
+    """Delay signals until the end of a block, for work that must not stop halfway."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # only the main thread receives signals
         yield
         return
     came: list[int] = []
@@ -85,19 +89,24 @@ def signals_blocked() -> Iterator[None]:
 
 
 def exit_code(number: int) -> int:
-    """Return what a shell says of a program that a signal ended: 130 for Ctrl-C, 129 for SIGHUP."""
+    """Return the exit code that a shell reports for a program that a signal ended: 130 for Ctrl-C,
+    129 for SIGHUP."""
     return 128 + number
 
 
 def in_one_line(number: int, kept: str) -> str:
+    """Return one line that says which signal ended the command and what was ``kept``."""
     how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     return f"canary: {how}: {kept}"
 
 
 def _have(handler: Callable[[int, FrameType | None], None]) -> None:
     for kind in SIGNALS:
-        # nohup means it; a shell's background jobs begin with SIGINT ignored and do not
+        # An ignored SIGHUP comes from nohup and stays ignored; an ignored SIGINT only means that a
+        # shell started the command in the background.
         if kind == signal.SIGHUP and signal.getsignal(kind) == signal.SIG_IGN:
             continue
         signal.signal(kind, handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # some wait until here: see `canary`
+    signal.pthread_sigmask(
+        signal.SIG_UNBLOCK, SIGNALS
+    )  # signals may be blocked until here, see `canary`

@@ -1,7 +1,7 @@
-"""A command that sudo started goes on as the user who called sudo.
+"""Lets a command that sudo started continue as the user who called sudo.
 
-This happens before the command line is read, by executing the program again: the new process has
-never been root. Nothing is imported here that is not needed for it.
+This happens before the command line is read: the program is executed again, and the new process has
+never been root. This module imports only what it needs for that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STAYS_ROOT = ("net", "shell", "clean-net", "doctor")
-"""Commands that are about root's networks and read nothing of the user's."""
+"""Commands that work on root's networks and read no files of the user."""
 
 HAS_NETWORKS = ("run", "compare")
 
@@ -30,9 +30,10 @@ _OF_ROOT = ("XDG_RUNTIME_DIR", "PYTHONDONTWRITEBYTECODE")
 
 
 def leave_root() -> None:
-    """Go on as the user who called sudo, if somebody did.
+    """Continue as the user who called sudo, if this command was started by sudo.
 
-    Returns if this process is not root, is root's own, or if the command needs root itself.
+    The function returns if this process is not root, if root itself started it, or if the command
+    needs root; else it executes the program again as the user.
     """
     try:
         user = sudo_user()
@@ -48,7 +49,8 @@ def leave_root() -> None:
 
 
 def go_through_sudo(given: Mapping[str, str]) -> NoReturn:
-    """Start this command again through sudo, which makes it this user's again but for its networks.
+    """Start this command again through sudo; the new process leaves root, and uses root for its
+    networks only.
 
     Args:
         given: Options that came from the environment, which sudo does not pass on.
@@ -66,14 +68,16 @@ def go_through_sudo(given: Mapping[str, str]) -> NoReturn:
 
 
 def _go_on_as(user: User, networks: bool) -> NoReturn:
-    """Execute this program again as a user.
+    """Execute this program again as a user; ``networks`` says whether to start a root server first.
 
     Raises:
         ValueError: The user cannot read it (one line).
     """
     environment = {k: v for k, v in os.environ.items() if k not in (*_OF_SUDO, *_OF_ROOT)}
     environment |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the next program takes them when it can
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, SIGNALS
+    )  # the new program unblocks them when it is ready
     if networks:
         environment[ADDRESS] = start_root_server(user.uid)
     os.setgroups(user.groups)
@@ -89,7 +93,7 @@ def _go_on_as(user: User, networks: bool) -> NoReturn:
 
 
 def _same_program() -> list[str]:
-    """Return the arguments of this process, without Python's option to write no bytecode."""
+    """Return the arguments that start this program again, without Python's option ``-B``."""
     at = sys.orig_argv.index("-m")
     options = [option for option in sys.orig_argv[1:at] if option != "-B"]
     return [sys.executable, *options, *sys.orig_argv[at:]]

@@ -1,4 +1,4 @@
-"""Who is behind root: the user who called sudo, and what a process of root may take from them."""
+"""The user who called sudo, and which of that user's files and variables a root process may use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from testbed.errors import UserError
 
 _THEIRS = ("XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "NUMBA_CACHE_DIR", "PYTHONPATH", "TMPDIR")
-"""Variables that name folders in which a user could put code, or exchange files."""
+"""Variables that name folders in which a user could place code or replace files."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class User:
     Attributes:
         uid, gid: Numeric user and group ID.
         groups: The IDs of all groups of the user.
-        name, home: As the user database has them; of a user that it does not know the number, and
-            a folder that is not there.
+        name, home: Name and home folder from the user database; for a user that is not in it, the
+            user ID and a folder that does not exist.
     """
 
     uid: int
@@ -41,7 +41,7 @@ class User:
 
 
 def sudo_user() -> User | None:
-    """Return the user who called sudo; None if this process is not root, or root's own.
+    """Return the user who called sudo; None if this process is not root, or root itself started it.
 
     Raises:
         ValueError: ``SUDO_UID`` or ``SUDO_GID`` is not a number.
@@ -60,8 +60,8 @@ def sudo_user() -> User | None:
 
 
 def be_root_alone() -> None:
-    """Let this process, which stays root, keep to root's own folders, and write no bytecode into
-    the user's copy of this program."""
+    """Make this root process use root's own folders only, and write no bytecode into the user's
+    copy of this program."""
     for name in _THEIRS:
         os.environ.pop(name, None)
     os.environ["HOME"] = pwd.getpwuid(0).pw_dir
@@ -70,10 +70,10 @@ def be_root_alone() -> None:
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Open a new file to write, or an old one to replace, with the rights of the user behind root.
+    """Open a file for writing with the rights of the user who called sudo; an old file is replaced.
 
     Raises:
-        OSError: The user cannot write it.
+        OSError: The user cannot write the file.
     """
     user = sudo_user()
     if user is None:
@@ -100,7 +100,7 @@ try:
 except OSError as error:
     sys.exit(error.errno)
 """
-"""A program that opens a file and hands it over a socket; it ends with the number of its error."""
+"""A program that opens a file and sends it over a socket; its exit code is the errno."""
 
 
 def _number(name: str, said: str) -> int:
