@@ -60,9 +60,7 @@ class Commands(TyperGroup):
                 traceback.print_exc()
             print(f"canary: {message_of(error)}", file=sys.stderr)
             raise typer.Exit(2) from None
-        except (
-            KeyboardInterrupt
-        ) as stop:  # Typer would replace it by an exception without its notes
+        except KeyboardInterrupt as stop:  # Typer would replace it and drop its notes
             raise typer.Exit(stopped(stop)) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

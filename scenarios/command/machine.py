@@ -24,7 +24,7 @@ InteractiveShellApp.init_path = lambda self: None
 main()
 """
 """A program that starts p4runtime-sh, whose package installs no command. It keeps IPython from
-adding the current folder to the import path, from which IPython would then import its own modules."""
+adding the current folder to the import path, from which IPython would then import modules."""
 
 
 def net(

@@ -345,9 +345,7 @@ def _early(run: RunDirectory) -> list[str]:
 def run_config(name: str, settings: Settings) -> dict[str, Any]:
     """Return the content of ``config.json``: settings, scenario, and versions of the software."""
     config = settings.as_dict() | {"scenario": Path(name).stem}
-    del config[
-        "threads"
-    ]  # the number of threads does not change a run, so equal runs have equal records
+    del config["threads"]  # it changes no result: equal runs have equal records
     packages = ("canary-testbed", "numpy", "numba", "pyarrow")
     config["versions"] = {"python": platform.python_version()}
     config["versions"] |= {package: version(package) for package in packages}

@@ -1,4 +1,4 @@
-"""A network under Mininet's prompt that is watched: its counters, what is broken, verdicts."""
+"""Shows a network at Mininet's prompt in browsers: its counters, its faults and verdicts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _OFTEN_S, _SHARE = 0.2, 0.03
 
 
 class WatchedNet:
-    """Tells browsers of a network, until it is closed.
+    """Sends the state of a network to browsers, until it is closed.
 
     Args:
-        live: What breaks and measures it.
+        live: The object that injects faults into the network and measures it.
     """
 
     def __init__(self, network: Network, live: Live) -> None:
@@ -46,7 +46,7 @@ class WatchedNet:
         self._thread.start()
 
     def verdicts(self, found: Mapping[str, Diagnosis]) -> None:
-        """What every method has said just now."""
+        """Show the latest diagnosis of every method."""
         methods = [
             {
                 "name": name,
@@ -62,24 +62,27 @@ class WatchedNet:
         self._publisher.publish("verdict", {"when": "as asked last", "methods": methods})
 
     def close(self) -> None:
-        """The network ends."""
+        """Show that the network is down, and stop the server."""
         self._over.set()
         self._thread.join()
         self._publisher.publish("end", {"what": "over: the network is down"})
         self._publisher.close()
 
     def _tell_troubles(self) -> None:
+        """Show the network's problems if they have changed."""
         if self._network.degraded != self._troubles:
             self._troubles = list(self._network.degraded)
             self._publisher.publish("doing", {"what": "; ".join(["up", *self._troubles])})
 
     def _look(self) -> None:
+        """Send the counters to browsers a few times a second; without those that need the switches
+        while another thread uses the switches."""
         while not self._over.wait(_OFTEN_S):
             free = self._live.using.acquire(blocking=False)
             try:
                 self._counters.publish_if_due(busy=not free)
                 self._tell_troubles()
-            except NetworkError:  # a node has disappeared, which its own commands say
+            except NetworkError:  # a node has ended, which the prompt's commands report
                 return
             finally:
                 if free:
@@ -88,7 +91,7 @@ class WatchedNet:
 
 @contextmanager
 def watched_net(asked: bool, network: Network, live: Live) -> Iterator[WatchedNet | None]:
-    """A network that is watched for a block, if that is asked for."""
+    """Show a network in browsers during a block, if ``asked``; else yield None."""
     if not asked:
         yield None
         return

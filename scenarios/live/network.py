@@ -1,7 +1,8 @@
-"""A network that stays up: faults come and go, and an epoch of traffic is measured when asked for.
+"""A network that stays up: faults can be injected and removed, and an epoch of traffic is measured
+on request.
 
-What `scenarios.experiment.loop` does once from the first epoch to the last is done here one epoch
-at a time, always of the even parity, with the same traffic and the same steps at its end.
+`scenarios.experiment.loop` runs all epochs in turn; this module runs one epoch at a time, always
+with even parity, with the same traffic and the same steps at its end.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ _SOON_NS = 50_000_000
 
 @dataclass(frozen=True)
 class Measured:
-    """What Canary's meters counted in an epoch: of each segment packets sent and lost, int64[S]."""
+    """The counts of Canary's meters in an epoch: packets sent and lost on each segment,
+    int64[S]."""
 
     segments: Segments
     sent: npt.NDArray[np.int64]
@@ -56,15 +58,15 @@ class Measured:
 
 
 class Live:
-    """Faults and measurements of a network that is up.
+    """Injects faults into a network that is up, and measures it.
 
     Args:
-        settings: Of one epoch's run.
-        inputs: What that is made of.
+        settings: The settings of a run of one epoch.
+        inputs: The inputs of that run.
         backend: The network, up and idle.
 
     Attributes:
-        using: Held while the switches are asked or told something: one thread at a time may.
+        using: A lock on the switches, for one thread at a time.
     """
 
     def __init__(self, settings: Settings, inputs: Inputs, backend: Backend) -> None:
@@ -81,19 +83,20 @@ class Live:
 
     @property
     def monitor(self) -> npt.NDArray[np.bool_]:
-        """Return which switches host meters: bool[n_switches]."""
+        """Which switches host meters, bool[n_switches]."""
         return np.isin(np.arange(self.topology.n_switches), self._emulation.monitors)
 
     @property
     def faults(self) -> list[Fault]:
-        """What is broken now, by link."""
+        """The faults that are injected now, ordered by link."""
         return [self._faults[link][0] for link in sorted(self._faults)]
 
     def fault(self, link: int, rate: float) -> None:
-        """Let a directed link lose that share of its packets from now on.
+        """From now on, drop the share ``rate`` of the packets on a directed link.
 
         Raises:
-            FaultError: It is no share, or the switch where the link begins does not answer.
+            FaultError: ``rate`` is not between 0 and 1, or the switch where the link begins does
+                not answer.
         """
         if reason := self._controls[int(self.topology.link_src[link])].lost:
             name = self.topology.switch_names[int(self.topology.link_src[link])]
@@ -106,7 +109,7 @@ class Live:
             self._faults[link] = fault, injector
 
     def heal(self, link: int) -> bool:
-        """Let a link lose nothing any more; whether it did."""
+        """Remove the fault of a link; return True if it had one."""
         with self.using:
             _, injector = self._faults.pop(link, (None, None))
             if injector is not None:
@@ -114,10 +117,10 @@ class Live:
             return injector is not None
 
     def restore_taken(self) -> list[tuple[str, int]]:
-        """Use the switches again that another controller had and has left.
+        """Restore the switches that another controller took and has left.
 
         Returns:
-            Their names, and how many entries each lacked.
+            The name of each switch, and the number of entries that were restored.
         """
         back = []
         with self.using:
@@ -131,20 +134,20 @@ class Live:
         return back
 
     def meters(self) -> Measured:
-        """Send an epoch's traffic and read Canary's meters."""
+        """Send an epoch's traffic, and return the counts of Canary's meters."""
         with self.using, _scratch() as writer:
             epoch = self._measure(writer)
         counts = segment_counts(epoch.meter, len(self._emulation.segments))
         return Measured(self._emulation.segments, *counts)
 
     def diagnose(self, methods: Sequence[BuiltMethod] = ()) -> dict[str, Diagnosis]:
-        """Send an epoch's traffic, and return which links methods then blame, by method.
+        """Send an epoch's traffic, and return each method's diagnosis.
 
         Args:
-            methods: By default those of the testbed, as far as what they read is measured here.
+            methods: By default the methods of the testbed whose telemetry is measured here.
 
         Raises:
-            MissingTelemetry: A method of ``methods`` reads what is not measured here.
+            MissingTelemetry: A method of ``methods`` reads telemetry that is not measured here.
         """
         found: dict[str, Diagnosis] = {}
         with _scratch() as writer:
@@ -160,10 +163,11 @@ class Live:
         return found
 
     def _measure(self, writer: RunWriter) -> Epoch:
+        """Send an epoch's traffic and probes, run the steps at its end, and return the epoch."""
         network = self._emulation.network
         plan = FaultPlan(tuple(self.faults))
         emulation = replace(self._emulation, plan=plan, network=_Since(network))
-        collect(emulation.controls, 1)  # what came after the last epoch
+        collect(emulation.controls, 1)  # discard packets that came after the last epoch
         with batch(emulation.controls.values()):
             for control in emulation.controls.values():
                 set_parity(control, 0)
@@ -187,7 +191,7 @@ class Live:
 
 @contextmanager
 def _scratch() -> Iterator[RunWriter]:
-    """Where an epoch is written down that nobody keeps."""
+    """Give a block the writer of a record that is discarded afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder) / "run")
         try:
@@ -197,13 +201,14 @@ def _scratch() -> Iterator[RunWriter]:
 
 
 def _later(source: Source, start_ns: int) -> Source:
+    """Return a source with all packets moved by ``start_ns``."""
     packets = listed(source.packets)
     later = replace(packets, time_ns=packets.time_ns + np.uint64(start_ns))
     return replace(source, packets=later)
 
 
 class _Since:
-    """A network whose counters began when this was made."""
+    """A network whose counters begin at 0 when this object is made."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -219,16 +224,20 @@ class _Since:
         return getattr(self._network, name)
 
     def sent(self, number: int) -> npt.NDArray[np.uint32]:
+        """Return the packets that each flow of a source has sent since then."""
         return self._network.sent(number) - self._counts["sent", number]
 
     def delivered(self, number: int) -> npt.NDArray[np.uint32]:
+        """Return the packets of each flow of a source that have arrived since then."""
         return self._network.delivered(number) - self._counts["delivered", number]
 
     def link_packets(self) -> npt.NDArray[np.uint64]:
+        """Return the packets that crossed each directed link since then."""
         return self._network.link_packets() - self._before["link_packets"]
 
     def fault_drops(self) -> npt.NDArray[np.uint64]:
+        """Return the packets that faults dropped on each directed link since then."""
         return self._network.fault_drops() - self._before["fault_drops"]
 
     def emulator_drops(self, injected: npt.NDArray[np.uint64]) -> None:
-        """They are told of whole runs."""
+        """Return None: the emulator's drops are known for whole runs only."""

@@ -1,4 +1,4 @@
-"""Mininet's prompt with commands of this testbed: break a link, look, heal it.
+"""Mininet's prompt with commands of this testbed: break a link, measure, heal the link.
 
 mininet> fault agg0_1 core2 0.05
 mininet> diagnose
@@ -55,18 +55,19 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class UsageError(UserError):
-    """A command that was not understood. One line."""
+    """A command was not understood; the message is one line."""
 
 
 class _Ended(BaseException):
-    """A signal ends the prompt. Mininet takes a KeyboardInterrupt for Ctrl-C, and goes on."""
+    """A signal ends the prompt. It is no KeyboardInterrupt, which Mininet takes for Ctrl-C and
+    ignores."""
 
 
 def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
-    """A network under Mininet's prompt until the user leaves it.
+    """Bring up a network with Mininet's prompt, and take it down when the user leaves the prompt.
 
     Args:
-        watch: Whether to show it in a browser meanwhile.
+        watch: Whether to show the network in a browser meanwhile.
 
     Raises:
         testbed.network.network.NetworkError: Mininet or its switches cannot run here (one line).
@@ -85,13 +86,14 @@ def open_prompt(k: int, backend: str, logs: Path, watch: bool = False) -> None:
 
 
 class Prompt(CLI):
-    """Its commands besides Mininet's own; their docstrings are what `help` says.
+    """The prompt: Mininet's commands and those of this testbed, whose docstrings are the texts of
+    `help`.
 
     Args:
         mininet: Mininet's network.
-        network: The same.
-        live: What breaks and measures it.
-        watched: Whom to tell what methods say.
+        network: The same network, as an object of this testbed.
+        live: The object that injects faults into the network and measures it.
+        watched: The page in browsers that shows verdicts; None without ``watch``.
     """
 
     def __init__(
@@ -120,20 +122,21 @@ class Prompt(CLI):
             self._end_dumps()
 
     def _end_with_nodes(self, over: threading.Event) -> None:
-        """End the prompt when processes of nodes were ended from outside, as by ``mn -c``."""
+        """End the prompt if processes of nodes were ended from outside, such as by ``mn -c``."""
         while not over.wait(_LOOK_S):
             if self._network.disappeared:
                 self._network.release_waiting()
-                os.kill(os.getpid(), signal.SIGTERM)  # the main thread, which waits, hears it
+                os.kill(os.getpid(), signal.SIGTERM)  # received by the main thread, which waits
                 return
 
     def get_names(self) -> list[str]:
-        """Return the attributes among which `help` looks for commands."""
+        """Return the names of the attributes among which `help` looks for commands."""
         hidden = {f"do_{name}" for name in _NOT_HERE}
         return [name for name in super().get_names() if name not in hidden]
 
     def onecmd(self, line: str) -> Any:
-        """Run a command. A mistake is one line, a defect a traceback, and the prompt goes on."""
+        """Run a command. A user's error prints one line and a defect prints a traceback; the prompt
+        stays."""
         try:
             if line.strip():
                 self._list_troubles()
@@ -255,21 +258,25 @@ class Prompt(CLI):
     # ---- help --------------------------------------------------------------------------------
 
     def _end_dumps(self) -> None:
+        """End all captures, and print how many packets each file has."""
         while self._dumps:
             _, dump = self._dumps.popitem()
             print(f"{dump.close():,} packets in {dump.path}", flush=True)
 
     def _busy(self, work: Callable[[], Any]) -> Any:
+        """Print that traffic is sent, and return the result of ``work``."""
         print(f"sending traffic for {_EPOCH_MS // 1000} s ...", flush=True)
         return work()
 
     def _list_troubles(self) -> None:
+        """Print the switches that came back from another controller, and the network's problems."""
         for name, entries in self._live.restore_taken():
             print(f"{name} is back from another controller: {entries} entries restored", flush=True)
         for what in self._network.degraded:
             print(what, flush=True)
 
     def _list_faults(self) -> None:
+        """Print the injected faults, and the links that were switched off."""
         names = self._live.topology.link_names
         broken = [f"{names[fault.link]} loses {fault.rate:.4g}" for fault in self._live.faults]
         print(f"injected: {', '.join(broken) or 'nothing'}", flush=True)
@@ -280,11 +287,13 @@ class Prompt(CLI):
             print(f"switched off, which is no injected fault: {cables} (mend: {again})", flush=True)
 
     def _link(self, ends: list[str]) -> int:
+        """Return the number of the directed link between two switches, given by their names."""
         if len(ends) != 2:
             raise UsageError("a link is two neighbouring switches: agg0_1 core2")
         return self._live.topology.link("->".join(ends))
 
     def _host(self, name: str) -> int:
+        """Return the number of a host, given by its name."""
         hosts = self._live.topology.host_names
         if name not in hosts:
             raise UsageError(f"{name} is no host: they are {hosts[0]} to {hosts[-1]}")
@@ -297,11 +306,12 @@ def _nothing(line: str, command: str) -> None:
 
 
 def _cable(names: list[str], link: int) -> str:
+    """Return the name of the undirected link of a directed one: ``a--b``."""
     return names[int(link) & ~1].replace("->", "--")
 
 
 def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
-    """Bits a second that arrived, and segments that were sent again."""
+    """Return the rate that arrived in bits per second, and the number of retransmitted segments."""
     piped: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     server, report = sink.popen(["iperf3", "-s", "-1"], **piped), {}
     try:
@@ -330,7 +340,7 @@ def _iperf(source: Any, sink: Any, seconds: int) -> tuple[float, int]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let the signals that end a command raise `_Ended` in the block, but for Ctrl-C."""
+    """Let signals that end a command, except Ctrl-C, raise `_Ended` in the block."""
 
     def end(number: int, _: Any) -> None:
         for kind in _ENDING:

@@ -1,6 +1,6 @@
-"""What is watched tells its server of it, and is not held up by it.
+"""Sends the state of a run or network to the server of its page, without waiting for it.
 
-Lines are written by a thread; if the server is slow, counters are left out.
+A thread writes the lines. If the server is slow, counters are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOPBACK = "127.0.0.1"
 _WAITING = 64
 _PATIENCE_S = 3
 _NICE = 10
-"""Who looks can wait, the run cannot."""
+"""Niceness of the server: the run has priority over its page."""
 _LEAST_S = 0.4
 
 
@@ -38,14 +38,14 @@ class PagePublisher(Protocol):
 
 
 class Publisher:
-    """A server that was started, on a free port of this machine's loopback.
+    """A server process for one page, on a free port of the loopback interface.
 
     Raises:
-        OSError: There is no loopback, or no process to be had.
+        OSError: There is no loopback interface, or no process can be started.
     """
 
     def __init__(self) -> None:
-        user = sudo_user()  # the network is root's, its page is not
+        user = sudo_user()  # the server of the page does not run as root
         with socket.create_server((LOOPBACK, 0)) as listening:
             self.address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
             self._server = subprocess.Popen(
@@ -54,7 +54,7 @@ class Publisher:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[listening.fileno()],
-                process_group=0,  # Ctrl-C is for the run, with which it ends
+                process_group=0,  # Ctrl-C goes to the run, and the server ends with the run
                 **({} if user is None else user.started_as()),
             )
         os.setpriority(os.PRIO_PROCESS, self._server.pid, _NICE)
@@ -64,20 +64,22 @@ class Publisher:
         self._writer.start()
 
     def publish(self, name: str, what: Any) -> None:
-        """Send an event to all browsers, without waiting for them."""
+        """Send an event to all browsers, without waiting for them; counters are left out if many
+        events wait."""
         if name not in ("counters", "losses") or self._lines.qsize() < _WAITING:
             self._lines.put((name, what))
 
     def close(self) -> None:
-        """Send what is still waiting; the server passes it on and ends in its own time."""
+        """Send the events that still wait; the server passes them on, and ends by itself."""
         self._lines.put(None)
         if not self._sent.wait(_PATIENCE_S):
             self._server.kill()
 
     def _write(self) -> None:
+        """Write the events to the server's standard input, until `close` is called."""
         pipe = self._server.stdin
         assert pipe is not None
-        with suppress(OSError):  # it has gone: nobody reads
+        with suppress(OSError):  # the server has ended
             while (event := self._lines.get()) is not None:
                 name, what = event
                 pipe.write(f"{name} {json.dumps(what, separators=(',', ':'))}\n".encode())
@@ -89,7 +91,7 @@ class Publisher:
 
 
 class _Reading:
-    """One kind of counter, read so seldom that it takes little of the time."""
+    """Reads one kind of counter so rarely that reading takes at most ``share`` of the time."""
 
     def __init__(
         self, read: Callable[[], npt.NDArray[np.uint64]], n_links: int, share: float
@@ -98,7 +100,7 @@ class _Reading:
         self.values = [0] * n_links
 
     def read_if_due(self, anyway: bool) -> bool:
-        """Read the counters if it is time to, or ``anyway``; return whether they were read."""
+        """Read the counters if they are due, or if ``anyway``; return whether they were read."""
         begin = time.perf_counter()
         if begin < self._next and not anyway:
             return False
@@ -109,11 +111,11 @@ class _Reading:
 
 
 class Counters:
-    """The counters of every link of a network, sent to browsers a few times a second.
+    """Sends the counters of all links of a network to browsers, a few times a second.
 
     Args:
-        faults: What is broken now: directed links and their loss rates.
-        share: Of the time, that reading a kind of counter may take.
+        faults: Returns the faults at present: directed links and their loss rates.
+        share: Largest share of the time that reading one kind of counter may take, from 0 to 1.
     """
 
     def __init__(
@@ -131,10 +133,11 @@ class Counters:
         self._begin = time.perf_counter()
 
     def publish_if_due(self, anyway: bool = False, busy: bool = False) -> None:
-        """Send the counters to the browsers if it is time to, or ``anyway``.
+        """Send the counters to browsers if they are due, or if ``anyway``.
 
         Args:
-            busy: The switches are asked by somebody else: what only they know is sent as it was.
+            busy: Whether another thread uses the switches; then the drops, which only the switches
+                know, are not read again.
         """
         lost = not busy and self._drops.read_if_due(anyway)
         if not self._packets.read_if_due(anyway or lost):

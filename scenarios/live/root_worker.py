@@ -1,8 +1,8 @@
-"""Emulates as root for a user's process, which it is connected to by its standard input.
+"""Emulates as root for a user's process, which is connected to its standard input.
 
-The job is checked (`scenarios.experiment.root_job`). What is recorded goes back to the user's
-process, which trusts root and writes it. When that process ends or asks for no more, however that
-happens, the network is taken down.
+The job is checked (`scenarios.experiment.root_job`). The record goes back to the user's process,
+which trusts root and writes the files. When that process ends or closes its side of the connection,
+the network is taken down.
 """
 
 from __future__ import annotations
@@ -31,40 +31,47 @@ from testbed.record.tables import Columns
 
 
 class Relay(Observer):
-    """Records and observes a run: sends everything to the user's process."""
+    """Sends the record and the events of a run to the user's process."""
 
     def __init__(self, wire: Connection) -> None:
         self._wire = wire
         self._one_at_a_time = threading.Lock()
 
     def send(self, *message: Any) -> None:
+        """Send a message: its kind, then its content. Several threads may call this."""
         with self._one_at_a_time:
             self._wire.send(message)
 
     def table(self, name: str, columns: Columns) -> None:
+        """Send a table of the record."""
         self.send("table", name, dict(columns))
 
     def text(self, name: str, content: str) -> None:
+        """Send a text file of the record."""
         self.send("text", name, content)
 
     def json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Send a JSON file of the record."""
         self.send("json", name, dict(content))
 
     def progressed(self, what: str, share: float) -> None:
+        """Send the progress of a phase, from 0 to 1."""
         self.send("progress", what, share)
 
     def publish(self, name: str, what: Any) -> None:
+        """Send a part of the live page, except the progress, which the user's process shows
+        itself."""
         if name != "doing":  # the user's process shows the progress that it receives
             self.send("page", name, what)
 
     def logs(self, folder: Path) -> None:
-        """Send all files of a folder."""
+        """Send the content of all files in a folder."""
         for file in sorted(folder.iterdir()):
             self.send("log", file.name, file.read_bytes())
 
 
 def serve(wire: Connection) -> None:
-    """Emulate what is ordered; the last message says how it ended."""
+    """Receive a job and emulate it; the last message says how it ended."""
     relay, logs = Relay(wire), Path(tempfile.mkdtemp(prefix="canary-logs-"))
     end: tuple[Any, ...] = ("end",)
     try:
@@ -84,7 +91,7 @@ def serve(wire: Connection) -> None:
     except Exception as error:
         end = ("error", error, traceback.format_exc())
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the network is down: nothing is left to end
-    with suppress(OSError):  # nobody listens any more
+    with suppress(OSError):  # the user's process has ended
         relay.logs(logs)
     shutil.rmtree(logs, ignore_errors=True)
     with suppress(OSError):
@@ -92,7 +99,8 @@ def serve(wire: Connection) -> None:
 
 
 def _end_with(wire: Connection) -> None:
-    """End this process, after its cleanup, when its user's process sends no more."""
+    """End this process, after its cleanup, when the user's process closes its side of the
+    connection."""
     with suppress(EOFError, OSError):
         wire.recv_bytes(0)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -101,4 +109,4 @@ def _end_with(wire: Connection) -> None:
 if __name__ == "__main__":
     raise_on_signals()
     serve(Connection(os.dup(0)))
-    os._exit(0)  # what is left are threads that wait
+    os._exit(0)  # only waiting threads are left

@@ -1,8 +1,9 @@
-"""The server of what is watched, a process of its own: a page and its events, on loopback alone.
+"""The server of a live page: a separate process that serves the page and its events on loopback
+only.
 
-On its standard input come lines ``NAME JSON``: ``page`` once, then what happens. Every browser gets
-all ``epoch`` lines and the last line of every other name, then what comes. The server ends when its
-input does: with the run, however that ends.
+Its standard input has lines ``NAME JSON``: ``page`` once, then events. Every browser receives all
+``epoch`` events and the last event of every other name, then the new ones. The server ends when its
+input ends, so always with the run.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 HOSTS = ["127.0.0.1", "localhost"]
-"""A page of elsewhere whose name is made to lead here has another ``Host``."""
+"""The allowed values of the header ``Host``. A page of another site whose name resolves to this
+machine sends another value (DNS rebinding)."""
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -35,11 +37,12 @@ _HEADERS = {
 _LONGEST = 1 << 27
 _PATIENCE = 1
 _WAITING = 4096
-"""Events that wait for one browser; with more its stream ends, and it may ask anew."""
+"""Largest number of events that wait for one browser. With more, its stream ends, and the browser
+can connect again."""
 
 
 class LiveEvents:
-    """The events of a run so far, and the browsers that receive those to come."""
+    """The events of a run so far, and the browsers that receive the next ones."""
 
     def __init__(self) -> None:
         self.page: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -48,7 +51,7 @@ class LiveEvents:
         self._listeners: set[asyncio.Queue[str | None]] = set()
 
     def add(self, line: str) -> None:
-        """Add an event, or the page, as a line of the input has it: its name, then JSON."""
+        """Add an event, or the page, given as a line of the input: its name, then JSON."""
         name, _, text = line.rstrip("\n").partition(" ")
         if name == "page":
             self.page.set_result(json.loads(text))
@@ -62,12 +65,12 @@ class LiveEvents:
             self._send(listener, event)
 
     def end(self) -> None:
-        """End the streams of all browsers: nothing follows."""
+        """End the streams of all browsers."""
         for listener in list(self._listeners):
             self._send(listener, None)
 
     def _send(self, listener: asyncio.Queue[str | None], event: str | None) -> None:
-        """Put an event in a browser's queue, or end its stream if it does not read."""
+        """Put an event into a browser's queue; if the queue is full, end the browser's stream."""
         if listener.full():
             self._listeners.discard(listener)
             listener.get_nowait()
@@ -75,7 +78,7 @@ class LiveEvents:
         listener.put_nowait(event)
 
     async def events(self) -> AsyncIterator[str]:
-        """All so far, then all that comes."""
+        """Yield all events so far, then each new one."""
         coming: asyncio.Queue[str | None] = asyncio.Queue(_WAITING)
         for event in [*self._epochs, *self._last.values()]:
             coming.put_nowait(event)
@@ -88,7 +91,7 @@ class LiveEvents:
 
 
 class _OnlyLoopback:
-    """Who is not on this machine gets nothing, whatever the server listens on."""
+    """Refuses all clients that are not on this machine, on whatever address the server listens."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -103,7 +106,7 @@ class _OnlyLoopback:
 
 
 def app_of(live: LiveEvents) -> Starlette:
-    """The application: ``/``, the page, and ``/events``."""
+    """Return the application, which serves the page at ``/`` and its events at ``/events``."""
 
     async def page(_: Request) -> Response:
         return HTMLResponse(await asyncio.shield(live.page), headers=_HEADERS)
@@ -121,6 +124,7 @@ def app_of(live: LiveEvents) -> Starlette:
 
 
 async def _serve(listening: socket.socket) -> None:
+    """Serve a page on a socket, with events from standard input, until that ends."""
     live, loop = LiveEvents(), asyncio.get_running_loop()
     config = uvicorn.Config(
         app_of(live), log_config=None, lifespan="off", timeout_graceful_shutdown=_PATIENCE

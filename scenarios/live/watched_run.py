@@ -1,6 +1,6 @@
-"""A run that is watched: what it does, its links' counters, and after each epoch Canary's verdict.
+"""Shows a run in browsers: its phase, its links' counters, and Canary's verdict after each epoch.
 
-Nothing of this is in the run's record, and the record is the same without it.
+The record of the run does not depend on it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ from testbed.fabric.clos import Fabric
 from testbed.faults.plan import FaultPlan
 
 WATCHED_METHOD = "canary"
-"""It reads nothing but the meters, which are read after every epoch, and takes milliseconds."""
+"""The method whose verdict is shown: it reads only the meters, and takes milliseconds."""
 
 
 def can_be_watched(backend: str) -> None:
-    """Raises SettingsError where there is nothing to see (one line)."""
+    """Check that a run on this backend can be watched.
+
+    Raises:
+        SettingsError: It sends no packets (one line).
+    """
     if backend == "flow":
         raise SettingsError("WATCH=1 needs packets to count: leave it out, or another BACKEND")
 
@@ -39,10 +43,10 @@ _OFTEN_S = 0.25
 
 
 class WatchedRun(Observer):
-    """Shows a run in browsers, from its beginning on.
+    """Shows a run in browsers from its beginning.
 
     Args:
-        publisher: Passes on to them what it is told.
+        publisher: Sends the events to the browsers.
     """
 
     watches = True
@@ -58,13 +62,14 @@ class WatchedRun(Observer):
     def planned(
         self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
     ) -> None:
-        """Show the page of a fabric with these faults."""
+        """Show the page of the fabric with its faults."""
         faults = [(fault.link, fault.rate) for fault in plan.faults]
         page = live_page(fabric, monitor, title, faults, epochs, WATCHED_METHOD)
         self._publisher.publish("page", page)
 
     def progressed(self, what: str, share: float) -> None:
-        """Show the phase and, while packets flow, the links' counters; the former now and then."""
+        """Show the phase, at most a few times a second, and the links' counters while packets
+        flow."""
         if what != self._doing or time.perf_counter() >= self._again:
             self._doing, self._again = what, time.perf_counter() + _OFTEN_S
             self._publisher.publish("doing", {"what": what, "share": round(share, 4)})
@@ -72,7 +77,7 @@ class WatchedRun(Observer):
             self._counters.publish_if_due()
 
     def network_up(self, emulation: Emulation) -> None:
-        """Begin to read the counters of the network."""
+        """Start to read the counters of the network."""
         network, faults = emulation.network, emulation.plan.faults
 
         def active() -> list[tuple[int, float]]:
@@ -83,14 +88,15 @@ class WatchedRun(Observer):
                 if not fault.schedule or any(begin <= now < end for begin, end in fault.schedule)
             ]
 
-        # In real time the controller waits most of the time, in virtual time nobody does.
+        # In real time the controller mostly waits; in virtual time reading slows down the run.
         real = emulation.inputs.real_time
         self._counters = Counters(self._publisher, network, active, 0.02 if real else 0.005)
         if real:
             self._diagnosing = ThreadPoolExecutor(1, "verdicts")
 
     def epoch_ended(self, epoch: Epoch) -> None:
-        """Show what the meters say of the epoch and, in real time, a verdict on all so far."""
+        """Show the packets sent and lost in the epoch and, in real time, a verdict on all epochs so
+        far."""
         segments = epoch.emulation.segments
         sent, lost = segment_counts(epoch.meter, len(segments))
         for number, switch in epoch.emulation.events.void(epoch.number + 1):
@@ -113,16 +119,16 @@ class WatchedRun(Observer):
         self._diagnosing.submit(diagnose)
 
     def network_ended(self) -> None:
-        """Show the counters a last time."""
+        """Show the final counters of the network."""
         if self._counters is not None:
             self._counters.publish_if_due(anyway=True)
             self._counters = None
 
     def page_changed(self, name: str, content: Any) -> None:
-        """Show what the watched run in the process of root shows."""
+        """Show a part of the page that the root process sent."""
         self._publisher.publish(name, content)
 
     def close(self) -> None:
-        """End the diagnosis that is under way; no other begins."""
+        """Wait for the diagnosis that is running, and start no other."""
         if self._diagnosing is not None:
             self._diagnosing.shutdown(cancel_futures=True)

@@ -1,8 +1,9 @@
-"""Calibration: a method's parameters chosen on training runs, by the same rule for every method.
+"""Calibration: chooses a method's parameters on training runs, by the same rule for every method.
 
-Training runs are simulated from a list of settings (``training.yaml`` is the one that the defaults
-are chosen on), or they are run directories. Each is simulated once and seen through the kinds of
-telemetry that the list names; a method that reads one part of it alone sees each run once.
+Training runs are simulated from a list of settings, or are run directories. The defaults were
+chosen on the list ``training.yaml``. Each run is simulated once, and seen through each kind of
+telemetry that the list names; a method that reads only one part of the telemetry sees each run
+once.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _CLOSED = ConfigDict(extra="forbid")
 
 
 class TrainingEntry(BaseModel):
-    """Runs that differ in their seeds; what is not listed here are settings of theirs.
+    """Training runs that differ only in their seeds; fields that are not listed here are settings.
 
     Attributes:
-        seeds: One a run.
-        views: Kinds of telemetry as the setting TELEMETRY, each one that the runs are seen through.
-        scenario: Its name in the library.
+        seeds: A seed for each run.
+        views: Kinds of telemetry (values of the setting TELEMETRY) through which each run is seen.
+        scenario: The name of a scenario in the library.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -59,8 +60,8 @@ class TrainingList(BaseModel):
     """The content of a training list.
 
     Attributes:
-        common: Settings of all runs; those of an entry win.
-        runs: The runs.
+        common: Settings of all runs; the settings of an entry win over them.
+        runs: The entries, each with one or more runs.
     """
 
     model_config = _CLOSED
@@ -70,7 +71,8 @@ class TrainingList(BaseModel):
 
 @dataclass(frozen=True)
 class TrainingRuns:
-    """What is known of runs, and for each what it looks like through each of its views."""
+    """Training runs: their settings in ``known``, and in ``seen`` a list for each run with a case
+    for each kind of telemetry."""
 
     known: Mapping[str, Any]
     seen: Sequence[Sequence[Case]]
@@ -79,14 +81,14 @@ class TrainingRuns:
 def calibrate(
     methods: str, train: Sequence[Path], out: Path, progress: Progress, rule: str = "f1"
 ) -> Calibrated:
-    """Choose parameters on training runs, and write them down.
+    """Choose parameters of methods on training runs, and write them to a file.
 
     Args:
-        methods: In the grammar of `analysis.methods.parameters`; what stands in a name is held.
-            ``all`` are those of `GRIDS`.
-        train: Lists, and directories of runs.
+        methods: Names in the grammar of `analysis.methods.parameters`; a parameter in a name is not
+            changed. ``all`` stands for the methods of `GRIDS`.
+        train: Training lists, and run directories.
         out: The file that is written. Equal arguments and code give equal bytes.
-        rule: By which the best setting is chosen, see `analysis.evaluation.calibration`.
+        rule: The rule that chooses the best setting, see `analysis.evaluation.calibration`.
 
     Raises:
         ValueError: A method has nothing to calibrate, there is no such rule, or the training runs
@@ -116,7 +118,7 @@ def _named(methods: str) -> list[NamedMethod]:
 
 
 def _method(named: NamedMethod) -> tuple[str, Mapping[str, Any]]:
-    """A method's name, and the values that are held."""
+    """Return a method's name, and the values of parameters that its name fixes."""
     if not _grid(named.name):
         there = nearest(named.name, GRIDS)
         raise UserError(f"{named.name} has no parameters to calibrate: {there}")
@@ -124,7 +126,7 @@ def _method(named: NamedMethod) -> tuple[str, Mapping[str, Any]]:
 
 
 def _grid(name: str) -> Grid:
-    """What is tried for a method, or for a variant of one."""
+    """Return the values to try for each parameter of a method, or of a variant of one."""
     return GRIDS.get(name) or GRIDS.get(split(name)[0], {})
 
 
@@ -135,6 +137,7 @@ def _entry(
     rule: str,
     report_progress: Any,
 ) -> Entry:
+    """Return the best parameters of one method, with its scores on the training cases."""
     make = partial(constructor_of(name), **held)
     cases = _readable(name, held, runs)
     grid = {p: values for p, values in _grid(name).items() if p not in held}
@@ -155,7 +158,8 @@ def _plain(value: Any) -> Any:
 
 
 def _readable(name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns]) -> list[Case]:
-    """What a method can read: every view, or of one that reads a part alone each run once."""
+    """Return the cases that a method can read: all kinds of telemetry, or, if it reads one part
+    only, each run once."""
     part = getattr(constructor_of(name)(**held), "reads", None)
     found: list[Case] = []
     for views in (views for group in runs for views in group.seen):
@@ -169,10 +173,10 @@ def _readable(name: str, held: Mapping[str, Any], runs: Sequence[TrainingRuns]) 
 
 
 def read_training(path: Path, progress: Progress) -> list[TrainingRuns]:
-    """The training runs of a list, which are simulated, or the one in a directory.
+    """Return the training runs of a list, which are simulated, or the run in a directory.
 
     Raises:
-        ValueError: It is none (one line).
+        ValueError: ``path`` is neither (one line).
     """
     if path.is_dir():
         run = RunDirectory(path)

@@ -1,8 +1,8 @@
-"""The workers of a Dask cluster that is up, as `scenarios.many.work.Workers`.
+"""The workers of a running Dask cluster, as `scenarios.many.work.Workers`.
 
-Every worker must hold the same code, packages and files: what decides the figures of a piece of
-work is compared before any begins. This process unpickles what the scheduler sends and so trusts
-whom it connects to: the address comes from the command line only.
+All workers must have the same code, packages and files; everything that determines the figures is
+compared before the work begins. This process unpickles data from the scheduler and so must trust
+it: the address comes from the command line only.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 WAIT = 10
-"""Seconds for a scheduler to answer, and for a first worker."""
+"""Seconds to wait for a scheduler's answer, and for its first worker."""
 
 
 class Cluster:
-    """Workers that are up.
+    """The workers of a running cluster.
 
     Args:
-        client: Connected to their scheduler.
-        dashboard: Its address.
+        client: A client that is connected to the scheduler.
+        dashboard: The address of the scheduler's dashboard.
     """
 
     def __init__(self, client: Client, dashboard: str) -> None:
@@ -39,6 +39,8 @@ class Cluster:
         self.dashboard = dashboard
 
     def check(self, ours: Mapping[str, Any], theirs: Callable[[], Mapping[str, Any]]) -> None:
+        """Check that ``theirs`` returns the values of ``ours`` on every worker, and that each may
+        start processes."""
         try:
             found: dict[str, Any] = self._client.run(_found_here, theirs, on_error="return")  # type: ignore
         except OSError:
@@ -59,10 +61,12 @@ class Cluster:
                 )
 
     def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Parts:
+        """Return what ``load`` makes of each file, held in the memory of the workers."""
         return _Held(self._client, [self._client.submit(load, file) for file in files])
 
     def outcomes(self, pieces: Mapping[str, Work], folder: Path) -> Outcomes:
-        """Pieces of a lost worker are done again by another, once; they have folders in its own."""
+        """Yield keys and outcomes as pieces end. If a worker is lost, another one repeats its
+        pieces, once; pieces use the worker's own folder instead of ``folder``."""
         from distributed import KilledWorker, as_completed
 
         futures = {
@@ -83,13 +87,14 @@ class Cluster:
 
 
 class _Held:
-    """Parts of something, each on the worker that made it: a lost worker's are made again."""
+    """Parts in the memory of the workers that made them; the parts of a lost worker are made
+    again."""
 
     def __init__(self, client: Client, parts: Sequence[Future]) -> None:
         self._client, self._parts = client, parts
 
     def each(self, function: Callable[..., Result], *shared: Any) -> list[Result]:
-        """``function(part, *shared)`` of each part, in order.
+        """Return ``function(part, *shared)`` for each part, in order.
 
         Raises:
             RunError: The workers of a part were lost twice.
@@ -112,13 +117,14 @@ class _Held:
 
 @contextmanager
 def workers_of(cluster: str | None, processes: int) -> Iterator[Workers]:
-    """Yield the workers of a cluster, or so many of this machine.
+    """Give a block the workers of a cluster, or ``processes`` workers of this machine.
 
     Args:
-        cluster: The address of a scheduler, as ``tcp://10.0.0.1:8786``, or its scheduler file.
+        cluster: The address of a scheduler, such as ``tcp://10.0.0.1:8786``, or its scheduler file;
+            None for this machine.
 
     Raises:
-        RunError: It does not answer, or has no workers (one line).
+        RunError: The scheduler does not answer, or has no workers (one line).
     """
     if cluster is None:
         yield LocalWorkers(processes)

@@ -1,7 +1,7 @@
-"""Many seeds of one scenario, in parallel, each method scored on every one.
+"""Runs many seeds of one scenario in parallel, and scores each method on every run.
 
-A seed is a run, and a piece of work of `scenarios.many.work`: an interrupted comparison goes on
-where it was when the same command is given again, and more seeds can be added later.
+Each seed is a run and a piece of work of `scenarios.many.work`. The same command continues an
+interrupted comparison, and more seeds can be added later.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of the seeds that ran (`comparison.COLUMNS`), and why others did not; of a replayed
-    capture, what becomes of its frames (`testbed.traffic.replay.Account`)."""
+    """The result of a comparison."""
 
     rows: Mapping[str, Any]
     failures: Mapping[int, str]
@@ -70,7 +69,8 @@ class Comparison:
 def default_folder(
     name: str, settings: Settings, methods: Sequence[BuiltMethod], parameters: Parameters = DEFAULTS
 ) -> Path:
-    """``runs/compare-<scenario>-<key>``, the key being that of everything but the seeds."""
+    """Return the path ``runs/compare-<scenario>-<key>``; the key is a hash of everything but the
+    seeds."""
     key = json.dumps(_key(name, settings, methods, parameters), sort_keys=True)
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path("runs") / f"compare-{Path(name).stem}-{digest}"
@@ -86,18 +86,18 @@ def compare(
     parameters: Parameters = DEFAULTS,
     cluster: str | None = None,
 ) -> Comparison:
-    """Run every seed that ``folder`` does not hold yet; write ``results.parquet`` and ``f1.png``.
+    """Run every seed that ``folder`` lacks; write ``results.parquet`` and ``f1.png`` there.
 
-    ``parameters`` are what the methods were built with, as another process builds them, too, of
-    their names.
+    ``parameters`` are those that the methods were built with; other processes need them to build
+    the methods again from their names.
 
-    Real networks run one at a time, others on as many processors as there are, or on the workers
+    Real networks run one at a time. Other runs use all processors of this machine, or the workers
     of ``cluster``, see `scenarios.many.cluster`.
 
     Raises:
-        ValueError: ``folder`` holds another comparison, another command is at work there, it cannot
-            be written, or no seed ran.
-        KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to go on.
+        ValueError: ``folder`` holds another comparison, is in use by another command, or cannot be
+            written; or no seed ran.
+        KeyboardInterrupt: Finished seeds are kept; a note on the exception says how to continue.
     """
     if cluster is not None and settings.real_time:
         raise RunError("CLUSTER= is of simulated networks: a real one is run where the command is")
@@ -138,7 +138,8 @@ def compare(
 
 
 def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, Any] | None:
-    """What becomes of a capture's frames, found out and said once and not by each seed."""
+    """Return what becomes of a capture's frames, computed once and not by each seed; None without a
+    capture."""
     if settings.backend == "flow" or capture_file(settings.traffic) is None:
         return None
     fabric = make_packet_fabric(settings.topology, settings.k)
@@ -150,8 +151,8 @@ def _account(settings: Settings, seed: int, progress: Progress) -> Mapping[str, 
 def _key(
     name: str, settings: Settings, methods: Sequence[BuiltMethod], parameters: Parameters
 ) -> dict[str, Any]:
-    """All that decides the figures of a seed: settings and the content of the files they name,
-    versions, methods and the code itself."""
+    """Return everything that determines the figures of a seed: settings, hashes of the files they
+    name, versions, methods, and a hash of the code."""
     names = [each.name for each in methods]
     key = run_config(name, replace(settings, seed=0)) | {"methods": names}
     key["parameters"] = {
@@ -181,7 +182,7 @@ def _key(
 def _key_of_names(
     name: str, settings: Settings, methods: str, parameters: Parameters
 ) -> dict[str, Any]:
-    """The same as another process has it, which builds the methods itself."""
+    """Return the same key in another process, which builds the methods from their names."""
     return _key(name, settings, find_methods(methods, parameters), parameters)
 
 
@@ -192,8 +193,8 @@ def _digest(path: Path) -> str:
 
 @cache
 def code_digest() -> str:
-    """Of all sources and tables but those of pages, which show figures and make none: figures of
-    other code are not mixed in silently."""
+    """Return a hash of all sources and tables but those of pages, so that figures of different code
+    are not mixed. Pages show figures and do not change them."""
     root, digest = Path(__file__).parents[2], hashlib.sha256()
     for package in ("analysis", "scenarios", "testbed"):
         for path in sorted((root / package).rglob("*")):
@@ -205,7 +206,8 @@ def code_digest() -> str:
 
 
 def _parallel_runs(settings: Settings) -> int:
-    """How many seeds run at once: one a processor, if there is the memory; real networks alone."""
+    """Return how many seeds run at once: one for each processor if the memory suffices; one for
+    real networks."""
     if settings.real_time:
         return 1
     fabric = make_fabric(settings.topology, settings.k, settings.seed)
@@ -221,7 +223,7 @@ def _file(folder: Path, seed: int) -> Path:
 def _seed_file(
     name: str, settings: Settings, methods: str, parameters: Parameters, place: Path
 ) -> bytes:
-    """Run a scenario, and return the file of its rows."""
+    """Run a scenario, and return the content of the Parquet file with its rows."""
     path, scenario = place / "run", load_scenario(name)
     run_experiment(name, scenario, settings, path, find_methods(methods, parameters))
     write_columns(place / "rows.parquet", _rows(RunDirectory(path), settings.seed))
@@ -229,7 +231,7 @@ def _seed_file(
 
 
 def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
-    """A finished run's figures: a row for each method."""
+    """Return the figures of a finished run, with a row for each method."""
     faulty: npt.NDArray[np.bool_] = np.asarray(run.table("links")["faulty"], np.bool_)
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for method, entry in run.summary["methods"].items():
@@ -260,10 +262,10 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
 
 
 def _finished(folder: Path, seed: int) -> dict[str, Any]:
-    """The rows that a seed wrote.
+    """Return the rows that a seed wrote.
 
     Raises:
-        TableError: Its file was damaged, changed or exchanged.
+        TableError: The seed's file is damaged, or was changed or replaced.
     """
     path = _file(folder, seed)
     again = "remove it, and the same command makes it anew"
@@ -278,10 +280,10 @@ def _finished(folder: Path, seed: int) -> dict[str, Any]:
 
 
 def _check_rows(path: Path, rows: Mapping[str, Any], who: str, again: str) -> None:
-    """See that rows have the columns of a comparison.
+    """Check that rows have the columns of a comparison.
 
     Raises:
-        TableError: They have others, or none.
+        TableError: They have other columns, or there are no rows.
     """
     kinds = {name: _KINDS.get(type(column), "") for name, column in rows.items()}
     known = {name: _KIND_OF.get(name, "numbers") for name in COLUMNS}
@@ -290,7 +292,7 @@ def _check_rows(path: Path, rows: Mapping[str, Any], who: str, again: str) -> No
 
 
 def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The rows of all tables, in order."""
+    """Return the rows of all tables in one table, in order."""
     joined: dict[str, Any] = {}
     for name in COLUMNS:
         parts = [table[name] for table in tables]
@@ -306,15 +308,16 @@ def _join(tables: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _described(settings: Settings) -> str:
-    """The settings in a few words, for the plot."""
+    """Return the settings in a few words, for the title of the plot."""
     where = f"K={settings.k}" if settings.topology == "fat-tree" else settings.topology
     return f"{where}, faults {settings.faults}, {settings.traffic} traffic, {settings.backend}"
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison's rows (`analysis.evaluation.comparison.COLUMNS`), and what decided them: the
-    content of ``comparison.json``."""
+    """A comparison that was read from its folder: its rows
+    (`analysis.evaluation.comparison.COLUMNS`), and in ``key`` the content of
+    ``comparison.json``."""
 
     folder: Path
     rows: Mapping[str, Any]
@@ -322,18 +325,19 @@ class Compared:
 
     @property
     def seeds(self) -> list[int]:
+        """The seeds that have rows, ascending."""
         return sorted(set(np.asarray(self.rows["seed"]).tolist()))
 
 
 class _Parameters(BaseModel):
-    """What a method had."""
+    """The parameters of a method, and their origin."""
 
     values: str
     origin: str = Field(alias="from")
 
 
 class _Key(BaseModel):
-    """What is read of ``comparison.json`` besides the settings."""
+    """The entries of ``comparison.json`` that are read, besides the settings."""
 
     scenario: str
     backend: str
@@ -341,16 +345,16 @@ class _Key(BaseModel):
 
 
 def is_comparison(folder: Path) -> bool:
-    """Whether it is the folder of a comparison, and not of a run."""
+    """Return True if a folder holds a comparison."""
     return (folder / SETTINGS_FILE).is_file()
 
 
 def read_comparison(folder: Path) -> Compared:
-    """What ended in ``folder``.
+    """Return the comparison in ``folder``, as far as it has ended.
 
     Raises:
-        RunError: No seed has ended, or ``comparison.json`` is damaged.
-        TableError: ``results.parquet`` is damaged or another table.
+        RunError: The comparison has no results yet, or ``comparison.json`` is damaged.
+        TableError: ``results.parquet`` is damaged, or is another table.
     """
     results = folder / "results.parquet"
     if not results.is_file():

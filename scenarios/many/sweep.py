@@ -1,7 +1,7 @@
-"""Comparisons over the values of one setting: ``SWEEP=K=4,8,16``, a comparison a value.
+"""Sweeps: a comparison for each value of one setting, such as ``SWEEP=K=4,8,16``.
 
-Each is in a folder of its own, as `scenarios.many.compare` leaves it, and goes on where it stopped;
-what is here reads them together.
+Each comparison has its own folder, written by `scenarios.many.compare`, and can be continued. This
+module runs them in turn and reads them together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _MOST = 100
 
 @dataclass(frozen=True)
 class Sweep:
-    """Comparisons that differ in one setting, by its values in order."""
+    """A sweep: the comparisons in ``parts``, which differ in one setting, in the order of its
+    values."""
 
     folder: Path
     setting: str
@@ -37,7 +38,8 @@ class Sweep:
 
 
 def parse_sweep(text: str) -> tuple[str, list[str]]:
-    """``K=4,8`` as the setting and its values; what holds commas is parted by ``;``.
+    """Return the setting and the values of a text such as ``K=4,8``; values that contain commas are
+    separated by ``;``.
 
     Raises:
         SettingsError: There is no such setting, or there are no two values (one line).
@@ -62,7 +64,7 @@ def parse_sweep(text: str) -> tuple[str, list[str]]:
 
 
 def folder_of(setting: str, value: str) -> str:
-    """The name of a value's folder: ``K=4``."""
+    """Return the name of the folder of a value, such as ``K=4``."""
     safe = re.sub(r"[^A-Za-z0-9.:%+-]", "_", value)[:80]
     if safe != value:
         safe += f"-{hashlib.sha256(value.encode()).hexdigest()[:8]}"
@@ -70,7 +72,8 @@ def folder_of(setting: str, value: str) -> str:
 
 
 def sweep_folder(name: str, setting: str, first: Settings, *rest: Any) -> Path:
-    """``runs/sweep-<scenario>-<setting>-<key>``, the key being that of the first comparison."""
+    """Return the path ``runs/sweep-<scenario>-<setting>-<key>``; the key is that of the first
+    comparison."""
     key = default_folder(name, first, *rest).name.rpartition("-")[2]
     return Path("runs") / f"sweep-{Path(name).stem}-{setting}-{key}"
 
@@ -82,13 +85,13 @@ def run_sweep(
     compare: Callable[[str, Path, Progress], Mapping[int, str]],
     progress: Progress,
 ) -> dict[tuple[str, int], str]:
-    """Run the comparison of each value; why seeds failed, by value and seed.
+    """Run the comparison of each value; return why seeds failed, by value and seed.
 
     Args:
-        compare: Runs that of a value in a folder; the seeds that failed.
+        compare: Runs the comparison of a value in a folder, and returns why seeds failed.
 
     Raises:
-        RunError: ``folder`` holds something else, or another command is at work there.
+        RunError: ``folder`` holds something else, or another command uses it.
     """
     failures: dict[tuple[str, int], str] = {}
     with hold_folder(folder, SWEEP_FILE, "sweep") as file:
@@ -107,15 +110,15 @@ def run_sweep(
 
 
 def is_sweep(folder: Path) -> bool:
-    """Whether it is the folder of a sweep."""
+    """Return True if a folder holds a sweep."""
     return (folder / SWEEP_FILE).is_file()
 
 
 def read_sweep(folder: Path) -> Sweep:
-    """All comparisons of a sweep that have ended.
+    """Return the sweep in ``folder``, with all comparisons that have ended.
 
     Raises:
-        RunError: There are none, or they are damaged.
+        RunError: No comparison has ended, or a file is damaged.
     """
     begun = [path for path in sorted(folder.iterdir()) if path.is_dir() and is_comparison(path)]
     parts = [read_comparison(path) for path in begun if (path / "results.parquet").is_file()]
@@ -130,6 +133,7 @@ def read_sweep(folder: Path) -> Sweep:
 
 
 def _order(value: str) -> tuple[float, str]:
+    """Return the sort key of a value: numbers ascending, then texts."""
     try:
         return float(value), ""
     except ValueError:

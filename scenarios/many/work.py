@@ -1,8 +1,9 @@
-"""Pieces of work, each with a key: done in processes, and kept in a folder as soon as it is done.
+"""Does pieces of work in separate processes, and keeps each result in a folder as soon as it is
+there.
 
-Comparisons (`scenarios.many.compare`) and reproductions (`scenarios.papers.reproduce`) are such: an
-interrupted command goes on where it was when it is given again. A piece has a process of its own,
-so that a crash, or the memory it leaves, does not affect the others.
+Comparisons (`scenarios.many.compare`) and reproductions (`scenarios.papers.reproduce`) consist of
+such pieces, each with a key; the same command continues an interrupted one. Each piece has its own
+process, so that a crash or leaked memory does not affect the others.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 Work = Callable[[Path], bytes]
-"""Returns the content of a piece's file; it gets a folder for files of its own meanwhile. It must
-be picklable, as other processes do it."""
+"""A piece of work: a function of a temporary folder that returns the content of the piece's file.
+It must be picklable, because another process calls it."""
 
 _PRELOADED = "scenarios.many.compare"  # imports nearly all that pieces need
 _starting = threading.Lock()
@@ -50,13 +51,13 @@ _starting = threading.Lock()
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a piece of work.
+    """The outcome of a piece of work.
 
     Attributes:
-        content: Of its file; None if it failed.
-        reason: Why it failed, in one line.
-        log: What its process had written on standard error by then.
-        seconds: Processor time.
+        content: The content of the piece's file; None if the piece failed.
+        reason: Why the piece failed, in one line.
+        log: The text that its process wrote on standard error before it failed.
+        seconds: Processor time in seconds.
     """
 
     content: bytes | None
@@ -69,45 +70,46 @@ Outcomes: TypeAlias = Generator[tuple[str, Outcome], None, None]
 
 
 class Workers(Protocol):
-    """What does pieces of work, several at a time: `LocalWorkers`, or a cluster."""
+    """Workers that do several pieces of work at a time: `LocalWorkers`, or a cluster."""
 
     @property
     def dashboard(self) -> str:
-        """The address where one can watch the work; empty if there is none."""
+        """The address of a page that shows the work; empty if there is none."""
         ...
 
     def check(self, ours: Mapping[str, Any], theirs: Callable[[], Mapping[str, Any]]) -> None:
-        """Check that ``theirs`` returns on every worker what was found here.
+        """Check that ``theirs`` returns the values of ``ours`` on every worker.
 
         Raises:
-            RunError: One finds something else, or may not start processes (one line).
+            RunError: A worker returns other values, or may not start processes (one line).
         """
         ...
 
     def outcomes(self, pieces: Mapping[str, Work], folder: Path) -> Outcomes:
-        """Yield keys and outcomes as pieces end, in any order; what still runs when the iterator is
-        closed is ended. ``folder`` holds the pieces' own folders."""
+        """Yield keys and outcomes as pieces end, in any order; pieces that still run when the
+        iterator is closed are ended. ``folder`` holds the pieces' temporary folders."""
         ...
 
     def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Parts:
-        """Return what ``load`` makes of each file, which all workers must see."""
+        """Return what ``load`` makes of each file, held by the workers, all of which must see the
+        files."""
         ...
 
 
 @contextmanager
 def hold_folder(folder: Path, mark: str, what: str) -> Iterator[Path]:
-    """Make a folder, or go on in an old one, and keep other commands out of it during the block.
+    """Make a folder, or use an existing one, and keep other commands out of it during the block.
 
     Args:
         mark: Name of the file that holds the folder's key, see `is_of`; empty in a new folder.
-        what: What such a folder holds, for its user: "comparison".
+        what: What such a folder holds, for messages, such as "comparison".
 
     Yields:
         The path of the file ``mark``.
 
     Raises:
-        RunError: Another command is at work there, it holds something else or a link, or cannot be
-            written.
+        RunError: Another command uses the folder, it holds something else or a link, or it cannot
+            be written.
     """
     file = folder / mark
     if folder.is_symlink():
@@ -130,7 +132,7 @@ def hold_folder(folder: Path, mark: str, what: str) -> Iterator[Path]:
 
 
 def is_of(file: Path, key: Mapping[str, Any]) -> bool:
-    """Return whether a folder's file holds this key; a new folder's file gets it.
+    """Return True if a folder's file holds this key; the file of a new folder gets it.
 
     Raises:
         RunError: The file is damaged, or cannot be written.
@@ -156,21 +158,21 @@ def complete(
     progress: Progress,
     kept: Callable[[str, Outcome], None] = lambda key, outcome: None,
 ) -> dict[str, str]:
-    """Do pieces of work and keep the file of each, ``KEY.parquet``, as soon as it is done.
+    """Do pieces of work, and keep the file of each, ``KEY.parquet``, as soon as it is done.
 
-    What a failed piece had written on standard error is kept in ``KEY-failure.txt``.
+    The text that a failed piece wrote on standard error is kept in ``KEY-failure.txt``.
 
     Args:
-        pieces: Those that the folder lacks, by their keys.
-        n_before: How many others it has.
-        kind: What pieces are, in the plural: "seeds".
-        kept: Called when the file of a piece is kept.
+        pieces: The pieces that the folder lacks, by their keys.
+        n_before: Number of pieces that the folder has already.
+        kind: What the pieces are, in the plural, for messages: "seeds".
+        kept: Called when the file of a piece was written.
 
     Returns:
         Why pieces failed, each in one line, by key in the order of ``pieces``.
 
     Raises:
-        KeyboardInterrupt: A note on it says how many are kept and how to go on.
+        KeyboardInterrupt: A note on it says how many pieces are kept and how to continue.
     """
     n, ended, failures = n_before + len(pieces), n_before, dict[str, str]()
     where = workers.dashboard and f" ({workers.dashboard})"
@@ -195,7 +197,7 @@ def complete(
             "from there"
         )
         raise
-    finally:  # of processes that were killed
+    finally:  # remove the files of processes that were killed
         for left in folder.glob(".*-????????"):
             shutil.rmtree(left, ignore_errors=True)
         for left in folder.glob(".partial-*"):
@@ -204,10 +206,10 @@ def complete(
 
 
 class LocalWorkers:
-    """Processes and threads of this machine. They listen nowhere.
+    """Processes and threads of this machine; they listen on no network.
 
     Args:
-        processes: How many work at a time.
+        processes: Number of processes that work at the same time.
     """
 
     dashboard = ""
@@ -219,6 +221,8 @@ class LocalWorkers:
         """Do nothing: this machine has the files that the command has."""
 
     def outcomes(self, pieces: Mapping[str, Work], folder: Path) -> Outcomes:
+        """Yield keys and outcomes as pieces end; each piece has a process and a temporary folder in
+        ``folder``."""
         waiting = iter(pieces.items())
         running: dict[Any, tuple[str, _Process]] = {}
         try:
@@ -241,26 +245,31 @@ class LocalWorkers:
                 process.forget()
 
     def held(self, load: Callable[[Path], Any], files: Sequence[Path]) -> Parts:
+        """Return what ``load`` makes of each file, held in this process and used by threads."""
         pool = ThreadPool(self._processes)  # of compiled code; it does not outlive this process
         return _Held(pool, pool.map(load, files, chunksize=1))
 
 
 class _Held:
+    """Parts of something that this process holds in memory."""
+
     def __init__(self, pool: ThreadPool, parts: Sequence[Any]) -> None:
         self._pool, self._parts = pool, parts
 
     def each(self, function: Callable[..., Result], *shared: Any) -> list[Result]:
+        """Return ``function(part, *shared)`` for each part, in order; threads call it."""
         return self._pool.map(lambda part: function(part, *shared), self._parts, chunksize=1)
 
 
 def do_in_process(work: Work, folder: Path, key: str) -> Outcome:
-    """Do a piece of work in a process of its own. Safe to call from several threads."""
+    """Do a piece of work in a separate process, and return its outcome. Safe to call from several
+    threads."""
     return _Process(work, folder, key).outcome()
 
 
 class _Process:
-    """A process that does a piece of work, with its files in ``folder`` meanwhile. It ends when
-    nobody is left to read its outcome."""
+    """A process that does a piece of work, with a temporary folder in ``folder``. It ends when the
+    process that reads its outcome ends."""
 
     def __init__(self, work: Work, folder: Path, key: str) -> None:
         self._place, context = folder / f".{key}-{uuid4().hex[:8]}", _processes()
@@ -271,7 +280,7 @@ class _Process:
         send.close()
 
     def outcome(self) -> Outcome:
-        """Wait for the end of the process, and return what it sent."""
+        """Wait for the end of the process, and return the outcome that it sent."""
         try:
             outcome = self.receive.recv()
             self._process.join()
@@ -283,23 +292,22 @@ class _Process:
         return outcome
 
     def forget(self) -> None:
-        """Read no outcome, and wait for the end of the process."""
+        """Wait for the end of the process without reading its outcome, and remove its folder."""
         self.receive.close()
         self._process.join()
         shutil.rmtree(self._place, ignore_errors=True)
 
 
 def _processes() -> ForkServerContext:
-    """Return what starts processes quickly: a server that has imported nearly everything, and of
-    which each process is a copy.
+    """Return a context that starts processes quickly: a server that has imported nearly all
+    modules, and copies itself for each process.
 
-    `concurrent.futures.ProcessPoolExecutor` would not do: when a process dies it fails all pieces
-    and does not tell which it was.
+    `concurrent.futures.ProcessPoolExecutor` is no alternative: when a process dies, all pieces
+    fail, and it does not report which one was the cause.
 
-    Signals are for the copies, each of which takes them when it can tidy up; until then, and for
-    the server, they are blocked. No Python that starts here imports from the current folder:
-    `multiprocessing` starts it as ``python -c``, which does unless this process has ``-P``, as that
-    of a script or a notebook has not.
+    Signals are blocked in the server, and in each copy until it is ready to clean up. The server
+    must not import from the current folder: `multiprocessing` starts it as ``python -c``, which
+    does so unless this process has ``-P``, and scripts and notebooks do not have it.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_PRELOADED])
@@ -321,14 +329,14 @@ def _processes() -> ForkServerContext:
 
 
 def _work(work: Work, place: Path, send: Connection) -> None:
-    """Do a piece of work, in its process, and send the outcome."""
+    """Do a piece of work in its process, and send the outcome."""
     try:
-        raise_on_signals()  # a signal that came before is heard in here
+        raise_on_signals()  # a signal that came earlier is raised here
         _end_with_the_reader(send)
         place.mkdir()
         with (place / "log").open("wb") as file:
             os.dup2(file.fileno(), 2)
-        begun = time.process_time()  # of a copied process, which has used some
+        begun = time.process_time()  # a copied process begins with the server's time
         content = work(place)
         outcome = Outcome(content, seconds=time.process_time() - begun)
     except KeyboardInterrupt:
@@ -340,17 +348,19 @@ def _work(work: Work, place: Path, send: Connection) -> None:
             reason = f"{type(error).__name__}: {reason}"
         outcome = Outcome(None, reason, _log(place))
     shutil.rmtree(place, ignore_errors=True)
-    with suppress(OSError):  # nobody listens any more
+    with suppress(OSError):  # the reader has ended
         send.send(outcome)
 
 
 def _log(place: Path) -> str:
+    """Return the text that a process wrote on standard error."""
     log = place / "log"
     return log.read_text(errors="replace") if log.exists() else ""
 
 
 def _end_with_the_reader(send: Connection) -> None:
-    """End this process when nobody is left to read what it sends: its command was killed."""
+    """End this process when the reader of its outcome ends, for example because the command was
+    killed."""
     gone = select.poll()
     gone.register(send.fileno(), 0)  # errors alone
 

@@ -57,9 +57,7 @@ def raise_on_signals() -> None:
                 _have(stop)
                 threading.Timer(0.01, os.kill, again).start()
                 return
-            except (
-                Stopped
-            ):  # raised in this hook on a busy machine, where it would be dropped again
+            except Stopped:  # raised inside this hook, which would drop it again
                 continue
 
     sys.unraisablehook = dropped
@@ -69,9 +67,7 @@ def raise_on_signals() -> None:
 @contextmanager
 def signals_blocked() -> Iterator[None]:
     """Delay signals until the end of a block, for work that must not stop halfway."""
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # only the main thread receives signals
+    if threading.current_thread() is not threading.main_thread():  # it alone receives signals
         yield
         return
     came: list[int] = []
@@ -107,6 +103,4 @@ def _have(handler: Callable[[int, FrameType | None], None]) -> None:
         if kind == signal.SIGHUP and signal.getsignal(kind) == signal.SIG_IGN:
             continue
         signal.signal(kind, handler)
-    signal.pthread_sigmask(
-        signal.SIG_UNBLOCK, SIGNALS
-    )  # signals may be blocked until here, see `canary`
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # may be blocked so far: see `canary`

@@ -75,9 +75,7 @@ def _go_on_as(user: User, networks: bool) -> NoReturn:
     """
     environment = {k: v for k, v in os.environ.items() if k not in (*_OF_SUDO, *_OF_ROOT)}
     environment |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name}
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, SIGNALS
-    )  # the new program unblocks them when it is ready
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the new program unblocks them
     if networks:
         environment[ADDRESS] = start_root_server(user.uid)
     os.setgroups(user.groups)
