@@ -69,9 +69,14 @@ class Descent:
 
 
 class Fit(NamedTuple):
-    """Path success ``y`` float64[P] as observed, how many paths each stands for, ``times``
-    float64[P], 0 where it is not used, link success ``x`` float64[L] as it is found, and lambda
-    times the a and b of the regulariser."""
+    """The state of a descent, which compiled code reads and modifies.
+
+    Attributes:
+        y: Observed success probability of each path, float64[P].
+        times: How many paths each one counts as, float64[P]; 0 if it is not fitted.
+        x: Current success probability of each local link, float64[L].
+        square, linear: lambda times the regulariser's coefficients a and b.
+    """
 
     y: FloatArray
     times: FloatArray
@@ -95,23 +100,24 @@ def coordinate_descent(
 ) -> Descent:
     """Fit link success probabilities to path success probabilities by coordinate descent.
 
-    Starts from each link's packet-weighted mean path success (appendix B, line 1) and stops when
-    an iteration lowers the objective by less than ``tolerance``, or, if there may be any number
-    of them, not at all. A link on no used path is no part of the problem and stays 1. One iteration
-    costs the number of (path, link) incidences times the links of a path.
+    The descent starts from each link's packet-weighted mean path success (appendix B, line 1). It
+    stops when an iteration lowers the objective by less than ``tolerance``, after
+    ``max_iterations``, or, without that limit, when an iteration does not lower it. A link on no
+    used path is not part of the problem and stays 1. The time of one iteration grows with the
+    (path, link) incidences times the links of a path.
 
     Args:
         incidence: Paths and links.
-        y: Success probability of each path as observed, float64[n_paths], in [0, 1].
-        weight: Packets of each, [n_paths]; they weigh only in the starting point.
-        times: How many paths each stands for, float64[n_paths], above 0 where it is used. Default:
-            1.
-        penalty: lambda.
-        regulariser: What it weighs.
+        y: Observed success probability of each path, float64[n_paths], in [0, 1].
+        weight: Packets of each path, [n_paths]; used for the starting point only.
+        times: How many paths each one counts as in the sum of squared errors, float64[n_paths],
+            above 0 for used paths. Default: 1.
+        penalty: lambda, the weight of the regulariser.
+        regulariser: The function r that ``penalty`` weighs.
         tolerance: The paper's epsilon.
-        max_iterations: The paper's K; None, as many as it takes.
-        used: The paths to fit (bool[n_paths]); the others are ignored. Default: all.
-        sweeps: How to go over ``incidence``, where that is known already.
+        max_iterations: The paper's K; None for no limit.
+        used: The paths to fit, bool[n_paths]; the others are ignored. Default: all.
+        sweeps: The order of updates for ``incidence``, if a caller has computed it already.
     """
     times = np.ones(incidence.n_paths) if times is None else times
     if used is not None:

@@ -22,7 +22,8 @@ from testbed.fabric.paths import Paths
 
 
 class Incidence(NamedTuple):
-    """Paths over locally numbered links, in both directions of look-up; compiled code takes it.
+    """Paths over locally numbered links, indexed by path and by link, in a form that compiled code
+    can read.
 
     Path ``p`` uses local links ``links[path_ptr[p]:path_ptr[p + 1]]``; local link ``i`` is on paths
     ``paths[link_ptr[i]:link_ptr[i + 1]]``. ``link_ids`` gives the original id of each local link.
@@ -37,10 +38,11 @@ class Incidence(NamedTuple):
 
     @classmethod
     def of(cls, paths: Paths, *, undirected: bool = False) -> Incidence:
-        """Number the links that occur in ``paths`` densely and invert, in O(E).
+        """Return the incidence of ``paths``, with the links that occur in them numbered from 0.
 
-        Memory: 8 bytes for each link of a path, 16 for each path. ``undirected`` takes the two
-        directions of a link (id >> 1) for one.
+        Time grows linearly with the (path, link) incidences; memory is 8 bytes for each link of a
+        path and 16 for each path. ``undirected`` takes the two directions of a link (id >> 1) for
+        one link.
         """
         shift = int(undirected)
         n = (int(paths.links.max()) >> shift) + 1 if len(paths.links) else 0
@@ -51,7 +53,7 @@ class Incidence(NamedTuple):
 
     @property
     def n_paths(self) -> int:
-        """The number of distinct paths."""
+        """The number of paths."""
         return len(self.path_ptr) - 1
 
     @property
@@ -60,11 +62,11 @@ class Incidence(NamedTuple):
         return len(self.link_ids)
 
     def paths_with(self, marked: BoolArray) -> BoolArray:
-        """The paths that use any marked local link (bool[n_links]): bool[n_paths]."""
+        """Return which paths, bool[n_paths], use a marked local link (bool[n_links])."""
         return _any_of(self.path_ptr, self.links, marked)
 
     def links_on(self, marked: BoolArray) -> BoolArray:
-        """The local links that any marked path (bool[n_paths]) uses: bool[n_links]."""
+        """Return which local links, bool[n_links], a marked path (bool[n_paths]) uses."""
         return _any_of(self.link_ptr, self.paths, marked)
 
     def marked_on(self, marked: BoolArray) -> LongArray:
@@ -146,16 +148,17 @@ def _sum_of(ptr, members, value):
 
 
 LARGE = 1_000_000
-"""Links of all paths, from which on threads pay."""
+"""The links of all paths from which on threads save time."""
 
 MOST_LAYERS = 64
-"""More layers than this leave too little to do in each."""
+"""With more layers than this, a layer has too little work for threads."""
 
 
 class Sweeps:
-    """How to go over the paths and the links of a problem.
+    """The order in which compiled functions visit the paths and links of a problem, in parallel.
 
-    Functions are compiled with ``nogil`` and take ``part, parts`` first, as those of `in_parts`.
+    The functions are compiled with ``nogil``, and their first arguments are ``part, parts``, as for
+    `in_parts`.
     """
 
     def __init__(self, incidence: Incidence) -> None:

@@ -42,10 +42,11 @@ def log_least_squares(
 
     Args:
         incidence: Paths and links.
-        y: Success probability of each path as observed, float64[n_paths], above 0.
-        times: w of each path, float64[n_paths], above 0 where it is used. Default: 1.
+        y: Observed success probability of each path, float64[n_paths], above 0.
+        times: w, the weight of each path, float64[n_paths], above 0 for used paths. Default: 1.
         omega: Weight of the L1 norm.
-        max_iterations: None, as many as it takes.
+        tolerance: The decrease of the objective below which the descent stops.
+        max_iterations: The most iterations; None for no limit.
         used: The paths to fit (bool[n_paths]); the others are ignored. Default: all.
     """
     times = np.ones(incidence.n_paths) if times is None else times
@@ -64,9 +65,14 @@ def log_least_squares(
 
 
 class _Fit(NamedTuple):
-    """What ln y_j misses of its path's sum, ``residual`` float64[P], how often that counts,
-    ``times`` float64[P], and the logarithms ``b`` float64[L], as they are found; the weight of the
-    L1 norm."""
+    """The state of a descent, which compiled code reads and modifies.
+
+    Attributes:
+        residual: ln y_j less the sum of b over path j, float64[P].
+        times: The weight of each path, float64[P]; 0 if it is not fitted.
+        b: Current logarithm of each local link's success probability, float64[L].
+        omega: Weight of the L1 norm.
+    """
 
     residual: FloatArray
     times: FloatArray

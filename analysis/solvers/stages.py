@@ -190,7 +190,14 @@ def _pooled(incidence: Incidence, paths: _Paths, bad: BoolArray) -> tuple[LongAr
 
 
 class _Paths(NamedTuple):
-    """What `_success` reads of each path, [P], and how many blamed links it has, ``blamed``."""
+    """The arrays that `_success` reads, one element for each path.
+
+    Attributes:
+        sent: Packets sent, int64[P].
+        success: Share of them that passed, float64[P].
+        present: Paths whose losses are not explained yet, bool[P].
+        blamed: Number of blamed links on the path, int64[P].
+    """
 
     sent: LongArray
     success: FloatArray

@@ -4,24 +4,25 @@ Joint likelihood exploration (JLE) keeps, for every component c, the change of t
 that flipping c would bring; after a flip only the groups of flows that meet the flipped component
 are visited (theorem 3 of the paper). Greedy with JLE takes the same steps as plain greedy.
 
-The search starts from no failure and adds the component that gains most until none gains
-(algorithms 1 and 2). Links and switches are components alike; a path is bad if it has a failed one.
+The search starts from no failure and adds the component that raises the posterior most, until none
+does (algorithms 1 and 2). Links and switches are components; a path is bad if it has a failed one.
 
-The telemetry is what there is: probes (A1), flows whose path was traced because they lost packets
-(A2), flows with all their equal-cost paths (P), or flows with the path each took (INT).
+The method reads whichever telemetry was measured: probes (A1), flows whose path was traced because
+they lost packets (A2), flows with all their equal-cost paths (P), or flows with the path that each
+took (INT).
 
-The text leaves open:
+The paper leaves open:
 
-- which direction of a link failed: with nothing but probes that bounce, components are undirected
-  links; flows and one-way probes tell directions apart, and components are directed ones;
-- ties of the greedy search: of components that gain the same but for rounding, less than a
-  billionth, the first is taken, links before switches; what gains less than a millionth of a nat
-  gains nothing;
-- the prior of a device, "5x larger on log-scale" (3.2): five times the log-odds of a link;
-- algorithm 2's GetLogLikelihood takes no logarithm, and ComputeInitialDelta no prior: equation 1
-  and the prior of section 3.2 are taken.
+- The direction of a failed link. With nothing but probes that bounce, components are undirected
+  links; flows and one-way probes tell directions apart, and components are directed links.
+- Ties of the greedy search. Of components with equal gains, up to a relative rounding error of a
+  billionth, the first is taken, links before switches. A gain below a millionth of a nat counts as
+  none.
+- The prior of a device, "5x larger on log-scale" (3.2): five times the log-odds of a link.
+- Algorithm 2's GetLogLikelihood takes no logarithm, and ComputeInitialDelta has no prior; here
+  equation 1 and the prior of section 3.2 are used.
 
-What changes here beyond the paper is in `Flock.changes`, and `docs/why/analysis.md` has why.
+`Flock.changes` lists the variants that go beyond the paper; `docs/why/analysis.md` gives reasons.
 """
 
 from __future__ import annotations
@@ -55,23 +56,25 @@ class Flock(Method):
     """Localize faulty links and devices by Flock's model and search.
 
     Args:
-        p_bad, p_good: Packet loss on a path with and without a failed component.
+        p_bad, p_good: Packet loss rate on a path with and without a failed component.
         link_prior: Log-odds of a link's failure, the paper's rho.
-        device_factor: A device's log-odds are this times a link's (section 3.2). The links on one
-            side of a device explain what the whole device does, so it is blamed only where they
-            are more than this many: with the paper's 5, from K=6 on directed links and from K=12
-            on undirected ones. With it greedy search takes a device for several links of it that
-            lose much, and the default, as calibrated, is large.
-        inputs: What to use. The default takes whichever of probes and flows were measured.
-        slow_ms: Look for latency instead of loss, with ``inputs="flows"``: a flow is one
-            observation, bad if its round-trip time is above this (per-flow analysis, section 3.2).
-        refine: Take blamed components back where that raises the posterior, and try each one's
-            release with what follows from it; where ToR pairs are more than 100,000 (a fat-tree's
-            from K=26) the latter without their flows, as it would take minutes there, but these
-            are then asked for the direction of each link.
-        conditional: Score flows that were reported because they lost packets given that they did.
-        severe_p_bad: A second, larger p_bad of flows with several possible paths, where any of
-            these lost packets; of the two verdicts the likelier one is given.
+        device_factor: A device's log-odds are a link's times this (section 3.2). The links on one
+            side of a device explain the losses of the whole device, so it is blamed only if they
+            are more than this many: with the paper's 5, from K=6 on for directed links and from
+            K=12 on for undirected ones. With 5, greedy search blames a device in place of several
+            of its links that lose much; the calibrated default is therefore large.
+        inputs: Which telemetry to use; by default whichever of probes and flows were measured.
+        slow_ms: With ``inputs="flows"``, look for latency instead of loss: a flow is one
+            observation, bad if its round-trip time in milliseconds is above this (per-flow
+            analysis, section 3.2).
+        refine: Remove blamed components where that raises the posterior, and try the release of
+            each one followed by a new search. With more than 100,000 pairs of ToRs (fat-trees from
+            K=26 on) these releases are tried without the flows of pairs, since they would take
+            minutes; the flows then decide only the direction of each link.
+        conditional: For flows that were reported because they lost packets, use the likelihood
+            given that they lost some.
+        severe_p_bad: A second, larger p_bad, which is tried if a flow with several possible paths
+            lost packets and applies to such flows; the likelier of the two diagnoses is returned.
         devices: Consider devices as components.
 
     Of two paths that share a link one loses 5 %:
@@ -161,10 +164,11 @@ class Flock(Method):
 
     @classmethod
     def canary_table_iii(cls) -> Flock:
-        """The parameters of the Canary paper's comparison (its table III), on probes.
+        """Return Flock with the parameters of the Canary paper's comparison (its table III), on
+        probes.
 
-        The table's p_b and p_g can only be read as 2.5e-4 and 1e-4 in the order that makes
-        p_b > p_g; rho = 0.02. Its comparison is of links: devices are no components.
+        The table's p_b and p_g are taken as 2.5e-4 and 1e-4, the only order with p_b > p_g; rho is
+        0.02. The comparison is of links, so devices are not components.
         """
         return cls(
             p_bad=2.5e-4,
@@ -175,23 +179,28 @@ class Flock(Method):
         )
 
     def data(self, telemetry: Telemetry) -> Telemetry:
+        """Return the telemetry, after the check that a part which ``inputs`` names was measured."""
         self._parts(telemetry)
         return telemetry
 
     def observations(self, data: Telemetry) -> Sequence[Observations]:
+        """Return the flows and probes that are read, and, if only flows that lost packets have a
+        known path, the pairs of ToRs whose connections were watched."""
         flows, probes = self._parts(data)
         traced = flows is not None and data.connections is not None and _traced(flows)
         watched = data.connections.watched if traced and data.connections is not None else None
         return [part for part in (flows, probes, watched) if part is not None]
 
     def infer(self, telemetry: Telemetry, fabric: Fabric) -> Diagnosis:
+        """Return the diagnosis of the hypothesis with the highest posterior that the search found;
+        a link's score is the evidence for its failure in nats."""
         best, most, alone, groups = None, -math.inf, None, None
-        for p_bad in reversed(self._hidden(telemetry)):  # the first is seldom outdone
+        for p_bad in reversed(self._hidden(telemetry)):  # the larger is usually the likelier
             model = self.model(telemetry, p_bad, groups=groups)
             search = search_model(
                 model, refine=self.refine, devices=self.devices, least=most, alone=alone
             )
-            if (model.listed.values.width <= 1).all():  # p_bad is of hidden paths alone
+            if (model.listed.values.width <= 1).all():  # then this p_bad affects no listed group
                 alone, groups = search.alone, model.listed
             if search.posterior() >= most:
                 best, most = verdict(self, fabric, search), search.posterior()
@@ -200,7 +209,7 @@ class Flock(Method):
         return best
 
     def _hidden(self, telemetry: Telemetry) -> list[float]:
-        """What to try as loss on bad paths, of flows whose path is hidden."""
+        """Return the values of p_bad to try for flows with several possible paths, ascending."""
         flows, _ = self._parts(telemetry)
         if self.severe_p_bad is None or flows is None or not _hidden_losses(flows):
             return [self.p_bad]
@@ -214,9 +223,13 @@ class Flock(Method):
         listed: bool = False,
         groups: Listed | None = None,
     ) -> FlockModel:
-        """The model of the telemetry; see `analysis.methods.flock.model.build_model`.
+        """Return the model of the telemetry; see `analysis.methods.flock.model.build_model`.
 
-        ``hidden_p_bad`` is that of flows with several possible paths, `p_bad` unless given.
+        Args:
+            telemetry: Flows, probes or both.
+            hidden_p_bad: The p_bad of flows with several possible paths; default: ``p_bad``.
+            listed: List the paths of pairs of ToRs, too.
+            groups: The listed groups of an earlier model of the same telemetry, to be reused.
         """
         flows, probes = self._parts(telemetry)
         if flows is not None and self.slow_ms is not None:
@@ -236,12 +249,14 @@ class Flock(Method):
         )
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        """Return the bytes of all flow records; a probed path counts as one."""
         flows, probes = self._parts(telemetry)
         return FLOW_RECORD_BYTES * (
             (0 if flows is None else flows.records) + (0 if probes is None else probes.records)
         )
 
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        """Return the names of the parts that are read; traced flows need the connections, too."""
         flows, probes = self._parts(telemetry)
         read: list[Measurement] = [] if probes is None else ["probes"]
         if flows is not None:
@@ -252,6 +267,7 @@ class Flock(Method):
         return read
 
     def probe_packets(self, telemetry: Telemetry) -> int:
+        """Return how many probes were sent, and traceroute packets if flows were traced."""
         flows, probes = self._parts(telemetry)
         packets = 0 if probes is None else int(probes.sent.sum())
         if flows is not None and telemetry.connections is not None and _traced(flows):
@@ -271,14 +287,15 @@ class Flock(Method):
 
 
 def _hidden_losses(flows: Flows) -> bool:
-    """Whether flows with several possible paths lost packets."""
+    """Return whether a flow with several possible paths lost packets."""
     nth = flows.path_set - (len(flows.sets) - len(flows.listed))
     hidden = (nth < 0) | (np.append(flows.listed.width, 0)[np.maximum(nth, -1)] > 1)
     return bool((hidden & (flows.lost > 0)).any())
 
 
 def _traced(flows: Flows) -> bool:
-    """Whether paths are known by tracing: then only those of flows that lost packets are (A2)."""
+    """Return whether paths are known by traceroute (A2): all flows with a known path lost
+    packets."""
     nth = flows.path_set - (len(flows.sets) - len(flows.listed))
     known = nth >= 0
     known[known] = flows.listed.width[nth[known]] == 1
@@ -286,7 +303,8 @@ def _traced(flows: Flows) -> bool:
 
 
 def slow_flows(flows: Flows, slow_ms: float) -> Flows:
-    """Per-flow analysis (section 3.2): each flow is one packet, lost if its RTT is above slow_ms.
+    """Return each flow as one packet, which is lost if the flow's round-trip time is above
+    ``slow_ms`` milliseconds (per-flow analysis, section 3.2).
 
     Raises:
         MissingTelemetry: The flows' round-trip times were not measured.
@@ -298,7 +316,8 @@ def slow_flows(flows: Flows, slow_ms: float) -> Flows:
 
 
 def verdict(method: Method, fabric: Fabric, search: Search) -> Diagnosis:
-    """What the hypothesis that a search is at says of the fabric, as a method's verdict."""
+    """Return the current hypothesis of a search as a method's diagnosis. All links of a failed
+    device are blamed."""
     model = search.model
     blamed = np.flatnonzero(search.failed[: model.n_links])
     switches = np.flatnonzero(search.failed[model.n_links :])
@@ -308,7 +327,7 @@ def verdict(method: Method, fabric: Fabric, search: Search) -> Diagnosis:
     return method.diagnosis(
         fabric,
         np.concatenate((blamed, np.flatnonzero(of_device))),
-        # Evidence for each link: what its release costs, or what blaming it would gain.
+        # The log posterior that a link's release would lose, or that blaming it would gain.
         score=search.evidence()[: model.n_links],
         undirected=model.undirected,
         devices=switches,

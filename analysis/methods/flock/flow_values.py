@@ -1,4 +1,4 @@
-"""The flows of each group and their log-likelihood with some of the group's paths bad."""
+"""The flows of each group, and their log-likelihood if some of the group's paths are bad."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ from testbed.compiled import kernel, njit
 from testbed.fabric.paths import pointers
 
 MEMO_SLOTS = 1 << 25
-"""Values remembered of all groups with more than one path, at least 16 of each: up to 540 MB."""
+"""Log-likelihoods that are cached for all groups with several paths together, at least 16 for each
+group: up to 540 MB."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Loss on a bad and on a good path, in (0, 1): of flows whose path is known, and of others."""
+    """Loss rates on a bad and on a good path, in (0, 1): ``known`` for flows whose path is known,
+    ``hidden`` for flows with several possible paths."""
 
     known: tuple[float, float]
     hidden: tuple[float, float]
 
 
 class FlowValues(NamedTuple):
-    """The flows of each group, for its log-likelihood with b of w paths bad (equation 1).
+    """The flows of each group, from which its log-likelihood with b of w paths bad follows
+    (equation 1).
 
-    Flows ``ptr[g]:ptr[g + 1]`` of group g have the ``score`` ln(P(bad path) / P(good path)), each
-    ``times`` times; ``bent`` is expm1(score), or exp(-score) where the score is positive. The last
-    values of group g are in ``memo[memo_ptr[g]:memo_ptr[g + 1]]``, each behind its b, as two places
-    in memory take twice as long; b is 0 where none is.
+    Flows ``ptr[g]:ptr[g + 1]`` of group g have the ``score`` ln(P(bad path) / P(good path)), and
+    each stands for ``times`` equal flows; ``bent`` is expm1(score), or exp(-score) where the score
+    is positive. Group g has ``width[g]`` possible paths. Its latest values are cached as pairs (b,
+    value) in ``memo[memo_ptr[g]:memo_ptr[g + 1]]``; b is 0 in an empty entry.
     """
 
     ptr: LongArray
@@ -45,7 +48,8 @@ class FlowValues(NamedTuple):
 
 @kernel
 def value(values, g, b):
-    """Log-likelihood of group g with b bad paths, relative to none; b is held to 0..width."""
+    """Return the log-likelihood in nats of group g with b bad paths, relative to no bad path; b is
+    limited to 0..width."""
     width = values.width[g]
     b = min(max(b, 0), width)
     if b == 0:
@@ -73,7 +77,8 @@ def value(values, g, b):
 
 
 class Counts(NamedTuple):
-    """Packets of each flow, int64[F], and whether it was only reported because it lost some."""
+    """Packets that each flow ``sent`` and ``lost``, int64[F], and whether it was reported only
+    because it lost some (``given_loss``, bool[F])."""
 
     sent: LongArray
     lost: LongArray
@@ -81,8 +86,8 @@ class Counts(NamedTuple):
 
 
 class _Odds(NamedTuple):
-    """Log-odds of a bad path that a lost and an arrived packet bring, for a known path and for a
-    hidden one: float64[2]; and the loss on bad and good paths that are known."""
+    """The change of a bad path's log-odds for each lost and each arrived packet, float64[2] (known
+    path, hidden path); and the loss rates on bad and good paths that are known."""
 
     per_lost: FloatArray
     per_arrived: FloatArray
@@ -91,6 +96,7 @@ class _Odds(NamedTuple):
 
     @classmethod
     def of(cls, loss: Loss) -> _Odds:
+        """Return the log-odds that follow from loss rates."""
         both = (loss.known, loss.hidden)
         per_lost = [np.log(bad / good) for bad, good in both]
         per_arrived = [np.log1p(-bad) - np.log1p(-good) for bad, good in both]
@@ -100,13 +106,14 @@ class _Odds(NamedTuple):
 def flow_values(
     group: npt.NDArray[np.integer], width: LongArray, counts: Counts, loss: Loss
 ) -> FlowValues:
-    """The flows of each group with their scores; equal ones are counted, not repeated.
+    """Return the flows of each group with their scores; equal flows are stored once, with their
+    number.
 
     Args:
         group: The group of each flow, int[F].
         width: The number of possible paths of each group, int64[G].
-        counts: Of each flow.
-        loss: On bad and on good paths.
+        counts: The packets of each flow.
+        loss: Loss rates on bad and on good paths.
     """
     score, ptr = _scores(group, width, counts, _Odds.of(loss))
     count = np.zeros(len(width), np.int64)
@@ -129,7 +136,8 @@ def flow_values(
 
 @njit
 def _scores(group, width, counts, odds):
-    """The scores of all flows, sorted by group, and where each group's begin."""
+    """Return the scores of all flows in the order of their groups, float64[F], and where each
+    group's scores begin, int64[G + 1]."""
     ptr = np.zeros(len(width) + 1, np.int64)
     for g in group:
         ptr[g + 1] += 1
@@ -141,7 +149,7 @@ def _scores(group, width, counts, odds):
 
 @kernel
 def _place_scores(group, width, counts, odds, free, score):
-    """Write each flow's score where its group's next one belongs, ``free``."""
+    """Write each flow's score to the next free place of its group, ``free[g]``, int64[G]."""
     for f in range(len(group)):
         g, sent, lost = group[f], counts.sent[f], counts.lost[f]
         hidden = 1 if width[g] > 1 else 0
@@ -156,10 +164,11 @@ def _place_scores(group, width, counts, odds, free, score):
 
 @njit
 def _merge(part, parts, ptr, score, width, count):
-    """Equal flows of a group become one; with a known path all do, as their scores add up.
+    """Merge equal flows of each group in one part of the groups. The flows of a group with a single
+    path become one, since their scores add up.
 
-    Of a part of the groups: the scores that are left and how often each occurs, one group after
-    another, and the ``count`` of each group.
+    Return the distinct scores and how often each occurs, one group after another; write the number
+    of distinct scores of each group to ``count``, int64[G].
     """
     n = len(width)
     begin, end = part * n // parts, (part + 1) * n // parts

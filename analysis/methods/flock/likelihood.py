@@ -1,4 +1,4 @@
-"""The compiled core of Flock: log-likelihoods under a hypothesis, and what a flip changes.
+"""The compiled core of Flock: log-likelihoods of a hypothesis, and the change that a flip makes.
 
 Joint likelihood exploration (section 3.3) keeps ``delta[c]``, what flipping component c would add
 to the log-likelihood, for every c. Flows with the same possible paths are one *group*. There are
@@ -15,13 +15,13 @@ many good paths of a pair cross a component of the source's climbs is then the s
 destinations, but for those that miss a top; so a list's contribution is summed once over all its
 pairs, with a correction for each missing top. It takes no time that grows with the paths.
 
-**Gains** are kept in blocks: after a flip only blocks that it touched are looked at.
-Greedy search asks for the flip that gains most after each flip, of a hundred thousand components of
-which a flip changes some hundred.
+**Gains** are kept in blocks, and after a flip only the blocks that it changed are updated. Greedy
+search needs the flip with the highest gain after each flip; of a hundred thousand components, a
+flip changes the gains of some hundred.
 
-**Directions.** Which direction of a link failed, or both, is asked of all groups, one link after
-the other. Probes that bounce say nothing of it. Flips would bring the delta of all components up to
-date each time; the groups over the link alone give the answer as well.
+**Directions.** Which direction of a link failed, or both, is decided by all groups, one link after
+the other, since probes that bounce do not tell. `turn` computes this from the groups over the link
+alone, without the update of every component's delta that a flip makes.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ from testbed.compiled import kernel, njit
 
 
 class State(NamedTuple):
-    """A hypothesis and what follows from it, as the compiled functions of a search change it.
+    """A hypothesis with the quantities that follow from it; the compiled functions modify it.
 
     Attributes:
         listed, pairs: The groups, in the state of the hypothesis.
         failed: The hypothesis, bool[n_components].
-        delta: What flipping each component adds to the log-likelihood, float64[n_components].
-        scratch: Zeros between two calls, int32[n_components].
+        delta: Change of the log-likelihood in nats if a component is flipped,
+            float64[n_components].
+        scratch: Scratch memory, all 0 between two calls, int32[n_components].
         prior: Log-odds of each component's failure, float64[n_components].
         posterior: Log posterior relative to no failure, float64[1].
     """
@@ -68,7 +69,8 @@ class State(NamedTuple):
 
 
 def accumulate(listed: Listed, pairs: Pairs, failed: BoolArray) -> FloatArray:
-    """What flipping each component adds to the log-likelihood of all groups."""
+    """Return the change of the log-likelihood of all groups if each component is flipped:
+    float64[n_components]."""
     n = len(failed)
     shares = in_parts(len(listed.components), accumulate_listed, listed, failed, n)
     if len(pairs.bad):
@@ -81,7 +83,7 @@ def accumulate(listed: Listed, pairs: Pairs, failed: BoolArray) -> FloatArray:
 
 @njit
 def flip(component, s):
-    """Flip a component and bring delta up to date; not the posterior."""
+    """Flip a component of the hypothesis and update delta, but not the posterior."""
     flip_listed(component, s.listed, s.failed, s.delta, s.scratch)
     flip_pairs(component, s.pairs, s.failed, s.delta)
     s.failed[component] = not s.failed[component]
@@ -89,7 +91,7 @@ def flip(component, s):
 
 @kernel
 def place(components, s):
-    """Flip many components at once, without keeping delta."""
+    """Flip many components at once, without updating delta."""
     for component in components:
         step_pairs(component, s.pairs, -1 if s.failed[component] else 1)
         step(component, s.listed, s.failed)
@@ -98,7 +100,7 @@ def place(components, s):
 
 @kernel
 def likelihood(s):
-    """Log-likelihood of all groups, relative to that of no failure."""
+    """Return the log-likelihood of all groups in nats, relative to that of no failure."""
     total = 0.0
     for g in range(len(s.listed.bad)):
         total += value(s.listed.values, g, s.listed.bad[g])
@@ -108,17 +110,22 @@ def likelihood(s):
 
 
 BETTER = 1e-6
-"""Nats by which a hypothesis must be better: less is rounding."""
+"""Nats by which a hypothesis must be better than another; smaller differences are rounding."""
 
 _BLOCK = 256
 
 
 class Gains(NamedTuple):
-    """What each allowed flip adds to the log posterior, and the most of each block of them.
+    """The change of the log posterior for each allowed flip, and the highest in each block.
 
-    ``gain`` float64[n_components], -inf where a flip is not ``allowed`` (bool[n_components]), or
-    takes back a failure without ``remove``, or is of component ``but[0]`` (-1: none); ``most``
-    float64[blocks]; both are out of date in ``stale`` blocks, bool[blocks].
+    Attributes:
+        gain: Change in nats for each component, float64[n_components]; -inf for a flip that is not
+            allowed.
+        most: The highest gain of each block, float64[blocks].
+        stale: Blocks whose gains must be computed again, bool[blocks].
+        allowed: Components that may be flipped, bool[n_components].
+        remove: Whether failed components may be flipped back.
+        but: A component that may not be flipped, int64[1]; -1 = none.
     """
 
     gain: FloatArray
@@ -130,7 +137,7 @@ class Gains(NamedTuple):
 
     @classmethod
     def of(cls, allowed: BoolArray, *, remove: bool) -> Gains:
-        """Return gains of which none is known yet; ``allowed`` bool[n] are those that may be."""
+        """Return gains that are all stale; ``allowed``, bool[n_components], is kept, not copied."""
         blocks = -(-len(allowed) // _BLOCK)
         return cls(
             gain=np.empty(len(allowed)),
@@ -144,11 +151,11 @@ class Gains(NamedTuple):
 
 @kernel
 def touched(component, gains: Gains, s: State):
-    """What shares a group with a component is out of date."""
+    """Mark as stale the blocks of all components that share a group with a component."""
     gains.stale[component // _BLOCK] = True
     pairs, listed = s.pairs, s.listed
     if pairs.climbs.component_ptr[component] < pairs.climbs.component_ptr[component + 1]:
-        gains.stale[:] = True  # a flip of it takes far longer than to look at all
+        gains.stale[:] = True  # its flip takes far longer than the update of all gains
         return
     for at in range(listed.component_ptr[component], listed.component_ptr[component + 1]):
         g = listed.groups[at]
@@ -159,7 +166,7 @@ def touched(component, gains: Gains, s: State):
 
 @kernel
 def most_gained(gains: Gains, s: State):
-    """The most that a flip adds, 0 if none does; brings all up to date."""
+    """Update all stale gains; return the highest gain, or 0 if no flip gains."""
     most, n = 0.0, len(gains.gain)
     failed, delta, prior = s.failed, s.delta, s.prior
     for block in range(len(gains.most)):
@@ -179,7 +186,8 @@ def most_gained(gains: Gains, s: State):
 
 @kernel
 def hope(gains: Gains, s: State):
-    """The log posterior if all that now adds to it could be had together."""
+    """Return the log posterior plus all positive gains: an optimistic estimate of what further
+    flips can reach."""
     total = s.posterior[0]
     for block in range(len(gains.most)):
         if gains.most[block] > 0:
@@ -191,8 +199,8 @@ def hope(gains: Gains, s: State):
 
 @kernel
 def first_best(gains: Gains, most):
-    """The first component whose gain is ``most``, the greatest, but for rounding; -1 if that is
-    none."""
+    """Return the first component whose gain equals ``most``, the highest gain, up to rounding; -1
+    if ``most`` is no more than rounding."""
     if most <= BETTER:
         return -1
     least = max(most - 1e-9 * most, BETTER)
@@ -205,16 +213,19 @@ def first_best(gains: Gains, most):
 
 
 TURNS = 2
-LEAST = 1e-6  # nats: less is rounding
+LEAST = 1e-6  # nats; smaller gains are rounding
 
 
 class Room(NamedTuple):
-    """What `turn` works in.
+    """Working memory of `turn`.
 
-    Where the climbs of a list lead that a flip turns: ``at`` int64 and words of ``tops`` uint64.
-    ``near`` float64[n_groups, 4]: the log-likelihood of each group with one bad path less than now,
-    with as many, and with one more; nan if not known. It is what most flips ask for, and all of a
-    group's other numbers are far apart in memory.
+    Attributes:
+        at: Indices of the words, or of the tops, to which the climbs lead whose state a flip
+            changes, int64[].
+        tops: The bits of these tops in each word, uint64[].
+        near: A cache of the log-likelihood of each group with one bad path less than now, with as
+            many, and with one more, float64[n_groups, 4]; nan = unknown. Most flips need only
+            these.
     """
 
     at: LongArray
@@ -223,6 +234,7 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Pairs) -> Room:
+        """Return memory for the longest list of climbs of ``pairs``, with nothing cached."""
         most = int(np.diff(pairs.climbs.list_ptr).max(initial=0))
         near = np.full((len(pairs.bad), 4), np.nan)
         return cls(np.zeros(most, np.int64), np.zeros(most, np.uint64), near)
@@ -230,12 +242,13 @@ class Room(NamedTuple):
 
 @kernel
 def turn(links, room, s):
-    """Give each of the directed ``links``, in ascending order, the likeliest state of its two
-    directions, the others held, `TURNS` times. Does not keep delta."""
+    """Set each of the directed ``links``, in ascending order, and its other direction to their most
+    likely state with all other components fixed; repeat up to `TURNS` times. Delta is not
+    updated."""
     for _ in range(TURNS):
         changed, before = False, -1
         for link in links:
-            if link ^ 1 != before:  # else both directions have just been chosen
+            if link ^ 1 != before:  # otherwise both directions have just been set
                 changed |= _turn(link, link ^ 1, room, s)
             before = link
         if not changed:
@@ -244,8 +257,9 @@ def turn(links, room, s):
 
 @kernel
 def _turn(one, other, room, s):
-    """The likeliest of what flips of two directions lead to; says if that is a change. Flows of a
-    pair of ToRs cross a link in one direction only, so both count one by one there."""
+    """Flip one, both or neither of two directions of a link, whichever is likeliest; return whether
+    anything changed. A flow of a pair of ToRs crosses a link in one direction only, so the gains of
+    the two directions add up for pairs."""
     first, second = _over_pairs(one, False, room, s), _over_pairs(other, False, room, s)
     alone, instead = first + _listed(one, s), second + _listed(other, s)
     step(one, s.listed, s.failed)
@@ -264,14 +278,14 @@ def _turn(one, other, room, s):
 
 @kernel
 def _listed(component, s):
-    """What a flip adds to the log-likelihood of listed groups, and to the prior."""
+    """Return the change of the log-likelihood of listed groups and of the prior for a flip."""
     prior = -s.prior[component] if s.failed[component] else s.prior[component]
     return prior + gain_of(component, s.listed, s.failed)
 
 
 @kernel
 def _flip(component, room, s):
-    """Flip a component without keeping delta."""
+    """Flip a component and update the pairs' caches, but not delta."""
     _over_pairs(component, True, room, s)
     step_pairs(component, s.pairs, -1 if s.failed[component] else 1)
     step(component, s.listed, s.failed)
@@ -279,8 +293,8 @@ def _flip(component, room, s):
 
 @kernel
 def _over_pairs(component, flips, room, s):
-    """What a flip adds to the log-likelihood of the pairs of ToRs, of which a directed link is on
-    the way up or down; with ``flips`` their bad paths are counted as after it instead."""
+    """Return the change of the log-likelihood of pairs of ToRs for the flip of a directed link.
+    With ``flips``, update their numbers of bad paths instead, and return 0."""
     p, gain = s.pairs, 0.0
     released = s.failed[component]
     for at in range(p.climbs.component_ptr[component], p.climbs.component_ptr[component + 1]):
@@ -307,7 +321,8 @@ def _over_pairs(component, flips, room, s):
 
 @kernel
 def _known(p, g, by, near):
-    """The log-likelihood of a group with ``by`` more bad paths: one less, none or one."""
+    """Return the log-likelihood of a group with ``by`` (-1, 0 or 1) more bad paths, cached in
+    ``near``."""
     if np.isnan(near[g, 1 + by]):
         near[g, 1 + by] = value(p.values, g, p.bad[g] + by)
     return near[g, 1 + by]
@@ -315,7 +330,7 @@ def _known(p, g, by, near):
 
 @kernel
 def _moved(bad, g, by, near):
-    """A group has ``by`` more bad paths."""
+    """Add ``by`` to the number of bad paths of a group, and shift its cached values."""
     bad[g] += by
     less, now, more = near[g, 0], near[g, 1], near[g, 2]
     near[g, 0] = now if by == 1 else np.nan
@@ -325,8 +340,9 @@ def _moved(bad, g, by, near):
 
 @kernel
 def _turning(p, of_list, component, released, room):
-    """Where the climbs of a list lead that a flip of one of their components turns: words of tops
-    and their index, or the tops alone where several climbs lead to one. How many there are."""
+    """Write to ``room`` the tops of those climbs of a list that become good or bad by the flip of a
+    component: as words and their indices, or as single tops if several climbs lead to one. Return
+    how many entries were written."""
     n = 0
     for climb in range(p.climbs.list_ptr[of_list], p.climbs.list_ptr[of_list + 1]):
         if p.failures[climb] != released:

@@ -1,6 +1,6 @@
-"""Groups of flows and probes that name their paths, equal path sets once.
+"""Groups of flows and probes whose possible paths are listed; flows with equal sets are one group.
 
-What they are made of, what they say of each component, and what a flip changes.
+This module builds the groups, sums their contributions to delta, and updates both after a flip.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from testbed.fabric.paths import Paths, PathSets, pointers
 
 
 class Listed(NamedTuple):
-    """Groups with their paths, and the state of a hypothesis over them.
+    """Groups with their paths, and the state of a hypothesis on them.
 
     Group g's paths are ``group_ptr[g]:group_ptr[g + 1]``; path p consists of the components
     ``components[path_ptr[p]:path_ptr[p + 1]]``, each once; component c occurs in the groups
-    ``groups[component_ptr[c]:component_ptr[c + 1]]``. ``failures`` int32[P] failed components of
-    each path, ``bad`` int32[G] bad paths of each group.
+    ``groups[component_ptr[c]:component_ptr[c + 1]]``. ``failures``, int32[P], is the number of
+    failed components on each path, and ``bad``, int32[G], that of bad paths of each group.
     """
 
     group_ptr: LongArray
@@ -39,10 +39,10 @@ class Listed(NamedTuple):
 
 @kernel
 def _listed_share(m, g, sign, failed, delta, scratch):
-    """Add group g's share of every component's delta, ``sign`` times.
+    """Add group g's contribution to every component's delta, times ``sign``.
 
-    Failing a component turns its paths that have no failed one bad; releasing it turns those good
-    where it is the only one.
+    If a component fails, its paths without a failed component become bad; if it is released, those
+    on which it is the only failed one become good.
     """
     path = m.group_ptr[g]
     if m.group_ptr[g + 1] == path + 1:
@@ -72,7 +72,7 @@ def _listed_share(m, g, sign, failed, delta, scratch):
 
 @njit
 def accumulate_listed(part, parts, m, failed, n_components):
-    """A part of the groups' delta: float64[n_components]."""
+    """Return the contribution to delta of one part of the groups: float64[n_components]."""
     n = len(m.group_ptr) - 1
     delta, scratch = np.zeros(n_components), np.zeros(n_components, np.int32)
     for g in range(part * n // parts, (part + 1) * n // parts):
@@ -107,7 +107,8 @@ def flip_listed(component, m, failed, delta, scratch):
 
 @kernel
 def gain_of(component, m, failed):
-    """What flipping one component adds to the log-likelihood of listed groups, without delta."""
+    """Return the change of the log-likelihood of listed groups if a component is flipped, computed
+    from its groups and not from delta."""
     gain = 0.0
     turn = 1 if failed[component] else 0
     for at in range(m.component_ptr[component], m.component_ptr[component + 1]):
@@ -126,7 +127,7 @@ def gain_of(component, m, failed):
 
 @kernel
 def step(component, m, failed):
-    """Flip a component of listed groups without keeping delta."""
+    """Flip a component and update the listed groups, but not delta."""
     by = -1 if failed[component] else 1
     for at in range(m.component_ptr[component], m.component_ptr[component + 1]):
         _step_listed(m, m.groups[at], component, by)
@@ -134,7 +135,7 @@ def step(component, m, failed):
 
 
 class Components(NamedTuple):
-    """What a fabric's links and switches are as components.
+    """The numbering of a fabric's links and switches as components.
 
     Directed link ``l`` is component ``l >> shift``, switch ``s`` is ``n_links + s``; a link is from
     switch ``link_src[l]`` to ``link_dst[l]``.
@@ -152,7 +153,7 @@ class Components(NamedTuple):
 
 
 class _Sets(NamedTuple):
-    """A `PathSets` as the compiled functions take it."""
+    """The arrays of a `PathSets` in a form that compiled functions can read."""
 
     ptr: LongArray
     path_ptr: LongArray
@@ -167,8 +168,11 @@ def listed_groups(
     loss: Loss,
     conditional: bool = False,
 ) -> Listed:
-    """The groups of probes, and of flows whose possible paths are listed; ``conditional``: flows
-    that were reported because they lost packets are scored given that they did."""
+    """Return the groups of probes and of flows whose possible paths are listed.
+
+    With ``conditional``, flows that were reported because they lost packets are scored given that
+    they lost some.
+    """
     sets, path_set, counts = _listed_flows(flows, probes, conditional)
     group, first = _equal_sets(sets)
     if len(first) < len(sets):
@@ -181,7 +185,8 @@ def listed_groups(
 def make_listed(
     group_ptr: LongArray, paths: Paths, values: FlowValues, n_components: int
 ) -> Listed:
-    """Groups over paths of components, each once in a path, in the state of no failure."""
+    """Return groups over paths of components, with no component failed. A component occurs at most
+    once in a path."""
     component_ptr, groups = occurrences(group_ptr, paths.ptr, paths.links, n_components)
     return Listed(
         group_ptr=group_ptr,
@@ -198,7 +203,7 @@ def make_listed(
 def _listed_flows(
     flows: Flows | None, probes: Probes | None, conditional: bool
 ) -> tuple[PathSets, LongArray, Counts]:
-    """The sets in use of flows and probes, and of each flow its set and its packets."""
+    """Return the path sets that flows and probes use, and the set and the packets of each flow."""
     sets: list[PathSets] = []
     path_set: list[LongArray] = []
     counts: list[tuple[LongArray, LongArray]] = []
@@ -232,7 +237,7 @@ def _listed_flows(
 
 
 def _used(sets: PathSets, path_set: LongArray) -> tuple[PathSets, LongArray]:
-    """The sets in use only, and the number of each flow's among them."""
+    """Return the path sets that a flow uses, and the number of each flow's set among them."""
     used = np.zeros(len(sets), np.bool_)
     used[path_set] = True
     if used.all():
@@ -269,7 +274,8 @@ def _same(a, b, sets):
 
 
 def _equal_sets(sets: PathSets) -> tuple[IntArray, IntArray]:
-    """The group of each set, equal sets being one, and the first set of each group."""
+    """Return the group of each path set, and the first set of each group; equal sets are one
+    group."""
     arrays = _Sets(sets.ptr, sets.paths.ptr, sets.paths.links)
     hashes = np.empty(len(sets), np.uint64)
     in_parts(len(sets), _hashes, arrays, hashes)
@@ -289,7 +295,7 @@ def _distinct(hashes, sets):
 
 @kernel
 def _assign(hashes, sets, slots, group, first):
-    """Put the sets into a hash table of groups, ``slots``; returns how many groups there are."""
+    """Insert the sets into a hash table of groups, ``slots``; return the number of groups."""
     n_groups = 0
     for s in range(len(hashes)):
         at = np.int64(hashes[s] & np.uint64(len(slots) - 1))
@@ -308,7 +314,7 @@ def _assign(hashes, sets, slots, group, first):
 
 @kernel
 def _collect(path, components, out):
-    """Write the components of a path of links, each once; returns how many there are."""
+    """Write the components of a path, given as links, each once; return how many there are."""
     n = 0
     for link in path:
         src, dst = components.link_src[link], components.link_dst[link]
@@ -328,7 +334,8 @@ def _collect(path, components, out):
 
 @njit
 def _collect_part(part, parts, ptr, links, components, count):
-    """The components of a part of the paths, one after another, and the ``count`` of each path."""
+    """Return the components of one part of the paths, one path after another, and write how many
+    each path has to ``count``."""
     n = len(ptr) - 1
     first, last = part * n // parts, (part + 1) * n // parts
     out = np.empty(3 * (ptr[last] - ptr[first]), np.int32)
@@ -345,7 +352,8 @@ def _collect_paths(first, last, ptr, links, components, count, out):
 
 
 def _path_components(paths: Paths, components: Components) -> tuple[LongArray, IntArray]:
-    """Links and switches of every path: the CSR arrays ``path_ptr`` and components."""
+    """Return the components of every path as CSR arrays: ``path_ptr``, int64[P + 1], and
+    components, int32[]."""
     count = np.zeros(len(paths), np.int64)
     parts = in_parts(len(paths), _collect_part, paths.ptr, paths.links, components, count)
     return pointers(count), np.concatenate(parts)
@@ -353,7 +361,7 @@ def _path_components(paths: Paths, components: Components) -> tuple[LongArray, I
 
 @njit
 def occurrences(outer_ptr, inner_ptr, components, n_components):
-    """The groups (or lists) that each component occurs in, as CSR arrays."""
+    """Return the groups (or lists) in which each component occurs, as two CSR arrays."""
     ptr = np.zeros(n_components + 1, np.int64)
     last = np.full(n_components, -1, np.int32)
     for g in range(len(outer_ptr) - 1):

@@ -10,10 +10,10 @@ score s = r ln(pb/pg) + (t-r) ln((1-pb)/(1-pg)), which does not overflow however
 flow has. Flows with the same set of possible paths have the same b under every hypothesis: they are
 one *group* (`analysis.methods.flock.likelihood` has the two kinds).
 
-Where all flows lost packets, only such flows were reported (telemetry A2), and a ``conditional``
-model scores those of a known path given that they did: s less ln((1 - (1-pb)^t) / (1 - (1-pg)^t)).
-The paper leaves that out and makes up for it with a small prior, which has to suit the number of
-flows.
+If all flows lost packets, only such flows were reported (telemetry A2). A ``conditional`` model
+then scores flows with a known path given that they lost some: s less ln((1 - (1-pb)^t) / (1 -
+(1-pg)^t)). The paper does not do so and compensates with a small prior, which must fit the number
+of flows.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class FlockModel:
         listed, pairs: The groups, in the state of no failure.
         prior: Log-odds of each component's failure, float64[n_components].
         n_links: How many components are links; the others are switches.
-        ends: The components of each link's two switches, int32[n_links, 2]; of no rows where
-            switches are no components.
-        undirected: A link stands for both its directions.
+        ends: The components of each link's two switches, int32[n_links, 2]; without rows if
+            switches are not components.
+        undirected: Whether a link stands for both its directions.
     """
 
     listed: Listed
@@ -62,14 +62,16 @@ class FlockModel:
 
     @property
     def n_components(self) -> int:
+        """The number of links and switches that may fail."""
         return len(self.prior)
 
     @property
     def n_groups(self) -> int:
+        """The number of groups of flows, listed ones and pairs of ToRs."""
         return len(self.listed.bad) + len(self.pairs.bad)
 
     def without_pairs(self) -> FlockModel:
-        """The same model of the listed groups alone."""
+        """Return the same model with the listed groups alone."""
         return replace(self, pairs=no_pairs(self.n_components))
 
     @classmethod
@@ -82,9 +84,14 @@ class FlockModel:
         loss: Loss,
         prior: FloatArray,
     ) -> FlockModel:
-        """A model over any components: ``sets`` are paths of components, each once in a path.
+        """Return a model of F flows over any components, without a fabric.
 
-        ``path_set``, ``sent`` and ``lost`` are int64[F], one of each flow.
+        Args:
+            sets: Sets of possible paths; a path is a list of different components.
+            path_set: The set of each flow, int64[F].
+            sent, lost: Packets of each flow, int64[F].
+            loss: Loss rates of bad and good paths.
+            prior: Log-odds of each component's failure, float64[n_components].
         """
         counts = Counts(sent, lost, np.zeros(len(sent), np.bool_))
         values = flow_values(path_set, sets.width, counts, loss)
@@ -106,10 +113,17 @@ def build_model(
     listed: bool = False,
     groups: Listed | None = None,
 ) -> FlockModel:
-    """The model of passive flows and probes together; a probe's path is known.
+    """Return the model of flows and probes together; a probe is a flow with a known path.
 
-    ``conditional`` is as above. With ``listed`` the paths of pairs of ToRs are listed too, as some
-    searches need it. ``groups`` are the listed ones, where they are known already.
+    Args:
+        topology: The fabric, whose links and switches are the components.
+        flows, probes: The telemetry; either may be None.
+        loss: Loss rates of bad and good paths.
+        link_prior, device_prior: Log-odds of the failure of a link and of a switch.
+        undirected: Whether the two directions of a link are one component.
+        conditional: See the module's text.
+        listed: List the paths of pairs of ToRs, too, as some searches need it.
+        groups: The listed groups, if a caller has computed them already.
 
     Raises:
         ValueError: A flow is between ToRs that no path joins.
@@ -134,7 +148,7 @@ def build_model(
 def pair_groups(
     ecmp: Ecmp, flows: Flows, components: Components, n_components: int, loss: Loss
 ) -> Pairs:
-    """The groups of the flows whose sets are pairs of ToRs."""
+    """Return the groups of flows that may take any equal-cost path of their pair of ToRs."""
     n_tors = ecmp.fabric.n_tors
     assert isinstance(flows.sets, PairSets)
     src, dst = flows.sets.src_tor, flows.sets.dst_tor
@@ -166,9 +180,11 @@ def pair_groups(
 
 
 def _lists(ecmp: Ecmp, number: Components, n_components: int) -> Pairs:
-    """The climbs to every tier, as the way up and as the way down.
+    """Return the lists of climbs of every ToR to every tier, once as the way up and once as the way
+    down, without any group.
 
-    List ``(way * ecmp.top + tier - 1) * n_tors + tor``; of no group. The top belongs to the way up.
+    The list of a way (0 up, 1 down), tier and ToR is ``(way * ecmp.top + tier - 1) * n_tors +
+    tor``. The switch at the top is a component of the way up only.
     """
     fabric = ecmp.fabric
     parts, lengths, tops = [], [], []
@@ -202,7 +218,7 @@ def _lists(ecmp: Ecmp, number: Components, n_components: int) -> Pairs:
 
 
 def _with_ways(lists: Pairs) -> Pairs:
-    """How many climbs of each list lead to each top, all of them good."""
+    """Return ``lists`` with ``ways``, the number of climbs of each list to each top, all good."""
     of_list = np.repeat(np.arange(len(lists.climbs.list_ptr) - 1), np.diff(lists.climbs.list_ptr))
     ways = np.zeros(
         (len(lists.climbs.list_ptr) - 1, int(lists.climbs.top.max(initial=-1)) + 1), np.int32
@@ -212,7 +228,7 @@ def _with_ways(lists: Pairs) -> Pairs:
 
 
 def _with_bits(lists: Pairs) -> Pairs:
-    """The words of each list's bits, all of its tops good."""
+    """Return ``lists`` with the words that hold each list's bits; all of its tops are good."""
     ptr, top = lists.climbs.list_ptr, lists.climbs.top.astype(np.int64)
     length = np.diff(ptr)
     first, last = np.zeros(len(length), np.int64), np.full(len(length), -1)
@@ -233,7 +249,7 @@ def _with_bits(lists: Pairs) -> Pairs:
 
 
 def no_pairs(n_components: int) -> Pairs:
-    """Return pairs of a fabric of ``n_components`` in which no flow was seen: no group, no list."""
+    """Return pairs of a fabric of ``n_components`` components without any group or list."""
     nothing, none = np.zeros(0, np.int32), np.zeros(1, np.int64)
     bits = np.zeros(0, np.uint64)
     empty = np.zeros(0)

@@ -1,4 +1,5 @@
-"""Groups of ToR pairs over climbs: what they say of each component, and what a flip changes."""
+"""Groups of flows between pairs of ToRs over climbs: their contributions to delta, and their update
+after a flip."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ WayArray = np.ndarray[tuple[int, int], np.dtype[np.int32]]
 
 
 class Climbs(NamedTuple):
-    """Lists of climbs: of one ToR in one direction to the switches of one tier.
+    """Lists of climbs; a list holds those of one ToR in one direction to the switches of one tier.
 
     List l holds the climbs ``list_ptr[l]:list_ptr[l + 1]``, ascending in their top; climb a
     consists of the components ``components[climb_ptr[a]:climb_ptr[a + 1]]``. The bits of list l are
@@ -37,7 +38,7 @@ class Climbs(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Groups of ToR pairs over lists of climbs, and the state of a hypothesis over them.
+    """Groups of ToR pairs over lists of climbs, and the state of a hypothesis on them.
 
     Group g is between the climbs of list ``up[g]`` and ``down[g]``; list l's groups are
     ``groups[group_ptr[l]:group_ptr[l + 1]]``, their other lists the same part of ``others``.
@@ -64,7 +65,7 @@ class Pairs(NamedTuple):
 
 @njit(inline="always")
 def ones(x):
-    """The number of ones."""
+    """Return the number of bits of a uint64 that are 1."""
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -73,7 +74,8 @@ def ones(x):
 
 @njit(inline="always")
 def word_of(bits, pairs, of_list, index):
-    """The word of a list's bits that stands for the tops from 64 * index, 0 where it has none."""
+    """Return the word of a list's bits for the tops from ``64 * index`` on; 0 if the list has no
+    such word."""
     at = pairs.climbs.word_ptr[of_list] + index - pairs.climbs.first_word[of_list]
     if at < pairs.climbs.word_ptr[of_list] or at >= pairs.climbs.word_ptr[of_list + 1]:
         return np.uint64(0)
@@ -82,7 +84,8 @@ def word_of(bits, pairs, of_list, index):
 
 @kernel
 def shared_tops(pairs, a, b):
-    """How many pairs of good climbs of two lists end at the same top."""
+    """Return how many pairs of good climbs, one of each list, end at the same top: the good paths
+    of a pair of ToRs."""
     shared = 0
     if len(pairs.ways):
         for top in range(pairs.ways.shape[1]):
@@ -96,9 +99,9 @@ def shared_tops(pairs, a, b):
 
 @kernel
 def _count_turning(pairs, climb, failed, turned, touched, n):
-    """Count a climb for the components whose flip turns it: 1 if to bad, -1 if to good.
+    """Count a climb for each component whose flip would make it bad (1) or good (-1).
 
-    ``touched[:n]`` are the components counted so far; returns how many are now.
+    ``touched[:n]`` are the components counted so far; return their number after this climb.
     """
     if pairs.failures[climb] <= 1:
         for e in range(pairs.climbs.climb_ptr[climb], pairs.climbs.climb_ptr[climb + 1]):
@@ -151,9 +154,9 @@ def _scratch(pairs, n_components):
 
 @kernel
 def _list_share(pairs, of_list, sign, only, chosen, failed, delta, s):
-    """Add to delta, ``sign`` times, what the pairs of a list say about the list's components.
+    """Add the contribution of a list's pairs to the delta of the list's components, times ``sign``.
 
-    With ``only``, just its pairs whose other list is ``chosen``.
+    With ``only``, count only pairs whose other list is ``chosen``.
     """
     zero = len(s.total) // 2
     n_members = 0
@@ -209,7 +212,7 @@ def _list_share(pairs, of_list, sign, only, chosen, failed, delta, s):
 
 @kernel
 def _list_share_by_ways(pairs, of_list, sign, only, chosen, failed, delta, s):
-    """`_list_share` where several climbs lead to a top: each pair for itself."""
+    """Do what `_list_share` does, pair by pair, for lists in which several climbs lead to a top."""
     for at in range(pairs.group_ptr[of_list], pairs.group_ptr[of_list + 1]):
         other = pairs.others[at]
         if only and not chosen[other]:
@@ -236,7 +239,8 @@ def _list_share_by_ways(pairs, of_list, sign, only, chosen, failed, delta, s):
 
 @njit
 def accumulate_pairs(part, parts, pairs, down, failed, n_components):
-    """A part of the delta of the ways up or down: float64[n_components]."""
+    """Return the contribution to delta of one part of the lists of one way: float64[n_components].
+    ``down`` is 0 for the ways up and 1 for the ways down."""
     delta, scratch = np.zeros(n_components), _scratch(pairs, n_components)
     chosen = np.zeros(0, np.bool_)
     half = (len(pairs.climbs.list_ptr) - 1) // 2
@@ -279,7 +283,7 @@ def _meet(component, pairs, mine, others):
 
 @kernel
 def _shares(pairs, sign, mine, others, failed, delta, scratch):
-    """Add to delta, ``sign`` times, what pairs say of which a list is ``mine``."""
+    """Add the contribution of all pairs with a list in ``mine`` to delta, times ``sign``."""
     for of_list in range(len(mine)):
         if not mine[of_list] and not others[of_list]:
             continue
@@ -292,7 +296,7 @@ def _shares(pairs, sign, mine, others, failed, delta, scratch):
 
 @kernel
 def _recount(component, pairs):
-    """Count the bad paths of all pairs anew of which a component is in a list."""
+    """Recompute the number of bad paths of all pairs with a list that contains a component."""
     for at in range(
         pairs.climbs.component_ptr[component], pairs.climbs.component_ptr[component + 1]
     ):
@@ -304,7 +308,7 @@ def _recount(component, pairs):
 
 @kernel
 def _step_list(pairs, of_list, component, by):
-    """Count a component's failure or release on the climbs of a list."""
+    """Count a component's failure (``by`` 1) or release (-1) on the climbs of a list."""
     for climb in range(pairs.climbs.list_ptr[of_list], pairs.climbs.list_ptr[of_list + 1]):
         for e in range(pairs.climbs.climb_ptr[climb], pairs.climbs.climb_ptr[climb + 1]):
             if pairs.climbs.components[e] == component:
@@ -329,7 +333,8 @@ def _step_list(pairs, of_list, component, by):
 
 @kernel
 def step_pairs(component, pairs, by):
-    """Count a component's failure (``by`` 1) or release (-1) on all climbs, not yet on pairs."""
+    """Count a component's failure (``by`` 1) or release (-1) on all climbs; the pairs' numbers of
+    bad paths are not updated."""
     for at in range(
         pairs.climbs.component_ptr[component], pairs.climbs.component_ptr[component + 1]
     ):
@@ -338,6 +343,6 @@ def step_pairs(component, pairs, by):
 
 @kernel
 def place_pairs(pairs):
-    """Count every pair's bad paths anew."""
+    """Recompute the number of bad paths of every pair."""
     for g in range(len(pairs.bad)):
         pairs.bad[g] = pairs.values.width[g] - shared_tops(pairs, pairs.up[g], pairs.down[g])

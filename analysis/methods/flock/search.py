@@ -1,4 +1,4 @@
-"""Flock's search for the most likely hypothesis, with every neighbour's gain kept up to date."""
+"""Flock's search for the most likely hypothesis, which keeps the gain of every flip up to date."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from testbed.compiled import kernel, njit
 from testbed.fabric.paths import Paths, PathSets
 
 MANY_PAIRS = 100_000
-"""Pairs of ToRs, as of K=26, from which on a flip is too slow to be tried in vain for each link."""
+"""The number of ToR pairs, that of K=26, from which on a trial flip of every link is too slow."""
 
 MANY_TRIED = 1_000_000
-"""The same for pairs times links blamed without them: 61 links at K=16."""
+"""The same limit for pairs times links that are blamed without them: 61 links at K=16."""
 
 
 KNOWN = 0.9
-"""The share of them whose direction traces must know: probes that bounce do not."""
+"""The share of these links whose direction traces must determine, as bouncing probes do not."""
 
 
 class Search:
     """A hypothesis over a model's components.
 
     Args:
-        model: Over which to search.
-        failed: Where to begin, bool[n_components]; nothing failed unless given.
-        compare: Whether to work out what flips add. It takes long, and `turn` does so itself.
+        model: The model to search.
+        failed: The first hypothesis, bool[n_components]; default: no failure.
+        compare: Whether to compute delta. This takes long, and `turn` does not need it.
 
     Attributes:
         failed: The hypothesis, bool[n_components].
@@ -88,31 +88,40 @@ class Search:
             self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
     def posterior_gain(self) -> FloatArray:
-        """What flipping each component adds to the log posterior: float64[n_components]."""
+        """Return the change of the log posterior in nats if each component is flipped:
+        float64[n_components]."""
         return self._delta + np.where(self.failed, -1.0, 1.0) * self.model.prior
 
     def posterior(self) -> float:
-        """Log posterior relative to the hypothesis that nothing failed."""
+        """Return the log posterior in nats, relative to the hypothesis that nothing failed."""
         return float(self._posterior[0])
 
     def flip(self, component: int) -> None:
+        """Flip a component, and update delta and the posterior."""
         _flip(component, self.state)
 
     def move_to(self, hypothesis: BoolArray) -> None:
+        """Flip components until the hypothesis is the given one, bool[n_components]."""
         for component in np.flatnonzero(self.failed != hypothesis):
             self.flip(int(component))
 
     def greedy(self, allowed: BoolArray, *, remove: bool = False) -> None:
-        """Flip the component that gains most until none gains; only add, unless ``remove``.
+        """Flip the allowed component with the highest gain, until none gains. Failed components are
+        flipped back only with ``remove``.
 
-        Of components that gain the same, but for rounding, the first is taken.
+        Of components with equal gains, up to rounding, the first is flipped.
         """
         gains = Gains.of(allowed, remove=remove)
         while _flip_best(gains, self.state):
-            pass  # between two flips an interruption is heard
+            pass  # Python handles an interrupt between two flips
 
     def run(self, *, refine: bool, devices: bool) -> BoolArray:
-        """The best hypothesis found, from links alone and from all: bool[n_components]."""
+        """Search and return the best hypothesis found, bool[n_components].
+
+        Args:
+            refine: Start both from links alone and from all components, and remove components, too.
+            devices: Whether switches may fail.
+        """
         is_link = np.arange(len(self.failed)) < self.model.n_links
         everything = is_link | devices
         if not refine:
@@ -131,17 +140,17 @@ class Search:
         return best
 
     def _settle(self, allowed: BoolArray) -> None:
-        """Add and take back while that is better, then try each failed component's release."""
+        """Add and remove components while that gains, then try each failed component's release."""
         self.greedy(allowed, remove=True)
-        # What a component's delta was when it was tried in vain: unchanged, it need not be again.
+        # The delta of components whose trial failed; they are tried again only after it changes.
         tried = np.full(len(self.failed), np.nan)
         for _ in range(4):
             if not any([self._release(allowed, tried), self._blame_devices(allowed, tried)]):
                 return
 
     def _release(self, allowed: BoolArray, tried: FloatArray) -> bool:
-        """Try each failed component's release; devices first, theirs are the mistakes that hide
-        others. Says if any was better."""
+        """Try the release of each failed component, devices first, because a wrong device hides
+        other errors. Return whether any release was better."""
         improved, gains = False, Gains.of(allowed, remove=True)
         component = len(self.failed)
         while (component := _next_failed(component, tried, self.state)) >= 0:
@@ -149,7 +158,7 @@ class Search:
         return improved
 
     def _blame_devices(self, allowed: BoolArray, tried: FloatArray) -> bool:
-        """Try each device in place of its failed links. Says if any was better."""
+        """Try each device in place of its failed links. Return whether any was better."""
         model, improved, gains = self.model, False, Gains.of(allowed, remove=True)
         # A link adds nothing beside a failed device of its own, so its prior is saved.
         links = np.flatnonzero(self.failed[: len(model.ends)])
@@ -170,18 +179,20 @@ class Search:
         return _attempt(component, gains, self.state)
 
     def turn(self) -> None:
-        """Give each failed directed link the likeliest of its directions, see `directions`."""
+        """Set each failed directed link to its most likely direction or directions, see `turn`."""
         state = self.state
         links = np.flatnonzero(self.failed[: self.model.n_links])
         turn(links, Room.of(state.pairs), state)
         self._delta[:] = accumulate(state.listed, state.pairs, self.failed)
 
     def hope(self) -> float:
-        """The log posterior if all that now gains could be had together."""
+        """Return the log posterior plus all positive gains, an optimistic estimate of what further
+        flips can reach."""
         return self.posterior() + float(np.maximum(self.posterior_gain(), 0).sum())
 
     def evidence(self) -> FloatArray:
-        """Nats in favour of each component's failure, given the rest of the hypothesis."""
+        """Return the evidence in nats for each component's failure, with the rest of the hypothesis
+        fixed: float64[n_components]."""
         return np.where(self.failed, -self.posterior_gain(), self.posterior_gain())
 
 
@@ -193,14 +204,17 @@ def search_model(
     least: float = -math.inf,
     alone: BoolArray | None = None,
 ) -> Search:
-    """A search that is at the best hypothesis it found; see `Search.run`.
+    """Return a search that has moved to the best hypothesis it found; see `Search.run`.
 
-    With many pairs, or where many links fail among them, the refined search is of the listed groups
-    alone. From what it finds all groups together choose the directions of links, then add
-    components and take them back; unless there is no hope of a log posterior of ``least``.
+    With many pairs of ToRs, or where many links fail among them, the refined search uses the listed
+    groups alone. From its result, all groups together choose the directions of links, then add and
+    remove components; this is skipped if no log posterior of ``least`` can be expected.
 
     Args:
-        alone: What the listed groups blame alone, where that is known.
+        model: The model to search.
+        refine, devices: See `Search.run`.
+        least: The log posterior, in nats, of a diagnosis that is known already.
+        alone: The result of the search of the listed groups alone, if it is known already.
     """
     n = len(model.pairs.bad) if refine else 0
     found = _without_pairs(model, devices, n, alone)
@@ -226,7 +240,8 @@ def search_model(
 def _without_pairs(
     model: FlockModel, devices: bool, n: int, alone: BoolArray | None
 ) -> BoolArray | None:
-    """What the listed groups blame alone, if that has to do: None if all groups can be searched."""
+    """Return the hypothesis of the listed groups alone, bool[n_components], or None if the model is
+    small enough to search all groups."""
     if n <= MANY_PAIRS and n * model.n_links <= MANY_TRIED:
         return None
     listed = model.without_pairs()
@@ -244,10 +259,11 @@ def _without_pairs(
 
 
 def plain_greedy(model: FlockModel) -> tuple[BoolArray, float]:
-    """Greedy search without JLE: each neighbour's likelihood anew, from the groups it meets.
+    """Search greedily without JLE, for comparison (section 3.3): compute the likelihood of each
+    neighbour again, from the groups of the flipped component.
 
-    For comparison (section 3.3); of listed groups only. Returns the hypothesis, bool[n_components],
-    and its log posterior.
+    Only listed groups are supported. Return the hypothesis, bool[n_components], and its log
+    posterior in nats.
     """
     if len(model.pairs.bad):
         raise ValueError("plain greedy search is for listed path sets")
@@ -270,14 +286,14 @@ def _flip(component, s):
 
 @njit
 def _flip_among(component, gains, s):
-    """Flip a component; what that changes is to be looked at again."""
+    """Flip a component and mark the gains that this changes as stale."""
     _flip(component, s)
     touched(component, gains, s)
 
 
 @njit
 def _flip_best(gains, s):
-    """Flip what gains most, if anything gains."""
+    """Flip the component with the highest gain; return whether any gains."""
     pick = first_best(gains, most_gained(gains, s))
     if pick < 0:
         return False
@@ -287,9 +303,9 @@ def _flip_best(gains, s):
 
 @njit
 def _attempt(component, gains, s):
-    """Flip a component for good, let the rest settle, and go back if that is no better.
+    """Flip a component, then others that gain, and undo all flips if the result is not better.
 
-    It is given up as soon as all that still gains, taken together, would not make up for it.
+    The trial is given up as soon as the sum of all remaining gains cannot make it better.
     """
     before = s.posterior[0]
     trail = [component]
@@ -313,7 +329,8 @@ def _attempt(component, gains, s):
 
 @kernel
 def _next_failed(component, tried, s):
-    """The last failed component before this one that was not tried as it is, -1 if none."""
+    """Return the last failed component before this one whose delta has changed since its last
+    trial; -1 if there is none."""
     for c in range(component - 1, -1, -1):
         if s.failed[c] and not _close(tried[c], s.delta[c]):
             return c

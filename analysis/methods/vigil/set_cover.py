@@ -134,12 +134,13 @@ def integer_program(routing: Routing, time_limit: float = 60.0) -> Cover:
 
 
 def max_coverage(routing: Routing) -> Cover:
-    """Algorithm 2: again and again the link that explains most connections not yet explained.
+    """Return a cover that is chosen greedily (007, algorithm 2): the link that explains most
+    connections which are not explained yet, until all are explained.
 
-    Of several the one whose unexplained connections lost most packets, then the one that most
-    connections may have crossed, then that whose connections lost most; links that are equal in
-    that, too, are hardly ever not on the same connections: of these the lowest number. Takes time
-    in proportion to links x links chosen.
+    Of several such links the one is chosen whose unexplained connections lost most packets, then
+    the one that most connections may have crossed, then the one whose connections lost most. Links
+    that are equal in this, too, are nearly always on the same connections; of these the one with
+    the lowest id is chosen. The time grows with the number of links times that of chosen links.
     """
     rows, columns = routing.matrix, sparse.csc_array(routing.matrix)
     on = np.split(columns.indices, columns.indptr[1:-1])
