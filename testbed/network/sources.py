@@ -76,13 +76,13 @@ class FedSource:
         longest: The longest frame that the network takes, in bytes.
 
     Attributes:
-        sent, delivered: Packets of each flow that left, and that its destination got, uint32[F].
-        feeding: What C has been given to send. Whoever gives it something else replaces this.
-        until_ns: What leaves before has been given, or is in ``feeding``.
+        sent, delivered: Packets of each flow that were sent, and that arrived, uint32[F].
+        feeding: The block that the C code sends now; to be replaced when it is given another one.
+        until_ns: All packets that are sent before this time are in ``feeding`` or earlier blocks.
 
     Raises:
-        ValueError: The flows' columns do not fit, or the packets': they are not sorted, not of
-            these flows or too large, or their columns are not equally long.
+        ValueError: The arrays of the flows do not fit together, or the packets are not sorted, are
+            not of these flows, are too long, or their arrays differ in length.
     """
 
     def __init__(self, source: Source, hosts: int, longest: int = FRAME_MAX) -> None:

@@ -1,1 +1,1 @@
-"""The run directory: the seam between what happened and what a method says about it."""
+"""The run directory, which records a run's measurements, ground truth and diagnoses."""

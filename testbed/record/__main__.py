@@ -16,7 +16,7 @@ _ONE_OF = {"tors": "a ToR", "switches": "a switch"}  # the others lose their s
 
 
 def render() -> str:
-    """The schema as Markdown: a table for each table and each JSON file."""
+    """Return the schema as Markdown, with a table for each table and each JSON file."""
     every = [_table(table) for table in (*TABLES, OBSERVATIONS)]
     documents = [_document(name) for name in DOCUMENTS]
     return "\n\n".join([f"Format `{FORMAT}`, version {VERSION}.", *documents, *every]) + "\n"
@@ -63,7 +63,7 @@ def _document(name: str) -> str:
 def _fields(
     schema: dict[str, Any], known: dict[str, Any], prefix: str, seen: set[str]
 ) -> Iterator[tuple[str, ...]]:
-    """A row for each field, those of nested objects by their way there."""
+    """Yield a row for each field; a field of a nested object is named by its path."""
     for name, field in schema["properties"].items():
         place = f"{prefix}{name}"
         inner = field.get("additionalProperties", {})

@@ -1,8 +1,8 @@
 """Files and folders that appear when they are complete, and that one process writes at a time.
 
-A run is written in ``<its place>.partial``, which carries a mark. The mark is also the lock: it is
-held as long as the run is written, and the kernel lets go of it when the process ends, however it
-ends. What carries no mark is somebody else's and is never touched.
+A run is written in ``PATH.partial``, which contains a mark. The mark is also a lock: it is held as
+long as the run is written, and the kernel releases it when the process ends, however it ends. A
+folder without a mark belongs to somebody else and is never changed.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from pathlib import Path
 from testbed.errors import UserError
 
 MARK = ".canary-run"
-"""A ``.partial`` directory that holds this file is this project's."""
+"""The name of the mark: a ``.partial`` directory with this file belongs to this project."""
 
 _NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY)
 
 
 class FolderError(UserError):
-    """A folder is in use, or cannot be written. One line that says what to do."""
+    """A folder is in use or cannot be written. The message is one line that says what to do."""
 
 
 class FolderTaken(FolderError):
-    """Another run has the folder, or another process uses it; another name would do."""
+    """The folder belongs to another run or is used by another process; another name is needed."""
 
 
 class Lock:
-    """A file or folder that this process holds until `release`, or its end."""
+    """A lock on a file or folder, which this process holds until `release` or until it ends."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor
@@ -54,12 +54,12 @@ class Lock:
 
 
 def hold(path: Path) -> Lock | None:
-    """Hold a file or folder against other commands; None if one of them has it.
+    """Lock a file or folder and return the lock; None if another process holds it.
 
-    Where the file system knows no locks, nothing is held against anybody.
+    On a file system without locks, the lock has no effect.
 
     Raises:
-        FileNotFoundError: It is not there, or not any more.
+        FileNotFoundError: The file or folder does not exist, or was moved meanwhile.
         OSError: It cannot be opened.
     """
     try:
@@ -83,13 +83,14 @@ def hold(path: Path) -> Lock | None:
 
 
 def need_place(path: Path, example: str) -> None:
-    """See that a file can be written, before the work that it is for.
+    """Check that a file can be written, before the work whose result it is for.
 
     Args:
-        example: What such a file may be called, for the message: ``paths.parquet``.
+        path: The file.
+        example: A name that such a file may have, for the message: ``paths.parquet``.
 
     Raises:
-        FolderError: It cannot: it is a folder, or its folder is not there or may not be written.
+        FolderError: It is a folder, or its folder does not exist or is not writable.
     """
     if path.is_dir():
         raise FolderError(f"--out {path} is a folder: name a file in it, as {path / example}")
@@ -102,10 +103,10 @@ def need_place(path: Path, example: str) -> None:
 
 
 def need_no_links(folder: Path) -> None:
-    """See that nothing below a folder is a symbolic link, before something is written there.
+    """Check that nothing below a folder is a symbolic link, before something is written there.
 
-    A folder may come from somebody else, and a link in it would lead the writing out of it. The
-    folder itself may be a link: the user has named it.
+    The folder may come from somebody else, and through a link files elsewhere would be
+    overwritten. The folder itself may be a link, as the user has named it.
 
     Raises:
         FolderError: There is a link (one line).
@@ -122,7 +123,7 @@ def need_no_links(folder: Path) -> None:
 
 @contextmanager
 def held(path: Path, folder: Path) -> Iterator[None]:
-    """Hold ``path`` for a block of work in ``folder``.
+    """Hold a lock on ``path`` while the block works in ``folder``.
 
     Raises:
         FolderError: Another command is at work there, or ``path`` cannot be opened.
@@ -140,7 +141,7 @@ def held(path: Path, folder: Path) -> Iterator[None]:
 
 
 def at_work(path: Path) -> bool:
-    """Return True if a run is being written at a place."""
+    """Return True if another process writes a run whose final place is ``path``."""
     try:
         lock = hold(_partial(path) / MARK)
     except OSError:
@@ -152,13 +153,13 @@ def at_work(path: Path) -> bool:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A file to write that takes the place of ``path`` when the block ends well.
+    """Yield the path of a temporary file that replaces ``path`` when the block succeeds.
 
-    Its name is its own, as two commands may write to one place at once: the later one stays. The
-    suffix is that of ``path``.
+    Its name is unique, because two commands may write to the same place: the later one wins. It has
+    the suffix of ``path``.
 
     Raises:
-        OSError: It cannot be written; names ``path``.
+        OSError: The file cannot be written; the error names ``path``.
     """
     partial = path.with_name(f".partial-{secrets.token_hex(4)}-{path.name}")
     try:
@@ -176,13 +177,13 @@ def _partial(path: Path) -> Path:
 
 
 class PendingRun:
-    """The folder of a run that is being written, which this process alone has.
+    """The folder of a run that this process writes and that no other process may use.
 
     Nothing appears at ``path`` before `finish`.
 
     Args:
         path: Where the run will be: nothing, or an empty directory.
-        numbered: Take ``path-2``, ``path-3`` ... if others have ``path``.
+        numbered: Use ``path-2``, ``path-3`` ... if ``path`` is taken.
 
     Attributes:
         path: Where the run will be.
@@ -248,7 +249,7 @@ class PendingRun:
             raise FolderTaken(f"{path} exists already: choose another RUN or remove it")
 
     def _make(self) -> None:
-        """Only who makes the directory marks it."""
+        """Make the directory and mark it; an existing directory gets no mark."""
         try:
             self.partial.mkdir()
         except FileExistsError:
@@ -268,7 +269,7 @@ class PendingRun:
             return True
 
     def clear(self) -> None:
-        """Remove what a run left there that ended early."""
+        """Remove the files of an earlier run that ended early; the mark stays."""
         for entry in self.partial.iterdir():
             if entry.name == MARK:
                 continue
@@ -278,10 +279,10 @@ class PendingRun:
                 entry.unlink()
 
     def finish(self) -> None:
-        """Move what was written to ``path``; beside it, if somebody put something there meanwhile.
+        """Move the run to ``path``, or to ``path-2`` and so on if something is there now.
 
         Raises:
-            OSError: It cannot be moved; it stays in ``partial``.
+            OSError: The folder cannot be moved; it stays at ``partial``.
         """
         wanted = self.path
         for number in count(2):
@@ -297,11 +298,11 @@ class PendingRun:
         self.leave()
 
     def leave(self) -> None:
-        """Let others have what is there."""
+        """Release the lock, so that other processes may use the folder."""
         self._lock.release()
 
     def abandon(self) -> None:
-        """Remove all, the mark last; nothing once others may have it."""
+        """Remove the folder, the mark last; do nothing if the lock was released."""
         if self._lock.released:
             return
         try:

@@ -1,4 +1,4 @@
-"""Whether the tables of a run fit each other and the fabric; nothing here loops over rows."""
+"""Checks that the tables of a run agree with each other and the fabric, without loops over rows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def check_references(
     fabric: Fabric,
     count: Callable[[Numbered], int | None],
 ) -> None:
-    """Check what the values of a table refer to: links, hosts, epochs, rows of other tables.
+    """Check that a table's values refer to existing links, hosts, epochs or rows of other tables.
 
     Args:
         values: The columns of ``table``.
-        count: How many there are of what columns number; None: not known.
+        count: Returns the number of links, hosts and so on; None if it is not known.
 
     Raises:
         TableError: A value refers to nothing, or does not fit the others (one line with the file,
@@ -54,7 +54,7 @@ def check_references(
 def _check_paths(
     table: Table, column: Column, paths: Paths, fabric: Fabric, complete: BoolArray | None
 ) -> None:
-    """Links of the fabric, not too few, that join up; traces do where they are complete."""
+    """Check that paths have links of the fabric, not too few, that join; broken traces need not."""
     short = paths.length < (column.low or 0)
     table.refuse(short, f"{column.name} has no link")
     links = paths.links
@@ -82,7 +82,7 @@ def _check_names(table: Table, found: list[str], names: list[str], what: str) ->
 
 
 def _check_key(table: Table, schema: Schema, values: Mapping[str, Any]) -> None:
-    """No two rows of the same key; the columns of keys are in range by now."""
+    """Check that no two rows have the same key, whose columns are known to be in range."""
     key = np.zeros(len(values[schema.key[0]]), np.int64)
     for name in schema.key:
         key = key * (int(values[name].max(initial=0)) + 1) + values[name]

@@ -71,7 +71,7 @@ class Config(TypedDict):
 
 @with_config(_CLOSED)
 class Conservation(TypedDict):
-    """What became of the packets."""
+    """Packets sent and delivered, and packets lost, by cause."""
 
     sent: Annotated[int, _packets("sent by hosts, and ICMP messages of switches")]
     delivered: Annotated[int, _packets("delivered to hosts")]
@@ -192,7 +192,7 @@ class Capture(TypedDict):
 
 @with_config(_CLOSED)
 class Score(TypedDict):
-    """How good a verdict is."""
+    """The scores of a method's blamed links against the faulty ones."""
 
     precision: Annotated[float | None, _share("faulty ones of those blamed; null if none is")]
     recall: Annotated[
@@ -234,7 +234,7 @@ class Score(TypedDict):
 
 @with_config(_CLOSED)
 class Scores(TypedDict):
-    """A verdict against a truth, on directed and on undirected links."""
+    """The scores of a diagnosis on directed and on undirected links."""
 
     directed: Score
     undirected: Score
@@ -242,7 +242,7 @@ class Scores(TypedDict):
 
 @with_config(_CLOSED)
 class Method(TypedDict):
-    """A method's figures."""
+    """The scores and costs of one method in a run."""
 
     bench: NotRequired[
         Annotated[
@@ -284,7 +284,7 @@ class Method(TypedDict):
 
 @with_config(_CLOSED)
 class Use(TypedDict):
-    """What became of a budget."""
+    """How much of a measurement's budget was requested and how much was used."""
 
     asked: Annotated[int, _number("as many as were wanted")]
     got: Annotated[int, _number("as many as there were")]
@@ -361,7 +361,7 @@ class Summary(TypedDict):
 
 @with_config(_CLOSED)
 class Entry(TypedDict):
-    """A file."""
+    """The size and hash of a file."""
 
     bytes: Annotated[int, _number("its size", "bytes")]
     sha256: Annotated[str, _field("hash of its content, in hexadecimal", pattern=_SHA256)]

@@ -23,16 +23,16 @@ from testbed.record.tables import Columns, Table, Texts, read_table, write_table
 
 @dataclass(frozen=True)
 class NumberedFabric:
-    """A fabric and the number that its file gives each directed link: int64[n_links]."""
+    """A fabric, and the number of each directed link in its file, int64[n_links]."""
 
     fabric: Fabric
     link_ids: LongArray
 
 
 def fabric_columns(fabric: Fabric) -> Columns:
-    """A fabric as a table; link ids are those of ``fabric``.
+    """Return a fabric as the columns of a table; link ids are those of ``fabric``.
 
-    Switches above tier 0 that have no link are left out: no path leads through them.
+    Switches above tier 0 without a link are left out, as no path leads through them.
     """
     ends = {"src": fabric.link_src, "dst": fabric.link_dst}
     names = {end: Texts(switch, fabric.switch_names) for end, switch in ends.items()}
@@ -56,8 +56,7 @@ def write_fabric(path: Path, fabric: Fabric) -> None:
 
 
 def read_fabric(path: Path) -> NumberedFabric:
-    """Read a fabric file; one that is a fat-tree by its names becomes a `FatTree`, and likewise
-    `TwoSwitches`.
+    """Return the fabric of a file; a `FatTree` or `TwoSwitches` if names and links are the same.
 
     Raises:
         TableError: The file is unreadable or no Clos fabric; one line.
@@ -81,7 +80,7 @@ def read_fabric(path: Path) -> NumberedFabric:
 
 
 def _ends(table: Table) -> tuple[tuple[LongArray, LongArray], list[str]]:
-    """Both columns as indices of one list of names."""
+    """Return both ends of each link, int64[N] each, as indices of one list of names."""
     (src, src_names), (dst, dst_names) = table.values("src"), table.values("dst")
     known: dict[str, int] = {}
     for name in (*src_names, *dst_names):
@@ -91,10 +90,9 @@ def _ends(table: Table) -> tuple[tuple[LongArray, LongArray], list[str]]:
 
 
 def _refuse_look_alikes(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> None:
-    """Raise TableError where two names differ in nothing that a reader sees for certain.
+    """Raise TableError if two names differ only in blanks, case or Unicode form.
 
-    Blanks, capital letters and the forms of Unicode get lost on the way through other programs, and
-    one switch would then be two.
+    Other programs may change these, and one switch would then become two.
     """
     seen: dict[str, str] = {}
     for number, name in enumerate(names):
@@ -112,7 +110,7 @@ def _refuse_look_alikes(table: Table, src: LongArray, dst: LongArray, names: lis
 
 
 def _letters(name: str) -> str:
-    """What is left of a name without blanks, invisible characters, case and Unicode form."""
+    """Return a name without blanks and invisible characters, in one case and Unicode form."""
     visible = (
         c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c)[0] not in "ZC"
     )
@@ -121,13 +119,13 @@ def _letters(name: str) -> str:
 
 
 def _natural(name: str) -> list[object]:
-    """``tor2`` before ``tor10``: texts and numbers in turn, a number by its digits and length."""
+    """Return a sort key that orders numbers in names by value: ``tor2`` before ``tor10``."""
     parts = re.split("0*([0-9]+)", name)
     return [(len(part), part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> LongArray:
-    """The tier of each switch: as given, else its distance from the nearest of tier 0."""
+    """Return the tier of each switch: as given, else its distance from the nearest of tier 0."""
     n = len(names)
     tier = np.full(n, -1, np.int64)
     for end, switch in (("src", src), ("dst", dst)):
@@ -182,7 +180,7 @@ def _pair(
 
 
 def _addressed(fabric: Fabric) -> Fabric:
-    """The same fabric with hosts and addresses, if it is one that has them in names and numbers."""
+    """Return the equal `FatTree` or `TwoSwitches`, which have addresses, if there is one."""
     k = round(fabric.n_links ** (1 / 3))
     if fabric.n_links == 2:
         known: Fabric = TwoSwitches()

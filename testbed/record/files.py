@@ -1,6 +1,6 @@
-"""Files of tables: Parquet or CSV, each says which table of which version it is.
+"""Reads and writes files of tables, Parquet or CSV, which state their table and its version.
 
-What is wrong with a file is said in one line.
+Errors in a file are reported in one line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BLOCK, _LARGEST_BLOCK = 2**20, 2**30
 
 
 def read_file(path: Path, schema: Schema) -> pa.Table:
-    """The columns of a ``.parquet`` or ``.csv`` file, those of CSV as texts.
+    """Return the columns of a ``.parquet`` or ``.csv`` file; those of CSV are strings.
 
     Raises:
         TableError: It is no readable file of this schema and version.
@@ -44,7 +44,7 @@ def read_file(path: Path, schema: Schema) -> pa.Table:
 
 
 def count_rows(path: Path) -> int:
-    """How many rows a ``.parquet`` file says that it has.
+    """Return the number of rows in the metadata of a ``.parquet`` file.
 
     Raises:
         TableError: It is no readable Parquet file.
@@ -56,13 +56,15 @@ def count_rows(path: Path) -> int:
 
 
 def free_buffers() -> None:
-    """Give back what Arrow keeps of tables that are gone: a gigabyte of those of a large run."""
+    """Return the memory that Arrow keeps after tables were deleted, which may be a gigabyte."""
     pa.default_memory_pool().release_unused()
 
 
 def prepare_to_write() -> None:
-    """Load what writing a table takes, pandas among it, which pyarrow imports with its first array:
-    a second or more while a network runs in real time."""
+    """Load the libraries that writing a table needs, before a network runs in real time.
+
+    pyarrow imports pandas with its first array, which takes a second or more.
+    """
     pa.array(np.zeros(1))
 
 
@@ -89,7 +91,7 @@ def write_file(path: Path, schema: Schema, table: pa.Table) -> None:
 
 
 def is_csv(path: Path) -> bool:
-    """Return True if it is CSV; TableError if it is neither that nor Parquet by its name."""
+    """Return True for the suffix .csv, False for .parquet; raise TableError for any other."""
     if path.suffix not in (".parquet", ".csv"):
         raise TableError(f"{path}: the name must end in .parquet or .csv")
     return path.suffix == ".csv"
@@ -114,7 +116,7 @@ def _read_parquet(path: Path, schema: Schema) -> pa.Table:
 
 
 def _unreadable(path: Path) -> TableError:
-    """Arrow's own words for a damaged file are about its internals."""
+    """Return the error of a damaged Parquet file; Arrow's own message is about its internals."""
     return TableError(f"{path} is no readable Parquet file: cut off or damaged?")
 
 
@@ -146,7 +148,7 @@ def _read_csv(path: Path, schema: Schema) -> pa.Table:
 
 
 def _parse(path: Path, names: Sequence[str]) -> pa.Table:
-    """All rows, in blocks; a row that does not fit into one is read in larger ones."""
+    """Return all rows; they are parsed in blocks, and in larger ones if a row does not fit."""
     try:
         return _parse_blocks(path, names, _BLOCK)
     except pa.ArrowInvalid as error:
@@ -202,7 +204,7 @@ def _check_names(path: Path, schema: Schema, names: Sequence[str]) -> None:
 
 
 def _flattened(column: Any) -> Any:
-    """Lists of lists as CSV has them: ``1 2|1 3``."""
+    """Return a column for CSV: lists of lists become texts as ``1 2|1 3``."""
     if not is_list(column.type):
         if pa.types.is_dictionary(column.type):
             return column.cast(column.type.value_type)
@@ -217,7 +219,7 @@ def _flattened(column: Any) -> Any:
 
 
 def is_list(kind: Any) -> bool:
-    """Return True if an Arrow type is that of lists."""
+    """Return True if an Arrow type is a list type."""
     return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
@@ -248,7 +250,7 @@ def write_columns(path: Path, columns: Mapping[str, npt.NDArray[Any] | list[Any]
 
 
 def to_arrow(column: npt.NDArray[Any] | list[Any] | Paths) -> pa.Array:
-    """A column as Arrow has it; `Paths` are lists of link ids."""
+    """Return a column as an Arrow array; `Paths` become lists of link ids."""
     if isinstance(column, Paths):
         offsets = pa.array(column.ptr.astype(np.int32))
         return pa.ListArray.from_arrays(offsets, pa.array(column.links))

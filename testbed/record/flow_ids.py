@@ -37,7 +37,7 @@ def flow_ids(flows: FiveTuples) -> tuple[WordArray, WordArray]:
 
 
 def five_tuples(flow_hi: npt.ArrayLike, flow_lo: npt.ArrayLike) -> FiveTuples:
-    """Return what `flow_ids` made IDs of."""
+    """Return the 5-tuples of flow IDs, given as upper 40 and lower 64 bits; inverts `flow_ids`."""
     hi, lo = np.asarray(flow_hi, np.uint64), np.asarray(flow_lo, np.uint64)
 
     def bits(word: WordArray, shift: int, kind: Any) -> npt.NDArray[Any]:

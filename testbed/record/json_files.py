@@ -17,7 +17,7 @@ from testbed.record.messages import shown
 
 
 class DocumentError(UserError):
-    """A JSON file is not as declared: one line with the file, the field and the reason."""
+    """A JSON file does not match its declaration. One line: the file, the field and the reason."""
 
 
 @cache
@@ -26,10 +26,10 @@ def _adapter(name: str) -> TypeAdapter[dict[str, Any]]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The content of one of `DOCUMENTS`.
+    """Return the content of a JSON file, which is one of `DOCUMENTS` by its name.
 
     Raises:
-        DocumentError: It cannot be read, or is not as declared.
+        DocumentError: It cannot be read, or does not match its declaration.
     """
     try:
         return _checked(path, path.read_bytes())
@@ -38,7 +38,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def write_document(path: Path, content: Mapping[str, Any]) -> None:
-    """Write one of `DOCUMENTS`; it is there whole or not at all, also when it was there before.
+    """Write one of `DOCUMENTS` atomically, replacing an earlier version.
 
     Raises:
         DocumentError: The content is not as declared.
@@ -50,7 +50,7 @@ def write_document(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def document_text(path: Path, content: Mapping[str, Any]) -> str:
-    """One of `DOCUMENTS` as it is written.
+    """Return the text of one of `DOCUMENTS` as `write_document` writes it.
 
     Raises:
         DocumentError: The content is not as declared.

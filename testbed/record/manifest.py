@@ -1,8 +1,8 @@
-"""What a finished run consists of: every file with its size and hash, in ``manifest.json``.
+"""The manifest of a finished run: the size and hash of every file, in ``manifest.json``.
 
-It is written last. `check` says which file is not the one that the run wrote; `replace` exchanges
-files of a run so that it can be read at every moment, also when the exchange is cut short: while it
-lasts the manifest lists the new files beside the old ones, and either is right.
+It is written last. `check` finds files that differ from those that the run wrote. `replace`
+replaces files of a run such that it can be read at any moment, even if the replacement is
+interrupted: meanwhile the manifest lists the new files beside the old ones, and both are valid.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from testbed.record.schema import VERSION
 
 MANIFEST = "manifest.json"
 PAGE = "index.html"
-"""What people look at: made of the run at any time, and no part of it."""
+"""The page for people, which can be made from the run at any time and is no part of it."""
 
 Entries = dict[str, dict[str, Any]]
 
 
 class ManifestError(UserError):
-    """A run is not what it was when it was finished: one line that names the file."""
+    """A run was changed after it was finished. The message is one line that names the file."""
 
 
 def seal(folder: Path) -> None:
@@ -43,7 +43,7 @@ def seal(folder: Path) -> None:
 def check(folder: Path) -> None:
     """Compare a finished run with its manifest.
 
-    Files that no reader looks at may be added, such as notes or a plot.
+    Files that no part of the program reads may be added, such as notes or a plot.
 
     Raises:
         ManifestError: A file was changed, cut off, exchanged, removed or added.
@@ -60,9 +60,9 @@ def check(folder: Path) -> None:
 
 
 def replace(folder: Path, new: Path) -> None:
-    """Move all files below ``new`` to their places in a run, and keep its manifest right.
+    """Move all files below ``new`` to their places in a run and update its manifest.
 
-    What else is in the run keeps its entry, whether it was changed or not.
+    All other files keep their entries, even if they were changed.
 
     Raises:
         OSError: A file cannot be moved or written.
@@ -105,7 +105,7 @@ def _compare(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _is_read(name: str) -> bool:
-    """Return True if a reader that finds such a file takes it for a part of the run."""
+    """Return True if a file of this name would be read as a part of the run."""
     table, _, suffix = name.rpartition(".")
     try:
         of(table)
@@ -115,8 +115,10 @@ def _is_read(name: str) -> bool:
 
 
 def _files(folder: Path) -> dict[str, int]:
-    """The sizes of all regular files of a run but the manifest and the page, by name; hidden ones
-    are no part of it, such as what is about to replace others."""
+    """Return the size in bytes of each regular file of a run, by name, sorted.
+
+    The manifest, the page and hidden files, such as new versions of others, are left out.
+    """
     found = {}
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -136,7 +138,7 @@ def _entry(path: Path) -> dict[str, Any]:
 
 
 def _as_found(folder: Path, manifest: Mapping[str, Any]) -> Entries:
-    """The entries after a replacement, also after one that was cut short."""
+    """Return the entries after a replacement, which may have been interrupted."""
     entries = dict(manifest["files"])
     for name, new in manifest.get("replacing", {}).items():
         path = folder / name

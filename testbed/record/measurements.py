@@ -1,10 +1,10 @@
-"""What each measurement may send, store and install: the contract that every run keeps.
+"""The budgets of measurements: how much each may send, store and install in a run.
 
-A method reads measurements. Each has budgets, in the units of the paper that it is from; most are
-settings of a run. What a run asked for and what it got of each budget is in its ``summary.json``,
-and a method that got less than `ENOUGH` of what it asked for is starved: its figures show the
-budget and not the method. ``python -m scenarios.command.budgets`` prints the contract as
-`docs/reference/measurements.md` has it.
+A method reads measurements. Each measurement has budgets, in the units of the paper that it is
+from; most are settings of a run. How much of each budget a run requested and used is in its
+``summary.json``. A method that got less than `ENOUGH` of its request is starved: its scores show
+the budget and not the method. ``python -m scenarios.command.budgets`` prints the table in
+`docs/reference/measurements.md`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ TCP = 6
 """The IP protocol whose connections 007 watches."""
 
 FLOW_RECORDS = 4_000_000
-"""Flow records kept of a run without packets; a network that carries more is sampled."""
+"""The most flow records kept of a run without packets; more flows are sampled."""
 
 ENOUGH = 0.9
-"""The share of what it asked for that a method needs; with less it is starved."""
+"""The share of its request that a method needs; with less it is starved."""
 
 MEASUREMENTS: Mapping[Measurement, str] = {
     "segments": "Canary's meters at both ends of each segment",
@@ -31,7 +31,7 @@ MEASUREMENTS: Mapping[Measurement, str] = {
     "connections": "007's traceroutes of the connections that lost packets",
     "flows": "the end hosts' records of their flows",
 }
-"""What there is to measure, by the names that methods have for it."""
+"""A description of each measurement, by the name that methods use."""
 
 
 UNSEEN: Mapping[Measurement, str] = {
@@ -50,16 +50,16 @@ class Budget:
     """A limit of a measurement.
 
     Attributes:
-        name: As ``summary.json`` calls it.
-        measurement: Whose it is.
-        does: ``sends``, ``stores`` or ``installs``; ``wants`` of a target, which traffic may miss.
-        what: What is counted, in the plural: ``traceroutes``.
-        per: Of what: ``second and host``.
-        option: The setting, or none where the program fixes it.
-        fixed: The limit where no setting has it.
-        paper: The paper and the section that have it.
-        feeds: Which settings let a starved method have more.
-        counted: What is counted of its use, where that is something else than ``what``.
+        name: Its name in ``summary.json``.
+        measurement: The measurement that it limits.
+        does: ``sends``, ``stores`` or ``installs``; ``wants`` for a target that traffic may miss.
+        what: The limited quantity, in the plural: ``traceroutes``.
+        per: The unit that the limit is for: ``second and host``.
+        option: The setting, or "" if the program fixes the limit.
+        fixed: The limit if there is no setting.
+        paper: The paper and the section that define it.
+        feeds: The settings that give a starved method more.
+        counted: The quantity that is counted as its use, if it differs from ``what``.
     """
 
     name: str
@@ -184,5 +184,5 @@ BUDGETS = (
 
 
 def budget(name: str) -> Budget:
-    """Return the budget of a name. Raises KeyError."""
+    """Return the budget called ``name``; raise KeyError if there is none."""
     return {each.name: each for each in BUDGETS}[name]

@@ -1,4 +1,4 @@
-"""What others wrote, in messages of one line."""
+"""Text from files, libraries and the system, shortened and made safe for one-line messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _short.maxlevel = 2
 
 
 def shown(value: object) -> str:
-    """A value from a file: of some length, and without characters that a terminal would obey.
+    """Return a value from a file as text: shortened, and without a terminal's control characters.
 
     >>> shown("x" * 1000), shown("\\x1b[31m"), shown(7)
     ("'xxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxxxxxxxxxxx'", "'\\\\x1b[31m'", '7')
@@ -24,20 +24,22 @@ def shown(value: object) -> str:
 
 
 def why(error: OSError) -> str:
-    """What the system says of a file, without a library's words around it."""
+    """Return the system's message of an error, without text that a library added."""
     return os.strerror(error.errno) if error.errno else first_line(error)
 
 
 def first_line(error: Exception) -> str:
-    """What a library says, in one line of some length."""
+    """Return an exception's message as one line of at most 200 characters."""
     text = "".join(c if c.isprintable() else " " for c in str(error))
     text = " ".join(text.split())
     return text if len(text) < 200 else text[:197] + "..."
 
 
 def first_problem(error: ValidationError) -> tuple[tuple[int | str, ...], str]:
-    """Return the first place where data is not as a model has it, and what is wrong there, without
-    pydantic's words around it: ``("runs", 0, "seeds"), "should be a valid list"``."""
+    """Return the place and the reason of the first validation error, in short words.
+
+    For example ``("runs", 0, "seeds"), "should be a valid list"``.
+    """
     first = error.errors(include_url=False)[0]
     reason = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
     own = first["type"] == "value_error"  # raised by a check of this project

@@ -1,4 +1,4 @@
-"""The run directory: the seam between what happened and what a method says about it.
+"""The run directory, which records a run's measurements, ground truth and diagnoses.
 
     config.json            version of the record, resolved configuration, seed and versions
     truth.yaml             the faults that were injected
@@ -8,14 +8,15 @@
     summary.json           the figures
     manifest.json          size and hash of every other file, written last
 
-The JSON files are declared in `testbed.record.documents`. What was changed in a finished run is
-refused by its manifest (`testbed.record.manifest`); what is read on trust, or of a run that did not
-finish, is checked against the schema alone, as everything is.
+The JSON files are declared in `testbed.record.documents`. All files are checked against the schema.
+Changes of a finished run are detected by its manifest (`testbed.record.manifest`), unless it is
+read with ``trust`` or did not finish.
 
 A run is written beside its final place and moved there when it is complete, so a directory without
 the suffix ``.partial`` is a finished run. A run in real time writes its tables after every epoch:
 if it is interrupted, its ``.partial`` directory holds the epochs it finished and can be diagnosed
-(`network.json` says how many). Equal runs give equal bytes but for the summary's times and hash.
+(`network.json` says how many). Equal runs give equal files, except for the times in the summary
+and the summary's hash in the manifest.
 """
 
 from __future__ import annotations
@@ -65,14 +66,14 @@ OF_NO_REGISTERS = ("segments.parquet",)
 
 
 class RunError(UserError):
-    """A run directory cannot be written, or is no complete run."""
+    """A run directory cannot be written, or does not contain a complete run."""
 
 
 class Record(Protocol):
-    """What was recorded of a run, whoever ran it: `RunDirectory`, or a run still in memory.
+    """The interface of a recorded run: a `RunDirectory`, or a run that is still in memory.
 
     ``config`` and ``network`` are the content of ``config.json`` and ``network.json``; ``segments``
-    the path segments between monitors, numbered as the tables number them.
+    are the path segments between monitors, numbered as in the tables.
     """
 
     @property
@@ -88,7 +89,11 @@ class Record(Protocol):
 
 
 def segment_columns(sent: Counts, lost: Counts) -> Columns:
-    """The table of segments of their counts, int[E, S]: the observed (epoch, segment) pairs."""
+    """Return the columns of the table of segments: a row for each observed (epoch, segment) pair.
+
+    Args:
+        sent, lost: Packets counted and lost on each segment in each epoch, int[E, S].
+    """
     epoch, segment = np.nonzero(sent)
     counts = {"sent": sent[epoch, segment], "lost": lost[epoch, segment]}
     return {"epoch": epoch, "segment": segment, **counts}
@@ -99,7 +104,7 @@ class RunWriter:
 
     Args:
         path: Where the run will be.
-        numbered: Take ``path-2``, ``path-3`` ... if others have ``path``.
+        numbered: Use ``path-2``, ``path-3`` ... if ``path`` is taken.
 
     Attributes:
         path: Where the run will be; after `finish` where it is.
@@ -137,7 +142,7 @@ class RunWriter:
     @classmethod
     @contextmanager
     def again(cls, run: RunDirectory) -> Iterator[RunWriter]:
-        """Rewrite parts of a run: they replace the old ones when the block ends well.
+        """Yield a writer for parts of a run, which replace the old ones when the block succeeds.
 
         Raises:
             RunError: Another command is at work there, or it cannot be written.
@@ -187,7 +192,7 @@ class RunWriter:
             raise RunError(str(error)) from None
 
     def text(self, name: str, content: str) -> None:
-        """Write a file; it is there whole or not at all, also when it is written once more."""
+        """Write a text file atomically, replacing an earlier version."""
         try:
             with atomic_write(self.partial / name) as new:
                 new.write_text(content)
@@ -199,7 +204,7 @@ class RunWriter:
         self.json("config.json", {"record_version": VERSION} | dict(content))
 
     def json(self, name: str, content: Mapping[str, Any]) -> None:
-        """Write one of `testbed.record.documents`, whole or not at all.
+        """Write a JSON file of `testbed.record.documents` atomically.
 
         Raises:
             RunError: It cannot be written, or is not as declared.
@@ -213,15 +218,14 @@ class RunWriter:
 
     @property
     def kept(self) -> int:
-        """How many finished epochs could be diagnosed if the run ended here."""
+        """Return how many finished epochs could be diagnosed if the run ended now."""
         try:
             return int(RunDirectory(self.partial, finished=False).epochs)
         except RunError:
             return 0
 
     def finish(self) -> None:
-        """Write the run's manifest and move all to `path`; beside it, if somebody put something
-        there meanwhile."""
+        """Write the manifest and move the run to `path`, or to ``path-2`` ... if that is taken."""
         try:
             seal(self.partial)
             self._pending.finish()
@@ -231,15 +235,15 @@ class RunWriter:
 
     @property
     def finished(self) -> bool:
-        """Return True if the run is at its place."""
+        """Return True if the run was moved to its final place."""
         return self._pending.finished
 
     def leave(self) -> None:
-        """Let others have what was written so far."""
+        """Release the folder with what was written so far, for other processes."""
         self._pending.leave()
 
     def abandon(self) -> None:
-        """Leave nothing behind of a run that is not finished."""
+        """Remove everything written of a run that is not finished."""
         self._pending.abandon()
 
 
@@ -249,14 +253,14 @@ class RunDirectory:
     Args:
         path: The directory.
         finished: False to read a run that is still being written, or was interrupted.
-        trust: Whether to read what was changed after the run, too.
+        trust: Whether to read a run even if it was changed after it was finished.
 
     Attributes:
-        config: What is in ``config.json``.
-        network: What is in ``network.json``.
-        epochs: How many epochs were measured.
+        config: The content of ``config.json``.
+        network: The content of ``network.json``.
+        epochs: The number of epochs that were measured.
 
-    `summary` is what is in ``summary.json``.
+    `summary` is the content of ``summary.json``.
 
     Raises:
         RunError: ``path`` is not a complete run directory, is of another version of the record, or
@@ -297,12 +301,12 @@ class RunDirectory:
 
     @property
     def fabric(self) -> Fabric:
-        """The fabric, its links numbered as in all tables."""
+        """Return the fabric, whose links are numbered as in the tables."""
         return self._fabric
 
     @property
     def segments(self) -> Segments:
-        """The path segments between monitors, numbered as in all tables."""
+        """Return the path segments between monitors, numbered as in the tables."""
         return self._segments
 
     @cached_property
@@ -342,7 +346,7 @@ class RunDirectory:
         return (self.path / f"{name}.parquet").is_file()
 
     def table(self, name: str) -> dict[str, Any]:
-        """A table's columns: arrays, lists of texts, and `Paths`.
+        """Return the columns of a table by name: arrays, lists of strings, and `Paths`.
 
         Raises:
             RunError: The file is missing, damaged or not of the schema (one line).
@@ -361,7 +365,7 @@ class RunDirectory:
         return values
 
     def _of_finished_epochs(self, schema: Schema, values: dict[str, Any]) -> dict[str, Any]:
-        """Leave out the rows of an epoch whose tables an interrupt kept from being all written."""
+        """Return the columns without the rows of an epoch that was interrupted."""
         for column in schema.columns:
             if column.numbers == "epochs" and column.name in values:
                 kept = values[column.name] < self.epochs
@@ -369,7 +373,7 @@ class RunDirectory:
         return values
 
     def _count(self, what: Numbered) -> int | None:
-        """How many of these the run has; None if it does not say."""
+        """Return how many links, switches and so on the run has; None if that is not known."""
         fabric = self.fabric
         match what:
             case "links":
@@ -389,7 +393,7 @@ class RunDirectory:
 
     @cached_property
     def summary(self) -> Summary:
-        """The figures of all methods.
+        """Return the content of ``summary.json``: the scores and costs of all methods.
 
         Raises:
             RunError: ``summary.json`` is missing, damaged or not as declared (one line).
@@ -398,7 +402,7 @@ class RunDirectory:
 
     @cached_property
     def capture(self) -> Capture | None:
-        """What became of a capture's frames; None if none was replayed.
+        """Return the content of ``capture.json``; None if no capture was replayed.
 
         Raises:
             RunError: ``capture.json`` is damaged or not as declared (one line).
@@ -425,7 +429,7 @@ def _check_manifest(path: Path) -> None:
 
 
 def _check_version(path: Path) -> None:
-    """Raise RunError for the record of another version, before anything else is looked at."""
+    """Raise RunError if the record has another version; this is checked first."""
     try:
         config = json.loads((path / "config.json").read_bytes())
     except (OSError, ValueError, RecursionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from testbed.record.schema import COUNT_LIMIT, Column, Schema
 
 PLANS = ("netbouncer", "detector")
-"""Whose probes there are."""
+"""The methods whose plans of probes a run may send."""
 
 
 def _packets(name: str, help: str) -> Column:
@@ -325,12 +325,12 @@ TABLES = (
 
 
 def registers(epoch: int) -> str:
-    """The name of an epoch's table of registers."""
+    """Return the name of the table of registers of an epoch, without suffix."""
     return f"registers/epoch-{epoch:03d}"
 
 
 def of(name: str) -> Schema:
-    """The schema of the file ``name`` (without suffix) of a run directory.
+    """Return the schema of the file ``name`` (without suffix) of a run directory.
 
     Raises:
         KeyError: A run has no such table.

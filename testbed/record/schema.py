@@ -1,7 +1,7 @@
-"""What a table is: columns with types, units, ranges and meanings, in files of one version.
+"""Schemas of tables: columns with types, units, ranges and meanings, and the version of the files.
 
-The tables of a run are in `testbed.record.run_tables`, those that runs are exchanged in are FABRIC
-there and OBSERVATIONS in `testbed.record.exchange`, the JSON files of a run are in
+The tables of a run are in `testbed.record.run_tables`; runs are exchanged as FABRIC there and
+OBSERVATIONS in `testbed.record.exchange`; the JSON files of a run are in
 `testbed.record.documents`. ``python -m testbed.record`` prints all of them for
 ``docs/reference/record.md``.
 """
@@ -15,10 +15,10 @@ from typing import Literal
 from testbed.errors import UserError
 
 FORMAT, VERSION = "localization-telemetry", 1
-"""What every file says it is. The version changes with any column that a reader needs."""
+"""The format and version in every file; the version changes with any column a reader needs."""
 
 COUNT_LIMIT = 10**15
-"""More packets than a row can mean; sums of rows stay exact."""
+"""The largest count that a row may have, which keeps sums of rows exact."""
 
 Type = Literal[
     "bool",
@@ -43,17 +43,16 @@ Numbered = Literal[
 
 
 class TableError(UserError):
-    """A file is no table of the schema: one line with the file, the row and the reason."""
+    """A file does not match its schema. One line: the file, the row and the reason."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: its type, what it holds, in which unit, and what a missing value, nan or -1 means.
 
-    An optional column is left out where nothing is known of it. Values are from ``low`` to
-    ``high``, one of ``words``, or the numbers from 0 on of what ``numbers`` names: things of the
-    fabric, epochs, or rows of another table; -1 and nan are values where ``null`` says so. A path
-    has at least ``low`` links.
+    An optional column may be absent. Values are from ``low`` to ``high``, or one of ``words``, or
+    indices from 0 of the objects that ``numbers`` names: parts of the fabric, epochs, or rows of
+    another table. -1 and nan are allowed if ``null`` says so. A path has at least ``low`` links.
     """
 
     name: str
@@ -78,8 +77,8 @@ class Schema:
     """A table: the file ``name`` (with ``.parquet``) of a run directory, in a folder a file for
     each epoch or method. Optional tables hold what only some networks know.
 
-    ``row_of`` is what there is a row of, for each in order; ``key`` names the columns that no two
-    rows have alike.
+    If ``row_of`` is given, the table has one row for each of these objects, in order. No two rows
+    have the same values in the columns ``key``.
     """
 
     name: str
@@ -92,21 +91,21 @@ class Schema:
 
     @property
     def header(self) -> str:
-        """The first line of a CSV file."""
+        """Return the first line of a CSV file with this table."""
         return f"# {FORMAT} {self.name} {VERSION}"
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The key-value metadata of a Parquet file."""
+        """Return the key-value metadata of a Parquet file with this table."""
         return {"format": FORMAT, "table": self.name, "version": str(VERSION)}
 
     def column(self, name: str) -> Column:
+        """Return the column called ``name``, which must exist."""
         return next(column for column in self.columns if column.name == name)
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return the values from ``low`` to ``high`` in words: ``0 to 10^15``, ``from 1``; nothing
-    where they have no bound."""
+    """Return a range in words: ``0 to 10^15``, ``from 1``, or "" if it has no bound."""
     if high is None:
         return "" if low is None else f"from {low:g}"
     large = {10**15: "10^15"} | {2**n - 1: f"2^{n}-1" for n in (32, 40, 48)}

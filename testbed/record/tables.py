@@ -1,7 +1,7 @@
-"""Tables with declared columns, as Parquet or CSV, checked as they are read.
+"""Reads and writes tables with declared columns, as Parquet or CSV, and checks their values.
 
-What is wrong with a file is said in one line: the file, the row and the reason. Rows count from 0,
-in CSV after the line with the column names. Nothing here loops over rows.
+Errors are one line: the file, the row and the reason. Rows count from 0, in CSV after the line with
+the column names. There are no loops over rows.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _NUMBER = r"^-?[0-9]+([.][0-9]*)?([eE][-+]?[0-9]{1,3})?$"
 
 
 class Texts(NamedTuple):
-    """A column of few distinct texts: their numbers, int[n], -1 for none, and the texts."""
+    """A column of strings: the index in ``names`` of each row's string, int[n], -1 for none."""
 
     codes: npt.NDArray[np.integer]
     names: Sequence[str]
 
 
 Columns = Mapping[str, "npt.NDArray[Any] | Sequence[str] | Texts | Paths | PathSets"]
-"""Columns of a table by name. `Paths` are lists of links, `PathSets` lists of such lists (an empty
-set is null); what masked arrays mask is null."""
+"""Columns of a table by name. `Paths` are lists of links, `PathSets` are lists of such lists (an
+empty set is null); masked values of masked arrays are null."""
 
 
 @dataclass(frozen=True)
 class Nested:
-    """A list of lists a row: row r has ``width[r]`` lists, list p ``length[p]`` values.
+    """A column of lists of lists: row r has ``width[r]`` lists, list p ``length[p]`` values.
 
     ``values`` are the integers, or the index in ``names`` of each text.
     """
@@ -68,8 +68,8 @@ class Table:
 
     Args:
         path: The file, which errors name.
-        schema: What its columns are.
-        data: What it holds, of any types; the columns of a CSV file are texts.
+        schema: The schema of the table.
+        data: The columns of the file, of any types; those of a CSV file are strings.
 
     Raises:
         TableError: Two rows have the same value in the one column that is the schema's key.
@@ -89,23 +89,22 @@ class Table:
         return self._data.num_rows
 
     def need_rows(self) -> None:
-        """Raise TableError if there is none."""
+        """Raise TableError if the table has no rows."""
         if not len(self):
             raise TableError(f"{self.path} has no rows")
 
     def fail(self, row: int, reason: str) -> TableError:
-        """Return the error of a row, to be raised. It names the row's key, too, where that is one
-        column."""
+        """Return the error of a row, for the caller to raise; it includes a key of one column."""
         key = "" if self._key is None else f" ({self._key[0]} {self._key[1][row]})"
         return TableError(f"{self.path}: row {row}{key}: {reason}")
 
     def refuse(self, bad: BoolArray, reason: str) -> None:
-        """Raise TableError for the first row that is marked, if there is one."""
+        """Raise TableError for the first row that ``bad`` (bool[n]) marks, if there is one."""
         if bad.any():
             raise self.fail(int(np.argmax(bad)), reason)
 
     def refuse_twice(self, name: str, values: LongArray) -> None:
-        """Raise TableError for the first row whose value an earlier one has."""
+        """Raise TableError for the first row that has the same value as an earlier row."""
         order = np.argsort(values, kind="stable")
         again = order[1:][np.diff(values[order]) == 0]
         if len(again):
@@ -121,8 +120,10 @@ class Table:
         high: float | None,
         needed: str = "",
     ) -> None:
-        """Raise TableError for the first row whose value is not from ``low`` to ``high``, or is nan
-        where that is no value of the column. Rows without a value are not looked at."""
+        """Raise TableError for the first row whose value is not from ``low`` to ``high``.
+
+        nan counts as outside unless the column allows it; rows without a value are skipped.
+        """
         column, outside = self._schema[name], np.zeros(len(values), np.bool_)
         if values.dtype.kind == "f" and not column.null.startswith("nan"):
             outside |= np.isnan(values)
@@ -137,11 +138,11 @@ class Table:
             raise self.fail(int(row), f"{name} is {values[row]}: {reason}")
 
     def given(self, name: str) -> BoolArray:
-        """In which rows a column has a value: bool[n]."""
+        """Return in which rows a column has a value, bool[n]."""
         return _numpy(pc.is_valid(self._column(name)))
 
     def columns(self) -> dict[str, Any]:
-        """All columns of the file, see `values`; those of texts as lists.
+        """Return all columns of the file as of `values`, except that strings are lists.
 
         Raises:
             TableError: See `values`.
@@ -192,7 +193,7 @@ class Table:
                 return self._fitting(values, wanted.type, name, rows)
 
     def _column(self, name: str) -> Any:
-        """A column as the file has it; one that the file lacks has no value in any row."""
+        """Return a column of the file; one that is absent has no value in any row."""
         if name in self._data.column_names:
             return self._data.column(name)
         return pa.nulls(len(self), pa.string() if self._csv else pa.null())
@@ -210,7 +211,7 @@ class Table:
     def _lists(
         self, column: Any, name: str, separators: str
     ) -> tuple[list[LongArray], Any, LongArray]:
-        """The lengths of the lists of each depth, all values, and the row of each value."""
+        """Return the lengths of the lists of each depth, all values, and the row of each value."""
         row, lengths = np.arange(len(self)), []
         for separator in separators:
             if lengths:
@@ -242,7 +243,7 @@ class Table:
         return _numpy(column.cast(pa.float64(), safe=False).fill_null(np.nan))
 
     def _whole(self, column: Any, name: str, row: LongArray) -> npt.NDArray[np.integer]:
-        """Whole numbers, 0 where a row has none; ``row`` is the row of each value."""
+        """Return integers, 0 where a row has no value; ``row`` is the row of each value."""
         if self._csv:
             self._match(column, _NUMBER, name, "a whole number", row)
             plain = pc.match_substring_regex(column, _INTEGER)
@@ -258,7 +259,7 @@ class Table:
         return _numpy(column.fill_null(0))
 
     def _whole_floats(self, column: Any, name: str, row: LongArray) -> Any:
-        """Floats as int64: what pandas and R make of whole numbers where some are missing."""
+        """Return floats as int64; pandas and R write integers so if some are missing."""
         number = _numpy(column.fill_null(0.0))
         bad = ~((np.abs(number) <= _EXACT) & (number == np.round(number)))
         if bad.any():
@@ -284,7 +285,7 @@ class Table:
             raise self.fail(int(row[at]), reason)
 
     def _texts(self, column: Any, name: str) -> tuple[LongArray, list[str]]:
-        """The number of each text, -1 where a row has none, and the distinct texts."""
+        """Return the index of each string, -1 where a row has none, and the distinct strings."""
         if pa.types.is_null(column.type):
             column = column.cast(pa.string())
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -324,7 +325,7 @@ def write_table(path: Path, schema: Schema, columns: Columns) -> None:
 
 
 def _as_table(path: Path, schema: Schema, columns: Columns) -> pa.Table:
-    """The columns in the schema's order and types."""
+    """Return an Arrow table of the columns, in the schema's order and types."""
     known = {column.name: column for column in schema.columns}
     made: dict[str, Any] = {}
     reason = ", ".join(f"column {name} is unknown" for name in columns if name not in known)
@@ -345,7 +346,7 @@ def _as_table(path: Path, schema: Schema, columns: Columns) -> pa.Table:
 
 
 def _to_arrow(value: Any, column: Column) -> Any:
-    """Raises ValueError or TypeError where the values are not of the column's type."""
+    """Return a column as an Arrow array; raise ValueError or TypeError for other types."""
     needed = _NEEDED.get(column.type, "whole numbers")
     if isinstance(value, Texts):
         codes = np.asarray(value.codes, np.int32)
@@ -370,7 +371,7 @@ def _to_arrow(value: Any, column: Column) -> Any:
 
 
 class Misfit(ValueError):
-    """A value does not fit into the type of its column; ``at`` is its place."""
+    """A value does not fit into the type of its column; ``at`` is its index."""
 
     def __init__(self, value: int, wanted: str, at: int) -> None:
         super().__init__(f"{value} does not fit into {wanted}")
@@ -378,7 +379,7 @@ class Misfit(ValueError):
 
 
 def _fitting(values: npt.NDArray[Any], wanted: str) -> npt.NDArray[Any]:
-    """Numbers as another type; Misfit where one is too large for it."""
+    """Return integers as the type ``wanted``; raise Misfit if one does not fit."""
     if not np.can_cast(values.dtype, wanted) and len(values):
         bounds = np.iinfo(wanted)
         for at in (int(values.argmin()), int(values.argmax())):

@@ -1,4 +1,4 @@
-"""YAML files that users write: read with the line of each place, and refused in one line."""
+"""Reads YAML files that users write, and reports errors in one line with the line number."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from testbed.record.messages import first_problem, shown
 Model = TypeVar("Model", bound=BaseModel)
 _BOOL = "tag:yaml.org,2002:bool"
 _UNSPEAKABLE = re.compile("[\\0\ud800-\udfff]")
-"""A zero byte and halves of characters, which YAML can write and no file system or table can."""
+"""Zero bytes and surrogates, which YAML can express but file systems and tables cannot."""
 
 
 class YamlError(UserError):
-    """A file cannot be read, or says what makes no sense. One line with its name and place."""
+    """A YAML file cannot be read or is invalid. One line with its name and the line number."""
 
 
 @dataclass(frozen=True)
 class YamlFile:
-    """A mapping as it stands in a file.
+    """The content of a YAML file whose top level is a mapping.
 
     Attributes:
         path: The file.
-        content: What it says.
-        root: The same with the place of everything.
+        content: The mapping.
+        root: The node tree of the same content, with line numbers.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class YamlFile:
     root: yaml.Node
 
     def line(self, place: tuple[int | str, ...]) -> int:
-        """The line of a place such as ``("faults", 0, "rate")``, or of the nearest around it."""
+        """Return the line number of a place as ``("faults", 0, "rate")``, or of its parent."""
         node = self.root
         for part in place:
             if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
@@ -52,17 +52,17 @@ class YamlFile:
         return node.start_mark.line + 1
 
     def truth_value(self) -> tuple[int, str] | None:
-        """The first ``yes``, ``on`` or ``true`` without quotes, with its line."""
+        """Return the line and text of the first boolean, as an unquoted ``yes`` or ``on``."""
         for node in _nodes(self.root):
             if node.tag == _BOOL:
                 return node.start_mark.line + 1, node.value
         return None
 
     def valid(self, model: type[Model]) -> Model:
-        """The content as ``model`` has it.
+        """Return the content as an instance of the pydantic model ``model``.
 
         Raises:
-            YamlError: It is not of that form.
+            YamlError: The content does not fit the model.
         """
         try:
             return model.model_validate(self.content)
@@ -78,8 +78,8 @@ def read_yaml(path: Path, absent: str, empty: str) -> YamlFile:
 
     Args:
         path: The file.
-        absent: What to say if there is none.
-        empty: What it should hold, for one that holds no mapping.
+        absent: The message if the file does not exist.
+        empty: The message if its top level is no mapping.
 
     Raises:
         YamlError: There is none, it cannot be read, or is no such YAML.
@@ -126,7 +126,7 @@ def _is_text(node: yaml.Node) -> bool:
 
 
 def _nodes(root: yaml.Node) -> list[yaml.Node]:
-    """All nodes in the file's order; an anchor may be used many times, also in itself."""
+    """Return all nodes in the file's order, each once, even if an anchor refers to itself."""
     found: dict[int, yaml.Node] = {}
     todo = [root]
     while todo:
