@@ -59,7 +59,14 @@ _KIND_OF = dict.fromkeys(_TEXTS, "texts") | {"found_at": "lists"}  # the others 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison."""
+    """The result of a comparison.
+
+    Attributes:
+        rows: The rows of the seeds that ran, by column (`analysis.evaluation.comparison.COLUMNS`).
+        failures: For each seed that failed, the reason in one line.
+        capture: What becomes of a capture's frames (`testbed.traffic.replay.Account`); None without
+            a capture.
+    """
 
     rows: Mapping[str, Any]
     failures: Mapping[int, str]

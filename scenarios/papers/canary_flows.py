@@ -1,6 +1,6 @@
-"""Traffic of two switches for 30 seconds (Canary, sections IV-C and IV-F): figure 7, what the
-meters count as the controller selects flows, and figure 11, which method knows the largest
-flows."""
+"""Traffic between two switches for 30 seconds (Canary, sections IV-C and IV-F): figure 7, the
+counts of the meters while the controller selects flows, and figure 11, how well each method knows
+the largest flows."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ MOST, LARGE = 20_000, 200
 
 @dataclass(frozen=True)
 class Trace:
-    """30 seconds of packets: the ``flow`` of each, int64[packets], and ``when`` it comes, in epochs
-    and in order, float64[packets]; each flow's true ``size``, int64[flows], and its ID."""
+    """30 seconds of packets: the ``flow`` of each, int64[packets]; its time ``when`` in epochs,
+    ascending, float64[packets]; the true ``size`` of each flow in packets, int64[flows]; and the
+    flow IDs ``hi`` and ``lo``, uint64[flows]."""
 
     flow: LongArray
     when: FloatArray
@@ -59,9 +60,10 @@ class Trace:
         shape: float = 1.1,
         lasting_s: tuple[float, float] = (0.9, 9.0),
     ) -> Trace:
-        """Draw a trace. Sizes are Pareto's of ``shape``, from 2 to 20,000 packets; a flow begins at
-        any time and sends evenly, for ``lasting_s`` or to the end. With ``bursts`` large flows last
-        to the end and send in so many bursts of up to 2 % of the time."""
+        """Draw a trace. Flow sizes are Pareto-distributed with ``shape``, from 2 to 20,000 packets.
+        A flow begins at a random time and sends evenly for ``lasting_s`` seconds or until the end.
+        With ``bursts``, large flows last until the end and send in that many bursts of up to 2 % of
+        the time."""
         rng = np.random.default_rng([seed, 11])
         size = np.minimum(np.ceil(2 * (1 + rng.pareto(shape, flows))), MOST).astype(np.int64)
         begin = rng.uniform(-0.1, 1.0, flows).clip(0)
@@ -79,11 +81,11 @@ class Trace:
 
     @classmethod
     def captured(cls, path: Path, seed: int) -> Trace:
-        """Return the first 30 seconds of a capture's TCP and UDP packets; ``seed`` is of the
-        hashes.
+        """Return the first 30 seconds of a capture's TCP and UDP packets; ``seed`` draws the flow
+        IDs that are hashed.
 
         Raises:
-            testbed.traffic.frames.CaptureError: It cannot be read (one line).
+            testbed.traffic.frames.CaptureError: The capture cannot be read (one line).
         """
         capture = read_capture(path, SECONDS)
         here = capture.time_ns < SECONDS * 10**9
@@ -95,13 +97,14 @@ class Trace:
         return cls(flow.reshape(-1), when, size, *ids)
 
     def pipe(self, stages: int, entries: int) -> HashPipe:
+        """Return an empty HashPipe for the flows of this trace."""
         return HashPipe(buckets(self.hi, self.lo, stages, entries, seed=3), entries)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """For each epoch the ``packets`` counted and flows ``active`` in the meters, and flows for
-    which rules were ``installed``; int64[EPOCHS]."""
+    """For each epoch, the ``packets`` that the meters counted, their ``active`` flows, and the
+    flows for which rules were ``installed``; int64[EPOCHS] each."""
 
     packets: LongArray
     active: LongArray
@@ -109,8 +112,8 @@ class Counts:
 
 
 def watch(trace: Trace, eta: int, alpha: int, seed: int) -> Counts:
-    """Run a trace through two switches that lose nothing, and return what its record says of
-    epochs."""
+    """Run a trace through two switches that lose no packets, and return the counts of each
+    epoch."""
     given = {"topology": "two-switch", "faults": "none", "noise": "0", "eta": eta, "alpha": alpha}
     settings = make_settings(given | {"seed": seed, "epochs": EPOCHS, "epoch_ms": EPOCH_MS})
     time_ns = (trace.when * settings.epoch_ns).astype(np.uint64)
@@ -158,7 +161,8 @@ VARIED: tuple[Varied, ...] = (
     ),
     (BY_BURSTS, "6", partial(Trace.draw, flows=FLOWS, bursts=6)),
 )
-"""Traces that differ from figure 7's in one property: the panel, its x, and the trace of a draw."""
+"""Traces that differ from that of figure 7 in one property: the panel, its x, and a function from
+the number of a draw to the trace."""
 UNVARIED = {
     BY_FLOWS: str(FLOWS),
     BY_LASTING: label(LASTING_S[0]),
@@ -168,6 +172,7 @@ UNVARIED = {
 
 
 def figure_7(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 7, and those of traces that differ in one property."""
     flows, etas = (2_000, (0,)) if effort.small else (FLOWS, ETAS)
     tasks = by_draw(effort, epochs, flows, etas, effort.trace)
     if effort.trace is None and not effort.small:
@@ -178,13 +183,14 @@ def figure_7(effort: Effort) -> Mapping[str, Task]:
 
 
 def epochs(draw: int, flows: int, etas: tuple[int, ...], capture: Path | None) -> list[Row]:
-    """Return the rows of a draw of the generated trace, or of a capture."""
+    """Return the rows of one draw of the generated trace, or of a capture."""
     if capture is not None:
         return _rows(Trace.captured(capture, draw), CAPTURED, draw, etas)
     return _rows(Trace.draw(draw, flows, lasting_s=LASTING_S), GENERATED, draw, etas)
 
 
 def _rows(trace: Trace, kind: str, draw: int, etas: tuple[int, ...]) -> list[Row]:
+    """Return percentiles of the counts of a trace's epochs, and shares of epochs, for each eta."""
     rows, rules = [], {}
     for eta in etas:
         seen = watch(trace, eta, ALPHA, draw)
@@ -209,14 +215,15 @@ def _rows(trace: Trace, kind: str, draw: int, etas: tuple[int, ...]) -> list[Row
 
 
 def one_variation(draw: int, varied: Varied) -> list[Row]:
-    """Return the active flows of a draw of a trace that differs in one property."""
+    """Return the mean number of active flows for a draw of a trace that differs in one property."""
     panel, x, trace = varied
     seen = {eta: watch(trace(draw), eta, ALPHA, draw) for eta in VARIED_ETAS}
     return [Row(panel, f"η={eta}", x, draw, float(of.active.mean())) for eta, of in seen.items()]
 
 
 SIZES = ((64, 56), (128, 96), (192, 136), (256, 176))
-"""DSM buckets a row and the original HashPipe's entries a stage; section IV-F has the ends."""
+"""DSM buckets per row, and entries per stage of the original HashPipe; section IV-F has the
+smallest and the largest."""
 TOPS, BUDGET_TOPS = (10, 25, 50, 75, 100), (25, 50, 75)
 TRACES = {"bursts": 6, "steady": 0}
 F1, BUDGET, BYTES, GAP = "F1 of the top k", "F1 against memory", "bytes", "F1, Canary - HashPipe"
@@ -224,6 +231,7 @@ OURS, OTHER = "Canary", "HashPipe, 6 stages"
 
 
 def figure_11(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 11, one for each draw."""
     flows, sizes = (3_000, SIZES[:1]) if effort.small else (150_000, SIZES)
     return by_draw(effort, largest, flows, sizes, effort.trace)
 
@@ -231,6 +239,8 @@ def figure_11(effort: Effort) -> Mapping[str, Task]:
 def largest(
     draw: int, flows: int, sizes: tuple[tuple[int, int], ...], capture: Path | None
 ) -> list[Row]:
+    """Return F1 of the largest flows by Canary and by the original HashPipe, for each size of
+    memory, and the bytes of both."""
     rows = []
     for kind, bursts in TRACES.items() if capture is None else ((CAPTURED, 0),):
         trace = Trace.captured(capture, draw) if capture else Trace.draw(draw, flows, bursts)
@@ -257,11 +267,11 @@ def largest(
 
 
 def by_canary(trace: Trace, width: int) -> LongArray:
-    """Return the packets of each flow as Canary knows them at the end, int64[flows].
+    """Return the packets of each flow that Canary knows at the end, int64[flows].
 
     After each epoch with fewer than alpha packets or beta flows counted, the controller adds up to
-    delta of the flows that HashPipe reported. HashPipe sees what the DSM does not, and is not
-    cleared; the DSM's clean buckets are summed over the epochs; rules stay.
+    delta of the flows that HashPipe reported. HashPipe sees the packets that the DSM does not
+    count, and is not cleared. The DSM's clean buckets are summed over the epochs, and rules stay.
     """
     pipe, known = trace.pipe(SMALL_STAGES, SMALL_ENTRIES), np.zeros(len(trace.size), np.int64)
     watched = np.zeros(len(trace.size), np.bool_)
@@ -283,15 +293,16 @@ def by_canary(trace: Trace, width: int) -> LongArray:
 
 
 def by_hashpipe(trace: Trace, entries: int) -> LongArray:
-    """Return the same of the original HashPipe, which is never cleared."""
+    """Return the packets of each flow in the original HashPipe, which is never cleared,
+    int64[flows]."""
     pipe = trace.pipe(STAGES, entries)
     pipe.add(trace.flow)
     return pipe.read()
 
 
 def f1(known: LongArray, size: LongArray, k: int) -> float:
-    """Return F1 of the k flows that look largest: as many are named as are true. Of those that look
-    equally large, the first are named; a flow never seen is not."""
+    """Return F1 of the k flows that seem largest. Of flows that seem equally large, the first ones
+    are named; a flow that was never seen is not named."""
     true = np.argsort(-size, kind="stable")[:k]
     named = np.argsort(-known, kind="stable")[:k]
     named = named[known[named] > 0]

@@ -1,9 +1,9 @@
-"""Canary's figures 8 to 10: which links the methods find in a fat-tree, and in what time.
+"""Canary's figures 8 to 10: the links that the methods find in a fat-tree, and their time.
 
-The authors simulated a fat-tree as path segments, without packets, as `World` does.
+The authors simulated a fat-tree as path segments, without packets, and so does `World`.
 
-Faults drop both ways; each segment counts alpha to 1.5 alpha packets in one epoch; NetBouncer has
-one prober a ToR, which probes each core switch. Nothing else loses packets.
+Faults drop packets in both directions; each segment counts alpha to 1.5 alpha packets in one epoch;
+NetBouncer has one prober for each ToR, which probes each core switch. No other packets are lost.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ FROM_PROBES: Mapping[str, Localizer] = {
     "Flock": Flock.canary_table_iii(),
     "NetBouncer-stage": NetBouncerStage(penalty=1.0),
 }
-"""With the parameters of Canary's table III."""
+"""The methods that read probes, with the parameters of Canary's table III."""
 
 
 @dataclass(frozen=True)
 class World:
-    """``loss`` float64[n_links] of each directed link, the ``faulty`` ones, and what was seen."""
+    """A fat-tree with faults: the ``loss`` rate of each directed link, float64[n_links], the
+    ``faulty`` links, and the telemetry."""
 
     fabric: FatTree
     loss: FloatArray
@@ -61,8 +62,8 @@ class World:
 
     @classmethod
     def draw(cls, k: int, alpha: int, seed: int, share: float = 0.1) -> World:
-        """Draw a world. A tenth of the undirected links fail, with the rates' proportions of
-        section IV-D.
+        """Draw a world in which a ``share`` of the undirected links fails, with loss rates in the
+        proportions of section IV-D.
 
         Equal seeds give equal faults and probes, whatever ``alpha``.
         """
@@ -95,14 +96,14 @@ def _lost_share(paths: Paths, loss: FloatArray) -> FloatArray:
 
 
 def even(loss: FloatArray, groups: int) -> Sequence[float]:
-    """Return descending edges that divide lossy segments (their ``loss``) into groups of equal
-    numbers."""
+    """Return descending edges that divide lossy segments into groups of equal size, by their loss
+    rates ``loss``."""
     inner = np.quantile(loss, np.linspace(1, 0, groups + 1)[1:-1])
     return [1.0, *np.clip(inner, 1.01 * LEAST, 0.999), LEAST]
 
 
 def as_rates(telemetry: Telemetry, packets: int) -> Telemetry:
-    """Return the probes with their loss rates kept, as if each path had ``packets`` packets."""
+    """Return telemetry in which each path has the same loss rate, but only ``packets`` probes."""
     probes = telemetry.need("probes", "rates")
     lost = np.round(probes.lost / probes.sent * packets).astype(np.int64)
     return replace(telemetry, probes=Probes(probes.paths, np.full_like(lost, packets), lost))
@@ -111,8 +112,9 @@ def as_rates(telemetry: Telemetry, packets: int) -> Telemetry:
 def stages(
     name: str, method: Localizer, telemetry: Telemetry, faulty: LongArray, draw: int
 ) -> list[Row]:
-    """Return the scores of a method after each of five stages, and its links found and wrong at the
-    end: of undirected links where it reads probes, of directed ones where it reads segments."""
+    """Return the scores of a method after each of five stages, and the links found and wrong at the
+    end. Links are undirected for methods that read probes, and directed for those that read
+    segments."""
     verdict = decide(method, telemetry)
     flagged = verdict.stages or (verdict.flagged,) * STAGES
     after = [score(links, faulty, telemetry.topology)[verdict.native] for links in flagged]
@@ -128,6 +130,7 @@ def stages(
 
 
 def _figure(of: Score, quantity: str) -> float:
+    """Return the accuracy, precision, recall or F1 of a score, by its name."""
     return {
         "accuracy": of.accuracy,
         "precision": of.precision,
@@ -146,13 +149,14 @@ FROM_SEGMENTS: Mapping[str, Localizer] = {
 
 
 def figure_8(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 8, one for each draw."""
     k, alphas = (4, (1000,)) if effort.small else (8, ALPHAS)
     return by_draw(effort, on_segments, k, alphas)
 
 
 def on_segments(draw: int, k: int, alphas: tuple[int, ...]) -> list[Row]:
-    """Return the scores of all methods on one set of faults: undirected links for probes, directed
-    ones for Canary."""
+    """Return the scores of all methods on one set of faults; links are undirected for methods that
+    read probes, and directed for Canary."""
     rows, worlds = [], {alpha: World.draw(k, alpha, draw) for alpha in alphas}
     for alpha, world in worlds.items():
         methods = {name.format(alpha): method for name, method in FROM_SEGMENTS.items()}
@@ -171,12 +175,13 @@ SETTINGS = {"backend": "virtual", "epochs": 10, "epoch_ms": 100, "load": 0.6, "n
 
 
 def figure_8_packets(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 8 on packets, one for each draw."""
     return by_draw(effort, on_packets, 4 if effort.small else 8)
 
 
 def emulated(world: World, k: int, seed: int) -> Telemetry:
-    """Emulate a world's faults on packets, and return the telemetry with the probes of each ToR's
-    first host alone."""
+    """Emulate a world's faults with packets; return telemetry with the probes of each ToR's first
+    host only."""
     faults = tuple(Fault(int(link), float(world.loss[link])) for link in world.faulty)
     scenario = Scenario(make_faults=lambda fabric, settings: FaultPlan(faults))
     settings = make_settings({"k": k, "seed": seed, "alpha": ALPHA, **SETTINGS})
@@ -193,7 +198,7 @@ def emulated(world: World, k: int, seed: int) -> Telemetry:
 
 
 def on_packets(draw: int, k: int) -> list[Row]:
-    """Return the scores on the same faults, on packets and on segments."""
+    """Return the scores on the same faults, with packets and with segments."""
     world, rows, ends = World.draw(k, ALPHA, draw), [], {}
     methods = {
         **FROM_PROBES,
@@ -228,16 +233,18 @@ EQUAL, RANGES, LINEAR = "equal numbers, eq. 4", "equal log ranges, eq. 4", "equa
 
 
 def figure_9(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 9, one for each draw."""
     return by_draw(effort, by_groups, *((4, 1) if effort.small else (8, 5)))
 
 
 def edges(loss: np.ndarray, groups: int, equal_numbers: bool) -> Sequence[float]:
-    """Return descending loss-rate edges that divide lossy segments (their ``loss``) evenly."""
+    """Return descending loss rates that divide lossy segments into groups, of equal size or of
+    equal logarithmic range."""
     return even(loss, groups) if equal_numbers else np.geomspace(1.0, LEAST, groups + 1).tolist()
 
 
 def by_groups(draw: int, k: int, tries: int) -> list[Row]:
-    """Return F1 and the best time of ``tries`` for each number of groups, in one thread."""
+    """Return F1 and the shortest of ``tries`` times for each number of groups, in one thread."""
     world = World.draw(k, ALPHA, draw)
     counts = world.telemetry.need("segments", "canary")
     share = counts.lost.sum(axis=0) / counts.sent.sum(axis=0)
@@ -264,10 +271,13 @@ GROWTH = "growth of Canary's time / of theirs"
 
 
 def figure_10(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 10, one for each draw."""
     return by_draw(effort, by_size, *(((4, 6), 1) if effort.small else ((6, 8, 10, 12), 3)))
 
 
 def by_size(draw: int, sizes: tuple[int, ...], tries: int) -> list[Row]:
+    """Return F1 and the shortest of ``tries`` times for each size of the fat-tree, in one
+    thread."""
     rows, took = [], {}
     for k in sizes:
         world = World.draw(k, ALPHA, draw)
@@ -284,7 +294,7 @@ def by_size(draw: int, sizes: tuple[int, ...], tries: int) -> list[Row]:
                 decide(method, world.telemetry)
                 seconds.append(time.process_time() - begin)
             found = score(verdict.flagged, world.faulty, world.fabric)[verdict.native]
-            # One of the K sub-problems, which the paper solves at the same time.
+            # The time of one of the K sub-problems, which the paper solves in parallel.
             took[name, k] = min(seconds) / (k if name.startswith("Canary") else 1)
             rows.append(Row(F1, name, label(k), draw, found.f1))
             rows.append(Row(MILLISECONDS, name, label(k), draw, 1e3 * took[name, k]))

@@ -1,7 +1,7 @@
-"""The sketches that detect the losses of one link (Canary, section IV-B): figure 6 and table II.
+"""Sketches that detect the losses of one link (Canary, section IV-B): figure 6 and table II.
 
-10,000 flows send 100 Gbit/s for 100 ms in packets of 1,500 bytes, 833,333 packets. The paper does
-not say how they are spread over the flows; here flow sizes are Pareto's of shape 2.
+10,000 flows send 100 Gbit/s for 100 ms in packets of 1,500 bytes, that is 833,333 packets. The
+paper does not give the distribution of flow sizes; here it is a Pareto distribution of shape 2.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SKETCHES = ("FlowRadar", "LossRadar", "FermatSketch", "Canary")
 
 @dataclass(frozen=True)
 class Epoch:
-    """``sent`` and ``lost`` packets of each flow, int64[flows], and its ID; ``order`` is a random
-    one of the flows."""
+    """The flows of an epoch: packets ``sent`` and ``lost`` of each, int64[flows], its ID, and a
+    random ``order`` of the flows."""
 
     hi: WordArray
     lo: WordArray
@@ -48,6 +48,7 @@ class Epoch:
 
     @classmethod
     def draw(cls, loss: float, seed: int, flows: int = FLOWS, packets: int = PACKETS) -> Epoch:
+        """Draw the packets of each flow, and those that are lost with probability ``loss``."""
         rng = np.random.default_rng([seed, round(1e9 * loss)])
         weight = 1 + rng.pareto(SHAPE, flows)
         sent = 1 + rng.multinomial(packets - flows, weight / weight.sum())
@@ -56,20 +57,20 @@ class Epoch:
 
     @property
     def wanted(self) -> float:
-        """Return the number of packets of which one is lost in 99 % of all cases: the paper's alpha
-        for this loss."""
+        """Return the number of packets of which at least one is lost with a probability of 99 %:
+        the paper's alpha for this loss rate."""
         return math.log(1 - SHARE) / math.log1p(-self.loss)
 
     def selected(self, packets: float) -> npt.NDArray[np.intp]:
-        """Return random flows that together have ``packets`` packets."""
+        """Return random flows that together have at least ``packets`` packets, int[n]."""
         enough = int(np.searchsorted(np.cumsum(self.sent[self.order]), packets)) + 1
         return self.order[:enough]
 
 
 @dataclass(frozen=True)
 class Sized:
-    """A sketch's width and what it and all that goes with it take at one switch, of Canary at the
-    mean of the two: kilobytes of 1,000. ``flows`` are Canary's, else none."""
+    """A sketch's width, and its memory at one switch in kilobytes of 1,000 bytes; for Canary the
+    mean of a link's two switches. ``flows`` are the flows that Canary monitors."""
 
     width: int
     kilobytes: float
@@ -80,8 +81,9 @@ NONE = np.zeros(0, np.intp)
 
 
 def kilobytes(sketch: str, width: int) -> float:
-    """Return what a sketch of three rows takes at one switch, with FlowRadar's filter; of Canary
-    half of the USM at one and the DSM and HashPipe at the other."""
+    """Return the memory of a sketch with three rows at one switch, in kilobytes. FlowRadar's
+    includes its filter; Canary's is half of the USM at one switch and the DSM and HashPipe at the
+    other."""
     match sketch:
         case "FlowRadar":
             return 3 * width * 18 * 10 / 9e3
@@ -93,8 +95,7 @@ def kilobytes(sketch: str, width: int) -> float:
 
 
 def items(sketch: str, epoch: Epoch) -> int:
-    """Return the number of what a sketch has to give back: flows, lost packets, or flows that lost
-    some."""
+    """Return how many items a sketch has to decode: flows, lost packets, or flows with losses."""
     match sketch:
         case "FlowRadar":
             return len(epoch.sent)
@@ -104,8 +105,8 @@ def items(sketch: str, epoch: Epoch) -> int:
 
 
 def by_formula(sketch: str, epoch: Epoch) -> Sized:
-    """Return the width at which 80 % of the items have a bucket of their own, as table II seems
-    to."""
+    """Return the width at which 80 % of the items have their own bucket, as table II seems to
+    do."""
     if sketch == "Canary":
         flows = epoch.selected(epoch.wanted)
         width = clean_width(len(flows), CLEAN)
@@ -115,9 +116,9 @@ def by_formula(sketch: str, epoch: Epoch) -> Sized:
 
 
 def by_decoding(sketch: str, epoch: Epoch, tries: int) -> Sized:
-    """Return the least width with which 99 % of ``tries`` succeed: all items come out and are
-    right, or, of Canary, a lost packet is seen in a clean bucket. Of many items the share rises
-    from 0 to 1 within the precision, and a quarter of the tries will do."""
+    """Return the smallest width with which 99 % of ``tries`` succeed. A try succeeds if all items
+    are decoded correctly or, for Canary, if a clean bucket shows a lost packet. With many items, a
+    quarter of the tries suffices, as the share rises from 0 to 1 within the precision."""
     if sketch == "Canary":
         return _by_detection(epoch, tries)
     wanted = max(items(sketch, epoch), 1)
@@ -134,9 +135,9 @@ def by_decoding(sketch: str, epoch: Epoch, tries: int) -> Sized:
 
 
 def _by_detection(epoch: Epoch, tries: int) -> Sized:
-    """Return the least memory of a few numbers of packets: with more than alpha, fewer clean
-    buckets are needed. Where too many tries lose nothing at all, no width helps, and more packets
-    are needed."""
+    """Return the smallest memory over several numbers of packets: with more packets than alpha,
+    fewer clean buckets are needed. A number is skipped if too many tries lose no packet at all,
+    because then no width helps."""
     found = []
     for more in (1.25, 1.5, 2.0, 3.0):
         flows = epoch.selected(more * epoch.wanted)
@@ -165,15 +166,15 @@ def _by_detection(epoch: Epoch, tries: int) -> Sized:
 
 
 def decode(sketch: str, epoch: Epoch, width: int, seed: int) -> tuple[bool, float]:
-    """Fill the true structures of both ends and decode them; return whether all items come out and
-    are right, and the processor's seconds of the decoding alone."""
+    """Fill a sketch at both ends and decode it; return whether all items are decoded correctly, and
+    the processor seconds of decoding."""
     sent, arrived = epoch.sent, epoch.sent - epoch.lost
     if sketch == "FlowRadar":
         up = _flow_radar(epoch, sent, width, seed)
         down = _flow_radar(epoch, arrived, width, seed)
         return up[0] and down[0], up[1] + down[1]
     if sketch == "LossRadar":
-        # What arrived cancels: only what was lost is put in.
+        # Packets that arrived cancel out, so only lost packets are added.
         left = LossRadar(width, seed=seed)
         first = signatures(epoch.hi, epoch.lo, epoch.lost)
         left.add(*first[:2])
@@ -192,8 +193,8 @@ def decode(sketch: str, epoch: Epoch, width: int, seed: int) -> tuple[bool, floa
 
 
 def _flow_radar(epoch: Epoch, packets: LongArray, width: int, seed: int) -> tuple[bool, float]:
-    """Decode one end's table; return whether each flow comes out with its packets, and the
-    seconds."""
+    """Decode one end's table; return whether each flow is decoded with its packets, and the
+    processor seconds."""
     table, seen = FlowRadar(width, seed=seed), packets > 0
     table.add(epoch.hi[seen], epoch.lo[seen], packets[seen])
     begin = time.process_time()
@@ -206,7 +207,7 @@ def _flow_radar(epoch: Epoch, packets: LongArray, width: int, seed: int) -> tupl
 
 
 def read_meters(epoch: Epoch, sized: Sized, seed: int) -> tuple[bool, float]:
-    """Return whether Canary's meters show a loss, and the seconds to compare them."""
+    """Return whether Canary's meters show a loss, and the processor seconds to compare them."""
     flows = sized.flows
     place = buckets(epoch.hi[flows], epoch.lo[flows], 3, sized.width, seed)
     up, down = FlowMeter(place, sized.width), FlowMeter(place, sized.width)
@@ -232,31 +233,36 @@ ITEMS = {
     "FermatSketch": (627, 4_966, 9_998),
     "Canary": (799, 90, 15),
 }
-"""Flows, lost packets (833,333 times the rate), flows with losses, and flows monitored: the last
-two are not in the paper, but its cells mean these."""
+"""For each rate: flows, lost packets (833,333 times the rate), flows with losses, and monitored
+flows. The last two are not in the paper, but its printed cells imply them."""
 
 
 def figure_6a(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 6 (a), one for each draw."""
     flows, tries = (3_000, 4) if effort.small else (10_000, 100)
     return by_draw(effort, sizes, _rates(effort), tries, flows)
 
 
 def figure_6b(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 6 (b), one for each draw."""
     flows, tries = (3_000, 4) if effort.small else (10_000, 25)
     return by_draw(effort, times, _rates(effort), tries, flows)
 
 
 def table_2(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of table II: the printed cells, and one for each draw."""
     flows, tries = (3_000, 4) if effort.small else (10_000, 100)
     return {"printed": as_printed, **by_draw(effort, network_wide, tries, flows)}
 
 
 def _rates(effort: Effort) -> tuple[float, ...]:
+    """Return the loss rates to compute: all, or the first and the last."""
     return (RATES[0], RATES[-1]) if effort.small else RATES
 
 
 def sizes(draw: int, rates: tuple[float, ...], tries: int, flows: int) -> list[Row]:
-    """Return kilobytes at one switch. FlowRadar's are the same at all rates: found once."""
+    """Return the kilobytes of each sketch at one switch. FlowRadar's do not depend on the rate, and
+    are computed once."""
     rows, of_flow_radar = [], None
     for loss in rates:
         epoch = Epoch.draw(loss, draw, flows, round(83.3333 * flows))
@@ -279,7 +285,8 @@ def sizes(draw: int, rates: tuple[float, ...], tries: int, flows: int) -> list[R
 
 
 def times(draw: int, rates: tuple[float, ...], tries: int, flows: int) -> list[Row]:
-    """Return the processor's seconds to decode what 99 % success takes: the best of five."""
+    """Return the processor seconds to decode each sketch at the width of 99 % success: the shortest
+    of five."""
     rows, found = [], {}
     for loss in rates:
         epoch = Epoch.draw(loss, draw, flows, round(83.3333 * flows))
@@ -297,7 +304,7 @@ def times(draw: int, rates: tuple[float, ...], tries: int, flows: int) -> list[R
 
 
 def network_wide(draw: int, tries: int, flows: int) -> list[Row]:
-    """Return kilobytes at all switches of a K=8 fat-tree that have the sketch."""
+    """Return the kilobytes of each sketch over all switches of a K=8 fat-tree that have it."""
     rows = []
     for row in sizes(draw, RATES_II, tries, flows):
         if row.quantity == RATIO:
@@ -309,9 +316,10 @@ def network_wide(draw: int, tries: int, flows: int) -> list[Row]:
 
 
 def as_printed() -> list[Row]:
-    """Return the cells of the paper from a number of items each: the least width at which 80 % have
-    a bucket of their own, one switch's kilobytes to one decimal, times the switches; of Canary the
-    kilobytes of both switches of a link to one decimal, times half of the monitors."""
+    """Return the cells of table II, computed from a number of items each: the smallest width at
+    which 80 % have their own bucket, one switch's kilobytes rounded to one decimal, times the
+    switches. For Canary, the kilobytes of both switches of a link are rounded, and multiplied by
+    half of the monitors."""
     rows = []
     for sketch, every in ITEMS.items():
         for loss, items in zip(RATES_II, every, strict=True):

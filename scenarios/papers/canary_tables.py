@@ -1,4 +1,5 @@
-"""Canary's tables III and IV: the methods' parameters, and what a switch takes of a Tofino."""
+"""Canary's tables III and IV: the methods' parameters, and the resources of a Tofino that a switch
+uses."""
 
 from __future__ import annotations
 
@@ -29,15 +30,17 @@ NAMES = {
 
 
 def table_3(effort: Effort) -> Mapping[str, Task]:
+    """Return the task of table III."""
     return {"parameters": parameters}
 
 
 def table_4(effort: Effort) -> Mapping[str, Task]:
+    """Return the task of table IV."""
     return {"report": resources}
 
 
 def parameters() -> list[Row]:
-    """Return the parameters that the experiments of figures 8 and 9 run with."""
+    """Return the parameters of the methods in the experiments of figures 8 and 9."""
     flock, settings = Flock.canary_table_iii(), Settings()
     prior = float(flock.link_prior or 0.0)
     ours = {
@@ -58,7 +61,8 @@ def parameters() -> list[Row]:
 
 
 def resources() -> list[Row]:
-    """Return the profiles' rows of the committed report, and their shares of the chip."""
+    """Return the resources of each profile in the committed report, in units and in percent of the
+    chip."""
     rows = []
     for line in REPORT.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

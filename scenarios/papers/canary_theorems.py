@@ -1,4 +1,4 @@
-"""Canary's theorem 1, of segments that cannot be told apart, and theorem 2, of clean buckets."""
+"""Canary's theorem 1, on segments that cannot be told apart, and theorem 2, on clean buckets."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ WIDTH = 1024
 
 
 def theorem_1(effort: Effort) -> Mapping[str, Task]:
-    """Return the tasks of theorem 1: formula (1), and segments of switches with random IDs."""
+    """Return the tasks of theorem 1: formula (1), and random segments."""
     segments = 10_000 if effort.small else 300_000
     return {"formula": formula_1, **by_draw(effort, failures, segments)}
 
 
 def formula_1() -> list[Row]:
+    """Return the probability of formula (1) for each number of hops."""
     return [Row(FAIL, "formula (1)", label(hops), 0, theorem1(hops)) for hops in HOPS]
 
 
 def failures(draw: int, segments: int) -> list[Row]:
-    """Return the share of random other segments that pass the Bloom test.
+    """Return the share of other random segments that pass the Bloom test of a segment.
 
-    A segment of h switches has h - 1 in its field when its last switch reads it; another one has
-    the same ends and h - 2 other switches in between.
+    When the last of h switches reads the Bloom field of a packet, it holds h - 1 switches. Another
+    segment has the same ends and h - 2 other switches between them.
     """
     rng = np.random.default_rng([draw, 1])
     rows = []
@@ -49,12 +50,13 @@ def failures(draw: int, segments: int) -> list[Row]:
 
 
 def _masks(rng: np.random.Generator, n: int, switches: int) -> np.ndarray:
+    """Return the Bloom masks of random 48-bit switch IDs, uint64[n, switches]."""
     ids = rng.integers(0, 1 << 48, n * switches, dtype=np.uint64)
     return bloom_mask(ids).reshape(n, switches)
 
 
 def theorem_2(effort: Effort) -> Mapping[str, Task]:
-    """Return the tasks of theorem 2: formula (6), random hashes, and the running switch."""
+    """Return the tasks of theorem 2: formula (6), random hashes, and the compiled switch."""
     tries, counts = (2, (50,)) if effort.small else (5, (50, 100, 200, 400, 800))
     tasks: dict[str, Task] = {"formula": formula_6}
     for draw in range(effort.draws):
@@ -64,11 +66,12 @@ def theorem_2(effort: Effort) -> Mapping[str, Task]:
 
 
 def formula_6() -> list[Row]:
+    """Return the share of formula (6) for each number of flows."""
     return [Row(CLEAN, "formula (6)", label(n), 0, clean_share(n - 1, WIDTH)) for n in COUNTS]
 
 
 def random_hashes(draw: int, tries: int) -> list[Row]:
-    """Return the share of flows with a clean bucket, in meters of random hashes."""
+    """Return the share of flows with a clean bucket, in meters with random hashes."""
     rows = []
     for flows in COUNTS:
         share = []
@@ -82,19 +85,21 @@ def random_hashes(draw: int, tries: int) -> list[Row]:
 
 
 def in_the_switch(draw: int, counts: tuple[int, ...]) -> list[Row]:
-    """Return the same of the running switch, with its own hash and its registers."""
+    """Return the share of flows with a clean bucket in the compiled switch, with its own hash and
+    registers."""
     shares = {flows: clean_flows(flows, seed=draw) for flows in counts}
     return [Row(CLEAN, "the switch (P4)", label(n), draw, share) for n, share in shares.items()]
 
 
 @cache
 def _pair() -> Pair:
+    """Return two monitor switches, made once."""
     return Pair.make()
 
 
 def clean_flows(flows: int, seed: int) -> float:
     """Return the share of random flows that have a clean bucket in some row of the switch's
-    upstream meter, after one packet of each."""
+    upstream meter, after each has sent one packet."""
     switch = _pair().lower
     frames, ids = frames_of(flows, seed)
     rules = switch.table(USM.rules)

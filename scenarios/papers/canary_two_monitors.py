@@ -1,5 +1,5 @@
-"""Two monitor switches and a link between them, and nothing around them (Canary, section IV-G):
-figure 12, what the program costs a packet in software."""
+"""Two monitor switches with a link between them (Canary, section IV-G): figure 12, the cost of the
+program for a packet in software."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Frames = npt.NDArray[np.uint8]
 
 
 def traffic_of(flow: LongArray, time_ns: WordArray, flows: int, seed: int) -> Traffic:
-    """Return packets of ``flows`` flows from the first switch's host to the second's, at these
-    times and in order; the flows' ports are drawn."""
+    """Return packets of ``flows`` flows from the first switch's host to the second's, at the given
+    times, which ascend; the flows' ports are random."""
     rng = np.random.default_rng([seed, 7])
     ports = rng.choice(1 << 32, flows, replace=False).astype(np.uint32)
     size = np.full(len(flow), MIN_FRAME, np.uint16)
@@ -49,7 +49,7 @@ def traffic_of(flow: LongArray, time_ns: WordArray, flows: int, seed: int) -> Tr
 
 @dataclass(frozen=True)
 class Pair:
-    """The switches themselves, with nothing around them: ``lower`` sends to ``upper``."""
+    """Two switches without a network around them: ``lower`` sends to ``upper``."""
 
     lower: Switch
     upper: Switch
@@ -57,7 +57,8 @@ class Pair:
 
     @classmethod
     def make(cls, monitor: bool = True) -> Pair:
-        """Return a pair with the program's meters at work, or one that only forwards."""
+        """Return a pair whose meters are active, or, without ``monitor``, a pair that only
+        forwards."""
         fabric = TwoSwitches()
         segments = fabric.segments()
         ids = switch_ids(fabric, segments, 1)
@@ -69,7 +70,8 @@ class Pair:
         return cls(lower, upper, SegmentDecoder(fabric, segments, ids))
 
     def send(self, frames: Frames, now_us: WordArray) -> int:
-        """Pass a host's frames uint8[n, length] through both switches; return how many come out."""
+        """Pass a host's frames, uint8[n, length], through both switches; return how many come
+        out."""
         offsets = frames.shape[1] * np.arange(len(frames) + 1, dtype=np.uint64)
         ports = np.full(len(frames), HOST_PORT, np.uint16)
         out = self.lower.process_batch(ports, frames.reshape(-1), offsets, now_us)
@@ -79,7 +81,7 @@ class Pair:
 
 def frames_of(flows: int, seed: int) -> tuple[Frames, list[int]]:
     """Return a frame of each of ``flows`` flows to the second switch's host, uint8[flows, LENGTH],
-    and the flows' IDs."""
+    and the flow IDs."""
     none, (src, dst) = np.zeros(0, np.int64), TwoSwitches().host_ip.tolist()
     traffic = traffic_of(none, none.astype(np.uint64), flows, seed)
     ports = traffic.src_port, traffic.dst_port
@@ -92,12 +94,13 @@ def frames_of(flows: int, seed: int) -> tuple[Frames, list[int]]:
 
 
 def figure_12(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 12, one for each draw."""
     return by_draw(effort, costs, 2 if effort.small else 20)
 
 
 def costs(draw: int, turns: int) -> list[Row]:
-    """Return the best rate of ``turns`` turns, with some of 4,096 flows monitored on both
-    switches."""
+    """Return the best rate of ``turns`` repetitions in packet-hops per second, with some of 4,096
+    flows monitored on both switches."""
     frames, ids = frames_of(BATCH, draw)
     now, rows = np.zeros(BATCH, np.uint64), []
 

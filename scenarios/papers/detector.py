@@ -1,4 +1,5 @@
-"""deTector: how many paths its plans have, and what its localization (PLL) finds on them."""
+"""deTector: the number of paths in its plans, and the links that its localization (PLL) finds on
+them."""
 
 from __future__ import annotations
 
@@ -24,16 +25,18 @@ FOUND, WRONG = "accuracy, %", "false positives, %"
 
 @cache
 def planned(k: int, alpha: int, beta: int) -> ProbeMatrix:
+    """Return the probe matrix of a fat-tree, computed once."""
     return probe_matrix(FatTree(k), alpha, beta)
 
 
 def plans(effort: Effort) -> Mapping[str, Task]:
+    """Return the task that counts the paths of plans."""
     return {"plans": partial(count_paths, 6 if effort.small else 24)}
 
 
 def count_paths(most: int) -> list[Row]:
-    """Return paths of plans, in shares of the least that could cover each link alpha times: a path
-    covers no more than its four links."""
+    """Return the number of paths of each plan, divided by the least number that could cover each
+    link alpha times: a path covers four links."""
     rows = []
     for k, alpha, beta in PLANNED:
         if k <= most:
@@ -48,6 +51,7 @@ def count_paths(most: int) -> list[Row]:
 
 
 def accuracy(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of deTector's accuracy, one for each draw and size."""
     sizes = (4,) if effort.small else (12, 24)
     small = effort.small
     return {
@@ -58,7 +62,7 @@ def accuracy(effort: Effort) -> Mapping[str, Task]:
 
 
 def localized(draw: int, k: int) -> list[Row]:
-    """Return the share of the failed links that are found, and of wrong ones among those blamed."""
+    """Return the percentage of failed links that are found, and of blamed links that are wrong."""
     rows, matrix = [], planned(k, 3, 1)
     paths, n = matrix.both_ways, matrix.fabric.n_links
     sent = np.full(len(paths), PATH_PROBES, np.int64)
@@ -81,5 +85,5 @@ def localized(draw: int, k: int) -> list[Row]:
 
 
 def _as_small(draw: int) -> list[Row]:
-    """Return the rows of K=4, under the name of K=12."""
+    """Return the rows of K=4 under the name of K=12, for tests."""
     return [row._replace(series=row.series.replace("K=4,", "K=12,")) for row in localized(draw, 4)]

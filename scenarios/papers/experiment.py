@@ -1,4 +1,4 @@
-"""Types of an experiment: what ``values.yaml`` declares of a figure, and the tasks that compute
+"""The types of an experiment: what ``values.yaml`` declares of a figure, and the tasks that compute
 it."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 
 
 class Row(NamedTuple):
-    """One figure of ours: ``value`` of a quantity, for a series at x, in a draw."""
+    """One computed value: that of a ``quantity``, for a ``series`` at ``x``, in a ``draw``."""
 
     quantity: str
     series: str
@@ -24,9 +24,10 @@ class Row(NamedTuple):
 
 
 class Effort(NamedTuple):
-    """How much is computed: ``draws`` of everything random; ``small`` is for tests alone.
+    """How much is computed: ``draws`` is the number of random repetitions; ``small`` is for tests
+    only.
 
-    A ``trace`` is a capture that takes the place of generated traffic.
+    ``trace`` is the path of a capture that replaces generated traffic.
     """
 
     draws: int = 20
@@ -36,11 +37,11 @@ class Effort(NamedTuple):
 
 Task = Callable[[], Sequence[Row]]
 Tasks = Callable[[Effort], Mapping[str, Task]]
-"""The pieces of work of an experiment, by name; each is kept when it is done."""
+"""Returns the tasks of an experiment by name; the rows of each are kept when it has ended."""
 
 
 def label(x: float | str) -> str:
-    """Return an x as rows and values write it: ``0.001``, ``10`` or a name."""
+    """Return an x as text, as rows and ``values.yaml`` have it: ``0.001``, ``10`` or a name."""
     return x if isinstance(x, str) else f"{x:g}"
 
 
@@ -50,8 +51,8 @@ def by_draw(effort: Effort, task: Callable[..., Sequence[Row]], *arguments: Any)
 
 
 def draw_groups(draws: int, size: int = 20) -> dict[str, range]:
-    """Return ranges of ``size`` draws, by name: for draws that share a calibration or a network
-    that takes long to make."""
+    """Return ranges of ``size`` draws by name, for draws that share a calibration or a network that
+    takes long to make."""
     every = [range(first, min(first + size, draws)) for first in range(0, draws, size)]
     return {f"draws-{some[0]}-{some[-1]}": some for some in every}
 
@@ -71,15 +72,17 @@ def _labels(given: Any) -> Any:
 Names = Annotated[tuple[str, ...], BeforeValidator(_list)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_list)]
 Text = Annotated[str, BeforeValidator(_text)]
-"""A text, or several that are joined."""
+"""A text; a list of texts is joined."""
 _STRICT = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, config=_STRICT)
 class Panel:
-    """One pair of axes: a quantity over x; ``y`` is what its axis says, if not the quantity.
+    """One pair of axes: a quantity over x; ``y`` is the label of the y axis, by default the
+    quantity.
 
-    ``numeric`` x are a scale, others are names in the order of the rows. ``limits`` are of y.
+    With ``numeric``, x is a scale; else x are names in the order of the rows. ``limits`` are those
+    of the y axis.
     """
 
     quantity: str
@@ -92,16 +95,17 @@ class Panel:
 
     @property
     def y_axis(self) -> str:
-        """Return what is written along the y axis."""
+        """Return the label of the y axis."""
         return self.y or self.quantity
 
 
 @dataclass(frozen=True, config=_STRICT)
 class Reason:
-    """Why ours differs from the paper's: it holds where ours is ``ratio`` times the paper's.
+    """A reason why our value differs from the paper's; it holds if ours is ``ratio`` times the
+    paper's, a range.
 
-    ``quantity``, ``series``, ``x`` and ``paper`` (the paper's value) say of which rows it speaks;
-    an empty one is all. With ``cannot`` the rows cannot be compared at all, whatever the ratio.
+    ``quantity``, ``series``, ``x`` and ``paper`` (the paper's value) select the rows; an empty one
+    selects all. With ``cannot``, the rows cannot be compared at all, whatever the ratio.
     """
 
     why: Text
@@ -113,7 +117,8 @@ class Reason:
     cannot: bool = False
 
     def speaks_of(self, quantity: str, series: str, x: str, paper: float) -> bool:
-        """Whether it is about our ``quantity`` and ``series`` at ``x`` beside a paper's value."""
+        """Return True if the reason is about our ``quantity`` and ``series`` at ``x`` and this
+        value of the paper."""
         asked = ((self.quantity, quantity), (self.series, series), (self.x, x), (self.paper, paper))
         return all(not every or one in every for every, one in asked)
 
@@ -123,14 +128,16 @@ Side = Literal["above", "below"]
 
 
 class Printed(NamedTuple):
-    """A value of a paper.
+    """A value that a paper prints.
 
     Attributes:
         kind: ``stated``: the number is printed. ``derived``: it follows from printed numbers.
-            ``bound``: only that it is ``above`` or ``below`` something.
-        rounding: How far the printed number may be from what was rounded to it.
+            ``bound``: only that it is ``above`` or ``below`` a number.
+        side: The side of a bound; None for other kinds.
+        rounding: The largest difference between the printed number and the exact one.
         mean: Whether it is a mean of many draws; else it is one draw.
-        section, quote, arithmetic: Where the words are, the words, and how a derived one follows.
+        section, quote, arithmetic: The place in the paper, its words, and the computation of a
+            derived value.
     """
 
     quantity: str
@@ -148,19 +155,19 @@ class Printed(NamedTuple):
 
 @dataclass(frozen=True, config=_STRICT)
 class Declared:
-    """What ``values.yaml`` says of a figure or table, beside the paper's values.
+    """The declaration of a figure or table in ``values.yaml``, without the paper's values.
 
     Attributes:
-        paper, shows: Whose it is, and what it shows, in a line.
-        setting: What is done, and in what that differs from the paper.
-        seconds, memory_mb: What it takes, of one processor.
-        panels: How it is drawn.
-        series, quantities: Which of our series and quantities are held against one of the paper,
-            where the names differ or ours are several.
-        reasons: Why figures differ.
-        tried: What was tried where no reason is known, by series of ours.
-        quick: Whether ``FIG=quick`` has it.
-        traffic: Whether it takes a capture.
+        paper, shows: The paper and number of the figure, and what it shows, in a line.
+        setting: The setting, and how it differs from the paper's.
+        seconds, memory_mb: The processor seconds and the memory of the experiment.
+        panels: The panels that are drawn.
+        series, quantities: Which of our series and quantities are compared with one of the paper,
+            if the names differ or several of ours correspond to it.
+        reasons: Reasons for differences.
+        tried: What was tried where no reason is known, by our series.
+        quick: Whether ``FIG=quick`` includes it.
+        traffic: Whether it can use a capture.
     """
 
     paper: str
@@ -177,29 +184,30 @@ class Declared:
     traffic: bool = False
 
     def ours(self, quantity: str, series: str) -> list[tuple[str, str]]:
-        """Return our quantities and series that are held against these of the paper."""
+        """Return our pairs (quantity, series) that are compared with this one of the paper."""
         quantities = self.quantities.get(quantity, (quantity,))
         names = self.series.get(series, (series,))
         return [(each, name) for each in quantities for name in names]
 
 
 OverAll = Callable[[Sequence[Row]], Sequence[Row]]
-"""Makes further rows from the rows of all tasks."""
+"""Computes further rows from the rows of all tasks."""
 
 
 def no_rows(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return no row, whatever the tasks' rows are."""
+    """Return no rows, whatever the rows of the tasks are."""
     return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Declared):
-    """A figure or table of a paper, as ``FIG=name`` runs it.
+    """A figure or table of a paper that ``FIG=name`` reproduces.
 
     Attributes:
-        tasks: The work.
-        over_all: Rows that are computed from the rows of all tasks.
-        values: What the paper prints.
+        name: The name of the experiment.
+        tasks: Returns the tasks that compute its rows.
+        over_all: Computes further rows from the rows of all tasks.
+        values: The values that the paper prints.
     """
 
     name: str

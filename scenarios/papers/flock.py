@@ -1,5 +1,5 @@
-"""Flock's figures 2, 3, 4 (c), 5 and 8, and table 1: accuracy by telemetry, and the search's
-time."""
+"""Flock's figures 2, 3, 4 (c), 5 and 8, and table 1: accuracy by kind of telemetry, and time of the
+search."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from testbed.fabric.fat_tree import FatTree
 
 F, PRECISION, RECALL = "f-score", "precision", "recall"
 Scheme = tuple[str, str]
-"""Method and kind of telemetry."""
+"""A method's name and the kinds of its telemetry."""
 Way = tuple[Callable[[World], Telemetry], Localizer]
 Traces = Sequence[Made]
 
 
 @cache
 def schemes(small: bool) -> Mapping[Scheme, Way]:
-    """Return Flock with the parameters of its authors' code; NetBouncer and 007 calibrated on 8
-    other traces (section 5.2)."""
+    """Return the methods of figures 2 and 3: Flock with the parameters of its authors' code;
+    NetBouncer and 007 calibrated on 8 other traces (section 5.2)."""
     flows, seeds = (4_000, (4, 5)) if small else (FLOWS, range(4, 12))
     train = [silent_drops(network(small), 1000 + seed, flows) for seed in seeds]
     ways: dict[Scheme, Way] = {
@@ -57,7 +57,7 @@ def schemes(small: bool) -> Mapping[Scheme, Way]:
 
 
 def baselines(train: Traces, netbouncer: Sequence[str]) -> dict[Scheme, Way]:
-    """Return NetBouncer on some kinds of telemetry, and 007, calibrated on ``train``."""
+    """Return NetBouncer for some kinds of telemetry, and 007, calibrated on ``train``."""
     limits = {"link_threshold": (0.997, 0.998, 0.9985, 0.999, 0.9993), "penalty": (0.01, 1.0)}
     shares = {"threshold": (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08)}
     ways: dict[Scheme, Way] = {}
@@ -74,13 +74,15 @@ def retuned(
     make: Callable[..., Localizer],
     grid: Mapping[str, Sequence[Any]],
 ) -> Localizer:
-    """Return a method with the parameters that section 5.2's rule picks of a grid."""
+    """Return a method with the parameters of a grid that section 5.2's rule chooses on some
+    traces."""
     known = [Case(view(world), case.links, case.devices) for world, case in traces]
     return make(**choose(calibrate(make, grid, known)).parameters)
 
 
 def scored(name: str, ways: Mapping[Scheme, Way], traces: Iterable[Made], draw: int) -> list[Row]:
-    """Return F of the mean precision and recall, and the two, by method and telemetry."""
+    """Return mean precision and recall over the traces, and the F of these means, for each method
+    and telemetry."""
     found: dict[Scheme, list[tuple[float, float]]] = {scheme: [] for scheme in ways}
     for world, case in traces:
         for scheme, (view, localizer) in ways.items():
@@ -102,7 +104,8 @@ DROPS_100K, DROPS_400K, DEVICES = (
 
 
 def few_faults(draws: range, name: str, small: bool) -> list[Row]:
-    """Return the scores of eight traces a draw: 1 to 8 failed links, or one or two devices."""
+    """Return the scores of eight traces for each draw, with 1 to 8 failed links, or one or two
+    failed devices."""
     flows = (FLOWS if name != DROPS_100K else FLOWS // 4) // (100 if small else 1)
     make = device_failures if name == DEVICES else silent_drops
     rows = []
@@ -114,6 +117,7 @@ def few_faults(draws: range, name: str, small: bool) -> list[Row]:
 
 
 def figure_2(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 2, one for each kind of fault and 20 draws."""
     return {
         f"{number}-{draws}": partial(few_faults, some, name, effort.small)
         for number, name in enumerate((DROPS_100K, DROPS_400K, DEVICES))
@@ -125,8 +129,8 @@ SOFT_RATES = (0.002, 0.004, 0.006, 0.01, 0.018)
 
 
 def soft(draws: range, rate: float, small: bool) -> list[Row]:
-    """Return the scores of two traces a draw of one failed link, uniform and skewed; series are
-    method and telemetry, x the rate."""
+    """Return the scores of two uniform and two skewed traces for each draw, with one failed link;
+    series are method and telemetry, x is the loss rate."""
     flows, rows = FLOWS // (100 if small else 1), []
     for draw in draws:
         for name in ("uniform", "skewed"):
@@ -138,6 +142,7 @@ def soft(draws: range, rate: float, small: bool) -> list[Row]:
 
 
 def figure_3(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 3, one for each loss rate and 20 draws."""
     rates = SOFT_RATES[-1:] if effort.small else SOFT_RATES
     return {
         f"{label(rate)}-{draws}": partial(soft, some, rate, effort.small)
@@ -151,7 +156,7 @@ PLAIN = "Sherlock"
 
 
 def searches(draw: int, k: int, flows: int) -> list[Row]:
-    """Return the seconds of every search on the same model, with two failed links."""
+    """Return the processor seconds of each search on the same model, with two failed links."""
     fabric, rng = FatTree(k), np.random.default_rng([draw, 4])
     failed = rng.choice(fabric.n_links, 2, replace=False)
     loss = lossy_links(fabric, failed, rng.uniform(5e-3, 1e-2, 2), rng)
@@ -176,22 +181,25 @@ def searches(draw: int, k: int, flows: int) -> list[Row]:
 
 
 def timed(draw: int, k: int, flows: int) -> list[Row]:
-    """Return `searches` after a small one: nothing is compiled or loaded while the clock runs."""
+    """Return the rows of `searches` after a small run, so that nothing is compiled or loaded while
+    the time is measured."""
     searches(0, 4, 500)
     return searches(draw, k, flows)
 
 
 def figure_4c(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 4 (c), one for each draw."""
     size = (4, 2_000) if effort.small else (8, 20_000)
     return by_draw(effort, timed, *size)
 
 
 OF_HIDDEN = (0.006, 2e-4, -25.0)
-"""Flock's (p_b, p_g, log prior) on flows of hidden path alone."""
+"""Flock's (p_b, p_g, log prior) for flows whose path is not known."""
 
 
 def lacking(omitted: float, small: bool, rng: np.random.Generator) -> Ecmp:
-    """Return Flock's network without a share of its links; drawn again where that cuts ToRs off."""
+    """Return Flock's network without a random share of its links; links that would disconnect ToRs
+    are drawn again."""
     regular = network(small).fabric
     count = round(omitted * regular.n_edges)
     for _ in range(100 if count else 0):
@@ -203,8 +211,8 @@ def lacking(omitted: float, small: bool, rng: np.random.Generator) -> Ecmp:
 
 
 def irregular(draw: int, omitted: float, small: bool) -> list[Row]:
-    """Return the scores of flows of hidden path alone with one failed link: what is blamed is a
-    class of links that these cannot tell apart, and no precision is above the inverse of its
+    """Return the scores with one failed link, on flows whose path is not known. The blamed links
+    are a class that these flows cannot tell apart, so that precision is at most the inverse of its
     size."""
     rng = np.random.default_rng([draw, 76])
     ecmp = lacking(omitted, small, rng)
@@ -224,6 +232,7 @@ def irregular(draw: int, omitted: float, small: bool) -> list[Row]:
 
 
 def figure_5c(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 5 (c), one for each share of omitted links and draw."""
     omitted = (0.0, 0.01) if effort.small else (0.0, 0.01, 0.02, 0.05)
     return {
         f"omitted-{label(share)}-draw-{n}": partial(irregular, n, share, effort.small)
@@ -236,8 +245,8 @@ OMITTED = (0.0, 0.02, 0.05, 0.1)
 
 
 def with_paths(draws: range, omitted: float, small: bool) -> list[Row]:
-    """Return the scores of silent drops, as in figure 2; what is calibrated is so on other networks
-    that lack as many links."""
+    """Return the scores of silent drops as in figure 2, in networks that lack a share of their
+    links; methods are calibrated on other networks that lack as many."""
     flows, n = (4_000, 2) if small else (FLOWS, 4)
 
     def made(seed: int) -> Made:
@@ -261,6 +270,7 @@ def with_paths(draws: range, omitted: float, small: bool) -> list[Row]:
 
 
 def figure_5(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 5, one for each share of omitted links and 20 draws."""
     return {
         f"omitted-{label(share)}-{draws}": partial(with_paths, some, share, effort.small)
         for share in (OMITTED[1:2] if effort.small else OMITTED)
@@ -276,7 +286,7 @@ OF_PRIOR = " by prior"
 
 
 def swept(draw: int, small: bool) -> list[Row]:
-    """Return the scores of four traces of silent drops, with every setting of the parameters."""
+    """Return the scores on four traces of silent drops, for every setting of Flock's parameters."""
     n, flows = (2, 4_000) if small else (4, FLOWS)
     ecmp = network(small)
     made = [silent_drops(ecmp, seed, flows) for seed in range(n * draw, n * (draw + 1))]
@@ -294,6 +304,7 @@ def swept(draw: int, small: bool) -> list[Row]:
 
 
 def figure_8(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 8, one for each draw."""
     return by_draw(effort, swept, effort.small)
 
 
@@ -307,7 +318,8 @@ DIFFERENT, SAME = "D", "S"
 
 
 def calibrated(name: str, same: bool, small: bool) -> Mapping[Scheme, Way]:
-    """Return every scheme, calibrated on 8 traces (section 5.2)."""
+    """Return every method, calibrated on 8 traces (section 5.2) of the same environment or of
+    another one."""
     make = ENVIRONMENTS[name][same]
     train: Traces = [make(small, 1000 + seed) for seed in range(4, 6 if small else 4 + 8)]
     ways: dict[Scheme, Way] = {}
@@ -318,12 +330,13 @@ def calibrated(name: str, same: bool, small: bool) -> Mapping[Scheme, Way]:
 
 
 def _flock(p_bad: float, p_good: float, prior: float) -> Localizer:
+    """Return Flock with these parameters."""
     return flock(p_bad, p_good, prior)
 
 
 def tested(draws: range, name: str, small: bool) -> list[Row]:
-    """Return the scores of eight traces a draw of an environment, by schemes calibrated there and
-    elsewhere."""
+    """Return the scores of eight traces of an environment for each draw, by methods calibrated
+    there and elsewhere."""
     rows, n = [], 2 if small else 8
     both = {how: calibrated(name, how == SAME, small) for how in (DIFFERENT, SAME)}
     ways = {
@@ -339,7 +352,7 @@ def tested(draws: range, name: str, small: bool) -> list[Row]:
 
 
 def aggregates(rows: Sequence[Row]) -> list[Row]:
-    """Return the mean F over the environments, as the paper's last column has it."""
+    """Return the mean F over the environments, the last column of the paper's table."""
     found: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         if row.quantity.startswith(F):
@@ -351,6 +364,7 @@ def aggregates(rows: Sequence[Row]) -> list[Row]:
 
 
 def table_1(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of table 1, one for each environment and 20 draws."""
     return {
         f"{name.replace(' ', '-')}-{draws}": partial(tested, some, name, effort.small)
         for name in ENVIRONMENTS

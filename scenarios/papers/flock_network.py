@@ -1,4 +1,5 @@
-"""Flock's simulation (its section 6.3), at flow level: lossy links, flows and probes, telemetry."""
+"""Flock's simulation (its section 6.3) without packets: lossy links, flows, probes and
+telemetry."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ FLOWS = 400_000
 class World:
     """A fabric with lossy links, its flows and probes (Flock, section 6.3), and their telemetry.
 
-    Healthy links lose 0 to 0.01 %. Flow sizes are Pareto of mean 200 KB and shape 1.05, at most
-    100 MB. With ``skewed``, half of the flow ends are at 5 % of the racks.
+    Healthy links lose 0 to 0.01 % of their packets. Flow sizes are Pareto-distributed with mean
+    200 KB and shape 1.05, at most 100 MB. With ``skewed``, half of the flow ends are in 5 % of the
+    racks.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class World:
         self.probe_lost = send(loss[None], self.probes, self.probe_sent, rng).lost
 
     def _ends(self, n: int, rng: np.random.Generator, skewed: bool) -> IntArray:
+        """Return random racks, one for an end of each of ``n`` flows, int32[n]."""
         racks = self.fabric.n_tors
         ends = rng.integers(0, racks, n).astype(np.int32)
         if skewed:
@@ -62,7 +65,7 @@ class World:
         return ends
 
     def telemetry(self, kinds: str) -> Telemetry:
-        """Return telemetry of the types of section 6.2: INT, A1, A2, P, joined by +."""
+        """Return telemetry of the kinds of section 6.2: INT, A1, A2 and P, joined by +."""
         chosen = set(kinds.split("+"))
         n = len(self.sent)
         known = np.full(n, "INT" in chosen) | ("A2" in chosen) & (self.lost > 0)
@@ -86,7 +89,8 @@ class World:
         )
 
     def for_netbouncer(self, kinds: str) -> Telemetry:
-        """Return A1, or INT's flows as if they were probes, those of one path together."""
+        """Return the probes of A1; for INT also the flows as if they were probes, with those of one
+        path added up."""
         rows, sent, lost = self.probes, self.probe_sent, self.probe_lost
         if kinds == "INT":
             ptr = np.concatenate((self.probes.ptr, self.probes.ptr[-1] + self.paths.ptr[1:]))
@@ -102,7 +106,7 @@ class World:
         return Telemetry(self.fabric, "tor+core", probes=probes)
 
     def for_vigil(self) -> Telemetry:
-        """Return A2 as 007 reads it: the traced connections."""
+        """Return A2 as 007 reads it: the connections that lost packets, with their paths."""
         bad = np.flatnonzero(self.lost)
         connections = Connections(
             self.src[bad],
@@ -121,7 +125,8 @@ Made = tuple[World, Case]
 def lossy_links(
     fabric: Fabric, failed: npt.NDArray[np.integer], rates: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the loss of each link: float64[n_links]."""
+    """Return the loss rate of each link, float64[n_links]: up to 0.01 %, and ``rates`` for the
+    failed links."""
     loss = rng.uniform(0, 1e-4, fabric.n_links)
     loss[failed] = rates
     return loss
@@ -134,18 +139,19 @@ PARAMETERS = {
     "A2": (0.007, 3e-4, -35.0),
     "A1": (0.0005, 1.75e-4, -4.0),
 }
-"""(p_b, p_g, log prior of a link) that the authors' code ships for each telemetry. Every flow of A2
-lost packets, so it takes more of them to blame a link."""
+"""Flock's (p_b, p_g, log prior of a link) for each kind of telemetry, from the authors' code. Every
+flow of A2 lost packets, so more of them are needed to blame a link."""
 
 
 def flock(p_bad: float, p_good: float, prior: float) -> Flock:
-    """Return Flock with a device's prior as printed: 5 times a link's (section 3.2)."""
+    """Return Flock with the log prior of a device as printed: 5 times that of a link (section
+    3.2)."""
     return Flock(p_bad=p_bad, p_good=p_good, link_prior=prior, device_factor=5.0)
 
 
 def silent_drops(ecmp: Ecmp, seed: int, flows: int) -> Made:
-    """Return a trace of section 7.1: 1 to 8 failed links that lose 0.1 to 1 %; every other trace is
-    skewed."""
+    """Return a trace of section 7.1, with 1 to 8 failed links that lose 0.1 to 1 %; in every second
+    block of eight seeds, traffic is skewed."""
     rng = np.random.default_rng([seed, 71])
     fabric = ecmp.fabric
     failed = rng.choice(fabric.n_links, 1 + seed % 8, replace=False)
@@ -155,8 +161,8 @@ def silent_drops(ecmp: Ecmp, seed: int, flows: int) -> Made:
 
 
 def device_failures(ecmp: Ecmp, seed: int, flows: int) -> Made:
-    """Return a trace of section 7.2: 1 or 2 devices of which 25 to 100 % of the links lose 0.1 to 1
-    %."""
+    """Return a trace of section 7.2, with 1 or 2 failed devices; 25 to 100 % of their links lose
+    0.1 to 1 %."""
     rng = np.random.default_rng([seed, 72])
     fabric = ecmp.fabric
     devices = rng.choice(fabric.n_switches, 1 + seed % 2, replace=False)
@@ -171,7 +177,7 @@ def device_failures(ecmp: Ecmp, seed: int, flows: int) -> Made:
 
 
 def soft_failure(ecmp: Ecmp, seed: int, flows: int, rate: float, skewed: bool) -> Made:
-    """Return a trace of section 7.3: one failed link of a given rate."""
+    """Return a trace of section 7.3, with one failed link of loss rate ``rate``."""
     rng = np.random.default_rng([seed, 73])
     failed = rng.choice(ecmp.fabric.n_links, 1)
     loss = lossy_links(ecmp.fabric, failed, np.array([rate]), rng)
@@ -182,8 +188,8 @@ def soft_failure(ecmp: Ecmp, seed: int, flows: int, rate: float, skewed: bool) -
 def trace(
     ecmp: Ecmp, loss: FloatArray, flows: int, rng: np.random.Generator, skewed: bool
 ) -> World:
-    """Return a world in which each of a ToR's hosts sends 40 probes to each core while there are
-    400,000 flows."""
+    """Return a world with ``flows`` flows in which, at 400,000 flows, each host sends 40 probes to
+    each core switch."""
     cores = int((ecmp.fabric.tier == ecmp.top).sum())
     probes = ecmp.fabric.n_tors * cores * ecmp.fabric.hosts_per_tor
     return World(ecmp, loss, flows, probes, rng, skewed, packets=flows // 10_000)
@@ -191,13 +197,14 @@ def trace(
 
 @cache
 def network(small: bool) -> Ecmp:
-    """Return the paper's Clos: 2,500 directed links with those of the hosts, three times
-    oversubscribed."""
+    """Return the paper's Clos network: 2,500 directed links with those of the hosts, oversubscribed
+    three times."""
     return Ecmp(clos(*((4, 2, 2, 4) if small else (10, 5, 5, 25)), oversubscription=3))
 
 
 def by_rate(small: bool, seed: int, low: float, high: float) -> Made:
-    """Return a trace with silent drops of 1 to 8 links at rates between ``low`` and ``high``."""
+    """Return a trace of silent drops on 1 to 8 links, with loss rates between ``low`` and
+    ``high``."""
     ecmp, rng = network(small), np.random.default_rng([seed, 77])
     failed = rng.choice(ecmp.fabric.n_links, 1 + seed % 8, replace=False)
     loss = lossy_links(ecmp.fabric, failed, rng.uniform(low, high, len(failed)), rng)
@@ -206,8 +213,8 @@ def by_rate(small: bool, seed: int, low: float, high: float) -> Made:
 
 
 def misconfigured(small: bool, seed: int) -> Made:
-    """Return a trace with a queue that drops up to 1 % in the paper's cluster of 8 leaves, 2 spines
-    and 48 hosts."""
+    """Return a trace with one queue that drops 0.2 to 1 %, in the paper's cluster of 8 leaves, 2
+    spines and 48 hosts."""
     fabric = make_fabric("leaf-spine:8:2", 4, seed)
     rng = np.random.default_rng([seed, 78])
     failed = rng.choice(fabric.n_links, 1)
@@ -217,14 +224,17 @@ def misconfigured(small: bool, seed: int) -> Made:
 
 
 def flows(small: bool) -> int:
+    """Return the number of flows in a trace."""
     return 4_000 if small else FLOWS
 
 
 def drops(small: bool, seed: int, share: float = 1.0) -> Made:
+    """Return a trace of silent drops with a ``share`` of the usual number of flows."""
     return silent_drops(network(small), seed, round(share * flows(small)))
 
 
 def devices(small: bool, seed: int) -> Made:
+    """Return a trace of device failures."""
     return device_failures(network(small), seed, flows(small))
 
 
@@ -234,4 +244,4 @@ ENVIRONMENTS: Mapping[str, tuple[Callable[..., Made], Callable[..., Made]]] = {
     "interval": (partial(drops, share=0.25), drops),
     "scenario": (drops, devices),
 }
-"""What differs: the environment of the calibration, and that of the test."""
+"""For each property that differs, the environment of the calibration and that of the test."""

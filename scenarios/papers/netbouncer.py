@@ -1,4 +1,5 @@
-"""NetBouncer's figures 6 to 9: its variants, its solver, its lambda, and its rivals."""
+"""NetBouncer's figures 6 to 9: its variants, its solver, its parameter lambda, and other
+methods."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ RIVALS: Mapping[str, Localizer] = {
 def by_share(
     work: Callable[[int, int, float], Sequence[Row]], shares: tuple[float, ...], effort: Effort
 ) -> Mapping[str, Task]:
-    """Return a task for each share of faulty links: the network alone takes five seconds to
-    make."""
+    """Return tasks for each share of faulty links and 20 draws; draws share a network, which takes
+    five seconds to make."""
     k = 8 if effort.small else 48
     return {
         f"{label(100 * share)}-{draws}": partial(_draws, work, some, k, share)
@@ -53,14 +54,17 @@ def by_share(
 def _draws(
     work: Callable[[int, int, float], Sequence[Row]], draws: range, k: int, share: float
 ) -> list[Row]:
+    """Return the rows of several draws."""
     return [row for draw in draws for row in work(draw, k, share)]
 
 
 def figure_6(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 6, for each share of faulty links."""
     return by_share(variants, SHARES, effort)
 
 
 def variants(draw: int, k: int, share: float) -> list[Row]:
+    """Return the scores of NetBouncer's variants on one draw."""
     return scores(Network.make(k), VARIANTS, share, draw, {"hop by hop": DEFAULT})
 
 
@@ -72,7 +76,8 @@ SHARE, PENALTY, MOST = 0.001, 1.0, 200
 
 
 def solvers(draw: int, k: int) -> list[Row]:
-    """Return rounds and processor seconds on one draw, without the paths over failed devices."""
+    """Return the rounds and processor seconds of each solver on one draw, without the paths over
+    failed devices."""
     network = Network.make(k)
     truth = draw_truth(network, SHARE, draw)
     fabric = network.fabric
@@ -110,13 +115,14 @@ def solvers(draw: int, k: int) -> list[Row]:
 
 
 def timed(draws: range, k: int) -> list[Row]:
-    """Return `solvers` of draws, after a small one: nothing is compiled or loaded while the clock
-    runs."""
+    """Return the rows of `solvers` for several draws, after a small run, so that nothing is
+    compiled or loaded while the time is measured."""
     solvers(0, 4)
     return [row for draw in draws for row in solvers(draw, k)]
 
 
 def figure_7(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 7, one for five draws."""
     k = 8 if effort.small else 48
     every = draw_groups(effort.draws, 5)
     return {name: partial(timed, draws, k) for name, draws in every.items()}
@@ -127,11 +133,12 @@ TRADE = "errors at λ = 8 / at λ = 0.05"
 
 
 def figure_8(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 8."""
     return by_share(lambdas, (0.01,), effort)
 
 
 def lambdas(draw: int, k: int, share: float) -> list[Row]:
-    """Return false negatives and positives by λ, which is x."""
+    """Return false negatives and false positives for each λ, which is x."""
     rows = []
     methods = {label(weight): NetBouncer(penalty=weight) for weight in LAMBDAS}
     for row in scores(Network.make(k), methods, share, draw):
@@ -144,8 +151,10 @@ def lambdas(draw: int, k: int, share: float) -> list[Row]:
 
 
 def figure_9(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 9, for each share of faulty links."""
     return by_share(rivals, SHARES, effort)
 
 
 def rivals(draw: int, k: int, share: float) -> list[Row]:
+    """Return the scores of NetBouncer and other methods on one draw."""
     return scores(Network.make(k), RIVALS, share, draw)

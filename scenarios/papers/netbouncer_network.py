@@ -1,9 +1,10 @@
-"""NetBouncer's simulation (its section 6.1): a Clos of 48-port switches with its servers.
+"""NetBouncer's simulation (its section 6.1): a Clos network of 48-port switches with its servers.
 
-27,648 servers and 82,944 links; healthy links lose up to 0.1 %, faulty ones 2 to 100 %, all links
-of 10 devices fail, 100 packets go over each path. All server-core paths are 15.9 million, 576 over
-each link; here each server of a rack probes other cores, which makes 24 paths over each link: those
-that the paper's estimation errors are of.
+It has 27,648 servers and 82,944 links. Healthy links lose up to 0.1 %, faulty ones 2 to 100 %; all
+links of 10 devices fail; 100 packets are sent over each path. There are 15.9 million paths between
+servers and core switches, 576 over each link. Here the servers of a rack probe different core
+switches, which makes 24 paths over each link; the paper's estimation errors are those of such a
+plan.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ QUANTITIES = FN, FP, ERROR = "false negatives", "false positives", "error of the
 
 @dataclass(frozen=True)
 class Truth:
-    """``success`` float64[n_edges] of each undirected link, the ``faulty`` ones and ``devices``."""
+    """The true state of a network: the ``success`` rate of each undirected link, float64[n_edges],
+    the ``faulty`` links, and the failed ``devices``."""
 
     success: np.ndarray
     faulty: np.ndarray
@@ -40,7 +42,8 @@ class Truth:
 
 @dataclass(frozen=True)
 class Network:
-    """A fat-tree with its servers as the lowest tier, and the paths probed in it."""
+    """A fat-tree with its servers as the lowest tier, and the paths that are probed, by
+    NetBouncer's plan and hop by hop."""
 
     fabric: Fabric
     servers: int
@@ -50,6 +53,7 @@ class Network:
     @classmethod
     @cache
     def make(cls, k: int) -> Network:
+        """Return the network of a fat-tree with ``k`` ports a switch; it is made once."""
         tree = FatTree(k)
         fabric = with_servers(tree)
         plans = (probing_plan(fabric), hop_by_hop_plan(fabric))
@@ -58,13 +62,14 @@ class Network:
 
 
 def _one_core_in_each(plan: ProbingPlan, fabric: Fabric, per_rack: int) -> Paths:
-    """Return the paths of a plan in which a rack's n-th server probes the n-th core of each
-    group."""
+    """Return the paths of a plan in which the n-th server of a rack probes the n-th core switch of
+    each group."""
     core = plan.bounce - (fabric.n_switches - per_rack**2)
     return plan.paths.take(np.flatnonzero((core < 0) | (core % per_rack == plan.origin % per_rack)))
 
 
 def draw_truth(network: Network, share: float, seed: int) -> Truth:
+    """Draw failed devices and a ``share`` of faulty links, with the success rate of each link."""
     fabric, servers = network.fabric, network.servers
     rng = np.random.default_rng(seed)
     faulty = np.zeros(fabric.n_edges, np.bool_)
@@ -79,10 +84,10 @@ def draw_truth(network: Network, share: float, seed: int) -> Truth:
 
 
 def probe(paths: Paths, success: np.ndarray, seed: int) -> Probes:
-    """Draw the packets lost on each path, in parts to keep the memory small."""
+    """Draw the packets lost on each path, in blocks of rows to limit the memory."""
     rng = np.random.default_rng([seed, 0xB0])
     lost = np.empty(len(paths), np.int64)
-    log = np.log(success) / 2  # half for each way
+    log = np.log(success) / 2  # half in each direction
     for row in range(0, len(paths), ROWS):
         end = min(row + ROWS, len(paths))
         part = log[paths.links[paths.ptr[row] : paths.ptr[end]] >> 1]
@@ -98,7 +103,8 @@ def scores(
     draw: int,
     hop_by_hop: Mapping[str, Localizer] | None = None,
 ) -> list[Row]:
-    """Return `QUANTITIES` of methods on one draw, with so many links faulty; x is percent."""
+    """Return `QUANTITIES` of each method on one draw with a ``share`` of faulty links; x is the
+    share in percent."""
     rows, truth = [], draw_truth(network, share, draw)
     for paths, group in ((network.paths, methods), (network.hop_by_hop, hop_by_hop or {})):
         if not group:
@@ -114,7 +120,8 @@ def scores(
 
 
 def tally(result: Diagnosis, truth: Truth, network: Network) -> tuple[float, float, float]:
-    """Return false negatives and positives of links, and the squared error of their estimates."""
+    """Return the false negatives and false positives of links, and the squared error of the
+    estimated success rates, summed over links whose devices are not blamed."""
     fabric = network.fabric
     links = score(result.flagged, 2 * truth.faulty, fabric)["undirected"]
     fitted = ~np.isin(fabric.link_src[::2], result.devices)

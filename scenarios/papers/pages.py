@@ -1,4 +1,4 @@
-"""HTML pages of an experiment that was run, and of all that were run."""
+"""HTML pages of an experiment that was run, and of all experiments that were run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,17 @@ _CSS = ("page.css", "comparison.css", "reproduction.css")
 
 @dataclass(frozen=True)
 class Reproduction:
-    """An experiment that was run: the paper's values beside ours, all of ours, how many draws in
-    how many seconds of a processor, the content of ``setting.json``, and the commit, if known."""
+    """An experiment that was run.
+
+    Attributes:
+        experiment: The declaration of the experiment.
+        lines: The paper's values beside ours, with verdicts.
+        ours: All of our values.
+        draws: The number of draws.
+        seconds: Processor seconds of all parts.
+        setting: The content of ``setting.json``.
+        commit: The commit of the code; empty if it is not known.
+    """
 
     experiment: Experiment
     lines: list[Line]
@@ -40,12 +49,13 @@ class Reproduction:
 
 
 def _names_of(of: Reproduction) -> list[str]:
-    """Return our series of the drawn quantities, in the order of the rows."""
+    """Return the names of our series that are drawn, in the order of the rows."""
     drawn = {panel.quantity for panel in of.experiment.panels}
     return list(dict.fromkeys(plain(at[1]) for at in of.ours if at[0] in drawn))
 
 
 def _panel_data(of: Reproduction, panel: Panel, names: Sequence[str]) -> dict[str, Any]:
+    """Return the data of a panel for the script of the page."""
     points = []
     for (quantity, series, x), figures in of.ours.items():
         if quantity == panel.quantity:
@@ -79,12 +89,12 @@ def _numbers(figures: Figures) -> list[float | int | None]:
 
 
 def _values(lines: Sequence[Line]) -> list[Printed]:
-    """Return the paper's values, each once: some are held against several series of ours."""
+    """Return the paper's values, each once: some are compared with several of our series."""
     return list(dict.fromkeys(line.paper for line in lines))
 
 
 def experiment_page(of: Reproduction, folder: Path) -> str:
-    """Return ``index.html`` of an experiment whose files are in ``folder``."""
+    """Return the page ``index.html`` of an experiment whose files are in ``folder``."""
     experiment = of.experiment
     names = _names_of(of)
     setup = {name: value for name, value in of.setting.items() if name != "setting"}
@@ -135,6 +145,7 @@ def _quote(paper: Printed) -> str:
 
 
 def _command(of: Reproduction, folder: Path) -> str:
+    """Return the command that makes the experiment again."""
     words = [f"FIG={of.experiment.name}"]
     if of.draws > 1 and of.draws != _USUAL_DRAWS:
         words.append(f"DRAWS={of.draws}")
@@ -144,12 +155,13 @@ def _command(of: Reproduction, folder: Path) -> str:
 
 
 def _of_out(out: Path) -> list[str]:
-    """Return ``OUT=`` of a command, if it is not the usual folder."""
+    """Return the word ``OUT=`` of a command, or no word for the usual folder."""
     return [] if out == Path("runs/reproduce") else [f"OUT={out}"]
 
 
 def overview_page(there: Sequence[Reproduction], every: Sequence[str], out: Path) -> str:
-    """Return ``index.html`` of what was run in ``out``; ``every`` names all experiments."""
+    """Return the page ``index.html`` of the experiments that were run in ``out``; ``every`` names
+    all experiments."""
     names = [of.experiment.name for of in there]
     figures = []
     for of in there:

@@ -29,7 +29,7 @@ MARKS = (
 
 
 def draw(experiment: Experiment, ours: Ours, paths: Sequence[Path]) -> None:
-    """Draw all panels into each of ``paths``: PNG or SVG by the suffix."""
+    """Draw all panels into each of the files ``paths``, as PNG or SVG by the suffix."""
     columns = min(len(experiment.panels), 2)
     rows = -(-len(experiment.panels) // columns)
     wide = 10 if columns == 1 else 13
@@ -75,7 +75,7 @@ def _draw_panel(
 ) -> None:
     here = {at[1:]: figures for at, figures in ours.items() if at[0] == panel.quantity}
     values = _marked(panel, experiment, ours)
-    if not here and not values:  # what a panel varies is not run on a user's capture
+    if not here and not values:  # on a user's capture, nothing is varied
         axes.axis("off")
         return
     names = list(dict.fromkeys(series for series, _ in here))
@@ -146,7 +146,7 @@ def _draw_ours(
 
 
 def _apart(axes: Axes, ticks: Mapping[str, float]) -> dict[str, float]:
-    """Return the ticks whose labels do not overlap."""
+    """Return those ticks whose labels do not overlap."""
     place = axes.transData.transform([(at, 1.0) for at in ticks.values()])[:, 0]
     width = axes.get_window_extent().width
     shown: dict[str, float] = {}
@@ -159,8 +159,8 @@ def _apart(axes: Axes, ticks: Mapping[str, float]) -> dict[str, float]:
 
 
 def _marked(panel: Panel, experiment: Experiment, ours: Ours) -> list[tuple[str, Printed]]:
-    """Return the paper's values in a panel, each with the first series of ours that it is held
-    against, of those that there are."""
+    """Return the paper's values in a panel, each with the first of our series that it is compared
+    with, among those that have rows."""
     found = []
     for value in experiment.values:
         every = experiment.ours(value.quantity, value.series)
@@ -214,7 +214,8 @@ def _colour(number: int) -> str:
 
 
 def _dashes(number: int) -> str:
-    """Return a line style: series beyond the number of colours have dashes and hollow dots."""
+    """Return a line style; series beyond the number of colours are dashed, and their dots are
+    hollow."""
     return "-" if number < len(COLOURS) else "--"
 
 

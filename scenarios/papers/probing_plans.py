@@ -1,10 +1,10 @@
 """NetBouncer's probing plans (its sections 3.2 and 4) for any Clos fabric.
 
-A probe climbs from a server, or from its ToR, to a switch that bounces it, and comes back over the
-same links, so a plan is a set of climbs and sees undirected links.
+A probe goes up from a server, or from its ToR, to a switch that bounces it, and comes back over the
+same links. A plan is thus a set of upward paths, and observes undirected links.
 
-Runs bounce probes off the core by `testbed.fabric.ecmp.Ecmp.bounces`; these plans are for the
-paper's own setting, whose 15.9 million paths begin at servers, and for its theorem 1.
+Probes of runs are planned by `testbed.fabric.ecmp.Ecmp.bounces`. The plans here are for the paper's
+own setting, whose 15.9 million paths begin at servers, and for its theorem 1.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from testbed.fabric.paths import Paths
 
 @dataclass(frozen=True)
 class ProbingPlan:
-    """The paths of a plan, those of an origin together.
+    """The paths of a plan, ordered by their origin.
 
     Attributes:
-        origin: The switch of tier 0 (or server, see `with_servers`) each begins at, int32[P].
-        bounce: The switch that sends it back, int32[P].
-        paths: Directed links, up and the same way down again.
+        origin: The switch of tier 0 (or server, see `with_servers`) where each path begins,
+            int32[P].
+        bounce: The switch that sends the probe back, int32[P].
+        paths: The directed links of each path, up and down again over the same links.
     """
 
     origin: IntArray
@@ -39,25 +40,27 @@ class ProbingPlan:
 
 
 def probing_plan(fabric: Fabric) -> ProbingPlan:
-    """Return NetBouncer's plan: every way up from each origin to a switch that has no link upwards.
+    """Return NetBouncer's plan: all upward paths from each origin to a switch without links
+    upwards.
 
-    In a complete Clos those are the switches of the top tier. Where links are missing, a switch
-    that lost all its links upwards bounces probes itself, as nothing else would cross it.
+    In a complete Clos network those are the switches of the top tier. If links are missing, a
+    switch without links upwards bounces probes itself, because no other probe would cross it.
     """
     return _plan(fabric, every_hop=False)
 
 
 def hop_by_hop_plan(fabric: Fabric) -> ProbingPlan:
-    """Return the exhaustive plan of section 6.2: every way up from each origin to every switch."""
+    """Return the exhaustive plan of section 6.2: all upward paths from each origin to every
+    switch."""
     return _plan(fabric, every_hop=True)
 
 
 def with_servers(fabric: Fabric) -> Fabric:
-    """Return the fabric with its servers as the lowest tier, so that their links count among the
-    links.
+    """Return a fabric with its servers as the lowest tier, so that their links are links of the
+    fabric.
 
-    Server ``h`` is number ``h`` and its link is undirected link ``h``; numbers of switches and of
-    links of ``fabric`` move up by ``fabric.n_hosts``.
+    Server ``h`` has number ``h`` and its link is undirected link ``h``; the numbers of the switches
+    and of the undirected links of ``fabric`` increase by ``fabric.n_hosts``.
     """
     servers = np.arange(fabric.n_hosts, dtype=np.int32)
     return Fabric(
@@ -75,6 +78,8 @@ def with_servers(fabric: Fabric) -> Fabric:
 
 
 def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
+    """Return all upward paths to a switch without links upwards, or, with ``every_hop``, to every
+    switch."""
     up = np.argsort(fabric.link_src[::2], kind="stable").astype(np.int32)
     ptr = np.searchsorted(fabric.link_src[::2][up], np.arange(fabric.n_switches + 1))
     upper = fabric.link_dst[::2][up]
@@ -95,11 +100,10 @@ def _plan(fabric: Fabric, *, every_hop: bool) -> ProbingPlan:
 
 @njit
 def _ways(order, ptr, upper, every_hop):
-    """Count the climbs of at least one link that begin at each switch, and the links of all of
-    them.
+    """Count the upward paths of at least one link from each switch, and the links of all of them.
 
-    ``order`` has the switches from the top down; uplink u of switch s, ptr[s] <= u < ptr[s + 1],
-    leads to upper[u].
+    ``order`` lists the switches from the top down. Uplink u of switch s, ptr[s] <= u < ptr[s + 1],
+    leads to switch upper[u].
     """
     ways, steps = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
     for s in order:
@@ -113,7 +117,7 @@ def _ways(order, ptr, upper, every_hop):
 
 @njit
 def _climb(part, parts, ptr, up, upper, tiers, every_hop, first, entry, bounce, path_ptr, links):
-    """Write the climbs of this part's origins, depth first."""
+    """Write the upward paths of this part's origins, depth first."""
     n = len(first) - 1
     taken = np.empty(tiers, np.int64)  # the uplink taken at each height
     for origin in range(n * part // parts, n * (part + 1) // parts):

@@ -1,4 +1,4 @@
-"""All experiments, in the papers' order, and what is left out and why.
+"""All experiments in the order of the papers, and the figures that are left out, with the reasons.
 
 ``values.yaml`` declares a figure by its name; the code that computes it is named here alone.
 """
@@ -82,10 +82,10 @@ LEFT_OUT = {
 
 
 def experiments_named(names: str) -> list[Experiment]:
-    """Return experiments by a comma list, ``quick`` or ``all``.
+    """Return the experiments of a comma-separated list, of ``quick`` or of ``all``.
 
     Raises:
-        UserError: There is no such experiment; names the nearest.
+        UserError: There is no such experiment; the message has the nearest names.
     """
     if names in ("all", "quick"):
         return [each for each in EXPERIMENTS.values() if names == "all" or each.quick]

@@ -1,4 +1,4 @@
-"""Runs experiments: part by part, each kept when it is done, then drawn and compared."""
+"""Runs experiments part by part, keeps each part, then draws and compares the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PARTS, TOOK, COMMIT = "parts", "took.json", "commit.txt"
 
 
 def was_run(experiment: Experiment, out: Path = OUT) -> bool:
-    """Return whether there is a figure of the experiment, of whatever code."""
+    """Return True if there is a figure of the experiment, made by whatever version of the code."""
     return (out / experiment.name / "figure.png").exists()
 
 
@@ -48,18 +48,18 @@ def reproduce(
     cluster: str | None = None,
     workers: Workers | None = None,
 ) -> list[Line]:
-    """Run what ``out / name`` does not hold yet, and write figure, table, page and results there.
+    """Run the parts that ``out / name`` lacks, and write figure, table, page and results there.
 
-    What other code left there is begun anew; more draws are added to those of before. Parts are
-    computed on as many processors as there are and as the memory allows, or on the workers of
+    Parts of another version of the code are computed again; with more draws, only the new ones are
+    computed. Parts run on all processors, as far as the memory allows, or on the workers of
     ``cluster``, see `scenarios.many.work`.
 
     Args:
-        workers: What computes the parts in place of these.
+        workers: Workers that compute the parts instead.
 
     Raises:
-        RunError: The folder is another's, another command is at work there, or parts failed.
-        KeyboardInterrupt: What was finished is kept; a note on the exception says how to go on.
+        RunError: The folder holds something else, another command uses it, or parts failed.
+        KeyboardInterrupt: Finished parts are kept; a note on the exception says how to continue.
     """
     folder = out / experiment.name
     key = _key(experiment, effort)
@@ -76,7 +76,7 @@ def reproduce(
 
 
 def _commit() -> str:
-    """Return the commit of the sources, with a + if they differ from it; nothing outside of a
+    """Return the commit of the sources, with a + if they differ from it; an empty text outside of a
     clone."""
     how = ("git", "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+")
     try:
@@ -87,6 +87,7 @@ def _commit() -> str:
 
 
 def _key(experiment: Experiment, effort: Effort) -> dict[str, Any]:
+    """Return everything that determines the rows of an experiment, with a hash of the code."""
     key = {
         "experiment": experiment.name,
         "paper": experiment.paper,
@@ -107,6 +108,7 @@ def _run(
     cluster: str | None,
     workers: Workers | None,
 ) -> dict[str, list[Any]]:
+    """Compute the parts that are not kept yet, and return the columns of all rows."""
     names = list(experiment.tasks(effort))
     pieces = {
         name: partial(_rows, experiment, effort, name)
@@ -137,7 +139,7 @@ def _run(
 
 
 def _note_seconds(file: Path, name: str, outcome: Outcome) -> None:
-    """Write the processor seconds of a part into a file that has those of the others."""
+    """Add the processor seconds of a part to the file that has those of the other parts."""
     seconds = json.loads(file.read_text()) if file.exists() else {}
     seconds[name] = round(outcome.seconds, 3)
     with atomic_write(file) as new:
@@ -145,7 +147,7 @@ def _note_seconds(file: Path, name: str, outcome: Outcome) -> None:
 
 
 def _rows(experiment: Experiment, effort: Effort, name: str, place: Path) -> bytes:
-    """Return the bytes of a Parquet file with a task's rows."""
+    """Return the content of a Parquet file with a task's rows."""
     rows = list(experiment.tasks(effort)[name]())
     columns = {field: [row[n] for row in rows] for n, field in enumerate(Row._fields)}
     write_columns(place / "rows.parquet", columns)
@@ -153,7 +155,7 @@ def _rows(experiment: Experiment, effort: Effort, name: str, place: Path) -> byt
 
 
 def _is_kept(path: Path) -> bool:
-    """Return whether a part's file can be read; one that cannot is removed."""
+    """Return True if a part's file can be read; a damaged file is removed."""
     if path.exists():
         try:
             if set(read_columns(path)) == set(Row._fields):
@@ -165,11 +167,11 @@ def _is_kept(path: Path) -> bool:
 
 
 def read_reproduction(experiment: Experiment, out: Path = OUT) -> Reproduction | None:
-    """Return what `reproduce` left of an experiment, held against ``values.yaml`` as that is now;
-    None if it was not run to its end.
+    """Return the results of an experiment, compared with the present ``values.yaml``; None if it
+    was not run to its end.
 
     Raises:
-        OSError, ValueError, KeyError: What it left is damaged.
+        OSError, ValueError, KeyError: The files of the experiment are damaged.
     """
     if not was_run(experiment, out):
         return None
@@ -194,7 +196,7 @@ def _reproduction(experiment: Experiment, rows: Mapping[str, Any], folder: Path)
 
 
 def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list[Line]:
-    """Write figure, table and page into ``folder``; return the verdicts."""
+    """Write figure, table and page into ``folder``, and return the verdicts."""
     of = _reproduction(experiment, rows, folder)
     with atomic_write(folder / "figure.png") as png, atomic_write(folder / "figure.svg") as svg:
         draw(experiment, of.ours, (png, svg))
@@ -205,15 +207,16 @@ def _show(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> list
 
 
 def page_again(folder: Path) -> Path:
-    """Draw figure, table and page of an experiment anew from what was computed, whatever code did.
+    """Write figure, table and page of an experiment again from its rows, computed by whatever
+    version of the code.
 
     Nothing is written outside of ``folder``: the page of all experiments is not made again.
 
     Returns:
-        The page.
+        The path of the page.
 
     Raises:
-        RunError: What it left is damaged (one line).
+        RunError: The files of the experiment are damaged (one line).
     """
     try:
         experiment = EXPERIMENTS[json.loads((folder / MARK).read_text())["experiment"]]
@@ -225,7 +228,7 @@ def page_again(folder: Path) -> Path:
 
 
 def write_overview(out: Path = OUT) -> None:
-    """Write ``index.html`` of all that was run in ``out``; what is damaged there is left out."""
+    """Write the page ``index.html`` of all experiments in ``out``; damaged ones are left out."""
     there: list[Reproduction] = []
     for experiment in EXPERIMENTS.values():
         with suppress(ValueError, KeyError, OSError):

@@ -1,4 +1,4 @@
-"""All experiments: the list in the terminal, and the results of those that were run as data."""
+"""The list of all experiments for the terminal, and the results of those that were run as data."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from testbed.record.atomic import atomic_write
 
 
 def experiment_table(out: Path) -> Table:
-    """Return the list for the terminal: what each experiment shows and takes, whether it was run;
-    then what is left out."""
+    """Return the list for the terminal: for each experiment what it shows, its time and memory, and
+    whether it was run; then the figures that are left out."""
     table = new_table("name", "shows", "time", "memory", "run")
     for each in EXPERIMENTS.values():
         time = f"{each.seconds} s" if each.seconds < 90 else f"{round(each.seconds / 60)} min"
@@ -30,7 +30,7 @@ def experiment_table(out: Path) -> Table:
 
 
 def write_results(path: Path, out: Path = OUT) -> None:
-    """Write the results of the experiments that were run in ``out`` as JSON, for the site.
+    """Write the results of the experiments that were run in ``out`` as JSON, for the documentation.
 
     By experiment it has the number of draws, the seconds of one processor, the code's commit and
     hash, the capture if one was given, and a line for each value that the paper prints: the cells
@@ -46,6 +46,7 @@ def write_results(path: Path, out: Path = OUT) -> None:
 
 
 def _results(of: Reproduction) -> dict[str, Any]:
+    """Return the results of one experiment as `write_results` describes them."""
     lines = [cells(line) for line in of.lines]
     reasons = list(dict.fromkeys(line[-1] for line in lines if line[-1]))
     return {

@@ -18,7 +18,7 @@ HEAD = ("quantity", "paper", "ours (mean; 95 %; range)", "difference", "verdict"
 
 
 def number(value: float) -> str:
-    """Return a number with four digits, or with all before the point."""
+    """Return a number with four significant digits, or without decimals from 10,000 on."""
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
@@ -29,6 +29,7 @@ def _paper(line: Line) -> str:
 
 
 def _ours(figures: Figures | None) -> str:
+    """Return our mean, its 95 % interval and the range of the draws, as text."""
     if figures is None:
         return "–"
     mean, values = figures.mean, figures.values
@@ -41,6 +42,7 @@ def _ours(figures: Figures | None) -> str:
 
 
 def _difference(line: Line) -> str:
+    """Return the difference between our mean and the paper's value, also in percent, as text."""
     if line.ours is None or line.paper.kind == "bound":
         return "–"
     difference = line.ours.mean.mean - line.paper.value
@@ -49,26 +51,27 @@ def _difference(line: Line) -> str:
 
 
 def cells(line: Line) -> tuple[str, ...]:
-    """Return the cells of a line under `HEAD`."""
+    """Return the cells of a line, in the order of `HEAD`."""
     what = f"{line.series}, {line.quantity} at {line.paper.x}"
     reason = line.reason or ("within the draws" if line.verdict == "agrees" else "")
     return what, _paper(line), _ours(line.ours), _difference(line), line.verdict, reason
 
 
 def summary(lines: Sequence[Line]) -> str:
-    """Return how many lines have each verdict: ``3 agrees, 1 explained``."""
+    """Return how many lines have each verdict, such as ``3 agrees, 1 explained``."""
     count = Counter(line.verdict for line in lines)
     return ", ".join(f"{n} {verdict}" for verdict, n in sorted(count.items())) or "nothing printed"
 
 
 def markdown_rows(lines: Sequence[Line]) -> list[str]:
-    """Return the paper's values beside ours, as lines of Markdown."""
+    """Return a table of the paper's values beside ours, as lines of Markdown."""
     text = [f"| {' | '.join(HEAD)} |", "| --- " * len(HEAD) + "|"]
     return text + [f"| {' | '.join(cell.replace('|', '/') for cell in cells(n))} |" for n in lines]
 
 
 def markdown(experiment: Experiment, lines: Sequence[Line], ours: Ours) -> str:
-    """Return ``table.md``: the paper's values beside ours, then all of ours."""
+    """Return the content of ``table.md``: the paper's values beside ours, then all of our
+    values."""
     text = [f"# {experiment.paper}: {experiment.shows}", "", experiment.setting, ""]
     text += markdown_rows(lines)
     text += ["", "All figures of ours:", "", "| quantity | series | x | mean | 95 % | draws |"]
@@ -82,7 +85,7 @@ def markdown(experiment: Experiment, lines: Sequence[Line], ours: Ours) -> str:
 
 
 def verdict_table(experiment: Experiment, lines: Sequence[Line]) -> Table:
-    """Return the paper's values beside ours, for the terminal."""
+    """Return a table of the paper's values beside ours, for the terminal."""
     title = f"{experiment.name}: {experiment.paper}, {experiment.shows} ({summary(lines)})"
     table = new_table("quantity", "paper", "ours", "verdict", title=title)
     for line in lines:
@@ -92,7 +95,7 @@ def verdict_table(experiment: Experiment, lines: Sequence[Line]) -> Table:
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:
-    """Return an empty table for the terminal; short columns are not wrapped."""
+    """Return an empty table for the terminal; columns with short cells are not wrapped."""
     table = Table(
         title=title, box=box.SIMPLE_HEAD, padding=0, show_edge=False, title_justify="left"
     )

@@ -1,6 +1,7 @@
-"""Reads ``values.yaml``: how each figure is drawn and explained, and what its paper prints.
+"""Reads ``values.yaml``: how each figure is drawn and explained, and the values that its paper
+prints.
 
-The paper's values are never read off a picture and never from memory.
+Each value comes with a quote from the paper; no value is read off a picture or written from memory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(?:\s*×\s*10\^?\{?(-?\d+)\}?|(k)\b)
 
 
 class _Group(BaseModel):
-    """Values of one quantity and series from one quote, by x."""
+    """The values of one quantity and series from one quote, by x."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,6 +41,8 @@ class _Group(BaseModel):
 
     @model_validator(mode="after")
     def _whole(self) -> _Group:
+        """Check that a bound has a side, a derived value its arithmetic, and that stated values are
+        in the quote."""
         if (self.kind == "bound") != (self.side is not None):
             raise ValueError("a bound has a side, above or below, and nothing else has")
         if (self.kind == "derived") != bool(self.arithmetic):
@@ -52,6 +55,7 @@ class _Group(BaseModel):
         return self
 
     def printed(self) -> list[Printed]:
+        """Return a `Printed` for each x."""
         same = self.model_dump(exclude={"values"})
         return [Printed(x=label(x), value=value, **same) for x, value in self.values.items()]
 
@@ -68,8 +72,8 @@ class _File(BaseModel):
 
 
 def numbers(quote: str) -> list[float]:
-    """Return the numbers in a quote: ``54,608``, ``54, 608``, ``2.85×10^{-5}``, ``4.1k``,
-    ``.6``."""
+    """Return the numbers in a quote, in the forms ``54,608``, ``54, 608``, ``2.85×10^{-5}``,
+    ``4.1k`` and ``.6``."""
     found = []
     for text in (quote, re.sub(r"(?<=\d), (?=\d{3}\b)", ",", quote)):
         plain = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
@@ -80,10 +84,10 @@ def numbers(quote: str) -> list[float]:
 
 
 def read_values(path: Path = FILE) -> Mapping[str, Mapping[str, Any]]:
-    """Return for each figure the fields of an `Experiment` that the file declares.
+    """Return the fields of an `Experiment` that the file declares, for each figure.
 
     Raises:
-        YamlError: The file has another form; one line with its place.
+        YamlError: The file has another form; the message is one line with the place in the file.
     """
     file = read_yaml(path, f"there is no {path}", "figures: with a mapping for each")
     content, found = file.valid(_File), {}

@@ -1,4 +1,4 @@
-"""Verdicts: whether our figures agree with what a paper prints, computed value by value."""
+"""Verdicts: whether our values agree with those that a paper prints, computed value by value."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ NOT_MEASURED = "not measured here"
 
 @dataclass(frozen=True)
 class Figures:
-    """Our draws of one quantity, series and x: all, and their mean with its 95 % interval."""
+    """Our draws of one quantity, series and x: all values, and their mean with its 95 %
+    interval."""
 
     values: tuple[float, ...]
     mean: Interval
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Return the interval that holds one draw in 95 % of all cases."""
+        """The interval that contains 95 % of the draws: their 2.5 % and 97.5 % quantiles."""
         low, high = np.quantile(self.values, (0.025, 0.975))
         return float(low), float(high)
 
 
 Ours = Mapping[tuple[str, str, str], Figures]
-"""Our figures by quantity, series and x, in the order of the rows."""
+"""Our draws by quantity, series and x, in the order of the rows."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A value of the paper beside ours."""
+    """A value of the paper, our draws that it is compared with, the verdict, and its reason."""
 
     paper: Printed
     quantity: str
@@ -47,7 +48,7 @@ class Line:
 
 
 def figures_of(rows: Mapping[str, Any]) -> Ours:
-    """Return the draws of each quantity, series and x from columns of `Row`."""
+    """Return the draws of each quantity, series and x, from the columns of `Row`."""
     draws: dict[tuple[str, str, str], list[float]] = {}
     columns = (rows["quantity"], rows["series"], rows["x"], rows["value"])
     for quantity, series, x, value in zip(*columns, strict=True):
@@ -56,14 +57,16 @@ def figures_of(rows: Mapping[str, Any]) -> Ours:
 
 
 def _interval(values: Sequence[float]) -> Interval:
+    """Return the mean with its 95 % interval; equal values have an interval of width 0."""
     if len(set(values)) == 1:
         return Interval(values[0], values[0], values[0])
     return interval(values)
 
 
 def verdicts(experiment: Experiment, ours: Ours) -> list[Line]:
-    """Return a line for each value of the paper and series of ours that is held against it; of
-    several series those that there are: a capture's, or those of generated traffic."""
+    """Return a line for each value of the paper and each of our series that it is compared with. Of
+    several series, only those with rows are compared: a capture's, or those of generated
+    traffic."""
     lines = []
     for value in experiment.values:
         every = experiment.ours(value.quantity, value.series)
@@ -79,6 +82,7 @@ def verdicts(experiment: Experiment, ours: Ours) -> list[Line]:
 def _judged(
     reasons: Sequence[Reason], value: Printed, at: tuple[str, str], figures: Figures | None
 ) -> tuple[Verdict, str]:
+    """Return the verdict on a value of the paper, and the reason for it."""
     about = [reason for reason in reasons if reason.speaks_of(*at, value.x, value.value)]
     cannot = [reason.why for reason in about if reason.cannot]
     if cannot or figures is None:
@@ -93,7 +97,8 @@ def _judged(
 
 
 def _agrees(value: Printed, figures: Figures) -> bool:
-    """Whether our mean, or one draw of ours, may be the value, or our mean beyond it, a bound."""
+    """Return True if the paper's value lies in the interval of our mean, or of our draws if it is a
+    single draw; for a bound, if our mean may lie beyond it."""
     if value.side == "above":
         return figures.mean.high >= value.value
     if value.side == "below":

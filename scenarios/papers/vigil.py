@@ -1,4 +1,4 @@
-"""007's figures: accuracy, precision and recall of its simulation (figures 3 to 12 and section
+"""007's figures: accuracy, precision and recall in its simulation (figures 3 to 12 and section
 6.7), and votes in a cluster of 10 ToRs (section 7 and figure 13)."""
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ OPTIMAL_RATES = (0.0005, 0.01)
 
 @dataclass(frozen=True)
 class Sweep:
-    """``settings`` by x; ``shown`` quantities become ``<name>: accuracy, %`` and so on."""
+    """Settings by x; each of the ``shown`` quantities is named ``<name>: accuracy, %`` and so
+    on."""
 
     name: str
     settings: Mapping[float | str, Setting]
@@ -43,6 +44,7 @@ class Sweep:
 
 
 def at(rate: float, **changed) -> Setting:
+    """Return a setting in which failed links have the loss rate ``rate``."""
     return Setting(rates=(rate, rate), **changed)
 
 
@@ -81,16 +83,18 @@ SWEEPS = {
         Sweep("6.7, failed", {30: Setting(30)}),
     ),
 }
-"""By the number of the first figure or of the section."""
+"""The sweeps, by the number of their first figure or of their section."""
 
 
 @cache
 def network(pods: int, shape: Shape = Shape()) -> Ecmp:
+    """Return the network of section 6.1 with ``pods`` pods; it is made once."""
     return Ecmp(paper_network(pods, shape))
 
 
 def sweeps(figure: str, effort: Effort) -> Mapping[str, Task]:
-    """Return a task for each sweep and draw; small, three points of each sweep among 8 ToRs."""
+    """Return a task for each sweep and draw; with a small effort, three points of each sweep in a
+    network of 8 ToRs."""
     tasks: dict[str, Task] = {}
     for number, sweep in enumerate(SWEEPS[figure]):
         shape = Shape()
@@ -105,6 +109,8 @@ def sweeps(figure: str, effort: Effort) -> Mapping[str, Task]:
 
 
 def swept(draw: int, sweep: Sweep, shape: Shape) -> list[Row]:
+    """Return the accuracy, precision and recall of each method over `EPOCHS` epochs, for each x of
+    a sweep."""
     rows = []
     for x, setting in sweep.settings.items():
         counts = {name: Count() for name in METHODS}
@@ -126,7 +132,8 @@ def swept(draw: int, sweep: Sweep, shape: Shape) -> list[Row]:
 
 
 def _less(of: Setting) -> Setting:
-    """Return a setting that a network of 8 ToRs can have, with losses that are seen there."""
+    """Return a similar setting that fits a network of 8 ToRs, with loss rates that are visible
+    there."""
     return Setting(min(of.failed, 2), (0.05, 0.1), hot=min(of.hot, 2), skew=of.skew, pods=of.pods)
 
 
@@ -139,17 +146,21 @@ DOWN = (2, 1)
 
 
 def epochs(draw: int, n: int, setting: Setting) -> list[Epoch]:
+    """Return ``n`` simulated epochs of a draw in the cluster of 10 ToRs."""
     seeds = range(n * draw, n * (draw + 1))
     return [simulate(network(1, CLUSTER), setting, seed, CLUSTER) for seed in seeds]
 
 
 def votes(epoch: Epoch) -> np.ndarray:
+    """Return 007's votes for each directed link, float64[n_links]."""
     fabric = network(1, CLUSTER).fabric
     connections = epoch.telemetry.need("connections", "007")
     return ballot(connections, EcmpProbabilities(fabric)).tally(fabric.n_links)
 
 
 def one_failure(draw: int, n: int) -> list[Row]:
+    """Return, for each loss rate of one failed link, how often it has the most votes, and its lead
+    in votes."""
     rows = []
     for rate in CLUSTER_RATES:
         setting = Setting(rates=(rate, rate), pods=1, kind=DOWN)
@@ -170,7 +181,8 @@ def one_failure(draw: int, n: int) -> list[Row]:
 
 
 def two_failures(draw: int, n: int) -> list[Row]:
-    """Return how often the worse link has the most votes, and the place of the other one."""
+    """Return how often the worse of two failed links has the most votes, the place of the other
+    one, and how often a flow's loss is blamed on the right link."""
     worse, place = [], []
     right: dict[str, list[bool]] = {"0.2 and 0.1 %": [], "0.2 and 0.05 %": []}
     for causes, low in zip(right.values(), (0.001, 0.0005), strict=True):
@@ -195,6 +207,7 @@ def two_failures(draw: int, n: int) -> list[Row]:
 
 
 def figure_13(effort: Effort) -> Mapping[str, Task]:
+    """Return the tasks of figure 13 and section 7, for one and for two failed links."""
     n = 4 if effort.small else 50
     both = {"one": one_failure, "two": two_failures}
     return {f"{of}-{m}": partial(do, m, n) for of, do in both.items() for m in range(effort.draws)}

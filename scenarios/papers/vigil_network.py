@@ -1,9 +1,9 @@
-"""007's simulation (its section 6.1): two-level pods, 60 connections a host and epoch, and what its
-agents trace.
+"""007's simulation (its section 6.1): pods of two levels, 60 connections per host and epoch, and
+the traces of its agents.
 
-The flows that lost packets are traced whole, as the paper's simulator traces them. A flow's cause
-is right if it is the link that lost most of its packets. As in the paper, noise drops do not count:
-accuracy is over the flows that 007 does not put down to noise, for every method alike.
+Flows that lost packets are traced completely, as in the paper's simulator. A flow's cause is right
+if it is the link that dropped most of its packets. As in the paper, noise drops do not count: for
+every method, accuracy is the share among the flows that 007 does not attribute to noise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ NOISE = 1e-6
 
 @dataclass(frozen=True)
 class Shape:
-    """ToRs and tier-1 switches a pod, tier-2 switches, hosts a ToR: with 2 pods 4160 links."""
+    """Numbers of ToRs and tier-1 switches per pod, of tier-2 switches, and of hosts per ToR; the
+    defaults with 2 pods give 4160 links."""
 
     tors: int = 20
     aggs: int = 8
@@ -35,12 +36,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Setting:
-    """``failed`` links lose at rates drawn from ``rates``, the others at up to ``noise``.
+    """``failed`` links lose packets at rates drawn from ``rates``, the other links at rates up to
+    ``noise``.
 
-    With ``worst`` the first failed link's rate is drawn from that range instead. A host opens
-    ``flows`` connections an epoch, drawn from a range. Of all connections the share ``skew`` goes
-    to ``hot`` ToRs. ``kind`` is that of the failed links, of (lower tier, way): ToR to tier 1 is
-    2, tier 1 to tier 2 is 3, 0 up and 1 down; None: a quarter of each.
+    With ``worst``, the rate of one failed link is drawn from that range instead. A host opens a
+    number of connections per epoch that is drawn from the range ``flows``. The share ``skew`` of
+    all connections goes to ``hot`` ToRs. ``kind`` is the kind of the failed links: the tier of the
+    upper end (2 for ToR to tier 1, 3 for tier 1 to tier 2) and the direction (0 up, 1 down); None
+    draws all four kinds with equal probability.
     """
 
     failed: int = 1
@@ -55,7 +58,8 @@ class Setting:
 
 
 def paper_network(pods: int, shape: Shape = Shape()) -> Fabric:
-    """Return the Clos of section 6.1, hosts and their links included: they are tier 0."""
+    """Return the Clos network of section 6.1, in which the hosts are tier 0 and their links are
+    included."""
     tors, aggs = pods * shape.tors, pods * shape.aggs
     hosts = tors * shape.hosts
     tor, agg = np.arange(tors).repeat(shape.aggs), np.arange(aggs).repeat(shape.cores)
@@ -81,7 +85,8 @@ def paper_network(pods: int, shape: Shape = Shape()) -> Fabric:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What 007 sees of 30 seconds, the failed links, and the true cause of each connection."""
+    """What 007 observes in 30 seconds, the failed links, and the true cause of each connection's
+    loss."""
 
     telemetry: Telemetry
     failed: IntArray
@@ -91,8 +96,7 @@ class Epoch:
 def fail_links(
     fabric: Fabric, setting: Setting, rng: np.random.Generator
 ) -> tuple[IntArray, FloatArray]:
-    """Draw failed links between switches, a quarter of each kind and direction, and all loss
-    rates."""
+    """Draw the failed links between switches and the loss rates of all links; return both."""
     loss = rng.uniform(0, setting.noise, fabric.n_links)
     upper = fabric.tier[fabric.link_dst[::2]]
     failed = np.empty(0, np.int32)
@@ -110,8 +114,8 @@ def fail_links(
 
 
 def simulate(ecmp: Ecmp, setting: Setting, seed: int, shape: Shape = Shape()) -> Epoch:
-    """Simulate one epoch: every host's connections to hosts of other racks, up to 100 packets
-    each."""
+    """Simulate one epoch in which each host opens connections to hosts of other racks, of up to 100
+    packets each."""
     rng = np.random.default_rng(seed)
     failed, loss = fail_links(ecmp.fabric, setting, rng)
     hosts, tors = ecmp.fabric.n_tors, setting.pods * shape.tors
@@ -134,7 +138,7 @@ def simulate(ecmp: Ecmp, setting: Setting, seed: int, shape: Shape = Shape()) ->
         left -= drops[:, hop]
     lost = drops.sum(axis=1)
     bad = np.flatnonzero(lost)
-    # Where two links lost as many, the lossier one is the cause.
+    # If two links dropped equally many packets, the one with the higher loss rate is the cause.
     weight = drops[bad] + np.where(drops[bad] > 0, 0.5 * loss[rows[bad]], 0.0)
     cause = rows[bad, np.argmax(weight, axis=1)]
     connections = Connections(
@@ -145,7 +149,7 @@ def simulate(ecmp: Ecmp, setting: Setting, seed: int, shape: Shape = Shape()) ->
 
 @dataclass
 class Count:
-    """Counts of one method over the epochs of a setting."""
+    """Sums of one method's results over the epochs of a setting."""
 
     flows: int = 0
     right: int = 0
@@ -154,6 +158,8 @@ class Count:
     failed: int = 0
 
     def add(self, epoch: Epoch, diagnosis: Diagnosis, counted: BoolArray) -> None:
+        """Add the results of an epoch; ``counted`` says which flows count for accuracy,
+        bool[flows]."""
         assert diagnosis.connection_cause is not None
         self.flows += int(counted.sum())
         self.right += int((diagnosis.connection_cause == epoch.cause)[counted].sum())
@@ -162,8 +168,7 @@ class Count:
         self.failed += len(epoch.failed)
 
     def figures(self) -> Mapping[str, float]:
-        """Return accuracy, precision and recall, in percent; accuracy is NaN where no flow
-        counts."""
+        """Return accuracy, precision and recall in percent; accuracy is NaN if no flow counts."""
         return {
             "accuracy, %": 100 * self.right / self.flows if self.flows else np.nan,
             "precision, %": 100 * self.hits / self.flagged if self.flagged else 100.0,
