@@ -32,9 +32,14 @@ _PLACES_NAMED = 5
 class Recorder(Protocol):
     """Receives the record of a run, as `testbed.record.run.RunWriter` does."""
 
-    def table(self, name: str, columns: Columns) -> None: ...
-    def text(self, name: str, content: str) -> None: ...
-    def json(self, name: str, content: Mapping[str, Any]) -> None: ...
+    def table(self, name: str, columns: Columns) -> None:
+        """Write a table of the record, with arrays of equal length as columns."""
+
+    def text(self, name: str, content: str) -> None:
+        """Write a text file of the record; ``name`` has its suffix."""
+
+    def json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a JSON file of the record; ``name`` has its suffix."""
 
 
 @dataclass(frozen=True)

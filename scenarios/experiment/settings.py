@@ -300,7 +300,7 @@ class Settings:
 
     @property
     def epoch_ns(self) -> int:
-        """Length of an epoch in ns."""
+        """Length of an epoch in nanoseconds, from EPOCH_MS."""
         return self.epoch_ms * 1_000_000
 
     @property
@@ -309,7 +309,7 @@ class Settings:
         return self.epochs * self.epoch_ms / 1000
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all settings by name."""
+        """Return all settings by name, as ``config.json`` has them."""
         return dataclasses.asdict(self)
 
 

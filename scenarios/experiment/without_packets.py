@@ -85,12 +85,12 @@ class FlowRun:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The settings by name."""
+        """The settings of the run by name, as in ``config.json``."""
         return self.settings.as_dict()
 
     @property
     def fabric(self) -> Fabric:
-        """The fabric of the run."""
+        """The fabric whose links lose packets in this run."""
         return self.seen.fabric
 
     @property

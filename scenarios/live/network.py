@@ -83,7 +83,7 @@ class Live:
 
     @property
     def monitor(self) -> npt.NDArray[np.bool_]:
-        """Which switches host meters, bool[n_switches]."""
+        """Which switches of the network host meters, bool[n_switches]."""
         return np.isin(np.arange(self.topology.n_switches), self._emulation.monitors)
 
     @property

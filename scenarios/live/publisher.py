@@ -34,7 +34,8 @@ _LEAST_S = 0.4
 class PagePublisher(Protocol):
     """Sends events to the browsers that show a page, without waiting for them."""
 
-    def publish(self, name: str, what: Any) -> None: ...
+    def publish(self, name: str, what: Any) -> None:
+        """Send an event, with content that can be written as JSON, to all browsers."""
 
 
 class Publisher:

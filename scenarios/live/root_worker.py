@@ -43,7 +43,7 @@ class Relay(Observer):
             self._wire.send(message)
 
     def table(self, name: str, columns: Columns) -> None:
-        """Send a table of the record."""
+        """Send the columns of a table of the record."""
         self.send("table", name, dict(columns))
 
     def text(self, name: str, content: str) -> None:

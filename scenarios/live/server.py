@@ -65,7 +65,7 @@ class LiveEvents:
             self._send(listener, event)
 
     def end(self) -> None:
-        """End the streams of all browsers."""
+        """End the event streams of all connected browsers."""
         for listener in list(self._listeners):
             self._send(listener, None)
 

@@ -332,7 +332,7 @@ class Compared:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds that have rows, ascending."""
+        """The seeds that have rows in this comparison, ascending."""
         return sorted(set(np.asarray(self.rows["seed"]).tolist()))
 
 

@@ -30,12 +30,12 @@ NAMES = {
 
 
 def table_3(effort: Effort) -> Mapping[str, Task]:
-    """Return the task of table III."""
+    """Return the task that lists the parameters in table III."""
     return {"parameters": parameters}
 
 
 def table_4(effort: Effort) -> Mapping[str, Task]:
-    """Return the task of table IV."""
+    """Return the task that lists the resources in table IV."""
     return {"report": resources}
 
 

@@ -93,7 +93,7 @@ def in_the_switch(draw: int, counts: tuple[int, ...]) -> list[Row]:
 
 @cache
 def _pair() -> Pair:
-    """Return two monitor switches, made once."""
+    """Return a pair of monitor switches, which is made only once."""
     return Pair.make()
 
 

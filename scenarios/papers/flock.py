@@ -330,7 +330,7 @@ def calibrated(name: str, same: bool, small: bool) -> Mapping[Scheme, Way]:
 
 
 def _flock(p_bad: float, p_good: float, prior: float) -> Localizer:
-    """Return Flock with these parameters."""
+    """Return Flock with these parameters; the grid's names are arguments of this function."""
     return flock(p_bad, p_good, prior)
 
 

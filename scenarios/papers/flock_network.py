@@ -234,7 +234,7 @@ def drops(small: bool, seed: int, share: float = 1.0) -> Made:
 
 
 def devices(small: bool, seed: int) -> Made:
-    """Return a trace of device failures."""
+    """Return a trace of device failures (section 7.2) in the paper's network."""
     return device_failures(network(small), seed, flows(small))
 
 

@@ -54,7 +54,7 @@ def by_share(
 def _draws(
     work: Callable[[int, int, float], Sequence[Row]], draws: range, k: int, share: float
 ) -> list[Row]:
-    """Return the rows of several draws."""
+    """Return the rows of `work` for each of several draws."""
     return [row for draw in draws for row in work(draw, k, share)]
 
 
@@ -133,7 +133,7 @@ TRADE = "errors at λ = 8 / at λ = 0.05"
 
 
 def figure_8(effort: Effort) -> Mapping[str, Task]:
-    """Return the tasks of figure 8."""
+    """Return the tasks of figure 8, with 1 % of the links faulty."""
     return by_share(lambdas, (0.01,), effort)
 
 

@@ -55,7 +55,7 @@ class _Group(BaseModel):
         return self
 
     def printed(self) -> list[Printed]:
-        """Return a `Printed` for each x."""
+        """Return the values of the group, a `Printed` for each x."""
         same = self.model_dump(exclude={"values"})
         return [Printed(x=label(x), value=value, **same) for x, value in self.values.items()]
 

@@ -43,7 +43,7 @@ class Setting:
     number of connections per epoch that is drawn from the range ``flows``. The share ``skew`` of
     all connections goes to ``hot`` ToRs. ``kind`` is the kind of the failed links: the tier of the
     upper end (2 for ToR to tier 1, 3 for tier 1 to tier 2) and the direction (0 up, 1 down); None
-    draws all four kinds with equal probability.
+    draws among the kinds with equal probability.
     """
 
     failed: int = 1
