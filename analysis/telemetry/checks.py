@@ -1,4 +1,4 @@
-"""What a row of telemetry must hold, in a file of its own and in a part of many alike."""
+"""Checks of rows of telemetry, for observation files and for parts of segment counts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _HOPS = 255  # the most that IPv4's time to live allows
 def refuse_broken_paths(
     table: Table, fabric: Fabric, paths: Paths, row_of: LongArray, whole: BoolArray | None = None
 ) -> None:
-    """Raise TableError for the first row with a path of no link, of too many, or of links that do
-    not lead from one to the next.
+    """Raise TableError for the first row with a path that has no link, more than 255 links, or
+    links that do not join up.
 
     Args:
-        table: Names the row.
-        fabric: Has the links.
-        paths: P paths of its links.
+        table: The table, which the message names with the row.
+        fabric: The fabric of the links.
+        paths: P paths of directed links.
         row_of: The row of each path, int64[P].
-        whole: The rows whose paths have no gap, bool[rows]. None: all.
+        whole: Rows whose paths may not have gaps, bool[rows]; None for all rows.
     """
     length = paths.length
     _refuse(table, row_of[length == 0], "a path has no link")
@@ -47,9 +47,13 @@ def refuse_more_lost(
     counted: BoolArray | None = None,
     what: str = "lost",
 ) -> None:
-    """Raise TableError for the first row that lost more than it sent.
+    """Raise TableError for the first row that lost more packets than it sent.
 
-    ``counted`` are the rows that say how much they sent, None: all; ``what`` they lost is called.
+    Args:
+        table: The table, which the message names with the row.
+        sent, lost: Packets of each row, int64[rows].
+        counted: Rows that give a number of sent packets, bool[rows]; None for all rows.
+        what: The name of the column of lost packets in the message.
     """
     more = lost > sent if counted is None else counted & (lost > sent)
     for row in np.flatnonzero(more)[:1]:
@@ -57,7 +61,8 @@ def refuse_more_lost(
 
 
 def refuse_large_sum(table: Table, name: str, values: LongArray) -> None:
-    """Raise TableError if the packets of all rows together are more than sums stay exact for."""
+    """Raise TableError if a column of packets adds up to more than 2^60, so that 64-bit sums stay
+    exact."""
     if values.sum(dtype=np.float64) > 2**60:
         raise TableError(f"{table.path}: {name} adds up to more than 10^18 packets")
 

@@ -1,17 +1,17 @@
-"""What observations can tell of each link, worked out once for every method.
+"""Which links a method's observations cross, and which links they tell apart.
 
-A link is *observed* if an observation with packets crosses it, or may have crossed it where its
-path is hidden; 007's connections are those that lost packets, and their hosts watched the others,
-too. Two links are of one *class* if every observation that a method is given crosses
-both equally often: segments and probes by their paths, flows by how many of their possible paths
-use the link, connections by their traced paths. No loss whatever could then tell which link of the
-class it happened on (of flows of hidden paths: if one link fails). What several kinds of
-observations are given separates is what any of them separates.
+A link is *observed* if an observation with packets crosses it, or may cross it if its path is
+hidden. 007 reports only connections that lost packets, but its hosts watched the others, too, so
+their links are observed. Two links are in the same *class* if every observation that a method is
+given crosses both equally often: segments and probes by their paths, flows by how many of their
+possible paths use the link, connections by their traced paths. No pattern of losses can then tell
+which link of the class caused it (for flows with hidden paths: if one link fails). Two links are
+told apart by several kinds of observations if any one kind does.
 
-Sets of observations are compared by sums of a random 64-bit number an observation, so that the time
-is that of reading every path once. The paths of pairs of ToRs are not listed: how often a pair's
-paths use a link follows from the climbs of its ToRs (`testbed.fabric.ecmp`), by products of
-matrices, exact in numbers of less than 53 bits.
+Every observation gets a random 64-bit number, and links are compared by the sums of these numbers,
+so that the time is that of reading every path once. The paths of pairs of ToRs are not listed: how
+often a pair's paths use a link follows from the climbs of its ToRs (`testbed.fabric.ecmp`), by
+matrix products that are exact because their values have less than 53 bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from testbed.record.measurements import UNSEEN, Measurement
 
 
 class PairPaths(NamedTuple):
-    """Every equal-cost path of pairs of ToRs: ``src`` and ``dst`` int32[N], never the same."""
+    """All equal-cost paths of N pairs of ToRs, ``src`` and ``dst``, int32[N]; the two ToRs of a
+    pair differ."""
 
     ecmp: Ecmp
     src: IntArray
@@ -43,20 +44,21 @@ class PairPaths(NamedTuple):
 
 
 Observations = SegmentCounts | Probes | Flows | Connections | PathSets | PairPaths | PairSets
-"""Of `PathSets` and `PairPaths` all are observed. `PairSets` are the pairs of ToRs between which
-hosts watched flows that lost nothing and were not reported: they tell no links apart."""
+"""The kinds of observations. All paths of `PathSets` and `PairPaths` count as observed. `PairSets`
+are pairs of ToRs between which hosts watched flows that lost nothing and were not reported: their
+links are observed, but not told apart by them."""
 
 _PAIR_BITS = 22
-"""Of the random number of a pair of ToRs, so that sums over pairs, climbs and links are exact."""
+"""Bits of the random number of a pair of ToRs; few enough that all sums are exact."""
 
 
 @dataclass(frozen=True)
 class Identifiability:
-    """What some observations can tell of the links of a fabric.
+    """Which links some observations cross, and which they tell apart.
 
     Attributes:
-        observed: Whether an observation crosses the link, or may have: bool[n_links].
-        classes: The lowest link of the class of each link, int32[n_links]. A link that nothing
+        observed: Whether an observation crosses, or may cross, each link: bool[n_links].
+        classes: The lowest link id in the class of each link, int32[n_links]. A link that was not
             observed is alone in its class.
     """
 
@@ -65,7 +67,8 @@ class Identifiability:
 
     @classmethod
     def of(cls, n_links: int, observations: Iterable[Observations]) -> Identifiability:
-        """Work it out of all the observations together, in the time of reading their paths."""
+        """Return what all the observations together observe and tell apart. The time is that of
+        reading every path once."""
         marks = np.zeros((2, n_links), np.uint64)
         watched = np.zeros(n_links, np.bool_)
         for number, part in enumerate(observations):
@@ -83,12 +86,12 @@ class Identifiability:
 
     @classmethod
     def nothing(cls, n_links: int) -> Identifiability:
-        """Return that of no observation."""
+        """Return the result for no observation: no link is observed."""
         return cls(np.zeros(n_links, np.bool_), np.arange(n_links, dtype=np.int32))
 
     @classmethod
     def everything(cls, n_links: int) -> Identifiability:
-        """Return that of telemetry which observes each link by itself."""
+        """Return the result for telemetry that observes every link and tells all apart."""
         return cls(np.ones(n_links, np.bool_), np.arange(n_links, dtype=np.int32))
 
     def unseen(self, names: Sequence[str], reads: Sequence[Measurement]) -> str:
@@ -108,8 +111,8 @@ class Identifiability:
 
     @cached_property
     def undirected(self) -> Identifiability:
-        """The same of undirected links (``link >> 1``): one is observed if a direction is, and two
-        are of one class if any of their directions are."""
+        """The same for undirected links (``link >> 1``): a link is observed if one of its
+        directions is, and two are in the same class if any of their directions are."""
         edge = np.arange(len(self.classes)) >> 1
         n = len(edge) // 2
         joined = coo_array((np.ones(len(edge)), (edge, self.classes >> 1)), shape=(n, n))
@@ -125,8 +128,8 @@ class Identifiability:
 
 
 def _marks(n_links: int, part: Observations, rng: np.random.Generator) -> WordArray:
-    """Two numbers of each link, uint64[2, n_links], that links share which the observations cross
-    equally often; 0 where none does."""
+    """Return two numbers for each link, uint64[2, n_links], that are equal for links which all
+    observations cross equally often, and 0 for links that none crosses."""
     if isinstance(part, Flows):
         return _of_flows(n_links, part, rng)
     if isinstance(part, PathSets):
@@ -145,7 +148,7 @@ def _marks(n_links: int, part: Observations, rng: np.random.Generator) -> WordAr
 
 
 def _of_flows(n_links: int, flows: Flows, rng: np.random.Generator) -> WordArray:
-    """The same of flows, which may each have taken any path of its set."""
+    """Do the same as `_marks` for flows, each of which may have taken any path of its set."""
     used = np.bincount(flows.path_set, flows.sent > 0, len(flows.sets)) > 0
     n_pairs = len(flows.sets) - len(flows.listed)
     marks = _of_sets(n_links, flows.listed, used[n_pairs:], rng)
@@ -157,7 +160,7 @@ def _of_flows(n_links: int, flows: Flows, rng: np.random.Generator) -> WordArray
 
 
 def _of_pair_sets(pairs: PairSets, rng: np.random.Generator) -> WordArray:
-    """The same of every equal-cost path of pairs of ToRs."""
+    """Do the same as `_marks` for all equal-cost paths of pairs of ToRs."""
     if (ecmp := pairs.climbs()) is not None:
         return _of_pairs(PairPaths(ecmp, pairs.src_tor, pairs.dst_tor), rng)
     sets = pairs.expanded()
@@ -170,8 +173,8 @@ def _of_sets(n_links: int, sets: PathSets, used: BoolArray, rng: np.random.Gener
 
 
 def _of_pairs(pairs: PairPaths, rng: np.random.Generator) -> WordArray:
-    """The same from the climbs that the paths consist of: a climb of the source is used as often as
-    the destination has climbs to the same switch."""
+    """Do the same as `_marks` from the climbs that the paths consist of: a climb of the source is
+    used as often as the destination has climbs to the same switch."""
     ecmp, src, dst = pairs
     n_tors, n_links = ecmp.fabric.n_tors, ecmp.fabric.n_links
     marks = np.zeros((2, n_links), np.uint64)
@@ -179,7 +182,7 @@ def _of_pairs(pairs: PairPaths, rng: np.random.Generator) -> WordArray:
     for mark in marks:
         key = np.zeros((n_tors, n_tors))
         key[src, dst] = rng.integers(1, 1 << _PAIR_BITS, len(src))
-        np.fill_diagonal(key, 0.0)  # within a rack no link is crossed
+        np.fill_diagonal(key, 0.0)  # paths within a rack cross no link
         for way, of_source in ((0, key), (1, key.T)):
             often = _climbs_used(ecmp, of_source)
             total = np.bincount(link ^ way, often[owner], n_links)
@@ -205,8 +208,8 @@ def _keys(rng: np.random.Generator, n: int) -> WordArray:
 
 
 def _sums(n_links: int, paths: Paths, key: WordArray) -> WordArray:
-    """The sums of the keys (uint64[paths]) of the paths over each link, and of other keys made of
-    these: uint64[2, n_links], modulo 2^64."""
+    """Return for each link the sum of the keys (uint64[paths]) of the paths over it, and the sum of
+    second keys that are derived from them: uint64[2, n_links], modulo 2^64."""
     length: LongArray = paths.length
     each = np.repeat(key, length)
     other = each * (each | np.uint64(1))

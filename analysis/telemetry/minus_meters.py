@@ -83,10 +83,11 @@ class Rules:
 
 @dataclass(frozen=True)
 class MinusMeter:
-    """The minus meter of one epoch, ordered by segment and flow ID, and what was left out of it.
+    """The minus meter of one epoch, ordered by segment and flow ID, and counts of what it leaves
+    out.
 
-    ``flow_hi``, ``flow_lo`` uint64[M]; ``path_bf`` uint32[M] (0 for a total loss: no packet came
-    to tell it); ``segment`` int32[M]; ``sent``, ``lost`` int64[M].
+    ``flow_hi`` and ``flow_lo`` are uint64[M]; ``path_bf`` is uint32[M], and 0 for a total loss, as
+    no packet arrived with it; ``segment`` is int32[M]; ``sent`` and ``lost`` are int64[M] packets.
 
     ``unmatched`` flows were clean at the downstream and at no row of the upstream (algorithm 3,
     line 10); ``undecodable`` had a pathBF that names no segment; ``total_losses`` were found by an
@@ -115,13 +116,15 @@ class MinusMeter:
 def minus_meter(
     dump: MeterDump, decode: Decoder, segments: Segments, rules: Rules | None = None
 ) -> MinusMeter:
-    """Algorithm 3 on the whole network at once, in O(N log N) array operations.
+    """Return the minus meter of an epoch: algorithm 3 for the whole network at once, in O(N log N)
+    array operations.
 
     Args:
         dump: The epoch's non-empty buckets.
-        decode: The segment of a pathBF seen at a downstream switch.
-        segments: All segments of the network; gives the upstream of each.
-        rules: The rules in force. Without them total losses stay invisible.
+        decode: Returns the segment of a pathBF that a downstream switch counted.
+        segments: All segments of the network, with the upstream of each.
+        rules: The monitoring rules of the epoch. Without them, flows that lost all packets are not
+            found.
     """
     if rules is None:
         none = np.zeros(0, np.uint64)
@@ -183,7 +186,7 @@ def minus_meter(
 
 
 def segment_counts(meter: MinusMeter, n_segments: int) -> tuple[LongArray, LongArray]:
-    """Packets sent and lost on each segment, int64[S]: the sums of equation 2."""
+    """Return the packets sent and lost on each segment, int64[S] each: the sums of equation 2."""
     sent, lost = np.zeros(n_segments, np.int64), np.zeros(n_segments, np.int64)
     np.add.at(sent, meter.segment, meter.sent)
     np.add.at(lost, meter.segment, meter.lost)
@@ -199,7 +202,8 @@ def _total_losses(
     n_flows: int,
     broken: LongArray,
 ) -> tuple[LongArray, LongArray]:
-    """One clean USM row and the segment of each flow of which nothing arrived."""
+    """Return the dump's row of a clean USM bucket and the segment of each flow of which no packet
+    arrived: int64[] each."""
     if not len(segment):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     distinct = np.unique(segment * n_flows + flow)
@@ -235,11 +239,11 @@ def _perhaps_elsewhere(
     at_switch: LongArray,
     n_flows: int,
 ) -> BoolArray:
-    """Whether each flow, counted by its segment's upstream, may have arrived at another downstream
-    of it: bool[N].
+    """Return whether each flow that its segment's upstream counted may have arrived at another
+    downstream switch of that upstream: bool[N].
 
-    It did not where a bucket of it there is empty, or clean and of another flow or upstream. Which
-    buckets it has, in some rows at least, its buckets at the upstream tell.
+    It did not if one of its buckets there is empty, or is clean and belongs to another flow or
+    another upstream. Its buckets are those at the upstream, where at least some rows show them.
     """
     pairs = np.unique(
         np.stack((segments.upstream, segments.downstream), 1).astype(np.int64), axis=0
@@ -277,7 +281,8 @@ def _perhaps_elsewhere(
 
 
 def _expand(keys: LongArray, wanted: LongArray) -> tuple[LongArray, LongArray]:
-    """All pairs of equal elements of ``wanted`` and the ascending ``keys``, as two index arrays."""
+    """Return the indices of all pairs of equal elements of ``wanted`` and of the ascending
+    ``keys``: two arrays int64[pairs]."""
     first = np.searchsorted(keys, wanted)
     times = np.searchsorted(keys, wanted, "right") - first
     which = np.repeat(np.arange(len(wanted)), times)
@@ -288,9 +293,10 @@ def _expand(keys: LongArray, wanted: LongArray) -> tuple[LongArray, LongArray]:
 def _merge(
     dump: MeterDump, key: LongArray, chosen: BoolArray
 ) -> tuple[LongArray, LongArray, LongArray]:
-    """One clean row for each flow of each meter; flows whose clean rows disagree are set aside.
+    """Merge the clean buckets of each flow in each meter; there may be one in every row.
 
-    Returns the ascending keys, a row of the dump for each, and the keys that disagree.
+    Return the ascending keys, a row of the dump for each, and the keys whose clean buckets disagree
+    and which are therefore left out.
     """
     row = np.flatnonzero(chosen)
     unique, first, inverse = np.unique(key[row], return_index=True, return_inverse=True)
@@ -304,7 +310,8 @@ def _merge(
 
 
 def _find(keys: LongArray, wanted: LongArray) -> tuple[BoolArray, LongArray]:
-    """Whether, and where, each wanted key is in the ascending ``keys``."""
+    """Return whether each wanted key is in the ascending ``keys``, bool[], and its index there,
+    int64[]."""
     if not len(keys):
         return np.zeros(len(wanted), np.bool_), np.zeros(len(wanted), np.int64)
     position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -312,7 +319,7 @@ def _find(keys: LongArray, wanted: LongArray) -> tuple[BoolArray, LongArray]:
 
 
 def _number(high: WordArray, low: WordArray) -> LongArray:
-    """Dense numbers for 104-bit IDs, equal where the IDs are: int64[N]."""
+    """Return numbers from 0 for 104-bit IDs, equal for equal IDs: int64[N]."""
     order = np.lexsort((low, high))
     fresh = (np.diff(high[order]) != 0) | (np.diff(low[order]) != 0)
     number = np.empty(len(order), np.int64)

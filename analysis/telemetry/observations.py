@@ -1,17 +1,17 @@
-"""From the record of a run to what methods may know of it.
+"""Read the telemetry that methods may use from the record of a run.
 
-Canary's segment counts are worked out here from the raw registers where they were recorded, so a
-run can be analysed again without the network and with another reading of them.
+If the raw registers were recorded, Canary's segment counts are computed from them here, so that a
+run can be analysed again without the network.
 
-What methods may know of probes and flows is said in the kinds of Flock's section 6.2, joined by
-``+`` (the setting TELEMETRY):
+The setting TELEMETRY says what methods may know of probes and flows, in the kinds of Flock's
+section 6.2, joined by ``+``:
 
     A1    probes between hosts and the highest tier, paths known
     A2    flows that lost packets, with the path that 007's agents traced
     P     all flow records, with their equal-cost paths
     INT   all flow records, with the path each took; and A1
 
-Canary's segments, 007's connections and deTector's probes are there whatever the kinds.
+Canary's segments, 007's connections and deTector's probes are available with any kinds.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ from testbed.record.run_tables import registers
 
 
 def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
-    """Everything a method may know of a run.
+    """Return the telemetry of a run that methods may use.
 
     Args:
-        kinds: Of telemetry, see the module; by default those of the run's settings.
+        record: The run's record.
+        kinds: Kinds of telemetry, see the module's text; by default those of the run's settings.
 
     Raises:
         testbed.record.run.RunError: A table is missing or damaged.
-        MissingTelemetry: INT is asked for and no path was recorded.
+        MissingTelemetry: INT is asked for, but the paths of flows were not recorded.
     """
     chosen = (kinds or record.config["telemetry"]).split("+")
     flows, traces = record.table("flows"), record.table("connections")
@@ -82,7 +83,8 @@ def read_telemetry(record: Record, kinds: str | None = None) -> Telemetry:
 
 
 def _watched(fabric: Fabric, flows: Mapping[str, Any]) -> PairSets:
-    """The pairs of ToRs between which hosts had connections: of TCP, where protocols are known."""
+    """Return the pairs of ToRs between which hosts had connections; only TCP counts if the record
+    has protocols."""
     row = flows["sent"] > 0
     if "protocol" in flows:
         row &= flows["protocol"] == TCP
@@ -90,7 +92,8 @@ def _watched(fabric: Fabric, flows: Mapping[str, Any]) -> PairSets:
 
 
 def read_minus_meters(record: Record) -> list[MinusMeter]:
-    """The minus meter (Canary, section III-E) of each epoch; none of a run without registers."""
+    """Return the minus meter of each epoch (Canary, section III-E); an empty list if the registers
+    were not recorded."""
     if not record.has(registers(0)):
         return []
     parts = record.segments
@@ -107,7 +110,8 @@ def read_minus_meters(record: Record) -> list[MinusMeter]:
 
 
 def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCounts:
-    """What Canary counted on each segment: by its minus meters, else as recorded.
+    """Return the packets that Canary counted on each segment in each epoch: from the minus meters,
+    or, if there are none, from the recorded table of segments.
 
     Raises:
         testbed.record.run.RunError: A table is missing or damaged.
@@ -118,8 +122,9 @@ def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCoun
         sent, lost = (np.stack(part) for part in zip(*counts, strict=True))
         network = record.network
         for epoch, switch in [*network["unread"], *network.get("restarted", ())]:
-            # The meters of a switch that died or restarted are missing, not empty, and what one in
-            # between dropped as it restarted no link lost: nothing is known there.
+            # The meters of a switch that died or restarted are missing, not empty; and packets that
+            # a switch dropped while it restarted were not lost by a link. So the segments at and
+            # through it count as not observed in this epoch.
             at = parts.through(switch)
             sent[epoch, at] = lost[epoch, at] = 0
         return SegmentCounts(parts, sent, lost, _monitored(record))
@@ -131,7 +136,7 @@ def read_segment_counts(record: Record, meters: list[MinusMeter]) -> SegmentCoun
 
 
 def _monitored(record: Record) -> LongArray:
-    """How many flows had rules on each segment, in whatever epochs: int64[S]."""
+    """Return how many flows had a rule on each segment in any epoch: int64[S]."""
     rules = record.table("rules")
     flow = np.stack([rules[name].astype(np.uint64) for name in ("flow_hi", "flow_lo", "segment")])
     each = np.unique(flow, axis=1)[2].astype(np.int64)
@@ -141,7 +146,8 @@ def _monitored(record: Record) -> LongArray:
 def _flows(
     fabric: Fabric, flows: Mapping[str, Any], traces: Mapping[str, Any], kinds: list[str]
 ) -> Flows | None:
-    """Flows by the most that is known of their paths; None if no kind tells of flows."""
+    """Return the flows that the kinds report, with their own path where the kinds tell it and all
+    equal-cost paths otherwise; None if no kind reports flows."""
     if not {"A2", "P", "INT"} & set(kinds):
         return None
     used = flows["sent"] > 0
@@ -162,20 +168,22 @@ def _flows(
 
 
 def _bounces(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
-    """NetBouncer's, whose every host reports its own probes (its sections 2 and 4.3)."""
+    """Return NetBouncer's probes; each host reports its own (NetBouncer, sections 2 and 4.3), which
+    determines the number of records."""
     probes, reports = _planned("netbouncer", probe_paths, counts)
     return replace(probes, records=reports)
 
 
 def _matrix(probe_paths: Mapping[str, Any], counts: Mapping[str, Any]) -> Probes:
-    """deTector's."""
+    """Return deTector's probes."""
     return _planned("detector", probe_paths, counts)[0]
 
 
 def _planned(
     plan: str, probe_paths: Mapping[str, Any], counts: Mapping[str, Any]
 ) -> tuple[Probes, int]:
-    """The probes of a plan, those of all hosts that probe a path together, and their rows."""
+    """Return the probes of a plan, summed over the hosts that probe the same path, and the number
+    of rows that were summed."""
     of_plan = np.array([name == plan for name in probe_paths["plan"]], np.bool_)
     row = np.flatnonzero(of_plan[counts["path"]])
     probed, number = np.unique(counts["path"][row], return_inverse=True)

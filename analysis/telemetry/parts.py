@@ -1,8 +1,8 @@
-"""Canary's segment counts in parts, a file each, for fabrics whose counts no one machine holds.
+"""Canary's segment counts in several files, for fabrics whose counts do not fit on one machine.
 
-No two parts have a link in common, as those of two pods: a sub-problem (section III-E of the
-paper) is whole in one file. A row is a segment: ``path``, the numbers of its links in order, and
-``sent-0``, ``lost-0``, ``sent-1`` and so on, the packets of each epoch.
+A part is one file. No two parts share a link, as those of two pods do not: each sub-problem
+(section III-E of the paper) is complete in one file. A row is a segment: ``path``, the numbers of
+its links in order, and ``sent-0``, ``lost-0``, ``sent-1`` and so on, the packets of each epoch.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from testbed.record.tables import Table
 
 
 def part_files(folder: Path) -> list[Path]:
-    """The files of a folder of parts, by name.
+    """Return the ``.parquet`` files of a folder of parts, sorted by name.
 
     Raises:
-        TableError: There is none.
+        TableError: The folder has none.
     """
     files = sorted(folder.glob("*.parquet"))
     if not files:
@@ -35,7 +35,8 @@ def part_files(folder: Path) -> list[Path]:
 
 
 def write_parts(folder: Path, counts: SegmentCounts) -> list[Path]:
-    """Write one file a sub-problem, ``part-000.parquet`` and on; the folder must be new.
+    """Write one file for each sub-problem, ``part-000.parquet`` and so on; return their paths. The
+    folder must not exist.
 
     Raises:
         TableError: A file cannot be written.
@@ -52,7 +53,8 @@ def write_parts(folder: Path, counts: SegmentCounts) -> list[Path]:
 
 
 def write_part(path: Path, paths: Paths, sent: np.ndarray, lost: np.ndarray) -> None:
-    """Write the segments of a part, ``sent`` and ``lost`` int[E, S].
+    """Write the S segments of a part, with the packets ``sent`` and ``lost`` in each of E epochs:
+    int[E, S].
 
     Raises:
         TableError: The file cannot be written.
@@ -65,10 +67,11 @@ def write_part(path: Path, paths: Paths, sent: np.ndarray, lost: np.ndarray) -> 
 
 
 def read_part(path: Path, fabric: Fabric) -> SegmentCounts:
-    """Read a part of a fabric's segments. It says nothing of its segments' ends.
+    """Read a part of a fabric's segments. A part does not record at which switches its segments
+    end; these are -1 in the result.
 
     Raises:
-        TableError: It is unreadable, or a row makes no sense (one line).
+        TableError: The file cannot be read, or a row is invalid (one line).
     """
     data = read_arrow(path)
     epochs = (len(data.column_names) - 1) // 2

@@ -1,4 +1,4 @@
-"""Reads observations: every row checked, no loop over rows."""
+"""Read an observations file, with a check of every row."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _CELLS = 10**9  # of the table of epochs and segments
 
 @dataclass(frozen=True)
 class _Columns:
-    """The columns of a checked file, a value for each row.
+    """The columns of a checked file, with a value for each row.
 
-    ``kind`` and ``plan`` number `KINDS` and `PLANS`; ``src`` and ``dst`` are ToRs; ``set_of`` is
-    the set of paths given; -1 where there is none. ``lost`` are retransmissions where hosts count.
+    ``kind`` and ``plan`` are indices into `KINDS` and `PLANS`; ``src`` and ``dst`` are ToRs;
+    ``set_of`` is the number of the row's path set in ``sets``; all are -1 if they are not given.
+    ``lost`` counts retransmissions in the rows that hosts report.
     """
 
     table: Table
@@ -54,10 +55,10 @@ class _Columns:
 
 
 def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
-    """Read an observations file over a fabric. Kinds without rows were not measured.
+    """Read an observations file of a fabric. Kinds without rows count as not measured.
 
     Raises:
-        TableError: The file is unreadable, or a row makes no sense; one line.
+        TableError: The file cannot be read, or a row is invalid (one line).
     """
     fabric = numbered.fabric
     table = read_table(path, OBSERVATIONS)
@@ -81,7 +82,7 @@ def read_observations(path: Path, numbered: NumberedFabric) -> Telemetry:
 
 
 def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
-    """A column of ToRs as indices, -1 where none is given."""
+    """Return a column of ToR names as indices, int[rows]; -1 in rows without a name."""
     code, names = table.values(column)
     known = {name: i for i, name in enumerate(fabric.switch_names)}
     switch = np.array([known.get(name, -2) for name in names] + [-1])[code]
@@ -93,7 +94,8 @@ def _switches(table: Table, column: str, fabric: Fabric) -> LongArray:
 
 
 def _path_sets(table: Table, numbered: NumberedFabric) -> tuple[LongArray, PathSets]:
-    """All sets of paths given, by links or by nodes, and the set of each row, -1 if none."""
+    """Return the number of each row's path set, int64[rows], -1 if none is given, and all path
+    sets, whether they are given by links or by nodes."""
     by_link, by_node = table.given("paths"), table.given("nodes")
     table.refuse(by_link & by_node, "both paths and nodes are given: one of them is enough")
     parts = []
@@ -124,7 +126,7 @@ def _from_links(
 def _from_nodes(
     table: Table, numbered: NumberedFabric, nested: Nested, row: LongArray
 ) -> tuple[LongArray, IntArray]:
-    """The links between neighbouring nodes; one fewer than nodes."""
+    """Return the links between consecutive nodes of each path, one fewer than nodes."""
     fabric = numbered.fabric
     known = {name: i for i, name in enumerate(fabric.switch_names)}
     node = np.array([known.get(name, -1) for name in nested.names], np.int64)[nested.values]
@@ -161,7 +163,11 @@ def _check_paths(
     set_of: LongArray,
     sets: PathSets,
 ) -> None:
-    """Every path has links, hangs together and begins and ends as its row says."""
+    """Check that every path has links that join up, and begins and ends at the row's ToRs.
+
+    Raises:
+        TableError: A row is invalid (one line).
+    """
     row_of = np.empty(len(sets), np.int64)
     row_of[set_of[set_of >= 0]] = np.flatnonzero(set_of >= 0)
     trace = kind == KINDS.index("connection")
@@ -193,7 +199,7 @@ def _check_paths(
 
 
 def _repeats(sets: PathSets, n_links: int) -> LongArray:
-    """The sets that hold a path twice."""
+    """Return the numbers of the sets that hold a path twice."""
     several = np.flatnonzero(sets.width > 1)
     some = sets.take(several)
     key = _path_keys(some.paths, n_links)
@@ -203,7 +209,8 @@ def _repeats(sets: PathSets, n_links: int) -> LongArray:
 
 
 def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongArray]:
-    """``sent`` (0 where a connection has none), ``lost`` or retransmissions, and the epoch."""
+    """Return ``sent`` (0 for a connection without it), ``lost`` or retransmissions, and the epoch
+    of each row: int64[rows] each."""
     active, segment, connection = (
         kind == KINDS.index(name) for name in ("active", "segment", "connection")
     )
@@ -229,7 +236,7 @@ def _counts(table: Table, kind: LongArray) -> tuple[LongArray, LongArray, LongAr
 
 
 def _probes(columns: _Columns, plan: str) -> Probes | None:
-    """Probes of a plan and of none."""
+    """Return the probes of a plan together with those of no plan; None if there are none."""
     rows = columns.rows("active")
     rows = rows[(columns.plan[rows] < 0) | (columns.plan[rows] == PLANS.index(plan))]
     if not len(rows):
@@ -257,7 +264,12 @@ def _flows(columns: _Columns) -> Flows | None:
 
 
 def _round_trips(table: Table, passive: LongArray) -> FloatArray | None:
-    """The round-trip times of passive rows, of all or of none."""
+    """Return the round-trip times of passive rows in milliseconds, float64[], or None if no row has
+    one.
+
+    Raises:
+        TableError: Only some of the passive rows, or rows of other kinds, have one.
+    """
     times, given = table.values("rtt_ms"), table.given("rtt_ms")
     other = given.copy()
     other[passive] = False
@@ -303,7 +315,8 @@ def _connections(columns: _Columns) -> Connections | None:
 
 
 def _segments(columns: _Columns) -> SegmentCounts | None:
-    """Rows of the same path are a segment; of the same epoch too, they add up."""
+    """Return the segment counts; None if there are none. Rows of the same path are one segment, and
+    rows of the same path and epoch are added up."""
     rows, fabric = columns.rows("segment"), columns.fabric
     if not len(rows):
         return None
@@ -339,7 +352,8 @@ def _segments(columns: _Columns) -> SegmentCounts | None:
 
 
 def _subproblems(paths: Paths, n_links: int) -> IntArray:
-    """Numbers the sets of paths that share links, directly or by way of others: int32[P]."""
+    """Return the number of each path's sub-problem, int32[P]: paths that share a link, directly or
+    through other paths, are in the same one."""
     n = len(paths)
     size = n + n_links
     graph = coo_array(
@@ -350,7 +364,7 @@ def _subproblems(paths: Paths, n_links: int) -> IntArray:
 
 
 def _path_keys(paths: Paths, n_links: int) -> LongArray:
-    """Numbers that are equal where paths are: int64[P]."""
+    """Return a number for each path that is equal for equal paths: int64[P]."""
     key = np.zeros(len(paths), np.int64)
     bound = 1
     for column in paths.padded().T:

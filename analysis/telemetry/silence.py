@@ -1,9 +1,9 @@
-"""Segments that should count packets by ECMP's share, and count none.
+"""Segments that should have counted packets by ECMP's share, but counted none.
 
-A link that loses every packet from the start is on no segment that a downstream meter learns of:
-Canary selects flows by what arrives. But flows hash to equal-cost paths alike. Of the segments that
-lead up from one monitor, down to one, or from one to another, each gets its share of their flows;
-that all of so many flows took other segments by chance can be ruled out.
+Canary selects flows by the packets that arrive, so a link that loses every packet from the start is
+on no segment that a downstream meter learns of. But ECMP divides flows evenly. Of the segments that
+lead up from one monitor, down to one, or from one to another, each is expected to get its share of
+their flows. With many flows, it is too improbable that all of them took other segments by chance.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from testbed.arrays import BoolArray, IntArray
 from testbed.fabric.clos import Fabric
 
 CHANCE = 1e-3
-"""That some segment of the fabric is called silent though its flows took others by chance."""
+"""The probability that a segment of the fabric is called silent although all flows took others by
+chance."""
 
 
 def silent_segments(counts: SegmentCounts, fabric: Fabric) -> BoolArray:
-    """Return the segments that counted no packet in any epoch, but should have: bool[S]. None
-    where nobody knows how many flows were monitored."""
+    """Return which segments counted no packet in any epoch although they should have: bool[S]. All
+    are False if the number of monitored flows is unknown."""
     segments, paths = counts.segments, counts.segments.paths
     unseen = ~counts.sent.any(axis=0)
     if counts.flows is None or not unseen.any():
@@ -28,7 +29,7 @@ def silent_segments(counts: SegmentCounts, fabric: Fabric) -> BoolArray:
     rises = fabric.tier[fabric.link_dst[paths.links]] > fabric.tier[fabric.link_src[paths.links]]
     n_up = np.bincount(paths.owner, rises, len(segments))
     n = np.int64(fabric.n_switches + 1)
-    # What flows choose among: the segments up from a monitor, those down to one, those between two.
+    # A flow chooses among the segments up from a monitor, down to one, or between two.
     start = np.where(n_up > 0, segments.upstream + 1, 0)
     end = np.where(n_up < paths.length, segments.downstream + 1, 0)
     _, group = np.unique(start * n + end, return_inverse=True)
@@ -43,7 +44,8 @@ def silent_segments(counts: SegmentCounts, fabric: Fabric) -> BoolArray:
 
 
 def silent_links(counts: SegmentCounts, fabric: Fabric) -> IntArray:
-    """Return the links that only silent segments and no others with packets cross, ascending."""
+    """Return the ids of the links that a silent segment crosses and no segment with packets,
+    ascending: int32[]."""
     silent = np.zeros(fabric.n_links, np.bool_)
     paths = counts.segments.paths
     silent[paths.take(np.flatnonzero(silent_segments(counts, fabric))).links] = True

@@ -1,9 +1,9 @@
-"""The columnar observations every localization method reads.
+"""The columnar observations that localization methods read.
 
-One `Telemetry` holds all that a run measured: Canary's segment counts, end-host flow records,
-NetBouncer's probes and 007's traced connections, each as parallel arrays that are checked once,
-when they are made. A part that was not measured is ``None``; a method that needs it raises
-`MissingTelemetry`. An empty part (zero rows) is an observation of nothing and is no error.
+One `Telemetry` holds everything that a run measured: Canary's segment counts, flow records of the
+end hosts, probes and 007's traced connections. Each part is a set of parallel arrays, which are
+checked when the part is created. A part that was not measured is ``None``, and a method that needs
+it raises `MissingTelemetry`. A part with zero rows is valid: it was measured, and nothing was seen.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from testbed.fabric.segments import Segments
 
 
 class MissingTelemetry(UserError):
-    """A method was given telemetry without the part it reads."""
+    """The telemetry lacks a part that a method reads."""
 
 
 @dataclass(frozen=True)
 class SegmentCounts:
-    """Packets sent and lost on each path segment and epoch, from Canary's minus meters.
+    """Packets sent and lost on each of S segments in each of E epochs, from Canary's minus meters.
 
     ``sent`` and ``lost`` are int64[E, S]; a segment with 0 packets sent was not observed.
-    ``flows`` int64[S] is how many flows were monitored on each, None where nobody knows.
+    ``flows``, int64[S], is the number of flows monitored on each; None if it is unknown.
     """
 
     segments: Segments
@@ -57,8 +57,8 @@ class Flows:
     Flow f took one of the paths of set ``path_set[f]`` (int32[F]) of ``sets``: all equal-cost paths
     of its ToRs, or a set of one where its path is known (INT, traced flows). Many flows may share a
     set; a flow within a rack has the path of no link. ``sent`` and ``lost`` are int64[F] packets,
-    ``lost`` as seen by retransmissions; ``rtt_ms`` float64[F] is each flow's round-trip time, where
-    it was measured.
+    ``lost`` as counted by retransmissions; ``rtt_ms``, float64[F], is each flow's round-trip time
+    in milliseconds, or None if it was not measured.
     """
 
     sets: PathSets | PairSets
@@ -95,8 +95,9 @@ class Flows:
         lost: LongArray,
         rtt_ms: FloatArray | None = None,
     ) -> Flows:
-        """Flows of which some (``own``, bool[F]) have a set of their own, in order those of
-        ``sets``; the others may have taken any equal-cost path of their ToRs (int[F])."""
+        """Return flows between ToRs ``src_tor`` and ``dst_tor``, int[F]. Flows that are marked in
+        ``own``, bool[F], have a set of their own, in order those of ``sets``; the others may have
+        taken any equal-cost path of their ToRs."""
         by_pair = ~own
         pair, number = np.unique(
             src_tor[by_pair].astype(np.int64) * fabric.n_tors + dst_tor[by_pair],
@@ -114,25 +115,25 @@ class Flows:
 
     @property
     def records(self) -> int:
-        """How many records reported the flows: one each."""
+        """The number of records that reported the flows: one for each flow."""
         return len(self)
 
     @property
     def listed(self) -> PathSets:
-        """The sets that are listed: all, or those after the pairs of ToRs."""
+        """The path sets that are listed: all sets, or those after the pairs of ToRs."""
         return self.sets.listed if isinstance(self.sets, PairSets) else self.sets
 
 
 @dataclass(frozen=True)
 class Probes:
-    """Source-routed probes over known paths: NetBouncer's host-core bounces (section 4.3), up and
-    back, or one-way probes as those of deTector's matrix.
+    """Source-routed probes over known paths: NetBouncer's, which bounce off a core switch and
+    return (section 4.3), or probes in one direction, such as those of deTector's matrix.
 
-    ``paths`` are directed fabric links in order; ``sent`` and ``lost`` int64[P] packets. What is
-    observed is a path: rows over the same links, as of the hosts of a rack or of parts of a
-    measurement, are added up here, in order of their first ones. So no method sees how probes were
-    cut into rows. ``records`` is how many records reported them, by default the rows given; only
-    the cost of a measurement counts these.
+    ``paths`` are directed fabric links in order; ``sent`` and ``lost``, int64[P], are packets. Rows
+    over the same links, for instance of the hosts of a rack, are added up when the object is
+    created, in the order of their first rows, so that the division of probes into rows has no
+    effect on methods. ``records`` is the number of records that reported the probes, by default the
+    number of given rows; only the cost of the measurement depends on it.
     """
 
     paths: Paths
@@ -158,18 +159,20 @@ class Probes:
 
     @cached_property
     def bounced(self) -> bool:
-        """Whether each path has its links in both directions: then nothing tells these apart."""
+        """Whether every path has all its links in both directions, so that the probes do not tell
+        the directions of a link apart."""
         return bool(_both_ways(self.paths.ptr, self.paths.links))
 
 
 @dataclass(frozen=True)
 class Connections:
-    """Connections that lost packets, with the path a traceroute found (007, section 4).
+    """C connections that lost packets, with the path that a traceroute found (007, section 4).
 
-    ``src_tor``, ``dst_tor`` int32[C]; ``lost`` int64[C] retransmissions; ``paths`` the traced
-    directed fabric links in order, only as far as the trace got where ``complete`` (bool[C]) is
-    False; ``traceroute_packets`` what the tracing cost. ``watched`` are the pairs of ToRs between
-    which hosts watched connections, whether these lost packets or not; None where nobody knows.
+    ``src_tor`` and ``dst_tor`` are int32[C]; ``lost``, int64[C], counts retransmissions. ``paths``
+    are the traced directed fabric links in order; where ``complete``, bool[C], is False, only the
+    first links were found. ``traceroute_packets`` is the number of packets that tracing sent.
+    ``watched`` are the pairs of ToRs between which hosts watched connections, with or without loss;
+    None if they are unknown.
     """
 
     src_tor: IntArray
@@ -197,17 +200,17 @@ class Connections:
 
     @property
     def records(self) -> int:
-        """How many records reported the connections: one each."""
+        """The number of records that reported the connections: one for each connection."""
         return len(self)
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Everything a run measured, for any method.
+    """Everything that a run measured, as methods read it.
 
-    ``monitors`` is the placement of Canary's meters (as "tor+core"); ``probes`` are
-    NetBouncer's and ``detector`` deTector's; ``canary_bytes`` the bytes of the meters
-    that Canary read, of digests, of changes of rules and of their counters that it read.
+    ``monitors`` is the placement of Canary's meters, such as "tor+core". ``probes`` are those of
+    NetBouncer and ``detector`` those of deTector. ``canary_bytes`` is the size in bytes of what
+    Canary's controller exchanged with the switches: meters, digests, changes of rules and counters.
     """
 
     topology: Fabric
@@ -255,7 +258,11 @@ class Telemetry:
     def need(self, part: Literal["connections"], method: str) -> Connections: ...
 
     def need(self, part: str, method: str) -> SegmentCounts | Flows | Probes | Connections:
-        """The named part. Raises MissingTelemetry, naming it, when the run did not measure it."""
+        """Return a part by its name; ``method`` is named in the message of the error.
+
+        Raises:
+            MissingTelemetry: The part was not measured.
+        """
         found = getattr(self, part)
         if found is None:
             raise MissingTelemetry(f"{method} needs the telemetry part {part!r}: it is missing")
@@ -276,8 +283,9 @@ def _both_ways(ptr, links):
 
 
 def _same_links(paths: Paths) -> tuple[LongArray, LongArray]:
-    """The first path over each multiset of links, ascending, and the number among these of every
-    path: int64[] and int64[P]. Multisets are compared by the sum of a scrambled number a link."""
+    """Return the index of the first path over each distinct multiset of links, ascending, int64[D],
+    and the position among these of every path's multiset, int64[P]. Multisets are compared by the
+    sum of a scrambled number for each link."""
     key = np.zeros(len(paths), np.uint64)
     _sum_links(paths.ptr, paths.links, key)
     if len(np.unique(key)) == len(key):
@@ -291,7 +299,7 @@ def _same_links(paths: Paths) -> tuple[LongArray, LongArray]:
 
 @kernel
 def _sum_links(ptr, links, key):
-    """Add the scrambled number of each of a path's links to the path's key."""
+    """Add the scrambled number of each link of a path to the path's key, uint64[P]."""
     for p in range(len(key)):
         for e in range(ptr[p], ptr[p + 1]):
             key[p] += scramble(np.uint64(links[e]))

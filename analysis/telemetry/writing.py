@@ -1,4 +1,4 @@
-"""Writes observations."""
+"""Write telemetry to an observations file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from testbed.record.tables import Texts, write_table
 
 
 def write_observations(path: Path, telemetry: Telemetry) -> None:
-    """Write all parts of a telemetry; link ids are those of its topology.
+    """Write all parts of a telemetry to one file; link ids are those of its topology.
 
-    Flows within a rack and segments that were not observed cross or tell nothing: they are left
-    out. A path set that is all equal-cost paths of two ToRs is written as the ToRs.
+    Flows within a rack, which cross no link, and segments without packets are left out. A path set
+    that is all equal-cost paths of two ToRs is written as these ToRs.
 
     Raises:
         TableError: The file cannot be written.
@@ -69,7 +69,7 @@ def _segment_rows(counts: SegmentCounts) -> Mapping[str, Any]:
 
 
 def _flow_rows(flows: Flows, fabric: Fabric) -> list[Mapping[str, Any]]:
-    """Flows by their ToRs, and flows by their paths."""
+    """Return two blocks of rows: flows that are written by their ToRs, and flows by their paths."""
     sets = flows.listed
     on_fabric, (src, dst) = sets.n_entries > 0, _ecmp_pairs(sets, fabric)
     pairs = len(flows.sets) - len(sets)
@@ -91,7 +91,8 @@ def _flow_rows(flows: Flows, fabric: Fabric) -> list[Mapping[str, Any]]:
 
 
 def _ecmp_pairs(sets: PathSets, fabric: Fabric) -> tuple[LongArray, LongArray]:
-    """The ToRs of each set that is all their equal-cost paths, -1 for other sets: int64[S]."""
+    """Return the source and destination ToR of each set that is all equal-cost paths between them,
+    and -1 for other sets: int64[S] each."""
     src, dst = np.full(len(sets), -1, np.int64), np.full(len(sets), -1, np.int64)
     several = np.flatnonzero((sets.width > 1) & (sets.n_entries > 0))
     first = sets.paths.ptr[sets.ptr[several]]
@@ -111,7 +112,7 @@ def _ecmp_pairs(sets: PathSets, fabric: Fabric) -> tuple[LongArray, LongArray]:
 
 
 def _equal_sets(a: PathSets, b: PathSets) -> BoolArray:
-    """Which sets hold the same paths in the same order: bool[S]."""
+    """Return which sets of ``a`` and ``b`` hold the same paths in the same order: bool[S]."""
     same = (a.width == b.width) & (a.n_entries == b.n_entries)
     rows = np.flatnonzero(same)
     a, b = a.take(rows), b.take(rows)
@@ -123,14 +124,15 @@ def _equal_sets(a: PathSets, b: PathSets) -> BoolArray:
 
 
 def _known_or_none(paths: Paths) -> PathSets:
-    """A set of one for each path that has a link, of none for the others."""
+    """Return one set for each path: the path alone, or no path if it has no link."""
     there = paths.length > 0
     ptr = pointers(there)
     return PathSets(ptr, paths.take(np.flatnonzero(there)))
 
 
 def _columns(parts: Sequence[Mapping[str, Any]], names: list[str]) -> dict[str, Any]:
-    """The rows of all parts, one after another; what a part does not have is null there."""
+    """Return the columns of all parts, one after another; a column that a part lacks is null in its
+    rows."""
     length = [len(part["lost" if "lost" in part else "retransmissions"]) for part in parts]
     columns: dict[str, Any] = {"id": np.arange(sum(length))}
     for name, known in (("kind", KINDS), ("plan", PLANS)):
