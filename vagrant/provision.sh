@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the emulation needs on Ubuntu 24.04 or Debian 12, as root, as often as you like:
-# the distribution's packages, then BMv2 and p4c from p4lang's apt repository. Where that has no
-# package for this system or cannot be reached, it says so in a line; the soft switch can stand in.
+# Installs the packages that the emulation needs on Ubuntu 24.04 or Debian 12: those of the
+# distribution, then BMv2 and p4c from p4lang's apt repository. Run it as root; it can be repeated.
+# If that repository has no package for this system or cannot be reached, the script prints one
+# line; the soft switch can then be used instead of BMv2.
 #
 #   provision.sh [--need-bmv2] [--vm]
 #
-# With --need-bmv2, missing BMv2 or p4c is an error. With --vm, everybody on this machine has SUDO=1:
-# networks of real packets are brought up through sudo without being asked for each time.
+# With --need-bmv2, it is an error if BMv2 or p4c cannot be installed. With --vm, SUDO=1 is set for
+# all users of this machine, so that networks of real packets are brought up through sudo.
 #
 # The repository is the openSUSE Build Service's project home:p4lang, as in the README files of
 #   https://github.com/p4lang/behavioral-model#installing-packaged-versions-of-bmv2
@@ -34,10 +35,10 @@ say() { echo "provision: $*"; }
 
 apt() { apt-get -qq -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"; }
 
-# 0 when BMv2 and p4c can be run.
+# Succeed if BMv2 and p4c can be run.
 have_p4lang() { command -v simple_switch_grpc && command -v p4c; } >/dev/null
 
-# Ubuntu's kernels for the cloud keep the netem queueing discipline in a package of its own.
+# Install the netem queueing discipline, which Ubuntu's cloud kernels have in a separate package.
 install_netem() {
   local extra
   extra="linux-modules-extra-$(uname -r)"
@@ -47,7 +48,7 @@ install_netem() {
   fi
 }
 
-# The build service's name for this system: xUbuntu_24.04, Debian_12.
+# Print the build service's name for this system, such as xUbuntu_24.04 or Debian_12.
 repository_name() {
   # shellcheck source=/dev/null
   . /etc/os-release
@@ -60,14 +61,14 @@ repository_name() {
 
 download() { curl -fsSL --connect-timeout 10 --max-time 60 --retry 2 "$1" -o "$2"; }
 
-# Add the repository at URL $1 and install BMv2 and p4c from it; keep it only if that works.
+# Add the repository at URL $1 and install BMv2 and p4c from it; remove it again if that fails.
 install_from() {
   local key
   key=$(mktemp)
   install -d -m 0755 "${KEYRING%/*}"
   if download "$1/Release.key" "$key" && gpg --batch --yes --dearmor -o "$KEYRING" "$key"; then
     echo "deb [signed-by=$KEYRING] $1/ /" >"$LIST"
-    # Refresh this list alone; the distribution's are fresh.
+    # Update the list of this repository only; those of the distribution are up to date.
     if apt update -o Dir::Etc::sourcelist="$LIST" -o Dir::Etc::sourceparts=- \
         -o APT::Get::List-Cleanup=0 -o APT::Update::Error-Mode=any >/dev/null \
       && apt install --no-install-recommends "${P4LANG_PACKAGES[@]}" >/dev/null; then
@@ -114,7 +115,7 @@ main() {
   fi
 
   say "installing the distribution's packages"
-  rm -f "$LIST" # from an earlier time; should it fail now, it must not take the others along
+  rm -f "$LIST" # of an earlier call; if it failed now, the distribution's packages would fail, too
   apt update
   apt install --no-install-recommends "${PACKAGES[@]}" >/dev/null
   install_netem

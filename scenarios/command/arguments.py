@@ -9,12 +9,14 @@ import typer
 
 
 def _scenarios() -> list[str]:
+    """Return the names of scenarios for the shell's completion."""
     from scenarios.experiment.scenario import scenario_names
 
     return scenario_names()
 
 
 def _methods() -> list[str]:
+    """Return the names of methods for the shell's completion."""
     from analysis.methods.registry import method_names
 
     return ["all", *method_names()]

@@ -34,6 +34,7 @@ def _row(each: Budget, settings: dict[str, Setting]) -> tuple[str, ...]:
 
 
 def _default(setting: Setting) -> str:
+    """Return the default of a setting, with those of backends that have their own."""
     if setting.name == "traces_per_s":
         return "as theorem 1 allows for `ICMP_PER_S`"
     own = [f"{backend} {value:g}" for backend, value in setting.on.items()]

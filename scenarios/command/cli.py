@@ -5,7 +5,7 @@ from __future__ import annotations
 from scenarios.process.signals import exit_on_signals, raise_on_signals
 
 if __name__ == "__main__":
-    exit_on_signals()  # during the imports below, too
+    exit_on_signals()  # a signal during the imports below prints one line, too
     from scenarios.process.sudo import leave_root
 
     leave_root()
@@ -81,6 +81,7 @@ app = typer.Typer(
 
 
 def _calibrated() -> list[str]:
+    """Return the names that ``--method`` of ``canary calibrate`` completes."""
     from analysis.evaluation.calibration import GRIDS
 
     return ["all", *GRIDS]
@@ -418,7 +419,7 @@ def main() -> None:
     """Run the command line; every error of a user is printed as one line."""
     exit_on_signals()
     gc.set_threshold(1_000_000, 20, 100)  # a run has many objects, most of which live long
-    # No product of matrices is large here, and threads for them spin while NumPy and SciPy load.
+    # Matrix products are small here; OpenBLAS's threads would only spin while NumPy and SciPy load.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # escape characters that the terminal cannot show

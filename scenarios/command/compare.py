@@ -65,7 +65,7 @@ def compare_seeds(
     def settings(more: Mapping[str, str]) -> Settings:
         request = make_request(scenario, dict(given.settings) | dict(more), config)
         auto = request.backend == "auto"
-        made = request.settings("virtual" if auto else None)  # seeds in parallel
+        made = request.settings("virtual" if auto else None)  # virtual time runs seeds in parallel
         if sudo and made.real_time and not root_available():
             go_through_sudo(given.environment)
         # All runs of a comparison have the same pace, even if some are made on another day.
@@ -138,5 +138,6 @@ def _swept(asked: _Asked, setting: str, by_value: Mapping[str, Settings], folder
 
 
 def _places(console: Console, folder: Path, what: str) -> None:
+    """Print where the figures and the page of a comparison are."""
     console.print(line(what), soft_wrap=True)
     console.print(line(offer_page(folder)), soft_wrap=True)

@@ -77,12 +77,14 @@ def render_findings(findings: list[Finding], console: Console) -> None:
 
 
 def _machine() -> Iterator[Finding]:
+    """Yield the version of Python, the number of cores and the free memory."""
     yield Finding("Python", "good", f"{platform.python_version()}, {sys.prefix}")
     yield Finding("cores", "good", str(len(os.sched_getaffinity(0))))
     yield Finding("memory", "good", f"{in_gigabytes(available_bytes())} free")
 
 
 def _packets() -> Iterator[Finding]:
+    """Yield whether the soft switch can be compiled and loaded."""
     without = "run on packets (BACKEND=flow needs none)"
     try:
         command = compiler()
@@ -98,6 +100,7 @@ def _packets() -> Iterator[Finding]:
 
 
 def _real_packets() -> Iterator[Finding]:
+    """Yield whether networks of real packets can be brought up."""
     root = os.geteuid() == 0
     said = "yes" if root else "no: sudo make scenario BACKEND=softswitch"
     yield Finding("root", "good" if root else "weak", said, "run on real packets")
@@ -108,6 +111,7 @@ def _real_packets() -> Iterator[Finding]:
 
 
 def _bmv2() -> Iterator[Finding]:
+    """Yield whether BMv2 and p4c are installed, and whether BMv2 is slow."""
     found = _tool("BMv2", BMV2, "--version")
     path = shutil.which(BMV2.command)
     if path is not None and (reason := bmv2_is_slow(Path(path))):
@@ -117,6 +121,7 @@ def _bmv2() -> Iterator[Finding]:
 
 
 def _kernel() -> Iterator[Finding]:
+    """Yield whether the kernel has veth, netem and nftables; only root can try these."""
     tried: list[tuple[str, Callable[[], str], str]] = [
         ("veth", _no_veth, "run on real packets"),
         ("sch_netem", NetemInjector.available, ""),
@@ -150,11 +155,13 @@ _LOOKS = (_machine, _packets, _real_packets, _bmv2, _kernel, _backends)
 
 
 def _no_veth() -> str:
+    """Return why the kernel cannot make veth interfaces, or "" if it can."""
     complaint = in_new_namespace(["ip", "link", "add", "veth0", "type", "veth", "peer", "veth1"])
     return f"the kernel has no veth ({complaint}): modprobe veth" if complaint else ""
 
 
 def _tool(name: str, tool: Tool, asks: str) -> Finding:
+    """Return whether a program is installed, with its version."""
     if tool.lacking:
         return Finding(name, "missing", tool.lacking, tool.without)
     return Finding(name, "good", _version(tool.command, asks))

@@ -115,6 +115,7 @@ def _key(root: Path, kind: str) -> str:
 
 
 def _is_installed(root: Path, kind: str) -> bool:
+    """Return True if ``.venv`` was set up from the present lock file and has pip."""
     stamp = root / ".venv" / f".{kind}"
     return stamp.is_file() and stamp.read_text() == _key(root, kind) and _has_pip(root / ".venv")
 
@@ -157,6 +158,7 @@ def install_locked(python: str, lock: Path) -> list[str]:
 
 
 def _step(title: str | None, command: Sequence[str]) -> None:
+    """Print a title and run a command; raise `InstallError` if it fails."""
     if title is not None:
         print(f"  {title}", flush=True)
     if _run(command) != 0:

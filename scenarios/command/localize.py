@@ -120,6 +120,7 @@ def _in_parts(
     progress: Progress,
     cluster: str | None,
 ) -> Verdicts:
+    """Diagnose a folder of parts with each method that can read parts."""
     fabric = numbered.fabric
     if (numbered.link_ids != np.arange(fabric.n_links)).any():
         raise RunError("parts need a fabric file with links numbered 0, 1, 2 by their switches")

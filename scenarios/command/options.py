@@ -78,7 +78,7 @@ class SettingsCommand(WordsCommand):
         every = [*own, *_options()]
         for name, option in _by_name(every).items():
             option.envvar = PREFIX + name
-            option.show_envvar = option.envvar in os.environ  # in messages: where it was said
+            option.show_envvar = option.envvar in os.environ  # messages then name the variable
         return [*every, last]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -108,6 +108,7 @@ def _by_name(params: Iterable[Any]) -> dict[str, Any]:
 
 
 def _long(option: Any) -> str:
+    """Return the long form of an option, such as ``--epoch-ms``."""
     return next(name for name in option.opts if name.startswith("--"))
 
 
@@ -165,6 +166,7 @@ def _options() -> list[Any]:
 
 
 def _option(setting: Setting) -> Any:
+    """Return the type annotation from which Typer makes the option of a setting."""
     text = f"{_plain(setting.meaning)} [default: {_default(setting)}{_bounds(setting)}]"
     choices = [*setting.choices, *(["auto"] if setting.name == "backend" else [])]
     completed = (lambda: choices) if choices else None
@@ -203,6 +205,8 @@ def _value(value: Any) -> str:
 
 
 def _bounds(setting: Setting) -> str:
+    """Return the bounds of a setting with their unit, such as ``; 20 to 60,000 ms``; empty without
+    bounds."""
     if setting.low is None or setting.high is None:
         return ""
     unit = f" {setting.unit}" if setting.unit else ""

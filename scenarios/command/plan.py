@@ -136,6 +136,7 @@ def render_plan(matrix: ProbeMatrix, timings: list[Timing], console: Console) ->
 
 
 def _paths(matrix: ProbeMatrix, topology: FatTree) -> Table:
+    """Return a table with the number of paths of deTector's plan and of simpler ones."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False, header_style="bold")
     table.add_column("plan")
     table.add_column("paths", justify="right")
@@ -189,6 +190,7 @@ def _fallen_short(matrix: ProbeMatrix, reached: str) -> list[str]:
 
 
 def _times(timings: list[Timing]) -> Table:
+    """Return a table with the planning time for each set of speed-ups."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), show_edge=False, header_style="bold")
     table.add_column("speed-ups")
     table.add_column("seconds", justify="right")

@@ -109,5 +109,5 @@ def _checked(trace: Path | None, experiments: Sequence[Experiment]) -> Path | No
         raise UserError(f"TRACE={trace}: there is no such file")
     from testbed.traffic.capture import read_capture
 
-    read_capture(trace, 1.0)  # raises, before anything is computed
+    read_capture(trace, 1.0)  # raises an error before anything is computed
     return trace.absolute()

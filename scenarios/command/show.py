@@ -66,7 +66,7 @@ def make_page(
     """
     need_no_links(directory)
     if (directory / REPRODUCED).is_file():
-        from scenarios.papers.reproduce import page_again  # a second, for others nothing
+        from scenarios.papers.reproduce import page_again  # importing it takes a second
 
         return page_again(directory)
     if is_sweep(directory):
@@ -142,7 +142,7 @@ def again_all(found: Compared, swept: tuple[str, Sequence[str]] = ("", ())) -> s
     """Return the command that makes a comparison again, with its seeds; for a sweep with the
     setting and its values."""
     had = {name: (e["values"], e["from"]) for name, e in found.key["parameters"].items()}
-    had.pop(REFERENCE, None)  # every comparison has it
+    had.pop(REFERENCE, None)  # every comparison includes it
     setting, values = swept
     own = f"{setting.upper()}="
     words = [word for word in _settings(found.key) if not setting or not word.startswith(own)]

@@ -158,6 +158,7 @@ def open_backend(inputs: Inputs, links: LinkModel, logs: Path) -> Iterator[Backe
 
 
 def _open(inputs: Inputs, links: LinkModel, source: Adapted, logs: Path) -> Iterator[Backend]:
+    """Yield the network of a run with the adapted switch program ``source``."""
     fabric, epoch_ns = inputs.fabric, inputs.epochs.length_ns
     skew = round(inputs.epochs.skew * epoch_ns)
     if inputs.backend == "virtual":

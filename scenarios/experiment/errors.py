@@ -33,7 +33,7 @@ def message_of(error: Exception) -> str:
     """Return an error's message and its notes in one line."""
     if isinstance(error, OSError) and error.errno:
         text = _of_the_system(error, error.errno)
-    elif type(error).__name__ == "ValidationError":  # of pydantic, which may not be loaded
+    elif type(error).__name__ == "ValidationError":  # pydantic's; pydantic may not be loaded
         from testbed.record.messages import first_problem
 
         place, reason = first_problem(cast(Any, error))
@@ -60,6 +60,6 @@ def stopped(stop: BaseException) -> int:
     """Print in one line that the command was interrupted, and return its exit code."""
     number = stop.args[0] if stop.args else signal.SIGINT
     kept = plain(" ".join(getattr(stop, "__notes__", ["nothing was kept"])))
-    with suppress(OSError):  # a terminal that is gone
+    with suppress(OSError):  # the terminal is closed
         print(in_one_line(number, kept), file=sys.stderr, flush=True)
     return exit_code(number)

@@ -178,7 +178,7 @@ class _Counts:
         pods = np.bincount(fabric.pod[: fabric.n_tors]) if top > 1 else np.ones(1)
         self.local = float((pods * (pods - 1)).sum())
         self.segments = _segments(fabric, monitor, tiers, ups)
-        probes_each = 2 * probes  # NetBouncer's and as many of deTector's
+        probes_each = 2 * probes  # NetBouncer's, and as many of deTector's
         self.probes = self.probed * probes_each
         self.probe_hops = 2 * top + (not without)
         self.data_hops = 2 * top - 2 * self.local / max(self.pairs, 1) + (not without)
@@ -188,7 +188,7 @@ class _Counts:
             every = process.arrivals * (duration_s + process.mean_duration_s)
             self.records = min(FLOW_RECORDS, every) if without else 0.0
             per_flow = process.sizes.mean / PAYLOAD + 0.5
-            # of the longest flows only a part is sent in the run
+            # the run ends before the longest flows do, so only a part of them is sent
             self.data = (self.records / every if without else 1.0) * self.started * per_flow
 
     def flock_seconds(self, failures: int, traced: bool) -> float:

@@ -85,7 +85,7 @@ class Events:
             return
         self._happened.append(f"{event.seconds:g} s: {what}")
         uplinks = self.uplinks[int(self.network.topology.link_src[event.target])]
-        assert uplinks is not None  # as `parse_events` has checked
+        assert uplinks is not None  # `parse_events` has checked this
         (uplinks.drain if event.kind == "drain" else uplinks.undrain)(event.target)
 
     def reconcile(self) -> None:
@@ -112,6 +112,7 @@ class Events:
         return self.network.answers(absence.switch) if absence.restarted else control.is_primary()
 
     def _absent(self, switch: int, what: str, begin_ns: int, restarted: bool) -> None:
+        """Note that a switch restarted or was taken at ``begin_ns``."""
         absence = Absence(switch, what, begin_ns, self._read, restarted)
         self.absences.append(absence)
         self._happened.append(absence)

@@ -134,6 +134,7 @@ def _sent_and_lost(
 
 
 def _switches(emulation: Emulation) -> Mapping[str, Any]:
+    """Return the columns of the table ``switches``."""
     topology = emulation.topology
     return {
         "name": topology.switch_names,
@@ -171,6 +172,7 @@ def _drops_of_packets(
 
 
 def _links(emulation: Emulation, by_faults: npt.NDArray[np.uint64]) -> Mapping[str, Any]:
+    """Return the columns of the table ``links``, with the counters of each directed link."""
     network, n = emulation.network, emulation.topology.n_links
     # A packet dropped at the link's begin did not cross it; a corrupted one did.
     taken = network.fault_drops() + emulation.injector.dropped() - _corrupted(emulation)
@@ -196,6 +198,7 @@ def _corrupted(emulation: Emulation) -> npt.NDArray[np.uint64]:
 
 
 def _rules(history: History) -> Mapping[str, Any]:
+    """Return the columns of the table ``rules``: the DSM rules in force in each epoch."""
     epoch = [np.full(len(rules), number, np.int32) for number, rules in history.rules]
     columns = {
         name: np.concatenate([getattr(rules, name) for _, rules in history.rules])
@@ -205,6 +208,7 @@ def _rules(history: History) -> Mapping[str, Any]:
 
 
 def _selection(history: History) -> Mapping[str, Any]:
+    """Return the columns of the table ``selection``; rows with only zeros are left out."""
     names = [each.name for each in fields(Selected)]
     counts = np.array([[getattr(each, name) for name in names] for each in history.selection])
     epoch, segment = np.nonzero(counts.any(axis=1))
@@ -214,6 +218,7 @@ def _selection(history: History) -> Mapping[str, Any]:
 
 
 def _flows(emulation: Emulation, sent: LongArray, lost: LongArray) -> Mapping[str, Any]:
+    """Return the columns of the table ``flows``, with the packets that each flow sent and lost."""
     topology, traffic = emulation.topology, emulation.sources.traffic
     return {
         "src_host": traffic.src_host,
@@ -239,6 +244,7 @@ def _probe_paths(emulation: Emulation) -> Mapping[str, Any]:
 
 
 def _probe_counts(emulation: Emulation, history: History) -> Mapping[str, Any]:
+    """Return the columns of the table ``probe_counts``: probes sent and lost on each path."""
     topology, sources = emulation.topology, emulation.sources
     probes, matrix = sources.probes, sources.matrix
     n_bouncing = len(topology.bouncing)
@@ -292,6 +298,7 @@ def _network(
     by_faults: npt.NDArray[np.uint64],
     by_emulator: EmulatorDrops | None,
 ) -> Network:
+    """Return the content of ``network.json``: counters of the whole network."""
     statistics, selector = emulation.network.statistics, emulation.selector
     # A real network counts packets that its fault tables dropped, but none of netem or nftables.
     real = emulation.inputs.real_time

@@ -103,6 +103,7 @@ def make_request(
 
 
 def _read(file: Path) -> dict[Any, Any]:
+    """Return the content of a file of settings, or of the ``config.json`` of a run."""
     path = file / "config.json" if file.is_dir() else file
     try:
         content = read_yaml(

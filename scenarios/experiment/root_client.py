@@ -86,6 +86,7 @@ def _next(wire: Connection) -> tuple[Any, ...]:
 
 
 def _keep_log(writer: RunWriter, name: str, content: bytes) -> None:
+    """Write a log of the root process into the folder ``logs`` of the run."""
     folder = writer.partial / "logs"
     folder.mkdir(exist_ok=True)
     with atomic_write(folder / name) as new:

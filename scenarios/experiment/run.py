@@ -70,6 +70,7 @@ def new_run(path: Path, numbered: bool) -> Iterator[RunWriter]:
 
 
 def _abandon(writer: RunWriter | None) -> None:
+    """Remove the files of a run, unless it was finished or left as partial."""
     if writer is not None:
         with signals_blocked():
             writer.abandon()
@@ -108,7 +109,7 @@ def run_experiment(
     try:
         need_backend(settings.backend, settings.tcp > 0)
         fabric = make_fabric(settings.topology, settings.k, settings.seed)
-        need_memory(expected_of(settings, fabric, 0))  # more failures take time, not memory
+        need_memory(expected_of(settings, fabric, 0))  # failures take time and no memory
         plan = scenario.faults(fabric, settings)
         flock = any(method.name.startswith("flock") for method in methods)
         observer.estimated(expected_of(settings, fabric, len(plan.links), flock))
@@ -116,7 +117,7 @@ def run_experiment(
         if settings.backend == "flow":
             write_run(simulate(settings, plan, fabric, progress=observer.progressed), writer)
         else:
-            assert isinstance(fabric, PacketFabric)  # as the settings have made sure
+            assert isinstance(fabric, PacketFabric)  # the settings have checked this
             where = f"{fabric.title} on {settings.backend}, seed {settings.seed}"
             monitor = monitor_switches(fabric, settings.monitors, settings.seed)
             observer.planned(f"{Path(name).stem}: {where}", fabric, monitor, plan, settings.epochs)
@@ -177,6 +178,7 @@ def _emulate(
     writer: RunWriter,
     observer: Observer,
 ) -> None:
+    """Make the traffic, emulate a run with packets, and write its record."""
     observer.progressed("traffic", 0.0)
     traffic, account = make_traffic(
         demand_of(settings), fabric, lambda share: observer.progressed("traffic", share)
@@ -227,6 +229,7 @@ def _diagnose(
     progress: Progress,
     methods: Sequence[BuiltMethod],
 ) -> Summary:
+    """Diagnose a run with each method, write the diagnoses, and return the summary."""
     config, network = run.config, run.network
     telemetry = read_telemetry(run)
     free_buffers()
@@ -282,6 +285,7 @@ def _diagnose(
 
 
 def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWriter) -> None:
+    """Write the tables of the diagnoses."""
     for name, diagnosis in diagnoses.items():
         writer.table(f"diagnoses/{name}", diagnosis_columns(diagnosis, run.fabric))
         if diagnosis.connection_cause is not None:

@@ -74,6 +74,7 @@ class Scenario:
             return self._checked_faults(topology, settings)
 
     def _checked_faults(self, topology: Fabric, settings: Settings) -> FaultPlan:
+        """Return the faults, after checks of the function's signature, its result and the plan."""
         try:
             inspect.signature(self.make_faults).bind(topology, settings)
         except TypeError:
@@ -135,4 +136,5 @@ def load_scenario(name: str) -> Scenario:
 
 
 def _user_file(path: Path) -> UserFile:
+    """Return a scenario's file, whose errors become `SettingsError` with file and line."""
     return UserFile(path, "scenario", SettingsError, (FaultError, TopologyError))

@@ -88,16 +88,15 @@ class Settings:
         Field(ge=1, le=EPOCHS, description="measurement epochs"),
         Extra(on={"softswitch": 8, "bmv2": 8}),
     ] = 10
-    # Ten epochs of a second give every method the measurements that it asks for: 007's budgets are
-    # per second, and in one second it traces a third of the connections that lose packets.
-    # Real switches are slower than virtual time: longer epochs of slower traffic hold as many
-    # packets.
+    # Ten epochs of one second give every method enough measurements: 007's budgets are per second,
+    # and in one second it traces a third of the connections that lose packets. Real switches are
+    # slower than virtual time; with slower traffic, longer epochs hold as many packets.
     epoch_ms: Annotated[
         int,
         Field(ge=20, le=60_000, description="length of an epoch, in virtual or real time"),
         Extra("ms", {"softswitch": 7000, "bmv2": 16_000}),
     ] = 1000
-    # Above a tenth of an epoch hardly half of it is left to read meters and to install rules.
+    # With more than a tenth, less than half of an epoch is left to read meters and install rules.
     skew: Annotated[
         float,
         Field(
@@ -166,7 +165,7 @@ class Settings:
             "(its section 6.1); deTector's plan has as many in all",
         ),
     ] = 100
-    # In proportion to what hosts send a second, so that the budget is the same for each packet.
+    # Proportional to the hosts' packets per second, so that each packet has the same budget.
     icmp_per_s: Annotated[
         float,
         Field(
@@ -235,7 +234,8 @@ class Settings:
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
-        noise_range(self.noise)  # raises, as what follows
+        """Check that the settings fit each other."""
+        noise_range(self.noise)  # raises an error, as do the calls below
         if self.injector != "auto" and self.backend == "flow":
             raise SettingsError(f"INJECTOR={self.injector} needs packets: leave it out")
         if self.injector in ("netem", "nft") and self.backend == "virtual":
@@ -294,7 +294,7 @@ class Settings:
             found["load"] = f"with a list of flows, TRAFFIC={self.traffic}"
         if self.backend == "flow":
             found["skew"] = "with BACKEND=flow"
-        if not (self.alpha or self.beta):  # no flow is ever wanted
+        if not (self.alpha or self.beta):  # no flow is ever selected
             found["delta"] = "with ALPHA=0 and BETA=0"
         return found
 
@@ -345,6 +345,7 @@ def described() -> list[Setting]:
 
 
 def _describe(name: str, info: FieldInfo) -> Setting:
+    """Return the description of a setting from its field in `Settings`."""
     low = next((note.ge for note in info.metadata if hasattr(note, "ge")), None)
     high = next((note.le for note in info.metadata if hasattr(note, "le")), None)
     extra = next((note for note in info.metadata if isinstance(note, Extra)), Extra())

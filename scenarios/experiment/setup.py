@@ -203,7 +203,7 @@ def _add_sources(inputs: Inputs, network: Network, traffic: Traffic, idle: bool)
         topology,
         standard_matrix(topology),
         inputs.duration_s,
-        packets=len(probes.packets),  # as many as NetBouncer's
+        packets=len(probes.packets),  # as many probes as NetBouncer sends
         seed=inputs.seed,
     )
     frames = matrix.frames

@@ -126,6 +126,7 @@ def make_traffic(
 
 
 def _warn_of_what_is_not_sent(demand: Demand, flows: FlowList) -> None:
+    """Log a warning about flows of a list that the run does not send."""
     if flows.late:
         log.warning(
             "%s of the %s flows of %s begin after the run of %g s: more EPOCHS or a longer "
@@ -146,6 +147,7 @@ def _warn_of_what_is_not_sent(demand: Demand, flows: FlowList) -> None:
 
 
 def _warn_of_what_is_cut_off(demand: Demand, account: Account) -> None:
+    """Log a warning if the run ends before the capture does."""
     if account.fit or (account.share == 1.0 and BEYOND not in account.refused):
         return
     if account.share == 1.0:

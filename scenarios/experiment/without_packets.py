@@ -176,7 +176,7 @@ def simulate(
     selection = SelectionParameters(settings.alpha, settings.beta, settings.delta, settings.eta)
     process = _process(demand_of(settings), fabric)
     with ThreadPoolExecutor(1) as pool:
-        planning = pool.submit(standard_matrix, fabric)  # takes as long as all the rest
+        planning = pool.submit(standard_matrix, fabric)  # takes as long as all other steps
         progress("flows", 0.1)
         host, start_s, records, carried = _send_flows(
             ecmp, loss, process, flows, settings.duration_s, settings.epoch_ms, seed
@@ -202,7 +202,7 @@ def simulate(
             ecmp, loss, process, parts, selection, settings.epochs, epoch_s, seed
         )
         planned = planning.result().both_ways
-    each = max(1, len(hosts) * n_probes // max(len(planned), 1))  # as many as NetBouncer's
+    each = max(1, len(hosts) * n_probes // max(len(planned), 1))  # as many as NetBouncer sends
     rows = np.arange(len(planned), dtype=np.int32)
     matrix = _send_probes(loss, planned, rows, each, _rng(seed, 7))
     shape = (len(paths), fabric.hosts_per_tor)
@@ -246,12 +246,13 @@ def _control(metered: Metered) -> int:
 def write_run(run: FlowRun, writer: RunWriter) -> None:
     """Write the record of a run without its diagnoses."""
     writer.text("truth.yaml", run.plan.to_yaml(run.fabric))
-    with ThreadPoolExecutor(2) as pool:  # Arrow compresses a table on one core
+    with ThreadPoolExecutor(2) as pool:  # Arrow compresses each table on one core only
         list(pool.map(lambda name: writer.table(name, run.table(name)), _TABLES))
     writer.json("network.json", run.network)
 
 
 def _links(run: FlowRun) -> Mapping[str, Any]:
+    """Return the columns of the table ``links``, with the counters of each directed link."""
     n = run.fabric.n_links
     return {
         "name": run.fabric.link_names,
@@ -264,6 +265,7 @@ def _links(run: FlowRun) -> Mapping[str, Any]:
 
 
 def _flows(run: FlowRun) -> Mapping[str, Any]:
+    """Return the columns of the table ``flows``, with the path of each flow."""
     flows = run.seen.flows
     return {
         "src_tor": flows.src_tor,
@@ -275,6 +277,7 @@ def _flows(run: FlowRun) -> Mapping[str, Any]:
 
 
 def _probe_paths(run: FlowRun) -> Mapping[str, Any]:
+    """Return the columns of the table ``probe_paths``: NetBouncer's paths, then deTector's."""
     bounces, matrix = run.seen.bounces, run.seen.matrix
     return {
         "plan": [PLANS[0]] * len(bounces) + [PLANS[1]] * len(matrix),
@@ -302,6 +305,7 @@ def _probe_counts(run: FlowRun) -> Mapping[str, Any]:
 
 
 def _connections(run: FlowRun) -> Mapping[str, Any]:
+    """Return the columns of the table ``connections``: the flows that 007 traced."""
     seen = run.seen
     return {"flow": seen.traced, "path": seen.trace_paths, "complete": seen.trace_complete}
 
@@ -318,10 +322,12 @@ _TABLES: Mapping[str, Callable[[FlowRun], Mapping[str, Any]]] = {
 
 
 def _rng(seed: int, part: int) -> np.random.Generator:
+    """Return the random generator of one part of the simulation."""
     return np.random.default_rng([seed, 0xF10, part])
 
 
 def _process(demand: Demand, fabric: Fabric) -> FlowProcess:
+    """Return the random process of the flows; raise an error for a capture or a list of flows."""
     for what, is_it in (("a capture", capture_file), ("a list of flows", flow_file)):
         if is_it(demand.traffic) is not None:
             raise SettingsError(

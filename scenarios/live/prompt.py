@@ -301,6 +301,7 @@ class Prompt(CLI):
 
 
 def _nothing(line: str, command: str) -> None:
+    """Raise `UsageError` if a command without arguments was given some."""
     if line.strip():
         raise UsageError(f"{command} takes no arguments")
 
@@ -359,6 +360,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _greeting(topology: PacketFabric) -> str:
+    """Return the text that the prompt begins with: names of nodes, and commands to try."""
     hosts, switches = topology.host_names, topology.switch_names
     at = np.cumsum((0, *np.bincount(topology.tier)))
     rows = [

@@ -112,6 +112,7 @@ def calibrate(
 
 
 def _named(methods: str) -> list[NamedMethod]:
+    """Return the methods to calibrate, with the parameters in their names."""
     if methods.strip() == "all":
         return [NamedMethod(name, ()) for name in GRIDS]
     return [named for built in find_methods(methods) for named in read_names(built.name)]
@@ -202,13 +203,14 @@ def read_training(path: Path, progress: Progress) -> list[TrainingRuns]:
 
 
 def _simulated(entry: TrainingEntry, seed: int, common: Mapping[str, Any]) -> list[Case]:
+    """Return the cases of one simulated run, one for each kind of telemetry."""
     given = dict(common) | (entry.model_extra or {}) | {"seed": seed}
     if entry.scenario is not None:
         need_library(entry.scenario)
     request = make_request(entry.scenario, given)
     settings = request.settings("flow")
     for view in entry.views:
-        make_settings({}, settings.as_dict() | {"telemetry": view})  # raises what is no kind
+        make_settings({}, settings.as_dict() | {"telemetry": view})  # checks the kind
     fabric = make_fabric(settings.topology, settings.k, settings.seed)
     plan = request.scenario.faults(fabric, settings)
     run = simulate(settings, plan, fabric)

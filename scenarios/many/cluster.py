@@ -135,12 +135,13 @@ def workers_of(cluster: str | None, processes: int) -> Iterator[Workers]:
 
 @contextmanager
 def _cluster_at(where: str) -> Iterator[Cluster]:
+    """Connect to a scheduler for a block, and yield its workers."""
     import dask.config
 
     dask.config.set(
         {"logging": {"distributed": "critical"}, "distributed.scheduler.allowed-failures": 1}
     )
-    from distributed import Client  # takes a second
+    from distributed import Client  # importing it takes a second
 
     is_file = where.endswith(".json")
     if is_file and not Path(where).is_file():
@@ -162,10 +163,12 @@ def _cluster_at(where: str) -> Iterator[Cluster]:
 
 
 def _do_here(work: Work, key: str) -> Outcome:
+    """Do a piece of work in a process of this worker's machine."""
     from distributed import get_worker
 
     return do_in_process(work, Path(get_worker().local_directory), key)
 
 
 def _found_here(theirs: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the values of ``theirs`` on this worker, and whether it is a daemon."""
     return {**theirs(), "daemon": multiprocessing.current_process().daemon}

@@ -111,14 +111,14 @@ def compare(
     capture = _account(settings, seeds[0], progress)
     key = _key(name, settings, methods, parameters)
     with hold_folder(folder, SETTINGS_FILE, "comparison") as file:
-        document_text(file, key)  # it is as declared
+        document_text(file, key)  # checks that the key has the declared form
         if not is_of(file, key):
             raise RunError(f"{folder} holds a comparison of other settings or code: choose another")
         every = {f"seed-{seed}": seed for seed in seeds}
         lacking = {each: seed for each, seed in every.items() if not _file(folder, seed).exists()}
         own = settings
         if settings.backend == "virtual" and not settings.threads:
-            own = replace(settings, threads=1)  # seeds share the cores
+            own = replace(settings, threads=1)  # several seeds run at once and share the cores
         failures: dict[int, str] = {}
         if lacking:
             named = ",".join(method.name for method in methods)
@@ -173,7 +173,7 @@ def _key(
         "packages": Path(__file__).parents[2] / "requirements.lock",
     }
     for what, path in files.items():
-        if path is not None and path.is_file():  # each seed says so if it is none
+        if path is not None and path.is_file():  # if there is no such file, each seed reports it
             key[f"{what}_sha256"] = _digest(path)
     if named := {method.partition(":")[0] for method in names} & parameters.files.keys():
         key["methods_sha256"] = {name: _digest(parameters.files[name]) for name in sorted(named)}
@@ -194,6 +194,7 @@ def _key_of_names(
 
 
 def _digest(path: Path) -> str:
+    """Return the SHA-256 hash of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -218,12 +219,13 @@ def _parallel_runs(settings: Settings) -> int:
     if settings.real_time:
         return 1
     fabric = make_fabric(settings.topology, settings.k, settings.seed)
-    expected = expected_of(settings, fabric, 0)  # more failures take time, not memory
+    expected = expected_of(settings, fabric, 0)  # failures take time and no memory
     need_memory(expected)
     return max(1, min(os.cpu_count() or 1, available_bytes() // expected.memory))
 
 
 def _file(folder: Path, seed: int) -> Path:
+    """Return the path of the file with a seed's rows."""
     return folder / f"seed-{seed}.parquet"
 
 
@@ -261,7 +263,7 @@ def _rows(run: RunDirectory, seed: int) -> dict[str, Any]:
         }
         for column in COLUMNS:
             value = figures.get(column, own.get(column, entry.get(column)))
-            columns[column].append(math.nan if value is None else value)  # of undefined precision
+            columns[column].append(math.nan if value is None else value)  # undefined precision
     lengths = [len(found) for found in columns["found_at"]]
     links = np.concatenate([np.zeros(0, np.int32), *columns["found_at"]])
     ptr = pointers(lengths)

@@ -45,7 +45,7 @@ Work = Callable[[Path], bytes]
 """A piece of work: a function of a temporary folder that returns the content of the piece's file.
 It must be picklable, because another process calls it."""
 
-_PRELOADED = "scenarios.many.compare"  # imports nearly all that pieces need
+_PRELOADED = "scenarios.many.compare"  # imports nearly all modules that pieces need
 _starting = threading.Lock()
 
 
@@ -316,7 +316,7 @@ def _processes() -> ForkServerContext:
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         os.environ["PYTHONSAFEPATH"] = "1"
         try:
-            resource_tracker.ensure_running()  # outlives a hangup, too; unblocks other signals here
+            resource_tracker.ensure_running()  # survives a hangup; this call unblocks signals
             signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
             forkserver.ensure_running()
         finally:
@@ -362,7 +362,7 @@ def _end_with_the_reader(send: Connection) -> None:
     """End this process when the reader of its outcome ends, for example because the command was
     killed."""
     gone = select.poll()
-    gone.register(send.fileno(), 0)  # errors alone
+    gone.register(send.fileno(), 0)  # report errors only
 
     def watch() -> None:
         gone.poll()

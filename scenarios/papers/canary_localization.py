@@ -77,7 +77,7 @@ class World:
         sent = np.full(len(bounces), PROBES, np.int64)
         probes = Probes(bounces, sent, rng.binomial(sent, _lost_share(bounces, loss)))
         segments = fabric.segments()
-        counted = rng.integers(0, 1 << 62, len(segments)) / 2.0**62  # one draw for all alphas
+        counted = rng.integers(0, 1 << 62, len(segments)) / 2.0**62  # the same draw for all alphas
         packets = (alpha * (1 + 0.5 * counted)).astype(np.int64)[None, :]
         lost = np.random.default_rng([seed, alpha]).binomial(
             packets, _lost_share(segments.paths, loss)
@@ -122,7 +122,7 @@ def stages(
         Row(quantity, name, label(stage), draw, value)
         for stage, each in enumerate(after, 1)
         for quantity in SHOWN
-        if not math.isnan(value := _figure(each, quantity))  # the precision of no link blamed
+        if not math.isnan(value := _figure(each, quantity))  # precision without a blamed link
     ]
     rows.append(Row(FOUND, name, LAST, draw, after[-1].true_positives))
     rows.append(Row(WRONG, name, LAST, draw, after[-1].false_positives))

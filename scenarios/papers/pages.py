@@ -84,6 +84,7 @@ def _panel_data(of: Reproduction, panel: Panel, names: Sequence[str]) -> dict[st
 
 
 def _numbers(figures: Figures) -> list[float | int | None]:
+    """Return the mean and the interval as numbers for JSON, with six digits."""
     mean = figures.mean
     return numbers(np.array([mean.mean, mean.low, mean.high]), 6)
 
@@ -121,6 +122,7 @@ def experiment_page(of: Reproduction, folder: Path) -> str:
 
 
 def _row(line: Line) -> dict[str, Any]:
+    """Return the row of a line in the table of the page."""
     ours = line.ours.mean.mean if line.ours else None
     far = None if ours is None or line.paper.kind == "bound" else ours - line.paper.value
     return {
@@ -134,12 +136,14 @@ def _row(line: Line) -> dict[str, Any]:
 
 
 def _figures(at: tuple[str, str, str], figures: Figures) -> tuple[str, ...]:
+    """Return the cells of one of our values: mean, interval and number of draws."""
     mean = figures.mean
     bounds = ("–", "–") if mean.low != mean.low else (number(mean.low), number(mean.high))
     return (*at, number(mean.mean), *bounds, str(len(figures.values)))
 
 
 def _quote(paper: Printed) -> str:
+    """Return a quote from the paper with its section and arithmetic."""
     said = f"{paper.series} at {paper.x}: “{paper.quote}” ({paper.section})"
     return f"{said} {paper.arithmetic}".rstrip()
 
@@ -183,6 +187,7 @@ def overview_page(there: Sequence[Reproduction], every: Sequence[str], out: Path
 
 
 def _entry(of: Reproduction) -> dict[str, Any]:
+    """Return the entry of an experiment in the page of all experiments."""
     count = Counter(line.verdict for line in of.lines)
     return {
         "name": of.experiment.name,

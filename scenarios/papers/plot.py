@@ -33,7 +33,7 @@ def draw(experiment: Experiment, ours: Ours, paths: Sequence[Path]) -> None:
     columns = min(len(experiment.panels), 2)
     rows = -(-len(experiment.panels) // columns)
     wide = 10 if columns == 1 else 13
-    # Not the style of a matplotlibrc, which is also read from the current folder.
+    # Ignore matplotlibrc files, which are also read from the current folder.
     own = {"text.parse_math": False, "svg.hashsalt": experiment.name}
     with style.context(["default", own]):
         figure = Figure(figsize=(wide, 1.6 + 3.6 * rows), layout="constrained")
@@ -73,6 +73,7 @@ def _draw_panel(
     ours: Ours,
     styles: Mapping[str, int],
 ) -> None:
+    """Draw our values and the paper's into one pair of axes."""
     here = {at[1:]: figures for at, figures in ours.items() if at[0] == panel.quantity}
     values = _marked(panel, experiment, ours)
     if not here and not values:  # on a user's capture, nothing is varied
@@ -123,6 +124,7 @@ def _draw_ours(
     shift: Mapping[str, float],
     joined: bool,
 ) -> None:
+    """Draw our means with their intervals, a series at a time."""
     for name in shift:
         own = {x: figures for (series, x), figures in here.items() if series == name}
         at = np.array([ticks[x] for x in own]) + shift[name]
@@ -177,6 +179,7 @@ def _draw_paper(
     ticks: Mapping[str, float],
     shift: Mapping[str, float],
 ) -> None:
+    """Draw the paper's values as diamonds, and its bounds as shaded areas."""
     names = any(shift.values()) or len(shift) == 1
     bounds: list[tuple[str, FloatArray, Printed]] = []
     for series, value in values:
@@ -189,7 +192,7 @@ def _draw_paper(
         elif at is not None:
             own = {name for name, other in values if (other.kind, other.x) == ("bound", value.x)}
             across = at + np.array((-0.45, 0.45))
-            if len(own) > 1:  # each about its own series
+            if len(own) > 1:  # each bound is drawn at its own series
                 across = at + shift.get(series, 0.0) + np.array((-0.3, 0.3)) / len(shift)
             across = np.clip(across, *axes.get_xlim())
             bounds.append((colour, across, value))
@@ -224,5 +227,6 @@ def _face(number: int) -> str:
 
 
 def _key(name: str, number: int) -> Line2D:
+    """Return the entry of a series in the legend."""
     colour, face, dashes = _colour(number), _face(number), _dashes(number)
     return Line2D([], [], marker="o", color=colour, mfc=face, ls=dashes, lw=1.4, label=name)

@@ -180,6 +180,7 @@ def read_reproduction(experiment: Experiment, out: Path = OUT) -> Reproduction |
 
 
 def _reproduction(experiment: Experiment, rows: Mapping[str, Any], folder: Path) -> Reproduction:
+    """Return an experiment's rows compared with the paper, and what else its folder has."""
     ours = figures_of(rows)
     setting = json.loads((folder / MARK).read_text())
     seconds = json.loads((folder / PARTS / TOOK).read_text())

@@ -23,6 +23,7 @@ def number(value: float) -> str:
 
 
 def _paper(line: Line) -> str:
+    """Return the paper's value with its kind and section, as text."""
     value = line.paper
     sign = {"above": "> ", "below": "< ", None: ""}[value.side]
     return f"{sign}{number(value.value)} ({value.kind}, {value.section})"

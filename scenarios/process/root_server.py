@@ -19,10 +19,10 @@ import sys
 from scenarios.process.signals import SIGNALS
 from scenarios.process.user import be_root_alone
 
-ADDRESS = "ROOT_OF_CANARY"  # CANARY_* are options of the command line
+ADDRESS = "ROOT_OF_CANARY"  # not CANARY_*, which names options of the command line
 """The variable with the name of the server's socket, in the environment of the user's processes."""
 
-_CREDENTIALS = struct.Struct("3i")  # of a Unix socket's peer: process, user, group
+_CREDENTIALS = struct.Struct("3i")  # process, user and group ID of a Unix socket's peer
 
 
 def root_available() -> bool:

@@ -97,6 +97,7 @@ def in_one_line(number: int, kept: str) -> str:
 
 
 def _have(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Install a handler for all signals of `SIGNALS`, and unblock them."""
     for kind in SIGNALS:
         # An ignored SIGHUP comes from nohup and stays ignored; an ignored SIGINT only means that a
         # shell started the command in the background.

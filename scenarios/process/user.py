@@ -104,6 +104,7 @@ except OSError as error:
 
 
 def _number(name: str, said: str) -> int:
+    """Return a user or group ID from the environment."""
     if not said.isdecimal() or int(said) >= 2**32 - 1:
         raise UserError(f"{name}={said} in the environment is no ID: unset it, or use sudo")
     return int(said)
