@@ -1,7 +1,7 @@
-"""Python files that the user named on the command line: loaded, and told by line what is wrong.
+"""Loads Python files that the user named on the command line, and reports errors with their line.
 
-Such a file is the user's own code and is trusted. Its path must never come from anything else: not
-from a file of settings or parameters, and not from the record of a run.
+Such a file is the user's own code and is trusted. Its path must not come from any other source,
+such as a file of settings or parameters or the record of a run.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class UserFile:
     """A Python file of the user.
 
     Attributes:
-        path: Where it is.
-        kind: What it is, for messages: ``scenario`` in ``scenario file mine.py line 3: ...``.
-        error: The exception that is raised for whatever its code does wrong.
-        clear: Exceptions whose message says enough without the name of their class.
+        path: The path of the file.
+        kind: The kind of file, for messages: ``scenario`` in ``scenario file mine.py line 3: ...``.
+        error: The class of the exception that is raised for any error of its code.
+        clear: Exceptions whose message is clear without the name of their class.
     """
 
     path: Path
@@ -33,10 +33,10 @@ class UserFile:
     clear: tuple[type[Exception], ...] = ()
 
     def load(self) -> ModuleType:
-        """Run the file as a module of its own, and return that.
+        """Run the file as a module and return the module.
 
         Raises:
-            ValueError: It is not there, or does not load: ``error``, in one line.
+            ValueError: The file does not exist or cannot be loaded; of the class ``error``.
         """
         name = f"{self.kind} file {self.path.stem}"  # no other module has such a name
         spec = importlib.util.spec_from_file_location(name, self.path)
@@ -54,11 +54,11 @@ class UserFile:
         function: Callable[..., object] | None = None,
         passed: tuple[type[Exception], ...] = (),
     ) -> Iterator[None]:
-        """Run the file's code in a block: what it does wrong is one line with file and line.
+        """Turn exceptions of the file's code in the block into one line with file and line number.
 
         Args:
-            function: What is called of it; where that begins is told if nothing closer is known.
-            passed: Exceptions that are let through as they are.
+            function: The called function; its first line is given if no other line is known.
+            passed: Exceptions that are not changed.
 
         Raises:
             ValueError: Of the class ``error``.
@@ -80,7 +80,7 @@ class UserFile:
             raise self.error(f"{self.kind} file {self.path}{where}: {said}") from error
 
     def _line(self, error: BaseException, function: Callable[..., object] | None) -> int | None:
-        """The line of the file where an error came up, else the one where ``function`` begins."""
+        """Return the line of the file that raised an error, else the first line of ``function``."""
         file = str(self.path.absolute())
         if isinstance(error, SyntaxError) and error.filename == file:
             return error.lineno

@@ -162,10 +162,10 @@ def _tiers(table: Table, src: LongArray, dst: LongArray, names: list[str]) -> Lo
 def _pair(
     table: Table, src: LongArray, dst: LongArray, tier: LongArray
 ) -> tuple[LongArray, LongArray]:
-    """The row of the upward and of the downward link of each cable, in the order of its switches.
+    """Return the rows of the upward and the downward link of each cable, sorted by its switches.
 
-    So links are in the order of tiers, as methods that go from one to the next need it, and not in
-    that of the rows.
+    So the links are in the order of tiers, which methods that go from tier to tier need, and not in
+    the order of the rows.
     """
     upward = tier[src] < tier[dst]
     low, high = np.where(upward, src, dst), np.where(upward, dst, src)

@@ -1,6 +1,6 @@
-"""The TCP and UDP packets of a capture, and what became of its other frames.
+"""Reads the TCP and UDP packets of a capture, and counts its other frames by reason.
 
-Frames are parsed from their first bytes, many at a time: 60 bytes of memory a packet.
+Frames are parsed from their first bytes, many at a time, and take 60 bytes of memory a packet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEYOND = "beyond the run's end"
 _NEVER = (1 << 63) - 1  # in nanoseconds: no packet of the file has a time
 
 MOST_PACKETS = 50_000_000
-"""More are not read: they take 60 bytes of memory each, and as much again while they are sorted."""
+"""The most packets that are read; each takes 60 bytes of memory, twice that while sorting."""
 
 _NULL, _ETHERNET, _LOOP, _COOKED, _COOKED2 = 0, 1, 108, 113, 276
 _RAW = (12, 14, 101, 228, 229)
@@ -55,10 +55,10 @@ class Capture:
         pauses_ns: The pauses of the capture (`testbed.traffic.capture_times`), int64 [N]. They take
             no time in ``time_ns`` if the reader asked for that.
         frames: How many frames were read.
-        refused: Those of them that are not among the P, by reason.
+        refused: The number of frames that are not among the P packets, by reason.
         share: The share of the file that was read, less than 1 if it goes on long after
             ``duration_s``.
-        seconds: From the first packet to the last that was read.
+        seconds: The time from the first packet to the last that was read.
     """
 
     time_ns: npt.NDArray[np.uint64]
@@ -87,7 +87,7 @@ def read_capture(
 
     Args:
         path: The file.
-        duration_s: Read those of its first so many seconds. None: all, and pauses take no time.
+        duration_s: Read the packets of so many first seconds. None: all, without pauses.
         progress: Receives the share of the file that was read, from 0 to 1.
 
     Raises:
@@ -152,7 +152,7 @@ def read_capture(
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """``12 ARP, 3 ICMP``: the largest count first."""
+    """Return counts in words, the largest first: ``12 ARP, 3 ICMP``."""
     order = sorted((-n, what) for what, n in counts.items() if n)
     return ", ".join(f"{-n:,} {what}" for n, what in order)
 
@@ -168,7 +168,7 @@ class _Packets(NamedTuple):
 
 
 def _parse(frames: Frames, refused: Counter[str]) -> _Packets:
-    """The TCP and UDP packets of some frames; the others are counted by reason."""
+    """Return the TCP and UDP packets among frames; count the others in ``refused`` by reason."""
     data, captured = frames.data, frames.captured
     rows = np.arange(len(data))
     at, ether_type, known = _network_layer(frames)
@@ -234,7 +234,10 @@ def _count_link_types(unknown: npt.NDArray[np.int64], refused: Counter[str]) -> 
 def _network_layer(
     frames: Frames,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Offset of the network header, its Ethernet type (0: none), and whether the link is known."""
+    """Return each frame's offset of the network header, Ethernet type, and if its link is known.
+
+    The Ethernet type is 0 if there is none; the last is whether the link type is supported.
+    """
     link_type, data = frames.link_type, frames.data
     rows = np.arange(len(data))
     at, ether_type = np.zeros((2, len(data)), np.int64)
@@ -266,7 +269,7 @@ def _v6_key(words: list[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
 
 
 def mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Splitmix64's finaliser: a bijection that spreads every bit."""
+    """Return splitmix64's finaliser of each number, a bijection in which every bit affects all."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,8 +1,8 @@
-"""The times of a capture's packets, judged before they are used.
+"""Finds wrong times and long pauses in a capture before its times are used.
 
-One packet with the time 0, as a damaged clock writes it, makes a capture of a second last for 50
-years. A capture that was interrupted for an hour is mostly an hour of nothing. Squeezed into a run,
-both would send all their packets in an instant.
+One packet with the time 0, as a damaged clock writes it, makes a capture of one second last for 50
+years. A capture that was interrupted for an hour is mostly silence. Scaled to the length of a run,
+both would send all their packets at almost the same time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 STRAY = "far from all others in time"
-"""Why a packet is refused whose time has nothing to do with those of the others."""
+"""The reason for refusing a packet whose time is far from those of all others."""
 
 _LEAST_PAUSE_NS = 10**9
 _TIMES_THE_REST = 10  # a pause lasts that many times as long as all the rest of the capture
@@ -23,12 +23,12 @@ _SHARE = 0.01  # of the largest part's packets; what has fewer, between pauses, 
 
 
 class JudgedTimes(NamedTuple):
-    """What the times of P packets are worth.
+    """The stray packets and the pauses among P packets.
 
     Attributes:
-        stray: Whether a packet is far from the others in time, bool [P].
-        begins_ns: Where each pause begins, int64 [N], ascending: the last packet before it.
-        ends_ns: Where it ends, int64 [N]: the first packet after it.
+        stray: Whether each packet is far from the others in time, bool[P].
+        begins_ns: The time of the last packet before each pause, int64[N], ascending.
+        ends_ns: The time of the first packet after each pause, int64[N].
     """
 
     stray: npt.NDArray[np.bool_]
@@ -37,12 +37,11 @@ class JudgedTimes(NamedTuple):
 
     @property
     def pauses_ns(self) -> npt.NDArray[np.int64]:
-        """How long each pause lasts, int64 [N]."""
+        """Return the length of each pause in ns, int64[N]."""
         return self.ends_ns - self.begins_ns
 
     def without_pauses(self, time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the times as if a pause took no time: the packets behind it come that much
-        earlier."""
+        """Return the times (int64[P], ns) with all pauses removed: later packets come earlier."""
         closed = np.concatenate(([0], np.cumsum(self.pauses_ns)))
         return time_ns - closed[np.searchsorted(self.ends_ns, time_ns, side="right")]
 

@@ -24,11 +24,11 @@ class FlowSizes(Protocol):
     def mean(self) -> float: ...
 
     def quantile(self, u: FloatArray) -> FloatArray:
-        """The size that a share ``u`` of the flows does not exceed."""
+        """Return the size in bytes that a share ``u`` of the flows does not exceed, float64[n]."""
         ...
 
     def quantile_by_bytes(self, u: FloatArray) -> FloatArray:
-        """The same for the size of the flow that a random byte belongs to.
+        """Return the same quantile, weighted by bytes: of the flow that a random byte belongs to.
 
         A network observed at a random instant holds flows of this distribution.
         """
@@ -37,7 +37,7 @@ class FlowSizes(Protocol):
 
 @dataclass(frozen=True)
 class Pareto:
-    """Pareto of a given mean; most of the bytes are in flows longer than any run."""
+    """The Pareto distribution with a given mean in bytes; most bytes are in very long flows."""
 
     mean: float = 200e3
     shape: float = 1.05
@@ -55,7 +55,7 @@ class Pareto:
 
 
 def flow_sizes(workload: str) -> FlowSizes:
-    """The distribution of a workload, or of the flow sizes of a ``.txt`` file.
+    """Return the flow-size distribution of a workload or of a ``.txt`` file.
 
     ``hadoop`` (Facebook), ``websearch`` (DCTCP) and ``storage`` (Alibaba) are tables in ``data/``,
     which name their sources; ``pareto`` is Flock's (its section 6.3: mean 200 KB, shape 1.05).

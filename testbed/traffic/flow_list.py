@@ -1,4 +1,4 @@
-"""Traffic from a list of flows: who sends how many bytes to whom, and from when on.
+"""Traffic from a list of flows: sender, receiver, bytes and start of each.
 
 The file is CSV with the columns ``src``, ``dst``, ``bytes`` and ``start`` (seconds). Hosts are
 named, or numbered from 0 on as the fabric numbers them.
@@ -29,18 +29,18 @@ _LARGEST = 1e15  # bytes of a flow
 
 
 class FlowListError(UserError):
-    """The file is no list of flows of this fabric. One line: the file, the row and the reason."""
+    """The file is not a list of flows of this fabric. One line: the file, the row, the reason."""
 
 
 @dataclass(frozen=True)
 class FlowList:
-    """Traffic from a list of flows, and how many of them are not in it.
+    """Traffic from a list of flows, and how many of the listed flows are not sent.
 
     Attributes:
-        traffic: What the hosts send.
-        listed: Flows in the file.
-        late: Those that begin when the run is over.
-        within_a_rack: Those that cross no link between switches; they are not sent.
+        traffic: The flows and packets that the hosts send.
+        listed: The number of flows in the file.
+        late: The number of flows that begin after the end of the run.
+        within_a_rack: The number of flows within a rack, which cross no link between switches.
     """
 
     traffic: Traffic
@@ -52,7 +52,7 @@ class FlowList:
 def read_flow_list(
     path: Path, topology: PacketFabric, duration_s: float, seed: int, host_rate_bps: float
 ) -> FlowList:
-    """Read a list of flows and cut them into packets, as those of generated flows.
+    """Read a list of flows and cut them into packets in the same way as generated flows.
 
     Args:
         path: The file.

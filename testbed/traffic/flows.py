@@ -1,4 +1,4 @@
-"""What a traffic source hands to the network: flows, and their packets in the order of sending."""
+"""Traffic: flows, and their packets in the order in which they are sent."""
 
 from __future__ import annotations
 
@@ -40,31 +40,33 @@ class Traffic:
 
     @property
     def n_flows(self) -> int:
+        """Return the number of flows, F."""
         return len(self.src_host)
 
     @property
     def n_packets(self) -> int:
+        """Return the number of packets, P."""
         return len(self.packets)
 
     @property
     def time_ns(self) -> npt.NDArray[np.uint64]:
-        """The time of each packet, uint64[P], sorted."""
+        """Return when each packet is sent in ns, uint64[P], sorted; all packets stay in memory."""
         return self._listed.time_ns
 
     @property
     def flow(self) -> npt.NDArray[np.uint32]:
-        """The flow of each packet, uint32[P]."""
+        """Return the flow that each packet belongs to, uint32[P]."""
         return self._listed.flow
 
     @property
     def size(self) -> npt.NDArray[np.uint16]:
-        """The bytes of each packet, uint16[P]."""
+        """Return the length of each packet's frame in bytes, uint16[P]."""
         assert self._listed.size is not None
         return self._listed.size
 
     @cached_property
     def _listed(self) -> Packets:
-        """All packets, which then stay: for small runs."""
+        """Return all packets and keep them in memory, which suits small runs."""
         return listed(self.packets)
 
 

@@ -1,4 +1,4 @@
-"""The frames of a capture file: pcap or pcapng, gzipped or not, some 100,000 at a time.
+"""Reads the frames of a pcap or pcapng file, gzipped or not, some 100,000 at a time.
 
 Scapy reads the file's records. Cost: 3 us a frame of pcap and 8 us of pcapng.
 """
@@ -28,22 +28,24 @@ SNAP = 96
 UNDEFINED = "of an undefined interface"
 
 TIMELESS = -1
-"""Stands for the time of a frame that has none: those of pcapng's simple packet blocks."""
+"""The time of a frame that has none, as in pcapng's simple packet blocks."""
 
 _CHUNK = 1 << 17
 _GZIP_MAGIC = b"\x1f\x8b"
 _NG_MAGIC = b"\x0a\x0d\x0d\x0a"
 _FEW_BYTES = 1 << 28
 _MOST_TIMES = 100
-"""A gzipped file may unpack to some bytes, or to so many times its own: traffic packs to a
-twentieth at best, and a file that was made to fill a machine to a thousandth."""
+"""A gzipped file may unpack to ``_FEW_BYTES`` or to ``_MOST_TIMES`` times its size.
+
+Traffic is compressed by a factor of 20 at best, a file made to exhaust memory by 1000.
+"""
 _LAST_NS = (1 << 63) - 1
 _IF_TSOFFSET = 14  # the number of the option: seconds that an interface's times lack
 _LONGEST = 1 << 18  # bytes of a frame, as libpcap has it: a longer one is a damaged length
 
 
 class CaptureError(UserError):
-    """The capture cannot be replayed. One line: what is wrong and what to do."""
+    """The capture cannot be replayed. One line: the reason and what to do."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Frames:
 
 
 def read_frames(path: Path, left_out: Counter[str]) -> Iterator[Frames]:
-    """The frames of a file, in its order; those of no interface are counted in ``left_out``.
+    """Yield the frames of a file, in its order; count those of no interface in ``left_out``.
 
     Raises:
         CaptureError: The file is missing, damaged, empty or no capture.
@@ -97,7 +99,7 @@ def read_frames(path: Path, left_out: Counter[str]) -> Iterator[Frames]:
 
 
 def _like_the_one_before(time_ns: npt.NDArray[np.int64], last_ns: int) -> npt.NDArray[np.int64]:
-    """Return the times, with that of the frame before where there is none.
+    """Return the times, in which a missing one is replaced by that of the frame before.
 
     ``last_ns`` is the time before the first of them.
     """
@@ -108,9 +110,9 @@ def _like_the_one_before(time_ns: npt.NDArray[np.int64], last_ns: int) -> npt.ND
 def _records(
     path: Path, file: Any, left_out: Counter[str]
 ) -> Iterator[tuple[int, int, int, bytes]]:
-    """Link type, time in ns or `TIMELESS`, original length and captured bytes of each frame.
+    """Yield link type, time in ns or `TIMELESS`, original length and captured bytes of each frame.
 
-    Scapy ends silently where a file is cut off, so the end is looked for before each record.
+    Scapy ends silently where a file is cut off, so this checks for the end before each record.
     """
     # its import takes longer than most captures, and only replays need it
     from scapy.data import MTU
@@ -152,7 +154,7 @@ def _records(
 
 
 def _reader(path: Path, file: Any) -> tuple[Any, bool]:
-    """What reads the file's records, and whether they are those of pcapng."""
+    """Return Scapy's reader of the file's records, and True if the file is pcapng."""
     from scapy.error import Scapy_Exception
     from scapy.utils import RawPcapReader
 
@@ -172,7 +174,7 @@ def _reader(path: Path, file: Any) -> tuple[Any, bool]:
 
 @cache
 def _ng_reader() -> Any:
-    """Scapy's reader of pcapng, with what it takes too lightly."""
+    """Return Scapy's reader of pcapng, extended: time offsets, sections, undefined interfaces."""
     from scapy.utils import RawPcapNgReader
 
     class Reader(RawPcapNgReader):
@@ -180,7 +182,7 @@ def _ng_reader() -> Any:
         interface = 0  # of the last packet
 
         def offset_s(self) -> int:
-            """Seconds to be added to the last packet's time."""
+            """Return the seconds to be added to the last packet's time."""
             return self.interfaces[self.interface][2].get("tsoffset", 0)
 
         def _check_interface_id(self, intid: int) -> bool:
@@ -205,7 +207,7 @@ def _ng_reader() -> Any:
 
 
 class _Unzipped(gzip.GzipFile):
-    """A gzipped file that unpacks to no more than a capture does."""
+    """A gzipped file that raises CaptureError if it unpacks to more than any capture does."""
 
     def __init__(self, path: Path, raw: BinaryIO, size: int) -> None:
         super().__init__(fileobj=raw, mode="rb")
@@ -224,7 +226,7 @@ class _Unzipped(gzip.GzipFile):
 
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
-    """The file's bytes, unzipped, and a function: which share of the file has been read."""
+    """Yield the file, unzipped, and a function that returns the share of it that was read."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise CaptureError(f"cannot read {path}: it is no regular file, copy it into one")
@@ -247,7 +249,7 @@ def _open(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def _quiet_scapy() -> Iterator[None]:
-    """Scapy warns of damage on the terminal; here damage is an error."""
+    """Silence Scapy's log within the block, as damage to a file is reported as an error."""
     logger = logging.getLogger("scapy")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

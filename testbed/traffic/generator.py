@@ -40,12 +40,19 @@ _MAX_UTILISATION = 0.95
 
 
 class TrafficError(UserError):
-    """The traffic asked for cannot be generated. One line."""
+    """The requested traffic cannot be generated. The message is one line."""
 
 
 @dataclass(frozen=True)
 class FlowArrivals:
-    """Flows before packets: source and destination, first second, bytes, bits a second. [F]."""
+    """Flows that are not yet cut into packets; all arrays are [F].
+
+    Attributes:
+        src, dst: Hosts, int32.
+        start_s: The start of each flow in seconds, float64.
+        payload: Its payload in bytes, float64.
+        rate_bps: Its payload rate in bits per second, float64.
+    """
 
     src: npt.NDArray[np.int32]
     dst: npt.NDArray[np.int32]
@@ -55,7 +62,7 @@ class FlowArrivals:
 
     @property
     def frames(self) -> npt.NDArray[np.float64]:
-        """Frames it takes to send each flow whole, float64[F]: some are longer than an int64."""
+        """Return the number of frames of each whole flow, float64[F], as it may exceed an int64."""
         return np.ceil(self.payload / PAYLOAD)
 
 
@@ -64,11 +71,11 @@ class FlowProcess:
     """Poisson arrivals of flows between the racks of a fabric, in steady state.
 
     Attributes:
-        topology: Its hosts send.
-        sizes: Flow sizes in payload bytes.
-        arrivals: New flows a second.
-        rate_bps: Least and greatest payload rate of a flow, log-uniform between.
-        hot: The racks that share half of the traffic among them, or none.
+        topology: The fabric whose hosts send.
+        sizes: The distribution of flow sizes in payload bytes.
+        arrivals: The number of new flows a second.
+        rate_bps: The least and the greatest payload rate of a flow (log-uniform), bits a second.
+        hot: The racks that exchange half of the traffic, int64[]; empty if there are none.
     """
 
     topology: Fabric
@@ -79,32 +86,35 @@ class FlowProcess:
 
     @property
     def mean_duration_s(self) -> float:
-        """E[duration] = 8 E[size] E[1/rate]."""
+        """Return the mean duration of a flow in seconds, 8 E[size] E[1/rate]."""
         low, high = self.rate_bps
         return 8 * self.sizes.mean * (1 / low - 1 / high) / np.log(high / low)
 
     def rates(self, n: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-        """Rates of ``n`` flows that arrive: float64[n]."""
+        """Return random rates of ``n`` arriving flows in bits a second, float64[n]."""
         low, high = self.rate_bps
         return low * (high / low) ** rng.random(n)
 
     def ongoing(
         self, n: int, rng: np.random.Generator
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Rate and payload left of ``n`` flows met at a random instant: float64[n] each."""
+        """Return rate and remaining payload of ``n`` flows that exist at a random instant.
+
+        float64[n] each, in bits a second and bytes.
+        """
         low, high = self.rate_bps
         # a flow is seen in proportion to its size and to 1/rate
         rate = 1 / (1 / high + (1 / low - 1 / high) * rng.random(n))
         return rate, self.sizes.quantile_by_bytes(rng.random(n)) * rng.random(n)
 
     def recorded(self, duration_s: float, most: float) -> float:
-        """The share of a run's flows that `draw` draws, so that there are ``most`` on average."""
+        """Return the share of a run's flows that `draw` draws to get ``most`` on average."""
         return min(1.0, most / (self.arrivals * (duration_s + self.mean_duration_s)))
 
     def draw(
         self, duration_s: float, rng: np.random.Generator, most: float = float("inf")
     ) -> FlowArrivals:
-        """The flows of a run; a uniform sample where more than ``most`` are expected."""
+        """Return the flows of a run, or a uniform sample if more than ``most`` are expected."""
         arrivals = self.arrivals * self.recorded(duration_s, most)
         new = rng.poisson(arrivals * duration_s)
         rate = self.rates(new, rng)
@@ -122,7 +132,7 @@ class FlowProcess:
         )
 
     def pair_share(self) -> npt.NDArray[np.float64]:
-        """The share of the flows that go from ToR to ToR: float64[n_tors, n_tors], sum 1."""
+        """Return the share of flows from each ToR to each ToR, float64[n_tors, n_tors], sum 1."""
         n, hot = self.topology.n_tors, self.hot
         share = np.full((n, n), (1 - _HOT_TRAFFIC * bool(len(hot))) / (n * (n - 1)))
         if len(hot):
@@ -143,11 +153,11 @@ def generate(
     """Generate the packets of a run.
 
     Args:
-        topology: Its hosts send; nobody sends into its own rack, as that crosses no fabric link.
+        topology: The fabric. Hosts do not send within their rack, as that crosses no fabric link.
         workload: Flow-size distribution (`testbed.traffic.distributions.flow_sizes`).
         load: Mean share of the line rate that hosts send, above 0 and at most 0.95.
         duration_s: Length of the run; flows are cut there.
-        seed: Same arguments and seed, same traffic.
+        seed: Equal arguments and seeds give equal traffic.
         pattern: ``uniform`` over hosts of other racks, or ``skewed``: 50 % of the traffic is among
             5 % of the racks (at least two), as in Flock's section 6.3.
         host_rate_bps: Line rate of the hosts' links.
@@ -172,7 +182,7 @@ def flow_process(
     pattern: Pattern = "uniform",
     host_rate_bps: float = 1e9,
 ) -> FlowProcess:
-    """What `generate` draws flows from; arguments and errors as there."""
+    """Return the process that `generate` draws flows from; arguments and errors are the same."""
     if not 0 < load <= _MAX_UTILISATION:
         raise TrafficError(f"LOAD={load:g} is out of range: use 0 to {_MAX_UTILISATION}, as 0.5")
     if topology.n_tors < 2:
@@ -213,7 +223,10 @@ def _hot_racks(topology: Fabric, load: float, rng: np.random.Generator) -> npt.N
 def _end_points(
     topology: Fabric, n: int, hot: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Uniform over hosts of different racks: int32[n] each."""
+    """Return random senders and receivers in different racks, int32[n] each.
+
+    They are uniform, except that hot racks exchange half of the traffic.
+    """
     rack = topology.hosts_per_tor
 
     def among(hosts: int, count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -234,7 +247,14 @@ def _end_points(
 def send(
     flows: FlowArrivals, duration_s: float, host_rate_bps: float, rng: np.random.Generator
 ) -> Traffic:
-    """Cut flows into trains, and serialise those on the NICs; ``rng`` draws what is left open."""
+    """Return the traffic of flows, cut into trains of frames that the hosts' NICs serialise.
+
+    Args:
+        flows: The flows.
+        duration_s: The length of the run in seconds; flows are cut there.
+        host_rate_bps: The line rate of the hosts' links in bits a second.
+        rng: Draws the trains' sizes and phases, ports and protocols.
+    """
     n_flows = len(flows.src)
     full = rng.integers(_TRAIN_FRAMES[0], _TRAIN_FRAMES[1] + 1, n_flows)
     interval_s = full * PAYLOAD * 8 / flows.rate_bps

@@ -1,10 +1,9 @@
-"""Real TCP between the hosts of a real network: iperf3 carries transfers on their schedule.
+"""Real TCP between the hosts of a Mininet network: iperf3 runs transfers on a schedule.
 
-A transfer is one run of iperf3, a server that ends with it and a client, so a connection that a
-lossy link stalls keeps no other waiting. The client offers the data at the transfer's rate, like
-the frames it stands for, and TCP slows it down where packets are lost. What each transfer sent and
-sent again is what the sender's kernel counted (`testbed.traffic.sockets`), which does not need the
-client to end well.
+A transfer is one run of iperf3, with a server and a client of its own, so a connection that a
+lossy link stalls delays no other. The client offers the data at the transfer's rate, and TCP slows
+it down if packets are lost. The packets that each transfer sent and retransmitted are those that
+the sender's kernel counted (`testbed.traffic.sockets`), even if the client is killed.
 """
 
 from __future__ import annotations
@@ -40,26 +39,29 @@ AT_ONCE = 256  # clients; a transfer waits while there are as many
 
 @cache
 def _patiently() -> tuple[str, ...]:
-    """Arguments with which a server waits for what a lossy link holds up, for a day: since its
-    version 3.10 iperf3 ends after two minutes without data, which would pass for a defect."""
+    """Return iperf3's arguments that set a server's receive timeout to a day.
+
+    Since version 3.10, iperf3 ends after two minutes without data, but a lossy link may stall a
+    transfer for longer.
+    """
     known = subprocess.run(["iperf3", "--help"], capture_output=True, text=True, check=False)
     return ("--rcv-timeout", "86400000") if "--rcv-timeout" in known.stdout + known.stderr else ()
 
 
 def need_iperf() -> None:
-    """Raises NetworkError where there is no iperf3."""
+    """Raise NetworkError if iperf3 is not installed."""
     if IPERF.lacking:
         raise NetworkError(IPERF.lacking)
 
 
 class Iperf:
-    """Runs the transfers of a run.
+    """Carries transfers of a run with iperf3.
 
     Args:
-        network: Up, and not started.
+        network: The network, which is up but not started.
         traffic: The run's flows.
-        transfers: Which of them to carry.
-        duration_s: All end then.
+        transfers: The flows that iperf3 carries.
+        duration_s: The length of the run in seconds, after which all transfers are ended.
 
     Raises:
         testbed.traffic.sockets.SocketError: The kernel has no sock_diag.
@@ -114,17 +116,17 @@ class Iperf:
                 time.sleep(0.02)
 
     def start(self) -> None:
-        """The network has started: begin."""
+        """Start the thread that runs the transfers; to be called when the network has started."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End what still runs. The counts stay."""
+        """End the transfers that still run; their counts remain available."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def close(self) -> None:
-        """Stop, and let go of the kernel."""
+        """Stop the transfers and close the sockets and the tracing of retransmissions."""
         self.stop()
         self._retransmissions.close()
         self._sockets.close()
@@ -147,7 +149,7 @@ class Iperf:
                 process.wait()
 
     def _wait(self) -> None:
-        """Until a server or a client is due, and not for long."""
+        """Wait until a server or a client is due, but at most 0.1 s."""
         start_ns, due = self._transfers.start_ns, self._end_ns
         if self._next_client < len(start_ns) and len(self._clients) < AT_ONCE:
             due = min(due, int(start_ns[self._next_client]))
@@ -209,13 +211,13 @@ class Iperf:
                 del self._servers[number]
 
     def _last_words(self, host: int) -> str:
-        """The last line that iperf3 wrote on a host."""
+        """Return the last line that iperf3 wrote on a host."""
         lines = self._log(host).read_text(errors="replace").splitlines()
         return next((line.strip() for line in reversed(lines) if line.strip()), "no message")
 
     @property
     def degraded(self) -> list[str]:
-        """What makes the transfers' measurements incomplete, in words."""
+        """Return a line for each reason why the transfers' measurements are incomplete."""
         found, all_of_them = [], len(self._transfers)
         if self._broken:
             begun = self._next_client
@@ -230,13 +232,13 @@ class Iperf:
     # ---- what the hosts saw ------------------------------------------------------------------
 
     def retransmitted(self) -> npt.NDArray[np.int64]:
-        """Flows of the traffic that have retransmitted since the last call, sorted."""
+        """Return the flows that have retransmitted since the last call, by start, int64[]."""
         keys = self._retransmissions.read()
         numbers = sorted(self._number[key] for key in keys if key in self._number)
         return self._transfers.flow[numbers].astype(np.int64)
 
     def counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Packets each transfer has sent so far and, of those, sent again: int64[N] each."""
+        """Return the packets that each transfer sent and retransmitted so far, int64[N] each."""
         for one in (*self._sockets.ended(), *self._sockets.open()):
             number = self._number.get((one.src_ip, one.dst_ip, one.src_port, one.dst_port))
             if number is not None:
@@ -247,7 +249,7 @@ class Iperf:
         return sent, again
 
     def report(self) -> dict[str, Any]:
-        """What became of the transfers, and who told of retransmissions."""
+        """Return the numbers of finished, failed and other transfers, for ``network.json``."""
         return {
             "transfers": len(self._transfers),
             "finished": self._finished,

@@ -1,4 +1,4 @@
-"""What Canary's meters count where no packets are sent: the selection of flows, segment by segment.
+"""Canary's meters and selection of flows in a run without packets, segment by segment.
 
 The controller of `testbed.control.selection` without switches. On each segment flows arrive by a
 Poisson process and send at their rates. While a segment had fewer than ``alpha`` packets or
@@ -37,10 +37,15 @@ _CLEAN = 0.99
 
 @dataclass(frozen=True)
 class Metered:
-    """``sent`` int32[E, S] packets that the upstream meter of each segment counts in each epoch;
-    of each segment, int32[S]: ``flows`` that it monitored at most in any epoch;
-    ``installed`` and ``removed`` flows that were selected and that ended; ``watched`` flows with a
-    rule, summed over the epochs; ``reached`` epochs in which it had the flows asked for."""
+    """The counts of the meters.
+
+    Attributes:
+        sent: Packets that the upstream meter of each segment counts in each epoch, int32[E, S].
+        flows: The most flows that each segment monitored in an epoch, int32[S].
+        installed, removed: Flows that were selected, and that ended, int32[S].
+        watched: Flows with a rule, summed over the epochs, int32[S].
+        reached: Epochs in which a segment monitored at least ``beta`` flows, int32[S].
+    """
 
     sent: npt.NDArray[np.int32]
     flows: npt.NDArray[np.int32]
@@ -59,14 +64,16 @@ def meter(
     parameters: SelectionParameters,
     seed: int,
 ) -> Metered:
-    """Run the selection on every segment.
+    """Run the selection of flows on every segment and return the meters' counts.
 
     Args:
-        process: How flows arrive.
-        share: The share of them that crosses each segment, float64[S].
-        success: The chance to cross each segment in each epoch, float64[1 or E, S].
+        process: The process by which flows arrive.
+        share: The share of the flows that crosses each segment, float64[S].
+        success: The probability to cross each segment in each epoch, float64[1 or E, S].
+        epochs: The number of epochs.
+        epoch_s: The length of an epoch in seconds.
         parameters: alpha, beta, delta, eta and the time from a digest to its rules.
-        seed: Same arguments and seed, same counts.
+        seed: Equal arguments and seeds give equal counts.
 
     Cost: the flows of all segments, some 10 ns each, on all processors.
     """
@@ -103,7 +110,7 @@ def meter(
 
 
 def meter_upload(metered: Metered, segments: Segments) -> int:
-    """Bytes of one epoch's upload of all meters, with as many buckets as the flows need.
+    """Return the bytes of one epoch's upload of all meters, with as many buckets as flows need.
 
     The rows of every meter are so wide that a flow of the busiest switch has a clean bucket with
     probability 0.99 by theorem 2, and at least as wide as the packet networks'.
@@ -120,7 +127,7 @@ def _meter(
     rng, arrivals, ongoing, success, new, old, alpha, beta, delta, eta, latency, room, sent, flows,
     installed, removed, watched, reached,
 ):  # fmt: skip
-    """Packets are real numbers until they are counted; times are in epochs."""
+    """Write the counts of each segment; packets are real numbers until then, times in epochs."""
     left, rate = np.empty(room), np.empty(room)
     chosen = np.empty(room, np.bool_)
     for s in range(len(arrivals)):

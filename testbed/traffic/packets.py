@@ -21,10 +21,10 @@ TTL = 64
 
 
 def headers(traffic: Traffic, topology: PacketFabric) -> tuple[Bytes, Bytes]:
-    """The header bytes of each flow's frames.
+    """Return the header bytes of each flow's frames.
 
     IP total length, ID and header checksum are zero, and so are the L4 checksum and UDP length:
-    they differ by packet and belong to whoever sends the frames.
+    they differ between packets and are written by the sender.
 
     Returns:
         uint8[F, 54] templates, zero from the length on, and their lengths uint8[F]: 54 for TCP and
@@ -49,7 +49,7 @@ def put(frames: Bytes, at: int, value: Field, width: int) -> None:
 
 
 def put_ethernet(frames: Bytes, topology: PacketFabric, host: npt.NDArray[np.integer]) -> None:
-    """An IPv4 frame from each host to its ToR."""
+    """Write the Ethernet headers of IPv4 frames from each host to its ToR."""
     put(frames, 0, topology.switch_mac[topology.host_tor[host]], 6)
     put(frames, 6, topology.host_mac[host], 6)
     put(frames, 12, 0x0800, 2)
@@ -65,7 +65,10 @@ def put_ipv4(
     length: int = 0,
     identification: Field = 0,
 ) -> None:
-    """An IPv4 header without options; with a ``length`` it is complete, checksum included."""
+    """Write an IPv4 header without options at byte ``at`` of each frame.
+
+    If ``length`` (bytes) is given, it is complete, checksum included.
+    """
     frames[..., at] = 0x45
     put(frames, at + 2, length, 2)
     put(frames, at + 4, identification, 2)
@@ -78,14 +81,14 @@ def put_ipv4(
 
 
 def put_udp(frames: Bytes, at: int, src_port: Field, dst_port: Field, length: int) -> None:
-    """A UDP header without a checksum."""
+    """Write a UDP header without a checksum at byte ``at`` of each frame."""
     put(frames, at, src_port, 2)
     put(frames, at + 2, dst_port, 2)
     put(frames, at + 4, length, 2)
 
 
 def put_tcp(frames: Bytes, at: int, src_port: Field, dst_port: Field) -> None:
-    """A TCP header of a bare ACK, checksum zero."""
+    """Write a TCP header of a bare ACK, checksum zero, at byte ``at`` of each frame."""
     put(frames, at, src_port, 2)
     put(frames, at + 2, dst_port, 2)
     frames[..., at + 12] = 5 << 4
@@ -94,7 +97,7 @@ def put_tcp(frames: Bytes, at: int, src_port: Field, dst_port: Field) -> None:
 
 
 def internet_checksum(data: Bytes) -> npt.NDArray[np.uint16]:
-    """RFC 1071 over the last axis of uint8[..., even]."""
+    """Return the Internet checksum (RFC 1071) over the last axis of uint8[..., even]."""
     words = data[..., 0::2].astype(np.uint32) << 8 | data[..., 1::2]
     total = words.sum(axis=-1, dtype=np.uint32)
     total = (total & 0xFFFF) + (total >> 16)

@@ -1,4 +1,4 @@
-"""Replay of a capture: its packets mapped onto the hosts of a fabric, and an account of it."""
+"""Replay of a capture: maps its packets onto hosts of a fabric and counts what is left out."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from testbed.traffic.flows import MAX_FRAME, MIN_FRAME, Traffic, make_distinct
 
 @dataclass(frozen=True)
 class Account:
-    """What became of a capture's frames: ``frames`` is ``replayed`` and the sum of ``refused``.
+    """Counts of a capture's frames: ``frames`` is ``replayed`` plus the sum of ``refused``.
 
     Attributes:
         file: The capture's name.
-        sha256: Of the file as it lies there.
+        sha256: The hash of the file, in hexadecimal.
         fit: Whether its timing was stretched or squeezed to the run's length.
         frames: Frames read.
         replayed: Those that became packets of the run.
@@ -54,6 +54,7 @@ class Account:
     factor: float
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the content of ``capture.json``."""
         return asdict(self)
 
 
@@ -65,7 +66,7 @@ def replay(
     fit: bool = False,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Traffic, Account]:
-    """Read a capture and map it onto the hosts.
+    """Read a capture and return it as traffic of the hosts, with an account of its frames.
 
     Args:
         path: pcap or pcapng, optionally gzipped, with microseconds or nanoseconds, of Ethernet, raw
@@ -107,8 +108,10 @@ def replay(
 def _fitted(
     time_ns: npt.NDArray[np.uint64], duration_s: float
 ) -> tuple[npt.NDArray[np.uint64], float]:
-    """Return times spread over the run, and their factor. The last packet leaves in the run's last
-    nanosecond."""
+    """Return the times scaled to the length of the run, and the factor.
+
+    The last packet leaves at the latest in the last nanosecond.
+    """
     length = float(time_ns[-1]) / 1e9
     if not length:
         return time_ns, 1.0
@@ -120,11 +123,11 @@ def _fitted(
 def onto_hosts(
     capture: Capture, time_ns: npt.NDArray[np.uint64], topology: PacketFabric, seed: int
 ) -> Traffic:
-    """Map addresses onto hosts; the packets leave at ``time_ns``.
+    """Return the capture as traffic of hosts, with packets that are sent at ``time_ns``.
 
-    Addresses are dealt to hosts in the order of their packets, rack after rack, so that the busiest
-    are spread. Where two that talk fall into one rack, the larger address of the pair moves to
-    another rack for this pair, in both directions. If two flows become one 5-tuple, one gets
+    Addresses are assigned to hosts by falling number of packets, rack after rack, so that the
+    busiest are spread. If two communicating addresses are in the same rack, the larger one moves to
+    another rack for this pair, in both directions. If two flows get the same 5-tuple, one gets
     another source port.
     """
     rng = np.random.default_rng([seed, 0xCA97])

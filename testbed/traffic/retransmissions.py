@@ -1,9 +1,9 @@
-"""Which TCP connections have just sent a segment again: what wakes 007's agents (its section 4).
+"""Finds the TCP connections that have just retransmitted, for 007's agents (its section 4).
 
-The kernel's tracepoint ``tcp:tcp_retransmit_skb`` tells every retransmission on the machine,
-whatever namespace it is in, so one reader serves all hosts. It is read through perf, which leaves
-nothing behind however this process ends. Where the kernel or the processor's architecture does not
-have that, the connections' own counters are asked instead.
+The kernel's tracepoint ``tcp:tcp_retransmit_skb`` reports every retransmission on the machine, in
+any namespace, so one reader serves all hosts. It is read through perf, which leaves nothing behind
+however this process ends. If the kernel or the processor's architecture does not support it, the
+connections' own counters are read instead.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _HEAD, _TAIL = 0x400, 0x408  # in the ring's first page
 
 
 class Retransmissions(Protocol):
-    """Tells retransmissions; ``source`` says where they are from."""
+    """A source of retransmissions; ``source`` names the kernel interface that is used."""
 
     source: str
 
     def read(self) -> set[FlowKey]:
-        """The connections that have retransmitted since the last call."""
+        """Return the connections that have retransmitted since the last call."""
         ...
 
     def close(self) -> None: ...
 
 
 class TracepointError(RuntimeError):
-    """The tracepoint cannot be read here. One line."""
+    """The tracepoint cannot be read on this machine. The message is one line."""
 
 
 def watch_retransmissions(sockets: TcpSockets) -> Retransmissions:
-    """The tracepoint where it can be read, else the counters of the sockets."""
+    """Return a reader of the tracepoint if it can be read, else one of the sockets' counters."""
     try:
         return TracedRetransmissions()
     except TracepointError:
@@ -63,9 +63,9 @@ def watch_retransmissions(sockets: TcpSockets) -> Retransmissions:
 
 
 class PolledRetransmissions:
-    """Compares the sockets' counters with what they were at the last call.
+    """Compares the sockets' counters with their values at the last call.
 
-    A connection that begins, retransmits and ends between two calls is not told.
+    A connection that begins, retransmits and ends between two calls is missed.
     """
 
     source = "sock_diag"
@@ -84,7 +84,7 @@ class PolledRetransmissions:
         return {key for key, count in self._known.items() if count > before.get(key, 0)}
 
     def close(self) -> None:
-        """The sockets are their owner's."""
+        """Do nothing: the owner of the sockets closes them."""
 
 
 class TracedRetransmissions:
@@ -142,7 +142,7 @@ class TracedRetransmissions:
         return found
 
     def close(self) -> None:
-        """Trace no more."""
+        """Close the perf rings, which ends the tracing."""
         for fd, ring in self._rings:
             ring.close()
             os.close(fd)
@@ -150,9 +150,9 @@ class TracedRetransmissions:
 
 
 def _event() -> tuple[int, str]:
-    """The event's number and the layout of its records.
+    """Return the event's number and the description of its records' format.
 
-    Where tracefs is not mounted, it is for a moment, in a namespace that nobody else sees.
+    If tracefs is not mounted, it is mounted briefly in a mount namespace of its own.
     """
     read = f"cat {_EVENT}/id {_EVENT}/format"
     if (_TRACEFS / "events").is_dir():
@@ -169,7 +169,7 @@ def _event() -> tuple[int, str]:
 
 
 def _fields(layout: str) -> dict[str, int]:
-    """Where a record's fields are, and the length that holds them all."""
+    """Return the byte offset of each field of a record, and as ``end`` the end of the last."""
     found = {
         name: (int(offset), int(size))
         for name, offset, size in re.findall(
@@ -184,7 +184,7 @@ def _fields(layout: str) -> dict[str, int]:
 
 
 def _records(ring: mmap.mmap) -> Iterator[bytes]:
-    """The raw samples that a ring holds, taken out of it."""
+    """Yield the raw samples of a ring and remove them from it."""
     (head,) = struct.unpack_from("=Q", ring, _HEAD)
     (tail,) = struct.unpack_from("=Q", ring, _TAIL)
     if tail == head:

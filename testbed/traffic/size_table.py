@@ -1,8 +1,8 @@
-"""Flow-size distributions of files, as simulators of data-center transports keep them.
+"""Reads flow-size distributions from the files that data-center transport simulators use.
 
-A line has a size in bytes and the share of the flows that are no larger, rising to 1 or to 100 %:
-HPCC's files. Homa's begin with a line that has the mean alone, which is passed over. Of three
-columns, as pFabric's files have them, the second is passed over. ``#`` begins a comment.
+A line has a size in bytes and the share of the flows that are no larger, rising to 1 or to 100 %,
+as in HPCC's files. A first line with the mean alone, as in Homa's files, is skipped, and so is the
+second of three columns, as in pFabric's files. ``#`` begins a comment.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LARGEST = 1e15  # bytes of a flow
 
 
 class SizeTableError(UserError):
-    """The file is no distribution of flow sizes. One line: the file, the line and the reason."""
+    """The file is not a distribution of flow sizes. One line: the file, the line, the reason."""
 
 
 @dataclass(frozen=True)
 class SizeTable:
-    """A cumulative distribution, linear between its points: float64[n] each."""
+    """A cumulative distribution of flow sizes (bytes), linear between points, float64[n] each."""
 
     size: FloatArray
     share: FloatArray
@@ -50,10 +50,10 @@ class SizeTable:
 
 
 def read_sizes(path: Path) -> SizeTable:
-    """Read a distribution of flow sizes; it is linear between the lines.
+    """Return the distribution of flow sizes in a file, linear between its lines.
 
     Raises:
-        SizeTableError: The file is missing or unreadable, or a line makes no sense.
+        SizeTableError: The file is missing or unreadable, or a line is invalid.
     """
     rows: list[tuple[int, float, float]] = []
     try:

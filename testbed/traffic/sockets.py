@@ -1,7 +1,7 @@
-"""What a host's kernel knows of its TCP connections: the packets sent, and sent again.
+"""Reads how many packets the TCP connections of hosts have sent and retransmitted.
 
-Asked over netlink's sock_diag, which is where ``ss`` has its figures from. A kernel tells a
-connection's last figures when it ends, so none is missed however short it was.
+The kernel's sock_diag is asked over netlink, as by ``ss``. It also reports a connection's final
+counters when it ends, so that even a short one is not missed.
 
 What messages look like is pyroute2's; they are read here, because its sockets take some 15 times as
 long (0.28 s for 400 connections), and the controller asks while the clock runs.
@@ -43,7 +43,7 @@ _STATES = SS_ALL & ~(_LISTENING | 1 << SS_TIME_WAIT | 1 << SS_SYN_RECV)  # those
 
 
 def _offsets(fields: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Where each field of a packed structure begins, and under "" where it ends."""
+    """Return the byte offset of each field of a packed structure, and under "" its length."""
     offsets, at = {}, 0
     for name, kind in fields:
         offsets[name] = at
@@ -64,14 +64,14 @@ _COUNT = struct.Struct("=I")
 
 
 class SocketError(OSError):
-    """The kernel does not tell about its sockets. One line."""
+    """The kernel does not report its sockets. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Connection:
     """One end of a TCP connection: addresses and ports as integers, packets sent and resent.
 
-    ``sent`` counts everything that left towards the other end, ``retransmitted`` is a part of it.
+    ``sent`` counts all packets to the other end, including the ``retransmitted`` ones.
     """
 
     src_ip: int
@@ -117,11 +117,11 @@ class TcpSockets:
 
     @property
     def overflows(self) -> int:
-        """How often more connections ended at once than a kernel could tell."""
+        """Return how often a kernel lost reports, as too many connections ended at once."""
         return self._overflows
 
     def ended(self) -> list[Connection]:
-        """Connections that have ended since the last call, with their last figures.
+        """Return the connections that have ended since the last call, with their final counters.
 
         Raises:
             OSError: The sockets are closed, or broken.
@@ -129,7 +129,7 @@ class TcpSockets:
         return [connection for s in self._ended for connection in self._read_ended(s)]
 
     def open(self) -> list[Connection]:
-        """Connections that exist now, orphans included."""
+        """Return all existing connections, including those that no process owns any more."""
         return [
             connection
             for s in self._asking
@@ -138,7 +138,7 @@ class TcpSockets:
         ]
 
     def listening(self, host: int) -> set[int]:
-        """Ports on which a host accepts connections."""
+        """Return the TCP ports on which a host accepts connections."""
         messages = _dump(self._asking[host], _LISTENING)
         return {_ENDS.unpack_from(message, _MESSAGE["idiag_sport"])[0] for message in messages}
 
@@ -167,7 +167,7 @@ def _netlink() -> socket.socket:
 
 
 def _dump(s: socket.socket, states: int) -> Iterator[bytes]:
-    """The inet_diag messages of all IPv4 TCP sockets in some states."""
+    """Yield the inet_diag messages of all IPv4 TCP sockets in the states of a bit mask."""
     request: Any = inet_diag_req()
     request["header"]["type"] = SOCK_DIAG_BY_FAMILY
     request["header"]["flags"] = NLM_F_REQUEST | NLM_F_DUMP
@@ -187,7 +187,7 @@ def _dump(s: socket.socket, states: int) -> Iterator[bytes]:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Types and bodies of the netlink messages in a datagram."""
+    """Yield the type and the body of each netlink message in a datagram."""
     at = 0
     while at + _HEADER.size <= len(data):
         length, kind, *_ = _HEADER.unpack_from(data, at)
@@ -196,7 +196,7 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _connection(message: bytes) -> Connection | None:
-    """What an inet_diag message says; None if it is not of IPv4 or has no figures."""
+    """Return the connection of an inet_diag message; None if it is not IPv4 or has no counters."""
     if message[_MESSAGE["idiag_family"]] != socket.AF_INET:
         return None
     src_port, dst_port, src_ip, dst_ip = _ENDS.unpack_from(message, _MESSAGE["idiag_sport"])

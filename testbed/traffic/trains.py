@@ -1,4 +1,4 @@
-"""Trains of back-to-back frames, as segmentation offload makes them: what a flow's host sends."""
+"""Trains of back-to-back frames, as segmentation offload makes them from a flow's data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Trains:
     """The packets of T trains, a schedule (`testbed.network.schedules`) of 16 bytes a train.
 
     Attributes:
-        start_ns: When the first frame of each leaves, int64[T], sorted.
-        flow: uint32[T].
-        frames: How many, uint16[T], 1 at least.
-        last_size: Bytes of the last frame, uint16[T]; the others have `MAX_FRAME`.
-        frame_ns: From frame to frame.
+        start_ns: When the first frame of each train is sent, int64[T], sorted.
+        flow: The flow of each train, uint32[T].
+        frames: The number of frames of each train, uint16[T], at least 1.
+        last_size: The bytes of its last frame, uint16[T]; the others have `MAX_FRAME`.
+        frame_ns: The time from frame to frame in ns.
     """
 
     start_ns: LongArray
@@ -44,7 +44,7 @@ class Trains:
             begin = until
 
     def _block(self, some: slice, begin: int, end: int, until: int) -> Packets:
-        """The frames of some trains from one time to before another."""
+        """Return the frames of some trains that are sent from ``begin`` to before ``end`` (ns)."""
         start, frames = self.start_ns[some], self.frames[some]
         gone = frames_before(begin - start, frames, self.frame_ns)
         left = frames_before(end - start, frames, self.frame_ns)
@@ -61,9 +61,9 @@ class Trains:
 
 
 def _in_order(time: LongArray, begin: int) -> LongArray:
-    """Which time comes when, of those from ``begin`` on; of equal ones the first comes first.
+    """Return the indices that sort ``time``, whose values are at least ``begin``, stably.
 
-    By 16 bits after 16 bits, which NumPy sorts by counting: a third of the time of comparisons.
+    It is a radix sort by 16 bits at a time, which takes a third of the time of a merge sort.
     """
     passed = (time - begin).view(np.uint64)
     order = np.argsort(passed.astype(np.uint16), kind="stable")
@@ -76,9 +76,9 @@ def _in_order(time: LongArray, begin: int) -> LongArray:
 def frames_before(
     passed_ns: LongArray, frames: npt.NDArray[np.integer], frame_ns: float
 ) -> LongArray:
-    """How many frames of each train have left within a time from its start on: int64[T].
+    """Return how many frames of each train are sent within a time after its start, int64[T].
 
-    Frame ``p`` leaves ``int(p * frame_ns)`` after the first.
+    Frame ``p`` is sent ``int(p * frame_ns)`` ns after the first.
     """
     n = np.ceil(passed_ns / frame_ns).astype(np.int64)
     n += (n * frame_ns).astype(np.int64) < passed_ns  # the quotient was rounded
@@ -87,17 +87,23 @@ def frames_before(
 
 
 def expand(counts: LongArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Owner and position within the owner of each of ``counts.sum()`` items."""
+    """Return the owner, and the position within it, of each of ``counts.sum()`` items, int32[]."""
     owner = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
     first = (np.cumsum(counts) - counts).astype(np.int32)
     return owner, np.arange(len(owner), dtype=np.int32) - first[owner]
 
 
 def serialise(host: npt.NDArray[np.int32], ready_ns: LongArray, busy_ns: LongArray) -> LongArray:
-    """When each train starts, if a host sends one at a time in the order they become ready.
+    """Return when each train starts if a host sends one at a time, as they become ready, int64[T].
 
-    Lindley's recursion without a loop: a train ends at max over the trains i before it of (ready_i
-    + all work from i on). Hosts are laid one after another on one time axis, too far apart to meet.
+    This is Lindley's recursion without a loop: a train ends at the maximum, over the trains i up to
+    it, of ready_i plus all work from i on. Hosts are placed one after another on one time axis, so
+    far apart that they do not interact.
+
+    Args:
+        host: The host of each train, int32[T].
+        ready_ns: When each train is ready, int64[T].
+        busy_ns: How long it occupies the NIC, int64[T].
     """
     order = np.lexsort((ready_ns, host))
     apart = int(ready_ns.max(initial=0)) + int(busy_ns.sum()) + 1

@@ -1,4 +1,4 @@
-"""Which flows of a run's traffic real TCP carries, and what each has to carry when."""
+"""Selects the flows of a run's traffic that real TCP carries, and their size, start and rate."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Transfers:
     """N flows that TCP carries, in the order of their start.
 
     Attributes:
-        flow: Which flows of the traffic, int32[N].
+        flow: The indices of these flows in the traffic, int32[N].
         start_ns: When each begins, int64[N], sorted.
-        payload: Bytes, int64[N].
-        rate_bps: What its sender offers at most, float64[N]; TCP may be slower.
+        payload: The payload in bytes, int64[N].
+        rate_bps: The highest rate that the sender offers, bits a second, float64[N].
     """
 
     flow: npt.NDArray[np.int32]
@@ -42,7 +42,7 @@ class Transfers:
 def take_transfers(
     traffic: Traffic, share: float, seed: int, line_rate_bps: float
 ) -> tuple[Traffic, Transfers]:
-    """Take a share of the traffic's TCP flows out of its packets, for real TCP to carry.
+    """Return the traffic without a share of its TCP flows, and these flows for real TCP.
 
     The flows are drawn evenly over all sizes from `MIN_PAYLOAD` on. They keep their place among the
     flows, their hosts, bytes, start and mean rate; their ports change, so that each has a port of
@@ -50,9 +50,9 @@ def take_transfers(
 
     Args:
         traffic: Flows and their packets.
-        share: Of the flows that are large enough, 0 to 1.
-        seed: Draws them.
-        line_rate_bps: No transfer offers more.
+        share: The share of the sufficiently large flows to take, 0 to 1.
+        seed: Draws the flows.
+        line_rate_bps: The highest rate of a transfer, bits a second.
 
     Raises:
         ValueError: More than 10,000 transfers at one host.
@@ -103,7 +103,7 @@ def _own_ports(
     other_host: npt.NDArray[np.int32],
     other_port: npt.NDArray[np.uint16],
 ) -> npt.NDArray[np.uint16]:
-    """For each of ``host`` a port that no other row with that host has: uint16[N]."""
+    """Return a port for each row that no other row with the same host has, uint16[N]."""
     mine = np.zeros(len(host), np.uint16)
     for one in np.unique(host):
         at = np.flatnonzero(host == one)

@@ -1,4 +1,4 @@
-"""Reading BMv2's JSON: from its text the records of ``schema``, from those a ``Bmv2Program``."""
+"""Reads BMv2's JSON: its text becomes the records of ``schema``, and these a ``Bmv2Program``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SHOWN = 60
 
 @dataclass(frozen=True)
 class Parsed:
-    """A program, and the records of what it does."""
+    """A program (names, widths, sizes), and the records of its parser, actions and controls."""
 
     program: Bmv2Program
     root: schema.Root
@@ -124,7 +124,7 @@ def _raw(data: bytes, path: str) -> Any:
 
 
 def _check_version(raw: Any, path: str) -> None:
-    """Refuse another version of BMv2's JSON, as BMv2 does; old files do not say which they are."""
+    """Raise InvalidProgram for a version other than 2.0 to 2.24; old files state no version."""
     meta = raw.get("__meta__")
     version = meta.get("version") if isinstance(meta, dict) else None
     if not isinstance(version, list) or len(version) != 2:
@@ -135,7 +135,7 @@ def _check_version(raw: Any, path: str) -> None:
 
 
 def _with_action_ids(root: schema.Root) -> schema.Root:
-    """Return a file whose tables say the ids of their actions, of which old ones have the names."""
+    """Return the file with the ids of each table's actions; old files have only their names."""
     ids = {a.name: a.id for a in reversed(root.actions)}
     pipelines: list[schema_tables.Pipeline] = []
     for i, pipe in enumerate(root.pipelines):
@@ -155,7 +155,7 @@ def _with_action_ids(root: schema.Root) -> schema.Root:
 
 
 def _shown_place(raw: Any, place: Place) -> str:
-    """Return a place as a user would look for it: ``actions[3].id``."""
+    """Return the path of a place in the JSON: ``actions[3].id``."""
     text = ""
     at: Any = raw
     for step in place:
@@ -174,7 +174,7 @@ def _shown_place(raw: Any, place: Place) -> str:
 
 
 def _why(error: Any) -> str:
-    """Return what pydantic says is wrong, in our words."""
+    """Return the reason of a pydantic error in the terms of JSON."""
     value, context = error["input"], error.get("ctx", {})
     if error["type"] == "missing":
         name = error["loc"][-1]
@@ -194,13 +194,13 @@ def _why(error: Any) -> str:
 
 
 def shortened(value: object) -> str:
-    """Return a value as JSON has it, of which a long one is cut."""
+    """Return a value as JSON text, cut at ``SHOWN`` characters."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _check_architecture(root: schema.Root) -> None:
-    """Refuse a program that is none of v1model's."""
+    """Raise UnsupportedProgram for a program that is not written for v1model."""
     for o in root.extern_instances:
         raise UnsupportedProgram(f"extern object {o.name!r}", source_of(o))
     if len(root.parsers) != 1 or len(root.deparsers) != 1:

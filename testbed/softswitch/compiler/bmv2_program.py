@@ -1,7 +1,7 @@
-"""A v1model program as a running switch knows it: names, widths, sizes, tables.
+"""A v1model program as a running switch needs it: names, widths, sizes and tables.
 
-What the program does, its parser, expressions and primitives, is in the records of ``schema``,
-which only the code generators read.
+Its parser, expressions and primitives are in the records of ``schema``, which only the code
+generators read.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ DROP_PORT = 511  # simple_switch's, unless told otherwise
 class FieldType:
     """One field of a header type; ``offset`` is in bits from the start of the header.
 
-    A ``saturating`` one keeps the nearest of its values to what is assigned.
-    A ``varbit`` field has at most ``width`` bits; the offsets of those behind it leave it out.
+    A value assigned to a ``saturating`` field is limited to its range. A ``varbit`` field has at
+    most ``width`` bits; the offsets of the fields behind it do not include it.
     """
 
     name: str
@@ -43,12 +43,12 @@ class HeaderType:
 
     @cached_property
     def varbit(self) -> FieldType | None:
-        """The field of variable length, of which a header has one at most."""
+        """Return the field of variable length, of which a header has at most one, or None."""
         return next((f for f in self.fields if f.varbit), None)
 
     @property
     def max_bytes(self) -> int:
-        """Bytes of the longest header of this type."""
+        """Return the number of bytes of the longest header of this type."""
         return (self.width + (self.varbit.width if self.varbit else 0)) // 8
 
     @cached_property
@@ -75,7 +75,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Stack:
-    """A header stack."""
+    """A header stack and the names of its headers, in order."""
 
     index: int
     name: str
@@ -105,7 +105,7 @@ class Union:
 
 @dataclass(frozen=True)
 class UnionStack:
-    """A stack of ``size`` header unions."""
+    """A stack of ``size`` header unions of one type."""
 
     index: int
     name: str
@@ -128,7 +128,7 @@ class KeyField:
 class Action:
     """An action with its run-time parameters (name, width in bits).
 
-    ``id`` is its place among the program's actions; what the JSON calls its id is used there only.
+    ``id`` is its index among the program's actions, which may differ from its id in the JSON.
     """
 
     id: int
@@ -139,7 +139,7 @@ class Action:
 
 @dataclass(frozen=True)
 class DefaultEntry:
-    """The default action the program gives a table."""
+    """The default action of a table in the program, and whether it may be changed."""
 
     action_id: int
     data: tuple[int, ...]
@@ -185,7 +185,7 @@ class TableDef:
 
 @dataclass(frozen=True)
 class Profile:
-    """An action profile; with a selector, of which this is the hash's name, it has groups."""
+    """An action profile; if it has groups, ``selector`` is the name of the hash, else None."""
 
     index: int
     name: str
@@ -195,7 +195,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The ingress or egress control."""
+    """The ingress or egress control block and its tables."""
 
     name: str
     tables: tuple[TableDef, ...]
@@ -252,7 +252,7 @@ class ValueSet:
 
 @dataclass(frozen=True)
 class Constant:
-    """A number of ``width`` bits."""
+    """A constant in a field list: a number of ``width`` bits."""
 
     value: int
     width: int
@@ -269,7 +269,7 @@ class FieldList:
 
 @dataclass
 class Bmv2Program:
-    """A program of one BMv2 JSON."""
+    """The objects of a P4 program by name or number, as read from a BMv2 JSON file."""
 
     path: str
     drop_port: int = DROP_PORT
@@ -296,30 +296,30 @@ class Bmv2Program:
 
     @property
     def custom_crcs(self) -> dict[str, int]:
-        """Hashes whose CRC has parameters that can be set, and the bits of each."""
+        """Return the width in bits of each hash that is a CRC with settable parameters, by name."""
         bits = {"crc16_custom": 16, "crc32_custom": 32}
         return {name: bits[algo] for name, algo in self.calculations.items() if algo in bits}
 
     @property
     def tables(self) -> list[TableDef]:
-        """All tables in index order."""
+        """Return the tables of all control blocks, in the order of their indices."""
         return [t for p in self.pipelines.values() for t in p.tables]
 
     def field_type(self, header: str, name: str) -> FieldType:
-        """Return the type of one field, which there is; ``$valid$`` is a one-bit field."""
+        """Return the type of a field, which must exist; ``$valid$`` is a one-bit field."""
         if name == VALID:
             return FieldType(VALID, 1, False, 0)
         t = self.headers[header].type
         return t.fields[t.find(name)]
 
     def sampled(self, element: tuple[str, str] | Constant) -> tuple[str, int]:
-        """Return name and bits of what a digest has of an element of its list."""
+        """Return the name and the width in bits of an element in the samples of a digest."""
         if isinstance(element, Constant):
             return "constant", element.width
         return plain_name(element[1]), self.field_type(*element).width
 
     def intrinsic(self, name: str) -> tuple[str, str] | None:
-        """(header, field) of an intrinsic metadata field by its BMv2 name, or None."""
+        """Return the (header, field) of an intrinsic metadata field by its BMv2 name, or None."""
         if name in self.aliases:
             return self.aliases[name]
         header, _, member = name.partition(".")

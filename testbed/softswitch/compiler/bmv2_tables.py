@@ -26,7 +26,7 @@ MATCHES: Mapping[str, tuple[type, ...]] = {
     "ternary": (schema_tables.TernaryMatch, schema_tables.ExactMatch, schema_tables.OptionalMatch),
     "optional": (schema_tables.TernaryMatch, schema_tables.ExactMatch, schema_tables.OptionalMatch),
 }
-"""What an entry may have for each kind of key; p4c writes optional ones as ternary."""
+"""The match elements allowed in an entry for each kind of key; p4c writes optional as ternary."""
 
 
 def pipeline(root: schema.Root, p: Bmv2Program, number: int) -> Pipeline:

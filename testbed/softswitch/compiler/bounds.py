@@ -1,7 +1,7 @@
-"""Bounds of a program as a whole: memory of a switch, size of a packet's headers, code to compile.
+"""Bounds of a whole program: memory of a switch, size of a packet's headers, code to compile.
 
-Single numbers are bounded where the records say so. What many of them come to is bounded here, far
-above what any program needs: a file from anywhere can make a switch take this much and no more.
+Single numbers are bounded by the records of ``schema``; their sums are bounded here, far above what
+any program needs, so that an untrusted file cannot make a switch use more.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MAX_STATE = 1 << 30
 MAX_HEADERS = 1 << 18
 """Bytes of all headers and metadata of a packet; they lie on a thread's stack."""
 MAX_STATEMENTS = 100_000
-"""What the C compiler has to compile, about: values, fields, table entries' actions."""
+"""The approximate number of C statements to compile: values, fields, table entries' actions."""
 COUNTER_BYTES = 16
 METER_BYTES = 72
 PARSER_COPIES = 3
-"""The parser is compiled into the packet's way, that of its clones, and the guess of both."""
+"""How often the parser is compiled: for packets, for clones, and for the guess of table keys."""
 
 
 def check(program: Bmv2Program, root: schema.Root) -> None:
@@ -86,7 +86,7 @@ def _check_headers(p: Bmv2Program, root: schema.Root) -> None:
 
 
 class _Statements:
-    """Counts what becomes statements in C; what is inlined counts wherever it is."""
+    """Counts the C statements that a program becomes; inlined code counts each time."""
 
     def __init__(self, program: Bmv2Program, root: schema.Root) -> None:
         self._program = program
@@ -95,7 +95,7 @@ class _Statements:
         self._calculations = {c.name: self._of(c.input) for c in root.calculations}
 
     def count(self) -> int:
-        """Return the number for the whole program, about."""
+        """Return the approximate number of C statements of the whole program."""
         root = self._root
         parser = self._of(root.parsers)
         for c in root.checksums:
@@ -108,7 +108,7 @@ class _Statements:
         return PARSER_COPIES * parser + 2 * cleared + deparser + lists + self._controls()
 
     def _controls(self) -> int:
-        """Return the number for tables, conditions and calls, and for actions where they run."""
+        """Return the number for tables, conditions and calls, and for actions in each place."""
         actions = {a.id: 1 + self._of(a.primitives) for a in self._root.actions}
         profiles = {
             ap.name: self._of(ap.selector)
@@ -132,7 +132,7 @@ class _Statements:
         return sum(1 + self._named(one) for _, one in walk(record))
 
     def _named(self, one: Any) -> int:
-        """Return how much it is that a value means by its name."""
+        """Return the number for the object that a value refers to by name."""
         p = self._program
         match one:
             case values.HeaderValue(value=name) | values.UnionValue(value=name):

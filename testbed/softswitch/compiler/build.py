@@ -1,4 +1,4 @@
-"""C for ctypes: text put together, compiled into a cached shared library, loaded; the cache."""
+"""Compiles C text into a cached shared library and loads it with ctypes; keeps the cache."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def compiler() -> list[str]:
 
 @lru_cache(maxsize=8)
 def identity(command: tuple[str, ...], folder: Path) -> str:
-    """Hash of a compiler's version and target CPU: what a cached library depends on.
+    """Return a hash of a compiler's version and target CPU, on which a cached library depends.
 
-    It is kept in a folder, for this file of the compiler and this processor: to ask takes as long
-    as a tenth of a switch's start.
+    It is cached in ``folder`` for this compiler file and this processor, because running the
+    compiler takes a tenth of the time in which a switch starts.
     """
     kept = _identity_file(command, folder)
     known = ""
@@ -68,7 +68,7 @@ def identity(command: tuple[str, ...], folder: Path) -> str:
 
 
 def _identity_file(command: tuple[str, ...], folder: Path) -> Path | None:
-    """Where a compiler's identity is kept; None if there is no telling which processor this is."""
+    """Return the file with a compiler's identity; None if the processor cannot be determined."""
     try:
         found = os.stat(command[0])
         processor = Path("/proc/cpuinfo").read_text().partition("\n\n")[0]
@@ -83,7 +83,7 @@ def _identity_file(command: tuple[str, ...], folder: Path) -> Path | None:
 
 
 def _asked_identity(command: tuple[str, ...]) -> str:
-    """The hash of what a compiler defines on this machine; "" if it does not know its CPU."""
+    """Return the hash of a compiler's predefined macros; "" if it does not know the CPU."""
     try:
         run = subprocess.run(
             [*command, "-march=native", "-E", "-dM", "-x", "c", os.devnull],
@@ -97,10 +97,10 @@ def _asked_identity(command: tuple[str, ...]) -> str:
 
 
 def cache_dir() -> Path:
-    """Directory of compiled programs.
+    """Return the directory of compiled programs.
 
     Raises:
-        SoftSwitchError: This user has no home.
+        SoftSwitchError: This user has no home directory.
     """
     folder = user_cache("canary-softswitch")
     if folder is None:
@@ -112,7 +112,7 @@ def cache_dir() -> Path:
 
 
 def _need_own(folder: Path) -> None:
-    """SoftSwitchError if others could put code into a folder."""
+    """Raise SoftSwitchError if other users could put code into a folder."""
     found = folder.stat()
     if not owned(found):
         raise SoftSwitchError(
@@ -127,8 +127,10 @@ def _need_own(folder: Path) -> None:
 
 
 def _intact(file: Path) -> bytes | None:
-    """Return the content of a file of the cache if it is there, nobody else's, and what was put
-    there: a damaged library would end this process when it is loaded or called."""
+    """Return the content of a cache file, or None if it is missing, damaged or not trustworthy.
+
+    A damaged library would crash this process when it is loaded or called.
+    """
     try:
         with file.open("rb") as opened:
             found = os.fstat(opened.fileno())
@@ -149,7 +151,7 @@ def _put(new: Path, path: Path) -> None:
 
 
 def kept(name: str) -> bytes | None:
-    """Return what the cache has under a name, None if it has nothing that can be trusted."""
+    """Return the content of the cache file ``name``, None if there is none that can be trusted."""
     try:
         folder = cache_dir()
         _need_own(folder)
@@ -159,7 +161,7 @@ def kept(name: str) -> bytes | None:
 
 
 def keep(name: str, data: bytes) -> None:
-    """Put something into the cache, if there is one."""
+    """Write ``data`` to the cache file ``name``, if there is a cache."""
     with suppress(OSError, SoftSwitchError):
         folder = _made_cache()
         with tempfile.TemporaryDirectory(dir=folder) as work:
@@ -170,8 +172,11 @@ def keep(name: str, data: bytes) -> None:
 
 
 def _made_cache() -> Path:
-    """Return the folder of the cache, made if it was not there; SoftSwitchError if others could
-    put code there."""
+    """Return the cache folder, created if need be.
+
+    Raises:
+        SoftSwitchError: Other users could put code there.
+    """
     folder = cache_dir()
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     _need_own(folder)
@@ -180,17 +185,17 @@ def _made_cache() -> Path:
 
 @contextmanager
 def _only_one(path: Path) -> Iterator[None]:
-    """Lets one process at a time compile a program: many switches start together."""
+    """Hold a lock within the block, so that one process at a time compiles a program."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def read_c(path: Path) -> str:
-    """Text of a C file in which each ``#include "name"`` is replaced by that file's text.
+    """Return the text of a C file in which each ``#include "name"`` is replaced by that file.
 
-    A name is looked for beside the file, then among the soft switch's own (``abi.h``); a second
-    mention of the same file is left out. The text alone then decides what is compiled.
+    A file is searched beside the including one, then among the soft switch's own (``abi.h``), and
+    included once. So the text alone determines what is compiled.
     """
     return _expanded(path, set())
 
@@ -210,7 +215,7 @@ def _expanded(path: Path, seen: set[Path]) -> str:
 def load_library(
     code: str, signatures: Mapping[str, Sequence[Any]], flags: Sequence[str] = ()
 ) -> ctypes.CDLL:
-    """Compile a C translation unit, unless the same was compiled before, and load it.
+    """Compile a C translation unit, unless it is in the cache, and return the loaded library.
 
     Args:
         code: The whole text; ``read_c`` makes it of files.
@@ -236,8 +241,7 @@ def load_library(
 
 
 def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
-    """Path of the shared library of ``code``, beside which is its hash; compiles unless the same
-    was compiled before."""
+    """Return the path of the shared library of ``code``, compiled unless it is in the cache."""
     command = compiler()
     folder = cache_dir()
     try:
@@ -273,7 +277,7 @@ def _build(code: str, extra_flags: tuple[str, ...]) -> Path:
 
 
 def _why(compiler_name: str, run: subprocess.CompletedProcess[str]) -> str:
-    """Why a compiler failed, in a line: it, or a program that it started, may have been killed."""
+    """Return why a compiler failed, in one line; it or its subprocess may have been killed."""
     killed = re.search(
         r"(\w[\w ]*?) signal terminated program|unable to execute.*: (\w+)", run.stderr
     )

@@ -1,4 +1,4 @@
-"""Puts the C translation unit of a program together."""
+"""Assembles the C translation unit of a program from the parts that the generators write."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ struct ss_item { /* a packet on its way */
 """
 
 MAX_CODE = 8 << 20
-"""Bytes of C of a program."""
+"""The most bytes of C that a program may become."""
 
 
 _COPYING = ("clone", "resubmit", "recirculate")
 
 
 def makes_copies(program: Bmv2Program, root: schema.Root) -> bool:
-    """Whether a packet may leave more than once or go round again: clones, multicast and so on."""
+    """Return True if a packet may leave twice or pass again: clone, multicast, recirculate, ..."""
     calls: list[Any] = [p for a in root.actions for p in a.primitives]
     for state in root.parsers[0].parse_states:
         calls += state.parser_ops

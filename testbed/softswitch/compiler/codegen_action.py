@@ -1,4 +1,4 @@
-"""C of actions: one function each, made of BMv2 primitives."""
+"""Writes actions as C: one function for each, from its BMv2 primitives."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ class ActionWriter:
         self.asserts: list[str] = []  # source line of each assert, by number
 
     def primitives(self, action: Action) -> tuple[Primitive, ...]:
-        """What an action does."""
+        """Return the primitives of an action, in the order in which they run."""
         return self.layout.root.actions[action.id].primitives
 
     def stops(self, action: Action) -> bool:
-        """Whether an action may end the control block: by an exit, or by an assert that fails."""
+        """Return True if an action may end the control block by an exit or a failed assert."""
         return any(p.op in ("exit", "assert", "assume") for p in self.primitives(action))
 
     def params(self, action: Action) -> list[tuple[str, int]]:
-        """(C expression, width) of an action's parameters, which are 64-bit words in ``a``."""
+        """Return (C expression, width) of an action's parameters, 64-bit words in ``a``."""
         params, word = [], 0
         for _, width in action.params:
             code = f"a[{word}]"
@@ -90,7 +90,7 @@ class ActionWriter:
         return "\n".join(out) + "\n"
 
     def deparser(self) -> list[str]:
-        """C of the deparser's statements; those that change what is emitted are refused."""
+        """Return the C of the deparser's statements; refuse those that change what is emitted."""
         out: list[str] = []
         for prim in self.layout.root.deparsers[0].primitives:
             e = Expressions(self.layout, [], source_of(prim))
@@ -118,7 +118,7 @@ class ActionWriter:
     # ---- values ----
 
     def target(self, e: Expressions, arg: Value) -> FieldRef:
-        """Return the field an argument that is written to denotes."""
+        """Return the field that an argument refers to, which must be assignable."""
         field = e.read(arg).field
         if field is None:
             raise e.refuse(f"assignment to a {kind_of(arg)}")
@@ -127,7 +127,7 @@ class ActionWriter:
         return field
 
     def header(self, e: Expressions, arg: Value) -> Node:
-        """Return the header an argument denotes."""
+        """Return the node of the header that an argument refers to; refuse other values."""
         node = e.read(arg)
         if node.sort != "header":
             raise e.refuse(f"{node.sort} used as a header")
@@ -295,7 +295,7 @@ class ActionWriter:
         ]
 
     def _swapped(self, e: Expressions, stack: str, count: Value, push: bool) -> list[str]:
-        """C of a push or pop of header unions: BMv2 swaps them and makes none of them invalid."""
+        """Return the C of a push or pop of header unions, which BMv2 swaps without invalidating."""
         us = self.program.union_stacks[stack]
         n = min(self._count(e, count), us.size)
         next_, tag = self.layout.stack_next(stack), self.layout.union_tag(us.type)

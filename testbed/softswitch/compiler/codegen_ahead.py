@@ -1,10 +1,9 @@
-"""C that guesses what a packet will look up, from its headers alone, to fetch it early.
+"""Writes C that guesses a packet's table keys from its headers, to prefetch rows and registers.
 
-A guess may be wrong, as other actions and tables have a say: it changes the speed and nothing else.
-So the rules are simple. A field of a packet has the value that the parser finds. A metadata field
-that one place in the program assigns has the value it would get there. What else a key is made of
-is not known, and the table is left out. Of a control block whose table knows the packet the
-registers are read, too.
+A wrong guess, which other actions or tables may cause, affects only the speed, so the rules are
+simple. A packet's field has the value that the parser finds. A metadata field that is assigned in
+one place has the value that it would get there. A table whose key has other fields is left out. If
+a table has an entry for the packet, the registers of its control block are prefetched as well.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from testbed.softswitch.compiler.layout import Layout
 
 Field = tuple[str, str]
 GROUPS = 4
-"""Prefix lengths of a table that are guessed."""
+"""The number of prefix lengths of an lpm table for which a row is guessed."""
 MOST = 16
 """SS_GUESSES of `abi.h`."""
 DEEPEST = 50
-"""Assignments in a row that are followed."""
+"""The most assignments that are followed from a key field back to packet fields."""
 
 _ASSIGNS = ("assign", "modify_field", "modify_field_with_hash_based_offset")
 
 
 class AheadWriter:
-    """Writes ``ss_guess`` and ``ss_guess_rows``."""
+    """Writes the C functions ``ss_guess`` and ``ss_guess_rows``, which prefetch rows."""
 
     def __init__(self, layout: Layout, actions: ActionWriter, control: ControlWriter) -> None:
         self._layout = layout
@@ -47,7 +46,7 @@ class AheadWriter:
         self._at = 0
 
     def write(self) -> str:
-        """Return the C functions, and for each table whether it is guessed."""
+        """Return the C of both functions and of ``ss_guessed``, which marks the guessed tables."""
         rows: list[str] = []
         guessed: set[int] = set()
         for table in self._program.tables:
@@ -75,8 +74,10 @@ class AheadWriter:
         )
 
     def _registers(self, table: TableDef) -> list[str]:
-        """C that fetches what is read of registers in the control block of a table, and in those
-        within it: as a rule for packets that the table knows."""
+        """Return C that prefetches the registers read in a table's control block and inner blocks.
+
+        They are usually read for packets that match an entry of the table.
+        """
         control = table.name.rpartition(".")[0] + "."
         rows: list[str] = []
         blocks: set[int] = set()  # a packet reads one record of each, as a rule
@@ -106,8 +107,7 @@ class AheadWriter:
         return rows
 
     def _assignments(self) -> dict[Field, list[tuple[Action | None, values.Call | None]]]:
-        """What assigns each metadata field, and in which action; None where something else writes
-        it."""
+        """Return each field's assignments with their actions; None for other kinds of writes."""
         found: dict[Field, list[tuple[Action | None, values.Call | None]]] = defaultdict(list)
         for action in self._program.actions.values():
             for operation in self._actions.primitives(action):
@@ -124,8 +124,10 @@ class AheadWriter:
                 found[argument.value].append((action, operation if known else None))
 
     def _sure_params(self) -> dict[int, str]:
-        """Where actions find their parameters that only one table calls, which has no key: its
-        default entry."""
+        """Return the C pointer to the parameters of each action that only one keyless table calls.
+
+        They are in the default entry of that table.
+        """
         users: dict[int, list[TableDef]] = defaultdict(list)
         for table in self._program.tables:
             default = (table.default.action_id,) if table.default else ()
@@ -138,7 +140,7 @@ class AheadWriter:
         }
 
     def _know(self, targets: Iterable[Field]) -> bool:
-        """Return whether all of some fields are known; the code then assigns them."""
+        """Return True if all of some fields can be guessed; then add their assignments."""
         order: list[Field] = []
         if not all(self._find(target, order, ()) for target in targets):
             return False
@@ -148,7 +150,7 @@ class AheadWriter:
         return True
 
     def _find(self, target: Field, order: list[Field], above: tuple[Field, ...]) -> bool:
-        """Return whether a field is known; what must be assigned for it is put in order."""
+        """Return True if a field can be guessed; append what to assign for it to ``order``."""
         header = self._program.headers[target[0]]
         if not header.metadata:
             return not header.stack
@@ -171,7 +173,7 @@ class AheadWriter:
         return True
 
     def _sources(self, parameters: Iterable[Any]) -> Iterator[Any]:
-        """What an operation reads, constants left out."""
+        """Yield the values that an operation reads, except constants."""
         waiting: list[Any] = list(parameters)
         while waiting:
             one = waiting.pop()

@@ -1,4 +1,4 @@
-"""C of the hash calculations, checksums and digests."""
+"""Writes hash calculations, checksums and digests as C."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.softswitch.compiler.schema_values import Value, source_of
 from testbed.softswitch.errors import UnsupportedProgram
 
 MAX_HASHED = 1 << 16
-"""Bytes of headers that are hashed at once; they are put together on a thread's stack."""
+"""The most bytes of headers that are hashed at once; they are on a thread's stack."""
 
 ALGORITHMS = {
     "crc32": "ss_crc32",
@@ -44,7 +44,7 @@ class Input:
 
     @property
     def wide(self) -> bool:
-        """A byte array."""
+        """Return True if the value is a byte array in C, as it has more than 128 bits."""
         return self.width > 128 and not self.length
 
 
@@ -78,11 +78,11 @@ def inputs_of(layout: Layout, elements: Sequence[Value], source: str) -> tuple[l
 
 
 ON_VALUES = {"crc32": "ss_crc32_value", "crc16": "ss_crc16_value"}
-"""Hashes of at most 16 bytes that need not be written to memory first."""
+"""C functions of hashes of at most 16 bytes, whose input need not be written to memory."""
 
 
 def _joined(inputs: list[Input]) -> str:
-    """C expression of all inputs, one after the other in a number of at most 128 bits."""
+    """Return the C expression of all inputs, concatenated into a number of at most 128 bits."""
     parts, left = [], sum(i.width for i in inputs)
     for i in inputs:
         left -= i.width
@@ -108,7 +108,7 @@ def _added(inputs: list[Input]) -> str:
 
 
 def _short_cut(algo: str, inputs: list[Input]) -> str | None:
-    """C expression of a hash of valid fields that needs no memory; None where there is none."""
+    """Return the C expression of a hash of valid fields without memory; None if there is none."""
     bits = sum(i.width for i in inputs)
     if not bits or any(i.wide or i.length for i in inputs):
         return None
@@ -127,9 +127,9 @@ def function(
     source: str,
     custom: int | None = None,
 ) -> str:
-    """C function that computes one hash. Like BMv2 it skips fields of invalid headers.
+    """Return the C function that computes a hash; like BMv2, it skips fields of invalid headers.
 
-    ``custom``: the number of a CRC whose parameters can be set.
+    ``custom`` is the number of a CRC whose parameters can be set, else None.
     """
     if algo not in ALGORITHMS:
         raise UnsupportedProgram(f"hash algorithm {algo!r}", source)
@@ -244,7 +244,7 @@ def checksums(layout: Layout, names: dict[str, str]) -> str:
 
 
 def learning(layout: Layout) -> str:
-    """C function ``ss_learn_fields``: takes the sample of the digest a packet asked for."""
+    """Return the C function ``ss_learn_fields``, which takes a sample of the requested digest."""
     out = [
         "SS_INLINE void ss_learn_fields(ss_switch *sw, ss_item *it) {",
         "    struct phv *p = &it->p;",

@@ -1,4 +1,4 @@
-"""C of the ingress and egress controls: nodes are labels, tables look up and dispatch."""
+"""Writes the ingress and egress controls as C: each node is a label, tables look up and switch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from testbed.softswitch.errors import UnsupportedProgram
 
 
 class ControlWriter:
-    """Writes ``ss_pipeline_ingress`` and ``ss_pipeline_egress``."""
+    """Writes the C functions ``ss_pipeline_ingress`` and ``ss_pipeline_egress``."""
 
     def __init__(self, layout: Layout, actions: ActionWriter) -> None:
         self.layout = layout
@@ -259,7 +259,7 @@ class ControlWriter:
         return "\n".join(out)
 
     def _on_hit(self, t: TableDef, lay: TableLayout) -> list[str]:
-        """Return the C of what a hit does before the action: time it, meter it."""
+        """Return the C that a hit runs before the action: note its time, and meter the packet."""
         row = f"(row - t->rows) / {lay.row_words}"
         out = [f"    if (row) t->seen[{row}] = sw->now;"] if t.aged else []
         if t.meter:

@@ -1,4 +1,4 @@
-"""C that moves fields between packet bytes and the header vector."""
+"""Writes C that copies fields between a packet's bytes and the packet header vector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbed.softswitch.errors import UnsupportedProgram
 
 
 def read_bits(buffer: str, bit: int, width: int) -> str:
-    """C expression of ``width`` (at most 128) bits at a constant bit offset of a buffer."""
+    """Return the C expression of ``width`` (at most 128) bits at a bit offset of a buffer."""
     first, last = bit // 8, (bit + width - 1) // 8
     n = last - first + 1
     if n > 16:
@@ -24,7 +24,7 @@ def read_bits(buffer: str, bit: int, width: int) -> str:
 
 
 def extract(header: str, t: HeaderType, buffer: str) -> list[str]:
-    """C statements that fill a header from a buffer (not its validity, nor a varbit's length)."""
+    """Return C statements that fill a header from a buffer, except validity and varbit length."""
     out = []
     for i, f in enumerate(t.fields):
         target = f"{header}.f{i}"
@@ -56,7 +56,7 @@ def write_header(header: str, t: HeaderType, buffer: str) -> list[str]:
 
 
 def write_values(values: list[tuple[str, int, bool]], buffer: str, first: int = 0) -> list[str]:
-    """C statements that write (C value, width, wide) one after the other from bit ``first``.
+    """Return C statements that write (C value, width, wide) consecutively from bit ``first``.
 
     The buffer must be zero wherever a group of values does not fill whole bytes.
     """
@@ -107,9 +107,9 @@ def header_bytes(header: str, t: HeaderType) -> str:
 
 
 def deparser(layout: Layout, statements: list[str]) -> str:
-    """C function ``ss_deparser``: checksum updates, then headers and payload as bytes.
+    """Return the C function ``ss_deparser``: update checksums, then write headers and payload.
 
-    ``statements``: C of what the deparser itself does, between the two, as in BMv2.
+    ``statements`` are the deparser's own statements in C, which run between the two as in BMv2.
     """
     headers: list[Header] = []
     for name in layout.root.deparsers[0].order:
@@ -165,7 +165,10 @@ def copy_field(to: FieldRef, source: FieldRef) -> str:
 
 
 def field_lists(layout: Layout) -> str:
-    """C function ``ss_copy_fields``: the fields a clone, resubmit or recirculate keeps."""
+    """Return the C function ``ss_copy_fields``, which copies the fields that a clone keeps.
+
+    It also serves resubmit and recirculate.
+    """
     out = [
         "static SS_UNUSED void ss_copy_fields(struct phv *d, const struct phv *s, uint32_t list) {",
         "    (void)d; (void)s;",

@@ -1,4 +1,4 @@
-"""C of ``log_msg``: a line of text in which each ``{}`` is a number in decimal."""
+"""Writes ``log_msg`` as C: a line of text in which a number replaces each ``{}``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from testbed.softswitch.compiler.nodes import Node
 from testbed.softswitch.compiler.schema_values import Call, Message, Numbers, source_of
 
 MAX_LINE = 1 << 16
-"""Bytes of a line; it is put together on a thread's stack."""
+"""The most bytes of a line, which is assembled on a thread's stack."""
 
 
 class WrongFormat(Exception):
-    """What BMv2 says of a format and its arguments before it ends."""
+    """The format does not fit its arguments; the message is the one with which BMv2 exits."""
 
 
 def pieces(text: str, arguments: int) -> list[str]:
@@ -55,7 +55,7 @@ def _pieces(text: str, arguments: int, adjacent: bool) -> list[str]:
 
 
 def log_msg(e: Expressions, call: Call[tuple[Message, Numbers]]) -> list[str]:
-    """C statements of one call. What the line says is in them as the numbers of its bytes."""
+    """Return the C statements of one call, in which all text is written as byte values."""
     message, numbers = call.parameters
     values = [e.read(argument) for argument in numbers.value]
     try:

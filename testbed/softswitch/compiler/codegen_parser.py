@@ -1,4 +1,4 @@
-"""C of the parser: one function whose states are labels."""
+"""Writes the parser as C: one function in which each state is a label."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_STATES = 4096  # a parser that visits more states is stopped with ParserTime
 
 
 class ParserWriter:
-    """Writes ``ss_parser``; ``at`` is the number of bytes consumed so far."""
+    """Writes the C function ``ss_parser``, whose ``at`` is the number of bytes consumed."""
 
     def __init__(self, layout: Layout, actions: ActionWriter) -> None:
         self.layout = layout
@@ -41,7 +41,7 @@ class ParserWriter:
         return "goto done;" if state is None else f"goto state_{self.states[state]};"
 
     def write(self) -> str:
-        """Return the whole C function."""
+        """Return the C function ``ss_parser``, with all states of the parser."""
         out = [
             "SS_INLINE void ss_parser(ss_switch *sw, ss_item *it) {",
             "    struct phv *p = &it->p;",
@@ -103,7 +103,7 @@ class ParserWriter:
         ]
 
     def _extract(self, into: Extraction, length: Node | None, e: Expressions) -> list[str]:
-        """An extraction; ``length``: bits of the varbit field of the header, if it has one."""
+        """Return the C of an extraction; ``length`` is the width of the header's varbit field."""
         out: list[str] = []
         after: list[str] = []
         rivals: tuple[str, ...] = ()
@@ -196,7 +196,7 @@ class ParserWriter:
 
     @staticmethod
     def _selected(key: Value, e: Expressions) -> tuple[int, str]:
-        """Width and C of a field that a parser state selects on."""
+        """Return the width and the C expression of a field that a parser state selects on."""
         match key:
             case values.FieldValue(value=(header, name)):
                 ref = e.layout.field(header, name)
@@ -209,7 +209,7 @@ class ParserWriter:
         return ref.width, ref.code
 
     def _in_value_set(self, keys: list[tuple[str, int]], name: str, mask: int | None) -> str:
-        """C condition of a select case that is a value set: the keys side by side, no padding."""
+        """Return the C condition of a select case that is a value set: its keys concatenated."""
         values = self.program.value_sets[name]
         if sum(width for _, width in keys) != values.width:
             raise UnsupportedProgram(f"select with value_set {name!r} of another width")

@@ -1,9 +1,8 @@
-"""BMv2 expressions to C.
+"""Translates BMv2 expressions to C.
 
-BMv2 computes with integers of unlimited size. Every node here knows the range its value
-can have, so each is given the smallest C type that holds it; where only the low bits are
-wanted (under a mask, or stored into a field), the operations that commute with
-truncation are computed modulo 2**64 or 2**128 instead.
+BMv2 computes with integers of unlimited size. Every node here has the range of its value and is
+given the smallest C type that holds it. Where only the low bits are needed (under a mask, or stored
+into a field), operations that commute with truncation are computed modulo 2**64 or 2**128.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ MODULAR = {"+", "-", "*", "&", "|", "^", "~", "<<"}
 COMPARE = {"==", "!=", "<", ">", "<=", ">="}
 MAX_SHIFT = 300  # any larger shift also leaves 128 bits
 MAX_CODE = 100_000
-"""Characters of C that a node has: an index, a comparison of headers within one, and so on."""
+"""The most characters of C that a node may have; nested comparisons of headers make it long."""
 MAX_VALUE = 1 << 2 * MAX_BITS
-"""Bound of what a value may be as far as is known of it."""
+"""The bound of the range that a node's value may have."""
 
 
 class Expressions:
-    """Reads expressions of one action, parser or control into C.
+    """Translates expressions of one action, parser or control to C.
 
     ``params``: (C expression, width) of the action's run-time parameters.
     ``source``: P4 line named when something is refused.
@@ -45,7 +44,7 @@ class Expressions:
 
     # Long: one case for each kind of value.
     def read(self, value: values.Value | None) -> Node:
-        """Return the node of an expression."""
+        """Return the node of an expression; raise UnsupportedProgram if it cannot be translated."""
         match value:
             case values.Operation():
                 node = self._operation(value)
@@ -110,7 +109,7 @@ class Expressions:
         return self.layout.member(element, t, t.find(names[-1]), False, stack)
 
     def load(self, f: FieldRef) -> Node:
-        """Return the node of a field."""
+        """Return the node that reads a field, with the range of its values."""
         if f.length:
             return Node("varbit", "load", code=f.code, field=f)
         if f.signed and not f.wide:
@@ -143,7 +142,7 @@ class Expressions:
         return self._binary(op, self.read(e.left), right)
 
     def _part(self, op: str, whole: Node, number: values.Value | None) -> Node:
-        """A field of a header, or a header of a header union, by its number."""
+        """Return the node of a header's field or of a header union's member, by its number."""
         wanted = "header" if op == "access_field" else "union"
         if whole.sort != wanted or not isinstance(number, int):
             raise self.refuse(f"{op} of a {whole.sort}")
@@ -152,7 +151,7 @@ class Expressions:
         return self._union_member(whole, number)
 
     def _element(self, stack: str, index: str) -> Node:
-        """An element of a stack."""
+        """Return the node of a stack's element; ``index`` is a C expression."""
         code = self.layout.element(stack, index)
         program = self.layout.program
         if stack in program.union_stacks:
@@ -316,7 +315,7 @@ class Expressions:
         return f"({t})({{ {top} x_ = {x}; x_ < {lo} ? {lo} : x_ > {hi} ? {hi} : x_; }})"
 
     def modular(self, n: Node, bits: int) -> str:
-        """C expression of an unsigned type of ``bits``, equal to the value modulo 2**bits."""
+        """Return a C expression, of an unsigned type of ``bits``, of the value modulo 2**bits."""
         u = "uint64_t" if bits == 64 else "u128"
         if n.sort != "data":
             raise self.refuse(f"{n.sort} used as a number")
@@ -347,13 +346,15 @@ class Expressions:
         return f"({u}){self.exact(n)}"
 
     def _at_most(self, n: Node, most: int) -> Node:
-        """The lesser of a number from 0 on and ``most``; by more than a field has bits, a shift to
-        the left takes every number but 0 beyond what the field holds."""
+        """Return the minimum of a non-negative node and ``most``.
+
+        It limits left shifts: a shift by a field's width already exceeds the field's range.
+        """
         code = f"({{ uint64_t x_ = {self.index(n)}; x_ < {most} ? x_ : {most}; }})"
         return Node("data", "load", lo=min(n.lo, most), hi=min(n.hi, most), code=code)
 
     def index(self, n: Node) -> str:
-        """C expression of an index, shift amount or id as uint64_t; huge values saturate."""
+        """Return the C expression of an index, shift amount or id as uint64_t, saturated."""
         if n.lo >= 0 and n.hi < 1 << 64:
             return self.exact(n)
         return f"ss_narrow((u128){self.exact(n)})"
@@ -376,7 +377,7 @@ class Expressions:
         return f"(({t}){self.exact(a)} {op} ({t}){self.exact(b)})"
 
     def _equal(self, a: Node, b: Node) -> str:
-        """C condition that two values of the same sort, which are no numbers, are equal."""
+        """Return the C condition that two values of the same sort, not numbers, are equal."""
         if a.sort == "bool":
             return f"(!!{self.boolean(a)} == !!{self.boolean(b)})"
         if a.sort == "union":
@@ -391,7 +392,7 @@ class Expressions:
 
     @staticmethod
     def _varbit_equal(a: Node, b: Node) -> str:
-        """As BMv2: of two numbers, whatever their lengths."""
+        """Return the C condition that two varbit fields are equal as numbers, as in BMv2."""
         assert a.field
         assert b.field
         return f"ss_same_number({a.code}, {a.field.length}, {b.code}, {b.field.length})"

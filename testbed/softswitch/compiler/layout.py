@@ -1,6 +1,6 @@
-"""Where headers, metadata and stacks live in the generated ``struct phv``.
+"""The place of headers, metadata and stacks in the generated ``struct phv``.
 
-All identifiers are made of numbers that are given out here or in ``Bmv2Program``: no name of a
+All identifiers are made of numbers that are assigned here or in ``Bmv2Program``: no name of a
 program is ever part of its C.
 """
 
@@ -44,7 +44,7 @@ class FieldRef:
 
     @property
     def wide(self) -> bool:
-        """Stored as a byte array because it has more than 128 bits."""
+        """Return True if the field is a byte array in C, as it has more than 128 bits."""
         return self.width > 128 and not self.length
 
 
@@ -65,7 +65,7 @@ class Layout:
         return f"struct ht{self._types[t.name]}"
 
     def union_tag(self, t: UnionType) -> str:
-        """C struct tag of a header union: its members lie side by side, one of them valid."""
+        """Return the C struct tag of a header union, which has all members side by side."""
         return f"struct un{t.index}"
 
     def header(self, name: str) -> str:
@@ -85,7 +85,7 @@ class Layout:
         return f"p->u{u.index}"
 
     def rivals(self, name: str) -> tuple[str, ...]:
-        """C lvalues of the headers that are not valid when this one is: of the same union."""
+        """Return C lvalues of the other headers of this one's union, invalid when it is valid."""
         h = self.program.headers[name]
         if not h.union:
             return ()
@@ -109,7 +109,7 @@ class Layout:
         return len(self.program.stacks[name].headers)
 
     def element(self, stack: str, index: str) -> str:
-        """C lvalue of a stack element; an index out of bounds means a scratch element."""
+        """Return the C lvalue of a stack element; a scratch element if the index is too large."""
         if stack in self.program.union_stacks:
             u = self.program.union_stacks[stack]
             return f"p->us{u.index}[ss_index({index}, {u.size})]"
@@ -174,8 +174,10 @@ class Layout:
         return "\n".join(out) + "\n"
 
     def _clearing(self, single: list[tuple[str, HeaderType]]) -> list[str]:
-        """C function ``ss_clear``: field by field, for a compiler keeps a local vector that is
-        filled as a whole in memory."""
+        """Return the C function ``ss_clear``, which clears ``struct phv`` field by field.
+
+        With a memset of the whole struct, compilers keep a local one in memory.
+        """
         out = ["SS_INLINE void ss_clear(struct phv *p) {"]
         for header, t in single:
             out.append(f"    {header}.valid = 0;")

@@ -1,4 +1,4 @@
-"""Values of BMv2 expressions: what is known of each, and the C types and literals for them."""
+"""Nodes of BMv2 expressions: the sort and range of each value, and its C type and literal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Node:
 
     @property
     def const(self) -> int | None:
-        """The value when it is known at compile time."""
+        """Return the value if it is known at compile time, else None."""
         return self.lo if self.sort == "data" and self.lo == self.hi else None
 
 

@@ -1,4 +1,4 @@
-"""How far into a packet a program can look: what lies behind need not exist to forward it."""
+"""Computes how many bytes of a packet a program can read; only these are needed to forward it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from testbed.softswitch.compiler.bmv2_program import Bmv2Program
 
 
 def head_bytes(parsed: Parsed) -> int | None:
-    """Return the most bytes of a packet that the program reads; None where there is no bound.
+    """Return the most bytes of a packet that the program reads; None if there is no bound.
 
-    There is none where the parser can come to a state again or skips what the packet says, or a
-    checksum covers the payload.
+    There is no bound if the parser can reach a state twice or skips a number of bits that the
+    packet gives, or if a checksum covers the payload.
     """
     if any(isinstance(e, values.PayloadValue) for c in parsed.root.calculations for e in c.input):
         return None
@@ -55,7 +55,7 @@ def _reached(first: str | None, after: dict[str, set[str]]) -> set[str]:
 
 
 def _reach(program: Bmv2Program, state: schema.ParseState, then: list[int]) -> int | None:
-    """Return the bytes from the beginning of a state on; ``then``: of those that follow it."""
+    """Return the bytes read from a state on; ``then`` has these numbers of its next states."""
     at = seen = 0
     for call in state.parser_ops:
         match call:

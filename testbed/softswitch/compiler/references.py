@@ -1,6 +1,6 @@
-"""What the records of a BMv2 JSON say of each other: every name and number that they mean is there.
+"""Checks the references of a BMv2 JSON: every name and id that a record mentions must exist.
 
-The code generators then look names up without asking whether they are there.
+The code generators then look names up without checking them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from testbed.softswitch.compiler import schema_values as values
 from testbed.softswitch.compiler.bmv2_program import VALID
 
 Place = tuple[str | int, ...]
-"""The keys and indices that lead to a place in the JSON, those of wrappers left out."""
+"""The keys and indices that lead to a place in the JSON, without those of wrapper objects."""
 NAMED = (  # what is found by its name
     "header_types",
     "headers",
@@ -34,7 +34,7 @@ SPECIAL = ("__HIT__", "__MISS__")
 
 
 class Wrong(Exception):
-    """What is wrong at a place of the JSON."""
+    """An error at a place of the JSON, with the reason ``why``."""
 
     def __init__(self, place: Place, why: str) -> None:
         super().__init__(why)
@@ -48,7 +48,7 @@ def _members(record: type) -> tuple[str, ...]:
 
 
 def walk(record: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """Yield a record and all in it, each with its place."""
+    """Yield a record and all records within it, each with its place."""
     waiting = [(place, record)]
     while waiting:
         at, one = waiting.pop()
@@ -88,7 +88,7 @@ def check(root: schema.Root) -> None:
 
 
 class _Names:
-    """Everything that can be referred to, by its name or id."""
+    """All objects that records can refer to, by name or id."""
 
     def __init__(self, root: schema.Root) -> None:
         self.root = root
@@ -124,7 +124,7 @@ class _Names:
         return found
 
     def known(self, place: Place, what: str, name: Any, known: Collection[Any]) -> None:
-        """Raise ``Wrong`` if a name or id is not among those that there are."""
+        """Raise ``Wrong`` if a name or id is not in ``known``."""
         if name not in known:
             raise Wrong(place, f"there is no {what} {name!r}")
 
@@ -140,7 +140,7 @@ class _Names:
             raise Wrong(place, f"there is no field {name!r} in {where}")
 
     def check_values(self, record: Any, place: Place, parameters: int = 0) -> None:
-        """Check all values in a record; ``parameters``: how many the action has."""
+        """Check all values in a record of an action that has ``parameters`` parameters."""
         for at, one in walk(record, place):
             self._check_value((*at, "value"), one, parameters)
 
@@ -330,7 +330,7 @@ def _check_controls(names: _Names) -> None:
 
 
 def _next(node: Any, place: Place) -> list[tuple[Place, str | None]]:
-    """Return where a control goes after a table, condition or call, and where the JSON says so."""
+    """Return the next nodes of a table, condition or call, each with its place in the JSON."""
     if isinstance(node, schema_tables.Table):
         found = [((*place, "next_tables", name), to) for name, to in node.next_tables.items()]
         return [*found, ((*place, "base_default_next"), node.base_default_next)]

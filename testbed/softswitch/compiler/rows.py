@@ -1,8 +1,8 @@
-"""Where state lies: the 64-bit words of rows of tables and members of profiles, and registers.
+"""The memory layout of table rows, profile members (64-bit words) and registers.
 
-Generated C and Python share this. Registers that are used together lie together: those of one
-control block that have equally many elements form a block, and element i of each is in record i. A
-packet that reads a meter's bucket then waits for one cache line and not for five. A block is
+Generated C and Python share it. Registers that are used together are stored together: those of one
+control block with the same number of elements form a block, and element i of each is in record i.
+So a packet that reads a meter's bucket waits for one cache line instead of five. A block is
 allocated when a packet or the controller first uses it.
 """
 
@@ -26,7 +26,7 @@ class RegisterPlace:
 
 
 def element_bytes(width: int) -> int:
-    """Bytes that an element of ``width`` bits takes; a wide one is in big-endian bytes."""
+    """Return the bytes of a register element; one above 128 bits is stored big-endian."""
     if width > 128:
         return -(-width // 128) * 16
     return next(size for size in (1, 2, 4, 8, 16) if width <= 8 * size)
@@ -40,7 +40,7 @@ def _blocks(program: Bmv2Program) -> list[list[Register]]:
 
 
 def record_bytes(used: int) -> int:
-    """Return the bytes of a record: no record lies on two cache lines that fits into one."""
+    """Return the size of a record in bytes, padded so that small ones do not cross cache lines."""
     if used <= LINE:
         return 1 << (used - 1).bit_length() if used > 1 else 1
     return -(-used // LINE) * LINE
@@ -77,7 +77,7 @@ KINDS = {"keyless": 0, "exact": 1, "lpm": 2, "ternary": 3}
 
 @dataclass(frozen=True)
 class KeyPlace:
-    """Where a key field sits in the key words of its table: first word and bit in it."""
+    """The place of a key field in its table's key words: the first word and the bit in it."""
 
     word: int
     shift: int
@@ -85,7 +85,7 @@ class KeyPlace:
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Sizes of a table's rows."""
+    """The layout of a table's rows, in 64-bit words: key, masks and action parameters."""
 
     kind: str
     words: int
@@ -94,17 +94,17 @@ class TableLayout:
 
     @property
     def mask_words(self) -> int:
-        """64-bit words of a row's masks."""
+        """Return the number of 64-bit words of a row's masks; 0 if all keys are exact."""
         return 0 if self.kind == "exact" else self.words
 
     @property
     def params(self) -> int:
-        """Where a row's parameters begin."""
+        """Return the index of the 64-bit word of a row at which the parameters begin."""
         return 4 + self.words + self.mask_words
 
     @property
     def row_words(self) -> int:
-        """64-bit words from row to row: rows that fit lie within one cache line."""
+        """Return the 64-bit words from one row to the next; small rows do not cross cache lines."""
         return record_bytes(8 * (self.params + self.param_words)) // 8
 
 
@@ -134,7 +134,7 @@ def all_action_ids(t: TableDef) -> tuple[int, ...]:
 
 
 def table_layout(program: Bmv2Program, t: TableDef) -> TableLayout:
-    """Choose key places: fields share a word while they fit, wide and range ones do not."""
+    """Return the layout of a table's rows: key fields share a word, except wide and range ones."""
     places, word, used = [], 0, 64
     for k in t.key:
         alone = k.width > 64 or k.match == "range"

@@ -1,4 +1,4 @@
-"""A program from its file to C, or from the cache if the same was translated before."""
+"""Translates the file of a program to C, or takes the C from the cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from testbed.softswitch.compiler.rows import Generated
 from testbed.softswitch.errors import InvalidProgram, SoftSwitchError
 
 MAX_FILE = 8 << 20
-"""Bytes of a file."""
+"""The most bytes of a program's file."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A program that is read and turned into C but not compiled.
+    """A program that was translated to C but is not compiled yet.
 
-    ``head_bytes``: the most bytes of a packet that it reads; None where there is no bound.
+    ``head_bytes`` is the most bytes of a packet that it reads; None if there is no bound.
     """
 
     definition: Bmv2Program
@@ -31,12 +31,12 @@ class Source:
 
     @property
     def code(self) -> str:
-        """The C translation unit."""
+        """Return the C translation unit of the program."""
         return self.generated.code
 
 
 def read_file(path: str | Path) -> bytes:
-    """Return the content of a BMv2 JSON file; ``InvalidProgram`` if it cannot be had."""
+    """Return the content of a BMv2 JSON file; raise ``InvalidProgram`` if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_FILE + 1)
@@ -50,9 +50,8 @@ def translate(
 ) -> Source:
     """Return the C of a BMv2 JSON.
 
-    What comes of a file is kept, under a hash of all that decides on it. So a process that starts
-    with a program which was translated before neither checks nor generates anything, and loads no
-    module that does.
+    The result is cached under a hash of everything it depends on, so a process that starts with a
+    program that was translated before neither checks it nor loads the modules that generate code.
 
     Args:
         data: The file's content.
@@ -82,7 +81,7 @@ def translate(
 
 @cache
 def _translator() -> bytes:
-    """Return a hash of this code, by which a change of it makes what was kept useless."""
+    """Return a hash of the translator's code; a change of it invalidates cached results."""
     digest = hashlib.sha256(sys.version.encode())
     ours = Path(__file__).parent
     for file in sorted([*ours.glob("*.py"), *C_SOURCES.glob("*.h"), ours.parent / "errors.py"]):
