@@ -1,27 +1,27 @@
-"""Losses that are not independent packets, as those of a black hole, and what they weigh.
+"""Correlated losses, as those of a black hole, and the weight of observations that have them.
 
-**Trials.** Where some flows lose every packet and others none, the packets of a flow say no more
-than one of them: read one by one, a flow of a thousand that died is a thousand proofs against
-whatever loss-free flows crossed as well. So each flow, or probed path of a prober, is read as one
-packet.
+**Trials.** Where some flows lose every packet and others none, all packets of a flow give no more
+evidence than one of them. Counted packet by packet, a flow of a thousand lost packets would be a
+thousand pieces of evidence against links that loss-free flows crossed as well. So each flow, or
+each path of a prober, counts as one packet.
 
-A flow that dies whole takes its trace with it: 007's agent sees the path up to there (section 4.2),
-which leaves those of the equal-cost paths that begin so.
+The trace of a flow that loses every packet ends at the fault: 007's agent sees the path up to there
+(section 4.2), so that the equal-cost paths with this beginning remain possible.
 
-**Correlated losses.** A black hole swallows every packet of some flows and none of the others. A
-path over it then loses far more, or far less, than packets that fall one by one: to a binomial
-likelihood, paths over one link that differ so are proof of a second faulty link. If the losses
+**Correlated losses.** A black hole drops every packet of some flows and none of the others. A path
+over it then loses far more, or far less, than if packets were lost independently; a binomial
+likelihood takes such differences for evidence of a second faulty link. If the losses
 among the n packets of an observation are correlated by r, the number lost has the variance n p (1 -
 p) (1 + (n - 1) r), that of a beta-binomial law, and weighs as much as n / (1 + (n - 1) r)
 independent packets (Williams, Applied Statistics 31, 1982, method III). At r = 1 each flow or path
-is one coin, however large.
+counts as one trial, however large it is.
 
-r is estimated for each blamed unit and each part of the telemetry, as probes of one port know
-another hole than flows do: from the observations over the unit with its own mean rate there, the
-others' rates held, r = (S - V) / sum (n - 1) v with S = sum (k - n p)^2 and V = sum v, v = n p
-(1 - p). It is 0 unless S is out of what independent losses make of it, by ten standard deviations
-(the variance of S is at most sum (2 v^2 + v)); so where losses are independent nothing changes.
-An observation has the correlation of its units, in proportion to their rates.
+r is estimated for each blamed unit and each part of the telemetry, because probes of one port may
+meet another black hole than flows do. The estimate uses the observations over the unit with its own
+mean rate there and all other rates fixed: r = (S - V) / sum (n - 1) v with S = sum (k - n p)^2 and
+V = sum v, v = n p (1 - p). It is 0 unless S exceeds what independent losses give by ten standard
+deviations (the variance of S is at most sum (2 v^2 + v)), so that independent losses keep their
+weight. The correlation of an observation is the mean of its units', weighted by their rates.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from testbed.fabric.pair_sets import PairSets
 from testbed.fabric.paths import PathSets, pointers
 
 LARGE = 8
-"""Packets of a flow that are hardly all lost by chance."""
+"""A flow of this many packets is very unlikely to lose all of them by chance."""
 
 
 def die_whole(flows: Flows, traced: Connections | None) -> bool:
-    """Whether most of the flows that lost packets, of those large enough to tell, lost all; where
-    flows are only known by their traces, whether all of these broke off."""
+    """Return whether most lossy flows of at least `LARGE` packets lost all packets. If flows are
+    known by their traces alone, return whether no trace is complete."""
     if not len(flows):
         return traced is not None and len(traced) > 0 and not traced.complete.any()
     large = (flows.lost > 0) & (flows.sent >= LARGE)
@@ -55,9 +55,11 @@ def die_whole(flows: Flows, traced: Connections | None) -> bool:
 
 
 def as_trials(flows: Flows, traced: Connections | None) -> Flows:
-    """Each flow as one packet, which is lost if most of the flow's were. Of a pair of ToRs as many
-    flows that died as have a trace that broke off get the paths that begin so: which flow it was
-    makes no difference any more."""
+    """Return each flow as one packet, which is lost if most of the flow's packets were.
+
+    If a pair of ToRs has n incomplete traces, n of its lost flows get the paths that begin with
+    these traces; which flows makes no difference, since all are equal now.
+    """
     sent = np.minimum(flows.sent, 1)
     flows = replace(flows, sent=sent, lost=sent * (2 * flows.lost > flows.sent))
     sets = flows.sets
@@ -76,14 +78,15 @@ def as_trials(flows: Flows, traced: Connections | None) -> Flows:
 
 
 def connections_as_trials(fabric: Fabric, traced: Connections) -> Flows:
-    """The flows that were traced, each as one packet that was lost."""
+    """Return the traced flows, each as one packet that was lost."""
     one, own = np.ones(len(traced), np.int64), np.ones(len(traced), np.bool_)
     sets = possible_paths(fabric, traced)
     return Flows.of(fabric, traced.src_tor, traced.dst_tor, own, sets, one, one)
 
 
 def possible_paths(fabric: Fabric, traced: Connections) -> PathSets:
-    """The equal-cost paths of each connection that begin with its trace; all, if none does."""
+    """Return the equal-cost paths of each connection that begin with its trace; all its equal-cost
+    paths if none does."""
     pair = traced.src_tor.astype(np.int64) * fabric.n_tors + traced.dst_tor
     number, of = np.unique(pair, return_inverse=True)
     src, dst = (end.astype(np.int32) for end in np.divmod(number, fabric.n_tors))
@@ -113,7 +116,8 @@ def _taken(traced: Connections, rows: LongArray) -> Connections:
 
 
 def _numbered(key: LongArray) -> LongArray:
-    """A number of each row that says its key and how many of equal key come before."""
+    """Return a number for each row that encodes its key and how many equal keys come before it:
+    int64[rows]."""
     order = np.argsort(key, kind="stable")
     first = np.searchsorted(key[order], key[order])
     nth = np.empty(len(key), np.int64)
@@ -122,17 +126,22 @@ def _numbered(key: LongArray) -> LongArray:
 
 
 ROUNDS = 4
-"""Explanations at most, each with the weights that the last one gave the observations."""
+"""The most explanations; each uses the weights that follow from the one before."""
 
 CLEAR = 10.0  # standard deviations
 IN_FLOWS = 0.05
-"""The squared variation of the rates of paths over a unit from which on its losses are said to come
-in flows."""
+"""The squared coefficient of variation of the loss rates of paths over a unit from which on whole
+flows are said to be lost there."""
 
 
 class Correlated(NamedTuple):
-    """``parts``: the observations with their weights; ``in_flows`` bool[U]: the units whose losses
-    come in flows; ``any``: whether a weight is not 1."""
+    """Observations weighted by the correlation of their losses.
+
+    Attributes:
+        parts: The observations with their weights.
+        in_flows: The units that lose whole flows, bool[U].
+        any: Whether any weight differs from 1.
+    """
 
     parts: list[Observed]
     in_flows: BoolArray
@@ -140,7 +149,8 @@ class Correlated(NamedTuple):
 
 
 def correlated(parts: Sequence[Observed], units: Units, found: Problem) -> Correlated:
-    """Weigh observations by how their losses are correlated, given an explanation of them."""
+    """Return the observations weighted by the correlation of their losses, which is estimated given
+    an explanation of them."""
     in_flows = np.zeros(len(units.size), np.bool_)
     weighed, changed = [], False
     for part in parts:
@@ -164,13 +174,13 @@ def correlated(parts: Sequence[Observed], units: Units, found: Problem) -> Corre
 def weigh_until_settled(
     found: Problem, explain_again: Callable[[Problem], tuple[BoolArray, Problem | None]]
 ) -> tuple[Problem, BoolArray]:
-    """Explain again until what is blamed stays the same, at most `ROUNDS` times. Returns the
-    explanation, and the blamed units that lose packets in flows.
+    """Weigh observations and explain them again until the blamed units stay the same, at most
+    `ROUNDS` times. Return the last explanation, and the blamed units that lose whole flows.
 
     Args:
-        found: The explanation of observations that all weigh alike.
-        explain_again: Given an explanation, the units that lose packets in flows, and the
-            explanation of observations weighed by that; None where none of them weighs less.
+        found: The explanation of unweighted observations.
+        explain_again: From an explanation, returns the units that lose whole flows, bool[U], and
+            the explanation of the observations weighted by it, or None if every weight is 1.
     """
     in_flows = np.zeros(len(found.x), np.bool_)
     for _ in range(ROUNDS):
@@ -186,7 +196,8 @@ def weigh_until_settled(
 
 
 def _estimate(part: Observed, units: Units, found: Problem) -> tuple[FloatArray, FloatArray]:
-    """The correlation of each unit's losses, and by how much the rates of paths over it vary."""
+    """Return the correlation of each unit's losses and the squared variation of the loss rates of
+    the paths over it: float64[U] each."""
     n_units = len(found.x)
     last, most = np.full(n_units, -1, np.int64), int(np.diff(part.paths.ptr).max(initial=0))
     room = np.zeros(most, np.int32)
@@ -216,8 +227,8 @@ def _estimate(part: Observed, units: Units, found: Problem) -> tuple[FloatArray,
 
 @njit
 def _main_faults(path_ptr, links, of_link, blamed, x, last, over):
-    """The blamed units that cause half or more of what their paths lose: of each the unit, the
-    path, and the rate of the others on it. ``last`` and ``over`` are room for a path's units."""
+    """Return each pair of a path and a blamed unit that causes at least half of its losses: the
+    unit, the path, and the rate of the path's other units. ``last`` and ``over`` are scratch."""
     units, rows, rests = [], [], []
     for p in range(len(path_ptr) - 1):
         total, n, any_blamed = 0.0, 0, False

@@ -1,21 +1,22 @@
-"""Failed devices: one statement in place of many about a switch's links.
+"""Failed devices: one statement about a switch in place of many about its links.
 
-The search blames links one by one, each at the price of having been picked among all. That a
-device failed is one such statement at that price and as much as one more rate costs. Every second
-failed device has no healthy link (ln 2 nats); of the others any number m of their n links is as
-likely as any other, so to say which costs ln 2 + ln n + ln C(n, m). So the last links are blamed on
-little evidence of their own. What the links outside are is counted alike, at ln(n + 1) + ln C(n,
-m): where a tenth of all links are faulty, three of a switch's sixteen are no news.
+The search blames links one by one, and each pays in nats for having been picked among all links. A
+failed device pays this price once, plus the cost of one more rate. The model assumes that half of
+all failed devices have no healthy link (ln 2 nats), and that in the others every number m of faulty
+links out of n is equally likely, so that naming them costs ln 2 + ln n + ln C(n, m). With most
+links of a device blamed, little evidence is then needed to blame the rest. The links outside are
+counted in the same way, at ln(n + 1) + ln C(n, m): where a tenth of all links are faulty, three
+faulty ones among a switch's sixteen are no evidence for a failed device.
 
-Each link of a failed device has a rate of its own. A rate costs what its evidence is smaller than
-its likelihood: for a faulty one, log-uniform from the least of a fault to 1, the logarithm of that
-range over the width of the likelihood's peak in ln x; for a healthy one the same under its law
-(`analysis.methods.mle.likelihood.evidence`).
+Each link of a failed device has a rate of its own, whose cost is the difference between its
+likelihood and its evidence. For a faulty link, with a rate log-uniform from the least of a fault to
+1, this is the logarithm of that range over the width of the likelihood's peak in ln x; for a
+healthy link it is the same under its law (`analysis.methods.mle.likelihood.evidence`).
 
-Each path through a device has one link in and one out. What all links in lose more and all out lose
-less no such path can tell, and a search that adds links one by one ends where some of them lose
-nothing. So the sides are balanced, to where the least rates of both are equal, before it is asked
-which of the links are healthy.
+Each path through a device has one link in and one link out. If all links in lose more and all links
+out lose less, no such path shows a difference, and a search that adds links one by one ends where
+some of them lose nothing. So the two sides are balanced, until their lowest rates are equal, before
+the search decides which of the links are healthy.
 """
 
 from __future__ import annotations
@@ -56,11 +57,12 @@ from testbed.compiled import kernel
 from testbed.fabric.clos import Fabric
 
 FEWEST = 2
-"""Links of a device that must look faulty before it is considered."""
+"""The least number of links of a device that must look faulty before it is considered."""
 
 
 class Failed(NamedTuple):
-    """``devices``: switches that failed; ``whole``: those with no observed healthy link."""
+    """The failed switches, ``devices``, and those of them without an observed healthy link,
+    ``whole``: ascending ids, int32[]."""
 
     devices: IntArray
     whole: IntArray
@@ -74,12 +76,13 @@ def failed_devices(
     penalty: float | None = None,
     counted: FloatArray | None = None,
 ) -> Failed:
-    """Blame devices, and what of their links is likelier faulty than not, as long as that explains
-    more. Changes ``s``; ``penalty`` is as `analysis.methods.mle.search.explain`'s.
+    """Blame devices, and those of their links that are more likely faulty than healthy, as long as
+    this improves the explanation ``s``, which is modified.
 
-    Where packets are only expected to have arrived, ``counted`` float64[U] are those that were
-    counted, and a link of a failed device is acquitted by these alone: a trace that dies, or that
-    switches are too busy to answer, is no sign of health.
+    ``penalty`` is that of `analysis.methods.mle.search.explain`. If the packets that arrived are
+    partly estimates, ``counted``, float64[U], has those that were counted, and only these can clear
+    a link of a failed device: a missing trace is no evidence of a healthy link, as it may be lost
+    or the switches too busy to answer.
     """
     free = np.ones(len(units.size), np.bool_)  # units of no failed device
     members = _members(fabric, units)
@@ -108,7 +111,7 @@ def failed_devices(
 
 
 def _members(fabric: Fabric, units: Units) -> list[IntArray]:
-    """The units all of whose links begin or end at each switch."""
+    """Return, for each switch, the units all of whose links begin or end at it: int32[] each."""
     seen = np.flatnonzero(units.of_link >= 0)
     of = units.of_link[seen]
     ends = np.concatenate((fabric.link_src[seen], fabric.link_dst[seen])).astype(np.int64)
@@ -120,7 +123,8 @@ def _members(fabric: Fabric, units: Units) -> list[IntArray]:
 
 
 def _candidates(s: Problem, members: list[IntArray], free: BoolArray) -> list[int]:
-    """Devices of which several links look faulty, and a quarter at least; the clearest first."""
+    """Return the devices of which at least `FEWEST` links and a quarter of all look faulty, those
+    with most evidence first."""
     looks = np.where(free, np.maximum(s.gains - LENIENT, 0.0), 0.0)
     worth = np.array([looks[own].sum() for own in members])
     many = np.array([(looks[own] > 0).sum() >= max(FEWEST, len(own) / 4) for own in members])
@@ -129,7 +133,8 @@ def _candidates(s: Problem, members: list[IntArray], free: BoolArray) -> list[in
 
 
 def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
-    """Whether all is likelier if a device of the units ``own`` failed; if not, nothing changes."""
+    """Blame the device with the units ``own`` if this makes the whole explanation more likely, and
+    return whether it did; otherwise ``s`` is unchanged."""
     before = [getattr(s, name).copy() for name in STATE]
     total, faulty, mine = int(free.sum()), int(s.blamed[free].sum()), int(s.blamed[own].sum())
     paid = rates(own, s)
@@ -145,13 +150,15 @@ def _explains(s: Problem, own: IntArray, free: BoolArray) -> bool:
 
 
 def choice(n: int, m: int) -> float:
-    """Nats to say how many of n are faulty, any number being as likely as any other, and which."""
+    """Return the cost in nats of naming m faulty ones of n, if every m is equally likely:
+    ln(n + 1) + ln C(n, m)."""
     return math.lgamma(n + 2) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
 
 
 @kernel
 def _share(n, m):
-    """The same for a failed device, of which every second has no healthy link."""
+    """Return the same cost for a failed device, of which half are assumed to have no healthy
+    link."""
     if m == n:
         return np.log(2.0)
     choice = math.lgamma(n + 1.0) - math.lgamma(m + 1.0) - math.lgamma(n - m + 1.0)
@@ -160,7 +167,7 @@ def _share(n, m):
 
 @kernel
 def _rate(i, s):
-    """Nats by which the evidence of unit i's rate is below its likelihood."""
+    """Return by how many nats the evidence of unit i's rate is below its likelihood."""
     lost = fallen_on_all(i, s)
     if s.blamed[i]:
         over = width(lost, s.arrived[i] * s.law[FAULT])
@@ -170,7 +177,8 @@ def _rate(i, s):
 
 @kernel
 def rates(own, s):
-    """Nats by which the evidence of the rates of the units ``own`` is below their likelihood."""
+    """Return by how many nats the evidence of the rates of the units ``own`` is below their
+    likelihood."""
     total = 0.0
     for i in own:
         total += _rate(i, s)
@@ -178,8 +186,8 @@ def rates(own, s):
 
 
 def _sides(own: IntArray, s: Problem) -> IntArray:
-    """1 and -1 for units of which no two of a side share a row, as where packets come in and where
-    they go out; 0 where there are no such sides. int32[len(own)]."""
+    """Divide a device's units into two sides so that no two of a side share a row, as its links in
+    and its links out do: 1 and -1, or 0 for units without such a division; int32[len(own)]."""
     place = {int(unit): nth for nth, unit in enumerate(own)}
     near: list[set[int]] = [set() for _ in own]
     for nth, unit in enumerate(own):
@@ -206,9 +214,9 @@ def _sides(own: IntArray, s: Problem) -> IntArray:
 
 @kernel
 def _balance(own, side, s):
-    """Make the least rates of blamed units of the two sides equal, if that costs next to nothing:
-    what all of one side lose more and all of the other less, no path can tell. Returns the
-    log-likelihood gained."""
+    """Shift loss from one side to the other until the lowest rates of the blamed units of both
+    sides are equal, if this costs next to nothing, as no path shows such a shift. Return the gain
+    in log-likelihood."""
     one = other = np.inf
     for n in range(len(own)):
         if s.blamed[own[n]] and side[n] > 0:
@@ -236,8 +244,8 @@ def _balance(own, side, s):
 
 @kernel
 def _fail(own, side, s):
-    """Blame what may be faulty of the units ``own``, then release what is likelier healthy, the
-    others of them being as they are. Returns the log-likelihood gained."""
+    """Blame all of the units ``own`` that may be faulty, then release those that are more likely
+    healthy given the others. Return the gain in log-likelihood."""
     gained = 0.0
     for i in own:
         unknown = s.arrived[i] * s.law[FAULT] < LENIENT
@@ -275,7 +283,7 @@ def _fail(own, side, s):
 
 @kernel
 def _release_around(outside, s):
-    """Release blamed units outside that are not needed any more."""
+    """Release the blamed units outside the device that are not needed any more."""
     for i in range(len(s.x)):
         if outside[i] and s.blamed[i]:
             release(i, True, s)

@@ -1,12 +1,13 @@
 """The log-likelihood along one unit's rate, moves that keep the rows' sums, and the law of rates.
 
 Unit i loses packets at the rate x_i = -ln(success) >= 0. Row r, which lost k of its packets, adds
-k ln(1 - exp(-X_r)), X_r the sum of its units' x, and what arrived over unit i adds -arrived_i x_i.
-Along one x_i that is concave: its slope, sum_r k_r / (e^X_r - 1) - arrived_i, falls. The law of
-healthy links is exponential, that of a unit of them Gamma distributed. It is taken per ln x, so
-that the likeliest rate of a link that lost nothing is not 0 but what to expect of it, and a stray
-loss is no surprise to the many links that it may have fallen on. To a healthy unit it is as if
-``size`` packets more had been lost, and 1 / mean more had arrived.
+k ln(1 - exp(-X_r)) to the log-likelihood, where X_r is the sum of its units' x; the packets that
+arrived over unit i add -arrived_i x_i. Along one x_i this is concave: its slope, sum_r k_r / (e^X_r
+- 1) - arrived_i, falls. The law of a healthy link's rate is exponential, so that of a unit's rate
+is a Gamma distribution. Its density is taken over ln x. The most likely rate of a link that lost
+nothing is then the expected one and not 0, and a single loss is no evidence against the many links
+that may have caused it. The law acts on a healthy unit as if ``size`` more packets had been lost
+and 1 / mean more had arrived.
 
 **The law's mean** is fitted to the losses that no fault explains (empirical Bayes). If s_i of the
 losses fell to a healthy link over which A_i packets arrived, its rate is Gamma distributed with
@@ -28,20 +29,20 @@ DEAD = 60.0
 """The rate that stands for total loss."""
 
 MEAN, FAULT, PENALTY = range(3)
-"""Of ``Problem.law``: the mean rate of a healthy link, the least of a blamed one, and what blaming
-one costs in nats."""
+"""Indices into ``Problem.law``: the mean rate of a healthy link, the least rate of a blamed one,
+and the penalty of blaming one, in nats."""
 
 LEAST = 1e-3  # of the mean rate: how far down a healthy unit's x is looked for
 
 
 class Problem(NamedTuple):
-    """What `Rows` says, and the explanation as it is found.
+    """The arrays of `Rows`, and the explanation, which the search modifies.
 
-    ``size`` float64[U] links of each unit; ``x`` float64[U] rates, ``total`` float64[R] their sums
-    over the rows; ``blamed`` bool[U]; ``gains`` float64[U], see `explain`; ``candidate`` bool[U],
-    the units whose losses are enough for a fault; ``current`` bool[U], those whose gain is up to
-    date; ``queue`` int32[U] and ``queued`` bool[U] are room for `settle`, ``kept`` float64[U] for a
-    copy of x and ``share`` float64[U] for sums.
+    ``size`` float64[U] is the number of links of each unit; ``x`` float64[U] are rates and
+    ``total`` float64[R] their sums over the rows; ``blamed`` bool[U]; ``gains`` float64[U], see
+    `explain`; ``candidate`` bool[U] are the units with enough losses for a fault; ``current``
+    bool[U] those whose gain is up to date. Scratch memory: ``queue`` int32[U] and ``queued``
+    bool[U] of `settle`, ``kept`` float64[U] for a copy of x, ``share`` float64[U] for sums.
     """
 
     ptr: LongArray
@@ -65,12 +66,13 @@ class Problem(NamedTuple):
 
 
 STATE = ("x", "total", "blamed", "gains", "current", "law")
-"""Of `Problem`, what a search changes."""
+"""The names of the arrays of a `Problem` that a search modifies."""
 
 
 @kernel
 def gain(i, new, s):
-    """Log-likelihood gained by setting x_i to ``new`` with the others held; no law."""
+    """Return the gain in log-likelihood, without the law, of setting x_i to ``new`` with all other
+    rates fixed."""
     change = new - s.x[i]
     total = -s.arrived[i] * change
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
@@ -82,8 +84,8 @@ def gain(i, new, s):
 
 @kernel
 def _losses(i, own, change, s):
-    """sum_r k_r / (e^X_r - 1) after x_i moves by ``change``, and minus its slope, with ``own``
-    losses more."""
+    """Return sum_r k_r / (e^X_r - 1) after x_i changes by ``change``, with ``own`` more losses, and
+    minus the slope of this sum."""
     x = s.x[i] + change
     value, slope = own / x, own / (x * x)
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
@@ -96,11 +98,11 @@ def _losses(i, own, change, s):
 
 @kernel
 def best(i, own, more, low, high, s):
-    """The best x_i from ``low`` to ``high`` with the others held, if ``own`` packets more had been
-    lost, and ``more`` had arrived.
+    """Return the most likely x_i from ``low`` to ``high`` with all other rates fixed, as if ``own``
+    more packets had been lost and ``more`` had arrived.
 
-    In w = ln(x) the logarithm of the losses' sum is nearly a line, so Newton's steps, kept inside
-    the bracket of a bisection, take a few rounds at every rate.
+    In w = ln(x) the logarithm of the losses' sum is nearly linear, so Newton's steps, kept inside
+    the bracket of a bisection, need a few rounds at every rate.
     """
     arrived = s.arrived[i] + more
     if arrived <= 0.0:
@@ -134,7 +136,8 @@ def best(i, own, more, low, high, s):
 
 @kernel
 def held(i, s):
-    """The best x_i of unit i as what it is, healthy or blamed, with the others held."""
+    """Return the most likely rate of unit i in its present state, healthy or blamed, with all other
+    rates fixed."""
     if s.blamed[i]:
         return best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
     mean, size = s.law[MEAN], s.size[i]
@@ -143,20 +146,21 @@ def held(i, s):
 
 @kernel
 def healthy(i, x, s):
-    """What unit i pays in nats for the rate x if it is healthy: 0 at the mean, more elsewhere."""
+    """Return the cost in nats of the rate x for unit i if it is healthy: 0 at the mean, more
+    elsewhere."""
     share = x / (s.law[MEAN] * s.size[i])
     return s.size[i] * (share - 1.0 - np.log(share))
 
 
 @kernel
 def law(i, s):
-    """What unit i pays in nats for its rate: the law of healthy links, or the price of blame."""
+    """Return the cost in nats of unit i's rate: by the law of healthy links, or the penalty."""
     return s.law[PENALTY] if s.blamed[i] else healthy(i, s.x[i], s)
 
 
 @kernel
 def cost(s):
-    """What all units pay in nats."""
+    """Return the sum of `law` over all units, in nats."""
     total = 0.0
     for i in range(len(s.x)):
         total += law(i, s)
@@ -165,13 +169,14 @@ def cost(s):
 
 @kernel
 def fallen_on(r, i, s):
-    """What unit i lost of the losses of row r, in proportion to its rate."""
+    """Return the packets lost on row r that unit i is expected to have lost, in proportion to its
+    rate."""
     return s.lost[r] * min(s.x[i] / s.total[r], 1.0)
 
 
 @kernel
 def fallen_on_all(i, s):
-    """What unit i lost on all rows."""
+    """Return the packets that unit i is expected to have lost, over all its rows."""
     total = 0.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         total += fallen_on(s.rows[e], i, s)
@@ -180,6 +185,7 @@ def fallen_on_all(i, s):
 
 @kernel
 def move(i, new, s):
+    """Set x_i to ``new`` and update the sums of its rows."""
     change = new - s.x[i]
     s.x[i] = new
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
@@ -189,7 +195,7 @@ def move(i, new, s):
 
 @kernel
 def touch(i, s):
-    """What shares a row with unit i is no more up to date. Returns nothing; see `settle`."""
+    """Mark the gains of all units that share a row with unit i as out of date."""
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         r = s.rows[e]
         for f in range(s.ptr[r], s.ptr[r + 1]):
@@ -198,10 +204,11 @@ def touch(i, s):
 
 @kernel
 def settle(begin, count, tolerance, s):
-    """Move units to their best, one by one, until none gains more than ``tolerance`` nats.
+    """Set units to their most likely rates, one by one, until no unit gains more than ``tolerance``
+    nats.
 
-    The first to be looked at are ``queue[begin:begin + count]`` (a ring), then what shares a row
-    with one that moved. Returns the gain of all moves, the law included.
+    The first units are ``queue[begin:begin + count]`` (a ring buffer); then follow those that share
+    a row with a unit whose rate changed. Return the gain of all moves in nats, the law included.
     """
     n = len(s.queue)
     gained = 0.0
@@ -235,15 +242,15 @@ def settle(begin, count, tolerance, s):
 
 
 WIDEST = 0.5
-"""The mean rate of healthy links is at most this share of a fault's least."""
+"""The mean rate of healthy links is at most this share of the least rate of a fault."""
 
 
 @kernel
 def mean_rate(s, floor):
-    """The mean rate of a healthy link, from ``floor`` to half the least of a fault.
+    """Return the mean rate of a healthy link, from ``floor`` to `WIDEST` times a fault's least.
 
-    A rate is at most what would be a fault, so the law is cut off there: cut at half its range or
-    more it is nearly flat. Uses ``s.kept`` and ``s.share``.
+    A healthy rate is below that of a fault, so the law is cut off there; with a mean of half this
+    limit or more it would be nearly flat. ``s.kept`` and ``s.share`` are used as scratch.
     """
     fault = s.law[FAULT]
     mean = min(s.law[MEAN], WIDEST * fault)
@@ -280,15 +287,16 @@ def mean_rate(s, floor):
 
 @kernel
 def settled(lost, size):
-    """Nats by which the evidence of a healthy unit of ``size`` links, with its rate integrated over
-    their law, is below its likelihood and law at the best rate (Laplace, in ln x)."""
+    """Return by how many nats the evidence of a healthy unit of ``size`` links, with its rate
+    integrated over the law, is below its likelihood and law at the most likely rate (Laplace's
+    approximation in ln x)."""
     return size - size * np.log(size) + math.lgamma(size) - 0.5 * np.log(2 * np.pi / (lost + size))
 
 
 @kernel
 def width(lost, least):
-    """The integral of x^lost e^(-arrived x) over ln x from a fault's least on, relative to its
-    peak, to second order around that; ``least`` are the losses expected at a fault's least."""
+    """Return the integral of x^lost e^(-arrived x) over ln x from a fault's least rate on, relative
+    to its peak, to second order; ``least`` is the number of losses expected at that rate."""
     if lost > least:
         return np.sqrt(2 * np.pi / lost) * (
             1.0 - 0.5 * math.erfc(np.log(lost / max(least, 1e-9)) * np.sqrt(lost / 2))
@@ -301,8 +309,8 @@ def width(lost, least):
 
 @kernel
 def evidence(s):
-    """The log-likelihood of the rows with healthy units' rates integrated over their law (Laplace),
-    less the penalties: what laws are compared by."""
+    """Return the evidence by which laws are compared: the log-likelihood of the rows with the rates
+    of healthy units integrated over their law (Laplace), less the penalties, in nats."""
     mean, fault = s.law[MEAN], s.law[FAULT]
     fallen = s.share
     fallen[:] = 0.0

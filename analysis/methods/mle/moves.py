@@ -1,12 +1,12 @@
-"""The search's moves, compiled: blame the unit that gains most, refit, release, swap.
+"""The compiled moves of the search: blame the unit that gains most, refit, release, swap.
 
-Each changes a `Problem` and refits only what shares a row with what moved.
+Each move modifies a `Problem` and refits only the units that share a row with the changed one.
 
-**Other explanations** to try: one unit in place of those whose losses are on its rows, and one
-less. Reports that exist only because of a loss say nothing of flows that lost none. What one link
-loses is then as well explained by all the links that its flows came from, or went on to, and a
-search that adds, releases and swaps one unit at a time cannot leave that: the one gains nothing
-while the others are blamed.
+**Other explanations** that are tried: one unit in place of those whose losses are on its rows, and
+one unit less. Reports that exist only because of a loss do not count flows without loss. The losses
+of one link are then explained as well by all the links that its flows came from, or went to. A
+search that adds, releases and swaps one unit at a time cannot leave such an explanation, because
+the one link gains nothing while the others are blamed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from testbed.arrays import IntArray
 from testbed.compiled import kernel
 
 LENIENT = 2.0
-"""Nats by which a rate below the least of a fault may be more likely: a fault may be just above."""
+"""A unit may be blamed if a rate below the least of a fault is more likely by up to this many nats,
+since the fault's true rate may be just above."""
 
 FINE, COARSE = 1e-5, 1e-3  # nats that a move must gain
 
 
 @kernel
 def begin(s):
-    """Sums of the rows, and rates settled to them."""
+    """Compute the sums of the rows from the rates, and settle all rates."""
     for r in range(len(s.total)):
         s.total[r] = 0.0
         for e in range(s.ptr[r], s.ptr[r + 1]):
@@ -54,6 +55,7 @@ def begin(s):
 
 @kernel
 def settle_all(tolerance, s):
+    """Set all units to their most likely rates, see `settle`; return the gain in nats."""
     count = 0
     for i in range(len(s.x)):
         s.current[i] = False
@@ -68,7 +70,7 @@ def settle_all(tolerance, s):
 
 @kernel
 def settle_around(i, tolerance, s):
-    """Settle unit i and what shares a row with it."""
+    """Settle unit i and the units that share a row with it; return the gain in nats."""
     s.queue[0] = i
     s.queued[i] = True
     count = 1
@@ -86,14 +88,15 @@ def settle_around(i, tolerance, s):
 
 @kernel
 def _shortfall(i, s):
-    """Nats by which the best rate below that of a fault is more likely than the fault's least."""
+    """Return by how many nats the best rate below that of a fault is more likely than the least
+    rate of a fault."""
     low = best(i, 0.0, 0.0, LEAST * s.law[MEAN], s.law[FAULT], s)
     return gain(i, low, s) - gain(i, s.law[FAULT], s)
 
 
 @kernel
 def expected_gain(i, s):
-    """What blaming unit i would gain with the others held, the penalty not counted."""
+    """Return the gain in nats, without the penalty, of blaming unit i, all other rates fixed."""
     new = best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
     gained = gain(i, new, s) + law(i, s)
     if new <= s.law[FAULT] and _shortfall(i, s) > LENIENT:
@@ -103,10 +106,11 @@ def expected_gain(i, s):
 
 @kernel
 def _strongest(s):
-    """The unit whose blame gains most with the others held; -1 if none gains the penalty.
+    """Return the unit whose blame gains most with all other rates fixed; -1 if none gains the
+    penalty.
 
-    Gains mostly fall as others are blamed, so one that is out of date is only taken again when it
-    would be the strongest; before the answer is none, all are.
+    Gains mostly fall as other units are blamed, so a gain that is out of date is computed again
+    only when it is the highest; before -1 is returned, all are.
     """
     while True:
         pick, most = -1, s.law[PENALTY]
@@ -132,7 +136,7 @@ def _strongest(s):
 
 @kernel
 def blame(i, s):
-    """Blame unit i and refit; returns what that gained, the penalty not counted."""
+    """Blame unit i and refit its neighbours; return the gain in nats without the penalty."""
     paid = law(i, s)
     s.blamed[i] = True
     new = best(i, 0.0, 0.0, s.law[FAULT], DEAD, s)
@@ -144,12 +148,14 @@ def blame(i, s):
 
 @kernel
 def keep(s):
+    """Copy the rates to ``s.kept``."""
     for i in range(len(s.x)):
         s.kept[i] = s.x[i]
 
 
 @kernel
 def restore(s):
+    """Set the rates to those that `keep` copied."""
     for i in range(len(s.x)):
         if s.x[i] != s.kept[i]:
             move(i, s.kept[i], s)
@@ -158,9 +164,11 @@ def restore(s):
 
 @kernel
 def _try(s):
-    """Blame the unit that gains the penalty once its neighbours are refitted; says if there is one.
+    """Blame a unit that gains the penalty once its neighbours are refitted; return whether there is
+    one.
 
-    Healthy neighbours take a part of a fault's losses, so with these held it may gain too little.
+    Healthy neighbours explain a part of a fault's losses, so with their rates fixed a unit may gain
+    too little.
     """
     tried = 0
     for i in range(len(s.x)):
@@ -176,7 +184,7 @@ def _try(s):
 
 @kernel
 def _shared(i, s):
-    """The most of unit i's losses, as a share, that are on rows of one other that may be blamed."""
+    """Return the largest share of unit i's losses that are on rows of one other candidate."""
     mine = most = 0.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         r = s.rows[e]
@@ -195,7 +203,7 @@ def _shared(i, s):
 
 @kernel
 def _rival(i, s):
-    """The unit on a row of unit i, itself not, that now gains most by being blamed; -1 if none."""
+    """Return the other unit on a row of unit i whose blame now gains most; -1 if none gains."""
     pick, most = -1, 0.0
     for e in range(s.unit_ptr[i], s.unit_ptr[i + 1]):
         r = s.rows[e]
@@ -213,8 +221,9 @@ def _rival(i, s):
 
 @kernel
 def release(i, may_change, s):
-    """Acquit blamed unit i if it no longer earns its penalty, or if another explains its losses
-    better, which is then blamed in its place. Says if so; otherwise all is as it was."""
+    """Release blamed unit i if it does not gain its penalty any more, or blame another unit in its
+    place that explains its losses better. Return whether either was done; otherwise the
+    explanation is unchanged, and ``s.gains[i]`` is the cost of the release in nats."""
     penalty = s.law[PENALTY]
     below = s.x[i] <= s.law[FAULT] and _shortfall(i, s) > LENIENT
     keep(s)
@@ -266,7 +275,7 @@ def search(s):
 
 @kernel
 def finish(s):
-    """Exact rates, and the evidence of all that are not blamed."""
+    """Settle all rates finely, and compute the gain of each unit that is not blamed."""
     settle_all(FINE, s)
     for i in range(len(s.x)):
         if not s.blamed[i]:
@@ -274,12 +283,12 @@ def finish(s):
 
 
 SHARED = 0.5
-"""Of a unit's losses, what must be on rows of another for that to stand in its place."""
+"""A unit may replace another if more than this share of the other's losses are on its rows."""
 
 
 def other_explanations(s: Problem) -> Iterator[Problem]:
-    """Copies of an explanation: with a unit that may be blamed in the place of others, at the mean
-    of their rates, those first that stand for most; then with one blamed unit less."""
+    """Yield modified copies of an explanation: first with one candidate blamed in place of others,
+    at the mean of their rates, those that replace most first; then with one blamed unit less."""
     count = np.zeros(len(s.x), np.int32)
     _count(count, s)
     for unit in np.argsort(-count, kind="stable")[: np.count_nonzero(count)].tolist():
@@ -293,7 +302,8 @@ def other_explanations(s: Problem) -> Iterator[Problem]:
 
 
 def one_more(unit: int, s: Problem) -> Problem:
-    """A copy of an explanation with one more blamed unit, at a loss of two thirds."""
+    """Return a copy of an explanation with one more blamed unit, whose rate of 1 is a loss of about
+    two thirds."""
     other = _copy(s)
     _stand_in(unit, np.zeros(0, np.int32), other)
     return other
@@ -304,7 +314,7 @@ def _copy(s: Problem) -> Problem:
 
 
 def _others(i: int, s: Problem) -> IntArray:
-    """The blamed units in whose place unit i may stand."""
+    """Return the blamed units that unit i may replace: int32[]."""
     on = np.zeros(len(s.lost), np.bool_)
     on[s.rows[s.unit_ptr[i] : s.unit_ptr[i + 1]]] = True
     share = np.zeros(len(s.x))
@@ -314,7 +324,8 @@ def _others(i: int, s: Problem) -> IntArray:
 
 @kernel
 def _shares(on, share, s):
-    """Of each blamed unit's losses, those on some rows, bool[R]."""
+    """Write the share of each blamed unit's losses that are on the rows ``on``, bool[R], to
+    ``share``, float64[U]."""
     for i in range(len(s.x)):
         if s.blamed[i]:
             whole = some = 0.0
@@ -329,7 +340,7 @@ def _shares(on, share, s):
 
 @kernel
 def _count(count, s):
-    """In the place of how many blamed units each other one, that may be blamed, may stand."""
+    """Count for each candidate that is not blamed how many blamed units it may replace."""
     for i in range(len(s.x)):
         if not s.blamed[i]:
             continue
