@@ -1,4 +1,4 @@
-"""Arguments that several commands take alike, and what a shell completes for them."""
+"""Arguments that several commands share, and their completion in a shell."""
 
 from __future__ import annotations
 

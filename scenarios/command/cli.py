@@ -1,4 +1,4 @@
-"""The command line: ``canary run``, ``compare``, ``localize`` and their like."""
+"""The command line: ``canary run``, ``compare``, ``localize`` and the other commands."""
 
 from __future__ import annotations
 
@@ -224,8 +224,8 @@ def compare(
 ) -> None:
     """Compare the methods on many seeds, run in parallel.
 
-    Figures come with confidence intervals. Finished seeds are kept: after an interruption the same
-    command goes on.
+    Figures come with confidence intervals. Finished seeds are kept: the same command continues an
+    interrupted comparison.
     """
     from scenarios.command.compare import compare_seeds
 
@@ -269,7 +269,7 @@ def localize(
 ) -> None:
     """Localize faulty links from files of telemetry.
 
-    docs/reference/record.md describes them.
+    docs/reference/record.md describes these files.
     """
     from analysis.evaluation.parameter_sets import choose_methods
     from analysis.evaluation.ranking import render_ranking
@@ -338,7 +338,8 @@ def plan(
 ) -> None:
     """Plan deTector's probes, and count them.
 
-    Few paths that cover every link and tell failures apart, against plans that need no thought.
+    The plan has few paths that cover every link and tell failures apart; simpler plans stand beside
+    it.
     """
     from scenarios.command.plan import make_plan, render_plan, write_plan
     from testbed.record.atomic import need_place
@@ -383,7 +384,7 @@ def calibrate(
 ) -> None:
     """Choose parameters of methods on training runs.
 
-    All by one rule; what it writes is what --parameters takes.
+    One rule serves all methods. The option --parameters of other commands reads the written file.
     """
     from analysis.methods.parameters import in_words
     from scenarios.many.calibrate import TRAINING

@@ -35,7 +35,8 @@ class InstallError(Exception):
 
 
 def main(root: Path, kind: str) -> None:
-    """Install what ``kind`` of people need into ``root/.venv``, unless it is there.
+    """Install the packages for ``kind`` (``users`` or ``developers``) into ``root/.venv``, unless
+    they are there.
 
     Raises:
         InstallError: This machine lacks something, or pip could not install the lock file.

@@ -1,4 +1,5 @@
-"""Commands around the network and the machine: bring it up, look into it, clean up, warm up."""
+"""Commands for the network and the machine: bring it up, open a shell on a switch, clean up, warm
+up."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def ended_in_words(cleaned: Cleaned) -> str:
 def clean_net() -> None:
     """Remove what a killed run left of its network (root).
 
-    And nothing else.
+    Nothing else is removed.
     """
     from testbed.network.processes import ProcessError, clean
 

@@ -151,7 +151,7 @@ def _options() -> list[Any]:
     from scenarios.experiment.settings import described
 
     def take(**given: object) -> None:
-        """Typer reads the signature and makes options of it."""
+        """Have no effect: Typer makes the options from this function's signature."""
 
     shown = {setting.name: _option(setting) for setting in described()}
     parameters = [

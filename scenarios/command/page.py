@@ -1,4 +1,4 @@
-"""The command ``canary page``."""
+"""The command ``canary page``, which writes the page of a run or comparison."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One run, from its settings to its summary: set-up, the epoch loop, recording, diagnosis."""
+"""A single run, from its settings to its summary: set-up, epoch loop, record and diagnosis."""

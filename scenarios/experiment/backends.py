@@ -1,4 +1,5 @@
-"""The networks a scenario can run on: in process and virtual time, or Mininet and real time."""
+"""The networks that a scenario can run on: in this process and virtual time, or Mininet and real
+time."""
 
 from __future__ import annotations
 
@@ -207,8 +208,7 @@ def make_injector(
 
 
 def make_tcp(network: Network, traffic: Traffic, transfers: Transfers, duration_s: float) -> Iperf:
-    """Return the iperf3 processes that carry the transfers with real TCP during ``duration_s``
-    seconds."""
+    """Return an `Iperf` that carries the transfers with real TCP during ``duration_s`` seconds."""
     from testbed.network.mininet import MininetNetwork
     from testbed.traffic.iperf import Iperf
 

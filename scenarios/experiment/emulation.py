@@ -1,4 +1,4 @@
-"""Emulates a run: brings the network up, runs all epochs, and takes the network down."""
+"""Emulates a run: brings its network up, runs all epochs, and takes the network down."""
 
 from __future__ import annotations
 

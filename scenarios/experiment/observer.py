@@ -35,7 +35,7 @@ class Observer:
         self, title: str, fabric: Fabric, monitor: BoolArray, plan: FaultPlan, epochs: int
     ) -> None:
         """The faults of a run with packets are drawn. ``monitor`` says which switches host meters,
-        bool[n_switches]; ``epochs`` is their number."""
+        bool[n_switches]; ``epochs`` is the number of epochs."""
 
     def progressed(self, what: str, share: float) -> None:
         """The phase ``what`` has reached ``share``, from 0 to 1; called repeatedly during the

@@ -285,7 +285,7 @@ def _diagnose(
 
 
 def _write(diagnoses: Mapping[str, Diagnosis], run: RunDirectory, writer: RunWriter) -> None:
-    """Write the tables of the diagnoses."""
+    """Write a table for each diagnosis, and one for 007's causes of connections' losses."""
     for name, diagnosis in diagnoses.items():
         writer.table(f"diagnoses/{name}", diagnosis_columns(diagnosis, run.fabric))
         if diagnosis.connection_cause is not None:

@@ -1,9 +1,10 @@
 """Broken forwarding entries: on a few links some flows lose every packet, the others none.
 
-From a quarter of the run on, the flows of a link with certain low bits in the destination port fall
-into the hole. Canary selects flows where they arrive, so it sees the hole by the flows that it was
-monitoring when the hole opened: their upstream goes on counting and nothing arrives. A hole that
-was there from the start swallows its flows before they can be selected; Canary does not see that.
+From a quarter of the run on, a faulty link drops all packets of flows with certain low bits in the
+destination port. Canary selects flows at the switch where they arrive. It therefore detects the
+black hole by the flows that it monitored when the fault began: their upstream switch still counts
+packets, and none arrive. Canary cannot detect a black hole that exists from the start, because the
+affected flows never arrive and so are never selected.
 """
 
 from dataclasses import replace

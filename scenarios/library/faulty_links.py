@@ -1,6 +1,6 @@
 """10 % of the directed links drop packets silently, at rates from 0.001 to 1.
 
-The setting of Canary's section IV-D: five ranges of loss rates in the paper's proportions.
+This is the setting of Canary's section IV-D: five ranges of loss rates in the paper's proportions.
 """
 
 from scenarios.experiment.scenario import Scenario

@@ -1,6 +1,6 @@
 """10 % of the directed links drop packets at low rates only, 0.001 to 0.05.
 
-The links that single-stage methods overlook (Canary, section III-F).
+Methods with a single stage overlook such links (Canary, section III-F).
 """
 
 from scenarios.experiment.scenario import Scenario

@@ -1,6 +1,6 @@
 """One or two switches lose packets on 25 to 100 % of their links, 0.1 to 1 % (Flock, section 7.2).
 
-Each link has a rate of its own, as in the set-up of section 7.1, which 7.2 takes over.
+Each link has its own loss rate, as in section 7.1, whose set-up section 7.2 uses.
 
 The network and its traffic are those of `scenarios.library.silent_drops`.
 """

@@ -2,8 +2,8 @@
 
 1 to 8 links of a Clos network with three-fold oversubscription lose 0.1 to 1 %, healthy ones up to
 0.01 % (section 6.3). Half of the paper's traces have ``TRAFFIC=pareto:skewed``, here with
-``LOAD=0.07``: the hot racks' hosts cannot send more. Its probes are 40 packets a path and second,
-here they are NetBouncer's 100 in the one second that is measured.
+``LOAD=0.07``, because the hosts of the busy racks cannot send more. The paper sends 40 probe
+packets per path and second; here NetBouncer's plan sends 100 in the one second that is measured.
 """
 
 from scenarios.experiment.scenario import Scenario

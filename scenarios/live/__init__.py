@@ -1,1 +1,1 @@
-"""A network at a prompt, and the page in a browser that shows a run while it goes on."""
+"""Networks with a prompt, and pages in a browser that show a run or network while it is up."""

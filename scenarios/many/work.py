@@ -218,7 +218,7 @@ class LocalWorkers:
         self._processes = processes
 
     def check(self, ours: Mapping[str, Any], theirs: Callable[[], Mapping[str, Any]]) -> None:
-        """Do nothing: this machine has the files that the command has."""
+        """Check nothing: the workers use the files of this command."""
 
     def outcomes(self, pieces: Mapping[str, Work], folder: Path) -> Outcomes:
         """Yield keys and outcomes as pieces end; each piece has a process and a temporary folder in

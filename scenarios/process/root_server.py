@@ -71,7 +71,7 @@ def connect() -> socket.socket:
 
 
 def _user_of(peer: socket.socket) -> int:
-    """Return the user ID of the process at the other end, as the kernel has it."""
+    """Return the user ID of the process at the other end of a socket, as reported by the kernel."""
     found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return _CREDENTIALS.unpack(found)[1]
 
