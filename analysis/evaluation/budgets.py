@@ -1,4 +1,4 @@
-"""What each measurement of a run asked for and what it got, worked out of the record."""
+"""What each measurement of a run asked for and what it got, computed from the record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from testbed.record.run import Record
 from testbed.record.run_tables import PLANS
 
 HALF = 0.5
-"""A target that fewer segments and epochs reach is out of reach, and the run says so."""
+"""If a smaller share of segments and epochs reaches a target, the run reports it as missed."""
 
 
 def measured(record: Record, telemetry: Telemetry) -> dict[Measurement, Measured]:
@@ -105,7 +105,7 @@ def _missed(budgets: Mapping[str, Use], config: Mapping[str, Any]) -> str:
 
 
 def _share(use: Use) -> float:
-    """Return the share that was got of what was asked for, 1 if nothing was."""
+    """Return the share of what was asked for that was granted; 1 if nothing was asked for."""
     return use["got"] / use["asked"] if use["asked"] else 1.0
 
 
@@ -152,7 +152,7 @@ def _flows(record: Record) -> Measured:
 
 
 def _unobserved(record: Record, *observations: Observations) -> int:
-    """Directed links that nothing observed."""
+    """Return the number of directed links that none of the observations crosses."""
     tells = Identifiability.of(record.fabric.n_links, observations)
     return int((~tells.observed).sum())
 
@@ -160,11 +160,11 @@ def _unobserved(record: Record, *observations: Observations) -> int:
 def fed(
     method: Localizer, telemetry: Telemetry, use: Mapping[Measurement, Measured]
 ) -> tuple[Sequence[Measurement], float, str] | None:
-    """Return which measurements a method's verdict rests on, the least share that one of them got
-    of a budget that it asked for, and the name of that budget.
+    """Return the measurements that a method reads, the least share that one of them got of a budget
+    that it asked for, and the name of that budget.
 
-    None for a method that does not say what it reads. A target such as α is no budget: a run that
-    misses it has measured all there was.
+    None for a method that does not say what it reads. A target such as α is not a budget: a run
+    that misses it has still measured everything there was.
     """
     reads = getattr(method, "measurements", None)
     if reads is None:
@@ -181,7 +181,8 @@ def fed(
 
 
 def starving(name: str, use: Mapping[Measurement, Measured]) -> str:
-    """Return a sentence: what a starved method got of a budget, and which setting feeds it."""
+    """Return a sentence on a starved method: what it got of a budget, and which setting raises
+    it."""
     what = budget(name)
     each = use[what.measurement]["budgets"][name]
     return (

@@ -1,12 +1,12 @@
 """Calibration of a method's parameters on training data, by one of two rules.
 
-Settings of a grid are tried on telemetry whose truth is known. `best` looks for the highest mean
-F1, the figure that comparisons report, and leaves the grid's first values only for what is clearly
-better: by more than one standard error (Breiman and others, 1984, section 3.4.3). `choose` is the
-rule of Flock's section 5.2: among the settings whose mean precision is at least P the one of
-highest recall, with P = 98 % at first; where none reaches it, or recall stays below 25 %, P falls
-by 5 %. Nothing in either is about Flock: any method with parameters can be calibrated so, and in a
-comparison all should be, by the same rule.
+The settings of a grid are tried on telemetry whose faults are known. `best` chooses the highest
+mean F1, the figure that comparisons report, but departs from the grid's first values only for a
+clear improvement of more than one standard error (Breiman and others, 1984, section 3.4.3).
+`choose` is the rule of Flock's section 5.2: of the settings whose mean precision is at least P, it
+takes the one with the highest recall. P is 98 % at first; if no setting reaches it, or recall stays
+below 25 %, P falls by 5 %. Both rules apply to any method with parameters. In a comparison all
+methods should be calibrated by the same rule.
 
 `GRIDS` has what a calibration tries: of every method with parameters, the values of each that
 matters. The first value of each parameter is where the search begins, and what stays where nothing
@@ -42,8 +42,8 @@ FIRST_PRECISION, STEP, LEAST_RECALL = 0.98, 0.05, 0.25
 
 @dataclass(frozen=True)
 class Case:
-    """Telemetry with the truth: failed links (directed ids), those of failed switches among them,
-    and the switches that failed as such."""
+    """Telemetry with its true faults: the ids of failed directed links, including those of failed
+    switches, and the ids of failed switches."""
 
     telemetry: Telemetry
     links: npt.NDArray[np.integer]
@@ -52,9 +52,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Setting:
-    """Parameters, and their mean precision and recall over the training data, see `accuracy`.
+    """Parameters, with their mean precision and recall over the training data, see `accuracy`.
 
-    ``f1_of`` is each case's F1 on links, on the method's own terms.
+    ``f1_of`` is the F1 of each case, on directed or undirected links as the method tells them
+    apart.
     """
 
     parameters: Mapping[str, Any]
@@ -64,20 +65,24 @@ class Setting:
 
     @property
     def f1(self) -> float:
+        """The harmonic mean of the mean precision and the mean recall over the cases."""
         both = self.precision + self.recall
         return 2 * self.precision * self.recall / both if both else 0.0
 
     @property
     def mean_f1(self) -> float:
+        """The mean of the F1 of all cases."""
         return float(np.mean(self.f1_of))
 
 
 def accuracy(diagnosis: Diagnosis, case: Case) -> tuple[float, float]:
-    """Precision and recall of blamed links and devices as Flock's appendix A.1 defines them.
+    """Return precision and recall of blamed links and devices by the definition of Flock's appendix
+    A.1.
 
-    Links count undirected, as not every telemetry has directions. A faulty device or any of its
-    links is right; a faulty device is found if it is blamed, or to the share of its failed links
-    that are. Precision is 1 where nothing is blamed, recall where nothing is faulty.
+    Links count as undirected, since not all telemetry tells directions apart. Blaming a faulty
+    device or any of its links is right. A faulty device is found if it is blamed; otherwise the
+    share of its failed links that are blamed counts. Precision is 1 if nothing is blamed, and
+    recall is 1 if nothing is faulty.
     """
     fabric = case.telemetry.topology
     ends = np.stack((fabric.link_src[::2], fabric.link_dst[::2]))
@@ -103,12 +108,12 @@ def accuracy(diagnosis: Diagnosis, case: Case) -> tuple[float, float]:
 def calibrate(
     make: Callable[..., Localizer], grid: Mapping[str, Sequence[Any]], cases: Sequence[Case]
 ) -> list[Setting]:
-    """Every setting of the grid, tried on all cases, in the order of the grid.
+    """Try every setting of the grid on all cases; return the results in the order of the grid.
 
-    Settings that the method refuses (ValueError), such as p_good above p_bad, are left out.
+    Settings for which the constructor raises ValueError, such as p_good above p_bad, are left out.
 
     Raises:
-        ValueError: There is no training data, or no setting that the method takes.
+        ValueError: There is no training data, or no setting that the method accepts.
     """
     every = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     return _some([_tried(make, parameters, cases) for parameters in every])
@@ -125,13 +130,15 @@ def search(
     sweeps: int = 2,
     whole: int = 100,
 ) -> list[Setting]:
-    """A grid of up to ``whole`` settings, part of a larger one: all settings that were tried.
+    """Try all settings of a grid of up to ``whole`` settings, or a part of a larger grid; return
+    the settings that were tried.
 
-    Of a larger one: the search begins with the best of the first values of all parameters and of
-    ``draws`` random settings, in which every value of a parameter comes up about as often (a Latin
-    hypercube). Then one parameter after the other takes each of its values, the others held at the
-    best found so far; that is done ``sweeps`` times, or until it changes nothing. What is best says
-    ``rule``, `best` unless given. Equal arguments give equal settings, in equal order.
+    In a larger grid the search begins with the best of two kinds of settings: that of the first
+    values of all parameters, and ``draws`` random ones in which all values of a parameter occur
+    about equally often (a Latin hypercube). Then one parameter after the other takes each of its
+    values, with the others at the best found so far; this is repeated ``sweeps`` times, or until it
+    changes nothing. ``rule`` says which setting is best; default: `best`. Equal arguments give
+    equal settings in equal order.
 
     Raises:
         ValueError: See `calibrate`.
@@ -167,7 +174,7 @@ def search(
 
 
 def _spread(values: Sequence[Any], n: int, rng: np.random.Generator) -> list[Any]:
-    """``n`` values in random order, each as often as the others or once more."""
+    """Return ``n`` of the values in random order, each as often as the others or once more."""
     order = np.resize(rng.permutation(len(values)), n)
     return [values[i] for i in rng.permutation(order)]
 
@@ -175,7 +182,7 @@ def _spread(values: Sequence[Any], n: int, rng: np.random.Generator) -> list[Any
 def _tried(
     make: Callable[..., Localizer], parameters: Mapping[str, Any], cases: Sequence[Case]
 ) -> Setting | None:
-    """How a setting does on the cases; None if the method refuses it."""
+    """Return the scores of a setting on the cases; None if the method does not accept it."""
     if not cases:
         raise UserError("calibration needs at least one case with its truth")
     try:
@@ -199,10 +206,12 @@ def _some(settings: Iterable[Setting | None]) -> list[Setting]:
 
 
 def best(settings: Sequence[Setting]) -> Setting:
-    """Of the settings as good as that of highest mean F1, the one most like the first of them.
+    """Return the setting that is closest to the first one, of those as good as the setting with the
+    highest mean F1.
 
-    As good: over the cases the difference is at most one standard error of its mean. Most like:
-    fewest parameters are others; of equals, the one of higher F1, of higher precision, the first.
+    A setting is as good if its difference over the cases is at most one standard error of the mean
+    difference. The closest one has the fewest other values; of equals, the one with the higher F1
+    is taken, then the one with the higher precision, then the first.
     """
     highest = max(settings, key=lambda s: s.mean_f1)
     start = settings[0].parameters
@@ -220,7 +229,8 @@ def _as_good(setting: Setting, highest: Setting) -> bool:
 
 
 def choose(settings: Sequence[Setting]) -> Setting:
-    """The one setting that section 5.2 picks; of equals, the one of higher precision, the first."""
+    """Return the setting that the rule of Flock's section 5.2 chooses; of equals, the one with the
+    higher precision, then the first."""
     least = FIRST_PRECISION
     while True:
         good = [setting for setting in settings if setting.precision >= least]
@@ -231,7 +241,7 @@ def choose(settings: Sequence[Setting]) -> Setting:
 
 
 RULES: Mapping[str, Callable[[Sequence[Setting]], Setting]] = {"f1": best, "precision": choose}
-"""By the name that `canary calibrate` has for it."""
+"""The rules by their names in `canary calibrate`."""
 
 
 Grid = Mapping[str, Sequence[Any]]
@@ -279,4 +289,4 @@ GRIDS: Mapping[str, Grid] = {
         "significance": (0.01, 1e-6, 1e-5, 1e-4, 1e-3, 0.05, 0.1),
     },
 }
-"""By method or variant, values by parameter."""
+"""The grids by method or variant: the values to try for each parameter."""

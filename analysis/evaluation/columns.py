@@ -1,4 +1,4 @@
-"""The table of a run's methods, cell by cell: what the terminal prints is what a page shows."""
+"""The cells of the table of a run's methods, which the terminal and the pages show alike."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BENCHES: Mapping[str, str] = {
     "reference": "reference",
     "other": "others",
 }
-"""The headings that a table has above the methods of each bench, in their order, see
+"""The heading of a table's block for each bench, in the order of the blocks, see
 `analysis.methods.registry.BuiltMethod`."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column's title, and what it means in a few words."""
+    """The title of a column, and a short explanation of its figures."""
 
     title: str
     meaning: str
@@ -32,8 +32,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A figure as it is shown, and by what it is sorted, None where it is undefined. ``good``:
-    whether to point it out as good or bad; None leaves it."""
+    """One figure of a table: its ``text``, the ``value`` by which rows are sorted (None if it is
+    undefined), and whether it is highlighted as ``good`` or bad (None: neither)."""
 
     text: str
     value: float | str | None
@@ -64,8 +64,8 @@ _AFTER_F1 = 4
 
 
 def columns(summary: Mapping[str, Any]) -> list[Column]:
-    """The columns for a run: ``F1c`` where a class of several links is blamed or missed, ``F1l``
-    where the network tells which links really lost packets."""
+    """Return the columns for a run: with ``F1c`` if a class of several links is blamed or missed,
+    and with ``F1l`` if it is known which links really lost packets."""
     found = list(_COLUMNS)
     if _tied(summary):
         found.insert(_AFTER_F1, _CLASSES)
@@ -79,8 +79,8 @@ def columns(summary: Mapping[str, Any]) -> list[Column]:
 
 
 def _tied(summary: Mapping[str, Any]) -> bool:
-    """Whether a method blames or misses a class of several links, so that classes score otherwise
-    than links."""
+    """Return whether a method blames or misses a class of several links, so that the scores over
+    classes differ from those over links."""
     for entry in summary.get("methods", {}).values():
         own = entry[entry["native"]]
         blamed = own["true_positives"] + own["false_positives"]
@@ -90,8 +90,8 @@ def _tied(summary: Mapping[str, Any]) -> bool:
 
 
 def cells(summary: Mapping[str, Any]) -> dict[str, list[list[Cell]]]:
-    """Return a row for each method of ``summary.json``, in the order of `columns`, by the heading
-    of its block, see `in_blocks`."""
+    """Return a row for each method of ``summary.json``, with its cells in the order of `columns`,
+    under the heading of its block (`in_blocks`)."""
     lost, tied = "lost_links" in summary, _tied(summary)
     return in_blocks(
         (entry.get("bench"), _row(name, entry, lost, tied))
@@ -100,10 +100,10 @@ def cells(summary: Mapping[str, Any]) -> dict[str, list[list[Cell]]]:
 
 
 def in_blocks(rows: Iterable[tuple[str | None, T]]) -> dict[str, list[T]]:
-    """Return what stands under each heading of `BENCHES`, without headings that have nothing.
+    """Return the rows under each heading of `BENCHES`; headings without rows are left out.
 
     Args:
-        rows: Of each row its bench, and what it is. None, which older records have, is ``other``.
+        rows: Pairs of a bench and a row. None, which older records have, counts as ``other``.
     """
     found: dict[str, list[T]] = {bench: [] for bench in BENCHES}
     for bench, row in rows:
@@ -112,7 +112,8 @@ def in_blocks(rows: Iterable[tuple[str | None, T]]) -> dict[str, list[T]]:
 
 
 def in_seconds(value: float) -> str:
-    """Return a time in four characters, so that the table is as wide on a slow machine."""
+    """Return a time in seconds as text of four characters, so that the table is equally wide on a
+    slow machine."""
     decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{value:.{decimals}f}"
 
@@ -143,12 +144,13 @@ def _row(name: str, entry: Mapping[str, Any], lost: bool, tied: bool) -> list[Ce
 
 
 def good_f1(f1: float) -> bool | None:
-    """Whether to point out an F1 as good or bad."""
+    """Return whether an F1 is highlighted as good (True) or bad (False); None for neither."""
     return True if f1 >= 0.9 else False if f1 < 0.6 else None
 
 
 def fed_cell(share: float) -> Cell:
-    """The share that a method got of what it asked for; – for nan, where it does not say."""
+    """Return the cell of the least share, 0 to 1, that a method's measurements got of what they
+    asked for; – for nan, if the method does not say what it reads."""
     if math.isnan(share):
         return Cell("–", None)
     starved = share < ENOUGH
@@ -160,12 +162,12 @@ def _defined(share: float | None, digits: int = 2) -> tuple[str, float | None]:
 
 
 def _packets(n: int) -> str:
-    """All digits of a number that is no wider than the column's title, else ``6.55M``."""
+    """Return a number with all digits if it is below 100,000, otherwise shortened: ``6.55M``."""
     return f"{n:,}" if n < 100_000 else in_bytes(n)
 
 
 def in_bytes(n: float) -> str:
-    """``56.4M``: three digits and a unit."""
+    """Return a number with three digits and a decimal unit: ``56.4M``."""
     for unit in ("", "k", "M"):
         if n < 1000:
             return f"{n:.3g}{unit}"

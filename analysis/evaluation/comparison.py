@@ -1,4 +1,4 @@
-"""Many runs of every method: figures with confidence intervals, and the plot."""
+"""Comparisons of methods over many runs: means with confidence intervals, and the plot."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ COLUMNS = (
     "parameters_from",
     "found_at",
 )
-"""Of the comparison's Parquet file: a row for each seed and method. ``bench`` is as in
-`analysis.methods.registry.Bench`. ``precision`` to ``unobserved`` are on the method's own terms
-(``native``: directed or undirected links), and nan where they are undefined, see
-`analysis.evaluation.metrics`; ``unobserved`` is how many faulty links nothing observed. On its own
-terms are ``faulty``, the number of faulty links, and ``found_at``, see `found_at`, too. ``fed`` is
-the share that the method got of what it asked for, nan where it does not say. ``parameters`` are
-all that it had, in the grammar of `analysis.methods.parameters`, ``parameters_from`` says where
-from."""
+"""The columns of a comparison's Parquet file, which has a row for each seed and method. ``bench``
+is one of `analysis.methods.registry.Bench`. ``native`` says whether the method is scored on
+directed or undirected links. ``precision`` to ``unobserved``, ``faulty`` (the number of faulty
+links) and ``found_at`` (see `found_at`) are counted on these; undefined scores are nan, see
+`analysis.evaluation.metrics`, and ``unobserved`` is the number of faulty links that were not
+observed. ``fed`` is the share that the method got of what it asked for, nan if it does not say.
+``parameters`` are all its parameters in the grammar of `analysis.methods.parameters`, and
+``parameters_from`` says where they come from."""
 
 MEANS = (
     Column("method", "* is scored on undirected links, ! is starved"),
@@ -78,7 +78,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and its confidence interval; the bounds are nan for less than two values."""
+    """A mean and its confidence interval; the bounds are nan for fewer than two values."""
 
     mean: float
     low: float
@@ -86,8 +86,9 @@ class Interval:
 
 
 def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
-    """The mean with its percentile-bootstrap interval (10,000 resamples, the same every time)."""
-    from scipy.stats import bootstrap  # takes a third of a second, which the page of a run has not
+    """Return the mean of some values and its percentile-bootstrap interval (10,000 resamples with a
+    fixed seed)."""
+    from scipy.stats import bootstrap  # takes a third of a second to import, and few pages need it
 
     sample = np.asarray(values, np.float64)
     if len(sample) < 2:
@@ -104,9 +105,8 @@ def interval(values: npt.ArrayLike, level: float = 0.95) -> Interval:
 
 
 def found_at(score: FloatArray, faulty: BoolArray) -> IntArray:
-    """How many links one must accuse, by descending score, to have found each faulty one.
-
-    Links of equal score are accused together. Ascending, int32[faulty links].
+    """Return how many links have to be accused, by descending score, until each faulty link is
+    among them: ascending, int32[faulty links]. Links with equal scores are accused together.
     """
     ascending = np.sort(score)
     accused = len(score) - np.searchsorted(ascending, score[faulty], side="left")
@@ -144,7 +144,8 @@ def mean_curve(found: Sequence[npt.NDArray[np.integer]]) -> FloatArray:
 
 
 def average_precision(found: npt.NDArray[np.integer]) -> float:
-    """The area under the precision-recall steps, 1 where nothing is faulty."""
+    """Return the area under the precision-recall steps, 0 to 1; 1 if nothing is faulty. ``found``
+    is the result of `found_at`."""
     if not len(found):
         return 1.0
     hits = np.searchsorted(found, found, side="right")
@@ -152,19 +153,19 @@ def average_precision(found: npt.NDArray[np.integer]) -> float:
 
 
 def comparison_cells(rows: Rows) -> dict[str, list[list[Cell]]]:
-    """Return a row for each method, in the order of `MEANS`, by the heading of its block
-    (`analysis.evaluation.columns.in_blocks`).
+    """Return a row for each method, with its cells in the order of `MEANS`, under the heading of
+    its block (`analysis.evaluation.columns.in_blocks`).
 
-    Figures are means over the seeds, some with their 95 % confidence intervals. Seeds in which a
-    method blames nothing have no precision: it is the mean of the others, which are counted. The
-    best F1 of each block is pointed out as good, unless it is low, and low ones as bad.
+    Figures are means over the seeds, some with their 95 % confidence intervals. A seed in which a
+    method blames nothing has no precision; the mean is then over the other seeds, whose number is
+    shown. The best F1 of each block is highlighted as good unless it is low, and low ones as bad.
     """
     found = in_blocks((bench_in(rows, name), name) for name in method_names(rows))
     return {heading: _cells(rows, names) for heading, names in found.items()}
 
 
 def _cells(rows: Rows, names: Sequence[str]) -> list[list[Cell]]:
-    """The rows of a block."""
+    """Return a row of cells for each of the named methods, which form one block."""
     best = max(np.nan_to_num(mean_of(chosen(rows, name)["f1"]), nan=-1.0) for name in names)
     table = []
     for name in names:
@@ -197,7 +198,8 @@ def mean_of(values: npt.ArrayLike) -> float:
 
 
 def _mean_cell(values: Sequence[float], digits: int) -> Cell:
-    """The mean of the runs that have the figure, and how many these are if some have none."""
+    """Return the mean over the runs in which the figure is defined, with the number of these runs
+    if some have none."""
     known = defined(values)
     if not len(known):
         return Cell(f"– 0/{len(values)}", None)
@@ -207,7 +209,7 @@ def _mean_cell(values: Sequence[float], digits: int) -> Cell:
 
 
 def comparison_table(rows: Rows) -> Table:
-    """`comparison_cells` for a terminal of 80 columns."""
+    """Return the table of `comparison_cells` for a terminal of 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
     first, *others = MEANS
     table.add_column(first.title, overflow="fold")
@@ -222,7 +224,7 @@ def comparison_table(rows: Rows) -> Table:
 
 
 def in_short(rows: Rows, runs: str = "") -> str:
-    """What the table is of, and what its columns are."""
+    """Return the legend of the table: the number of runs, and what its columns mean."""
     runs = runs or f"{len(set(np.asarray(rows['seed']).tolist()))}"
     shown = MEANS[4:]
     if any(np.isnan(np.asarray(rows[name], np.float64)).any() for name in ("precision", "recall")):
@@ -253,13 +255,13 @@ def _limits(rows: Rows) -> Iterator[str]:
 
 
 def _fed(rows: Rows, method: str) -> float:
-    """The mean share that a method got of what it asked for; nan where it does not say."""
+    """Return the mean share that a method got of what it asked for; nan if it does not say."""
     return float(np.mean(chosen(rows, method)["fed"]))
 
 
 def no_test(rows: Rows) -> str:
-    """Return why the runs cannot tell methods apart: the reference is as good as the best; else an
-    empty text."""
+    """Return a sentence that says that the runs do not distinguish methods, if the reference method
+    is as good as the best; otherwise an empty text."""
     benches = dict(zip(rows["method"], rows["bench"], strict=True))
     f1 = {name: mean_of(chosen(rows, name)["f1"]) for name in benches}
     f1 = {name: mean for name, mean in f1.items() if not math.isnan(mean)}
@@ -329,7 +331,7 @@ def _plot_f1(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
 
 
 def _plot_curves(axes: Axes, rows: Rows, names: Sequence[str]) -> None:
-    """Each method's mean curve, and a mark at its own verdict."""
+    """Draw the mean curve of each method, and a mark at the precision and recall of its verdict."""
     for at, name in enumerate(names):
         own = chosen(rows, name)
         curve = mean_curve(own["found_at"])
@@ -358,12 +360,12 @@ def method_names(rows: Rows) -> list[str]:
 
 
 def bench_in(rows: Rows, method: str) -> str:
-    """Return a method's bench (`analysis.methods.registry.Bench`)."""
+    """Return the bench of a method in a comparison, one of `analysis.methods.registry.Bench`."""
     return rows["bench"][list(rows["method"]).index(method)]
 
 
 def chosen(rows: Rows, method: str) -> dict[str, Any]:
-    """The rows of a method; ``found_at`` becomes a list of arrays."""
+    """Return the rows of one method as columns; ``found_at`` becomes a list of arrays."""
     own = [i for i, name in enumerate(rows["method"]) if name == method]
     columns: dict[str, Any] = {}
     for name, column in rows.items():
@@ -372,12 +374,12 @@ def chosen(rows: Rows, method: str) -> dict[str, Any]:
 
 
 def origins(rows: Rows) -> dict[str, str]:
-    """Where each method's parameters come from."""
+    """Return by method where its parameters come from, see `Parameters.origin`."""
     return dict(zip(rows["method"], rows["parameters_from"], strict=True))
 
 
 def label(rows: Rows, method: str) -> str:
-    """The method's name, with a star where it is scored on undirected links, and ! if starved."""
+    """Return a method's name, with * if it is scored on undirected links and ! if starved."""
     star = " *" if chosen(rows, method)["native"][0] == "undirected" else ""
     return plain(method) + star + " !" * (_fed(rows, method) < ENOUGH)
 
@@ -387,5 +389,5 @@ def _colour(number: int) -> str:
 
 
 def _dashes(number: int) -> str:
-    """Beyond the colours, lines differ by dashes."""
+    """Return the line style of a method: with more methods than colours, dashes differ."""
     return ("-", "--", ":")[number // len(_COLOURS) % 3]

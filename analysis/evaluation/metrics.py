@@ -1,8 +1,8 @@
-"""How good a verdict is, on directed and on undirected links.
+"""Precision, recall and F1 of a diagnosis, on directed and on undirected links.
 
-There are two truths of a run on real packets: the links with an injected fault, and the links that
-really lost packets, by faults or because a machine that was too busy dropped them. A method that
-blames one of the latter is wrong by the first and right by the second.
+A run on real packets has two truths: the links with an injected fault, and the links that really
+lost packets, whether a fault or an overloaded machine dropped them. A method that blames a link of
+the latter kind is wrong by the first truth and right by the second.
 
 Conventions: the precision of a verdict that blames nothing is undefined, nan, and recall is 1 when
 nothing is faulty. F1 is 2 TP / (2 TP + FP + FN), which is the harmonic mean of precision and recall
@@ -37,10 +37,10 @@ from testbed.fabric.clos import Fabric
 
 @dataclass(frozen=True)
 class Score:
-    """Detection quality. ``precision`` is nan where nothing is blamed. ``missed`` and ``wrong`` are
-    ascending ids: of directed links, of undirected links (``link >> 1``) or of switches, as what
-    was scored. ``unobserved`` are the faulty ones that nothing observed, which are not in
-    ``missed``; ``classes`` is how many classes of links are blamed."""
+    """The scores of a diagnosis. ``precision`` is nan if nothing is blamed. ``missed`` and
+    ``wrong`` are ascending ids of what was scored: directed links, undirected links (``link >> 1``)
+    or switches. ``unobserved`` are faulty links that were not observed; they are not in ``missed``.
+    ``classes`` is the number of blamed classes of links."""
 
     precision: float
     recall: float
@@ -57,7 +57,8 @@ class Score:
 
     @property
     def tied(self) -> bool:
-        """Whether a class of several links is blamed or missed, so that classes score otherwise."""
+        """Whether a class of several links is blamed or missed, so that the scores over classes
+        differ from those over links."""
         return self.classes < self.true_positives + self.false_positives or not (
             self.class_f1 == self.f1 or math.isnan(self.f1)
         )
@@ -69,12 +70,16 @@ def score(
     topology: Fabric,
     tells: Identifiability | None = None,
 ) -> dict[Literal["directed", "undirected"], Score]:
-    """Compare flagged with truly faulty directed links (ids, any order, repeats allowed).
+    """Return the scores of blamed links, on ``directed`` and on ``undirected`` links.
 
-    ``tells`` is what the telemetry observed and tells apart, by default all links.
+    Args:
+        flagged, truth: Ids of the blamed and of the faulty directed links, in any order; repeats
+            are allowed.
+        topology: The fabric.
+        tells: Which links the telemetry observed and tells apart; by default all.
 
     Raises:
-        ValueError: An id is no link of the topology.
+        UserError: An id is no link of the topology.
     """
     for name, links in (("flagged", flagged), ("truth", truth)):
         if len(links) and (links.min() < 0 or links.max() >= topology.n_links):
@@ -91,12 +96,13 @@ def lossy_links(
     fault_drops: npt.NDArray[np.integer],
     dropping: npt.NDArray[np.integer],
 ) -> npt.NDArray[np.integer]:
-    """The directed links that really lost packets, ascending ids.
+    """Return the ids of the directed links that really lost packets, ascending: int64[].
 
     Args:
         faulty: Whether a fault was injected, bool[n_links].
-        fault_drops: Packets that faults and noise took, int[n_links]; noise alone counts as none.
-        dropping: Ids of the links where the emulator itself dropped packets, any order.
+        fault_drops: Packets dropped by faults and noise, int[n_links]; a link without a fault, with
+            noise alone, does not count.
+        dropping: Ids of the links where the emulator itself dropped packets, in any order.
     """
     lost = faulty & (fault_drops > 0)
     lost[dropping] = True
@@ -106,10 +112,11 @@ def lossy_links(
 def device_score(
     blamed: npt.NDArray[np.integer], truth: npt.NDArray[np.integer], topology: Fabric
 ) -> Score:
-    """Compare blamed with truly faulty switches (ids, any order, repeats allowed).
+    """Return the scores of blamed switches against the faulty ones, both given as ids in any order;
+    repeats are allowed.
 
     Raises:
-        ValueError: An id is no switch of the topology.
+        UserError: An id is no switch of the topology.
     """
     for name, switches in (("blamed", blamed), ("truth", truth)):
         if len(switches) and (switches.min() < 0 or switches.max() >= topology.n_switches):

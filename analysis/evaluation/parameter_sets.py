@@ -1,11 +1,11 @@
-"""Sets of parameters as YAML files: what the papers print, and what `canary calibrate` found.
+"""Parameter sets as YAML files: those that the papers print, and those from `canary calibrate`.
 
     methods:
       netbouncer:
         parameters: {penalty: 1.0, link_threshold: 0.999}
 
-A calibration also says on what it was trained and how well it did there; the papers' set says where
-each value is printed. Both are read in the same way, so a file of one's own needs no more than the
+A calibration also records its training data and the scores on them; the papers' set records where
+each value is printed. Both are read in the same way, so a user's own file needs no more than the
 lines above.
 """
 
@@ -38,13 +38,15 @@ Scalar = bool | int | float | str | None
 
 
 class Entry(BaseModel):
-    """A method's parameters.
+    """The parameters of one method.
 
     Attributes:
         parameters: Values by parameter of its constructor.
-        sources: Where each is printed.
-        precision, recall, f1: On the training data, see `analysis.evaluation.calibration.Setting`.
-        cases, tried: How many cases it was tried on, with how many settings.
+        sources: The paper and section that print each value, by parameter.
+        precision, recall, f1: Means over the training data, 0 to 1, see
+            `analysis.evaluation.calibration.Setting`.
+        cases: How many cases of training data there were.
+        tried: How many settings were tried.
     """
 
     model_config = _CLOSED
@@ -58,7 +60,8 @@ class Entry(BaseModel):
 
 
 class Trained(BaseModel):
-    """On what a calibration was trained: runs by settings or name; and by which rule."""
+    """The training of a calibration: the rule that chose the parameters, and the settings or names
+    of the runs."""
 
     model_config = _CLOSED
     rule: str
@@ -66,7 +69,7 @@ class Trained(BaseModel):
 
 
 class Calibrated(BaseModel):
-    """The content of a file."""
+    """The content of a parameter file: the entries of its methods, and their training, if any."""
 
     model_config = _CLOSED
     methods: dict[str, Entry]
@@ -76,14 +79,16 @@ class Calibrated(BaseModel):
 def read_set(
     name: str, fault_rate: float | None = None, files: Mapping[str, Path] | None = None
 ) -> Parameters:
-    """The parameters that ``default``, ``paper`` or the path of a file stand for.
+    """Return the parameters that ``default``, ``paper`` or the path of a file stands for.
 
     Args:
-        files: Method files that the user named: a set may have parameters for them, and for no
+        name: ``default``, ``paper`` or a path.
+        fault_rate: See `Parameters`.
+        files: Method files that the user named; the set may have parameters for these and for no
             other file.
 
     Raises:
-        ValueError: The file cannot be read, or holds something else; a method, a parameter or a
+        ValueError: The file cannot be read or is no parameter set, or a method, a parameter or a
             value is unknown (one line).
     """
     files = files or {}
@@ -108,13 +113,13 @@ def choose_methods(
     """Return the methods that a user names, built, and the parameters that they were built with.
 
     Args:
-        methods: In the grammar of `analysis.methods.parameters`; None are those of the testbed.
-            Method files among them are run.
-        parameters: See `read_set`.
+        methods: A list in the grammar of `analysis.methods.parameters`; None stands for `METHODS`.
+            Method files in the list are run.
+        parameters: The name of a parameter set, see `read_set`.
         fault_rate: See `Parameters`.
 
     Raises:
-        ValueError: Something of it is wrong, or does not fit together (one line).
+        ValueError: A name or value is wrong, or does not fit the others (one line).
     """
     files = method_files([named.name for named in read_names(methods or "")])
     chosen = read_set(parameters, fault_rate, files)
@@ -122,10 +127,10 @@ def choose_methods(
 
 
 def write_set(path: Path, content: Calibrated) -> None:
-    """Write a set; equal content gives equal bytes.
+    """Write a parameter set to a YAML file; equal content gives equal bytes.
 
     Raises:
-        ValueError: It cannot be written.
+        UserError: The file cannot be written.
     """
     said = content.model_dump(exclude_none=True)
     text = yaml.safe_dump(said, sort_keys=False, width=100, default_flow_style=None)

@@ -1,4 +1,4 @@
-"""Diagnoses as rankings of links and devices: a table to read, and one to keep."""
+"""Diagnoses as rankings of links and devices: as a table for the terminal and as columns."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ ROWS_SHOWN = 20
 def ranking_columns(
     diagnoses: Mapping[str, Diagnosis], numbered: NumberedFabric
 ) -> dict[str, list[Any]]:
-    """Every method's blamed devices, then all its links from the most suspicious on.
+    """Return a table of each method's blamed devices, followed by all links from the most
+    suspicious on.
 
-    Columns: method; rank from 1; kind (link or device); link (its number in the fabric file, None
-    of a device); name; blamed; state (`analysis.methods.base.STATES`); score and success (None
-    where the method has none); class (the lowest number of the links that nothing tells apart from
-    it, which are blamed as one, with one score).
+    The columns are: method; rank, from 1; kind (link or device); link (its number in the fabric
+    file, None for a device); name; blamed; state (`analysis.methods.base.STATES`); score and
+    success (None if the method has none); class (the lowest number of the links that no observation
+    tells apart from this one; they are blamed together and have one score).
     """
     fabric = numbered.fabric
     rows: dict[str, list[Any]] = {
@@ -70,7 +71,7 @@ def ranking_columns(
 
 
 def render_ranking(method: str, diagnosis: Diagnosis, numbered: NumberedFabric) -> RenderableType:
-    """A method's blamed devices and links, the most suspicious first."""
+    """Return a method's blamed devices and links for the terminal, the most suspicious first."""
     fabric = numbered.fabric
     undirected = diagnosis.native == "undirected"
     order = _order(diagnosis)
@@ -138,7 +139,8 @@ def _count(n: int, what: str, plural: str = "") -> str:
 
 
 def _order(diagnosis: Diagnosis) -> LongArray:
-    """All links, blamed ones first, by descending score; those of a class together."""
+    """Return the ids of all links, blamed ones first, by descending score; links of a class are
+    adjacent: int64[n_links]."""
     links = np.arange(len(diagnosis.score))
     blamed = np.isin(links, diagnosis.flagged)
     classes = links if diagnosis.equivalent is None else diagnosis.equivalent
@@ -146,5 +148,5 @@ def _order(diagnosis: Diagnosis) -> LongArray:
 
 
 def _colour(loss: float) -> str:
-    """By the loss the method estimates, where it does."""
+    """Return the colour of a blamed link by its estimated loss rate, which may be nan."""
     return "red" if np.isnan(loss) or loss >= 0.1 else "yellow" if loss >= 0.01 else ""

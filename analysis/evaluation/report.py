@@ -1,4 +1,4 @@
-"""Runs every method on a run, and tells people and programs how they did."""
+"""Run methods on a run's telemetry, and report their scores as text and as JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def run_methods(
     methods: Iterable[BuiltMethod],
     progress: Callable[[str], None],
 ) -> dict[str, Diagnosis]:
-    """Diagnose with each method; ``progress`` is called with its name before it starts.
+    """Return the diagnosis of each method by name; ``progress`` is called with the name before a
+    method starts.
 
     Raises:
         analysis.telemetry.telemetry.MissingTelemetry: A method needs what the run did not measure.
@@ -55,7 +56,8 @@ def run_methods(
 
 
 def diagnosis_columns(diagnosis: Diagnosis, topology: Fabric) -> Mapping[str, Any]:
-    """A diagnosis as a table, one row a directed link, the most suspicious ranked 1."""
+    """Return a diagnosis as the columns of a table with a row for each directed link; the most
+    suspicious link has rank 1."""
     links = np.arange(topology.n_links)
     rank = np.empty(len(links), np.int32)
     rank[np.lexsort((links, -diagnosis.score))] = links + 1
@@ -88,10 +90,10 @@ def figures(
     Methods are in the order of `BENCHES`, those of a bench in that of ``diagnoses``.
 
     Args:
-        diagnoses: By the names of methods.
-        methods: Those that diagnosed, and maybe others.
-        truth: The links with an injected fault.
-        lost: The links that really lost packets, where the network tells: scored as ``lost``.
+        diagnoses: Diagnoses by the names of methods.
+        methods: The methods that diagnosed; there may be others.
+        truth: Ids of the directed links with an injected fault.
+        lost: Ids of the links that really lost packets, if known; they are scored as ``lost``.
         use: What the measurements got of what they asked for, see `analysis.evaluation.budgets`.
         unmet: The links with a fault that no packet met, which nothing can observe.
     """
@@ -139,7 +141,8 @@ def _fed(
     telemetry: Telemetry,
     use: Mapping[Measurement, Measured],
 ) -> list[str]:
-    """Note what a method got of what it asked for; a sentence if it is starved."""
+    """Add to ``entry`` what a method got of what it asked for; return a list with a sentence if it
+    is starved, otherwise an empty list."""
     if not use or (found := fed(method, telemetry, use)) is None:
         return []
     names, share, least = found
@@ -149,11 +152,11 @@ def _fed(
 
 
 def parameters_line(origins: Mapping[str, str]) -> str:
-    """Where the methods' parameters come from: ``parameters: paper (flock, 007), default``.
+    """Return a line that says where the methods' parameters come from: ``parameters: paper (flock,
+    007); default``. The most frequent origin comes last, without the methods' names.
 
     Args:
-        origins: By method, see `analysis.methods.parameters.Parameters.origin`. What most have is
-            named last and without the methods.
+        origins: The origin by method, see `analysis.methods.parameters.Parameters.origin`.
     """
     groups: dict[str, list[str]] = {}
     for name, origin in origins.items():
@@ -177,7 +180,8 @@ def _scores(
 
 
 def render(summary: Mapping[str, Any], console: Console) -> None:
-    """Print a run's summary: what happened, and a row for each method on its own terms."""
+    """Print a run's summary: its packets and faults, and a row of scores for each method, over
+    directed or undirected links as the method tells them apart."""
     if not console.is_terminal:
         console = Console(file=console.file, width=120)
     console.print(_headline(summary))
@@ -186,7 +190,8 @@ def render(summary: Mapping[str, Any], console: Console) -> None:
 
 
 def headline(summary: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what was run, and what became of its packets: a line each."""
+    """Return two lines: the fabric and faults of a run, and how many packets were sent and
+    dropped."""
     devices = [_failed(*each) for each in summary.get("failed_devices", {}).items()]
     failed = f", failed {some_of(devices)}" if devices else ""
     packets = summary["conservation"]
@@ -201,7 +206,7 @@ def headline(summary: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _failed(device: str, rates: Sequence[float]) -> str:
-    """A failed device in words: ``agg0_1 (dead)``, or with the loss rates of its links."""
+    """Return a failed device as text: ``agg0_1 (dead)``, or with the loss rates of its links."""
     least, most = (f"{100 * rate:.3g}" for rate in rates)
     how = "dead" if min(rates) == 1 else f"{least} %" if least == most else f"{least} to {most} %"
     return f"{plain(device)} ({how})"
@@ -226,7 +231,7 @@ def _headline(summary: Mapping[str, Any]) -> RenderableType:
 
 
 def metered_line(metered: Mapping[str, int]) -> str:
-    """Return what Canary's meters counted, in a line."""
+    """Return a line that says how many packets Canary's meters counted, and how many were lost."""
     return (
         f"Canary's meters: {metered['packets']:,} packets on {metered['segments']:,} segments, "
         f"each once on every segment of its path; {metered['lost']:,} lost"
@@ -234,7 +239,8 @@ def metered_line(metered: Mapping[str, int]) -> str:
 
 
 def capture_line(capture: Mapping[str, Any]) -> str:
-    """What became of a capture's frames, in a line (`testbed.traffic.replay.Account`)."""
+    """Return a line on a capture's frames: how many were sent, changed or refused, and why
+    (`testbed.traffic.replay.Account`)."""
     refused = sorted(capture["refused"].items(), key=lambda reason: -reason[1])
     changed = {
         "IPv6 sent as IPv4": capture["as_ipv4"],
@@ -266,8 +272,8 @@ def _fabric(summary: Mapping[str, Any]) -> str:
 
 
 def _table(summary: Mapping[str, Any]) -> Table:
-    """Return a block of rows for each bench, narrow enough for a terminal of 80 columns: names that
-    are too long go over several lines."""
+    """Return the table of methods, with a block of rows for each bench, for a terminal of 80
+    columns; long names are wrapped."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False, header_style="bold")
     first, *others = columns(summary)
     table.add_column(first.title, overflow="fold")
@@ -281,7 +287,7 @@ def _table(summary: Mapping[str, Any]) -> Table:
 
 
 def add_heading(table: Table, heading: str) -> None:
-    """Begin a block of a table of methods: a line across it, and a row with the heading alone."""
+    """Begin a block of a table: add a line across it, and a row with the heading alone."""
     table.add_section()
     table.add_row(Text(f"{heading}:", style="italic"))
 

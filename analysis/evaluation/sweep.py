@@ -1,4 +1,4 @@
-"""F1 over the values of a setting, for a terminal."""
+"""The tables of a sweep for a terminal: F1 over the values of a setting."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from analysis.evaluation.report import add_heading
 from testbed.fabric.names import plain
 
 _ABREAST = 4
-"""Columns of figures with intervals that 80 characters hold beside names."""
+"""The number of columns with intervals that fit into 80 characters beside the names."""
 
 
 def sweep_tables(
     setting: str, values: Sequence[str], parts: Sequence[Mapping[str, Any]]
 ) -> Iterator[Table]:
-    """Yield tables with a row for each method, in blocks, and a column for each value: as many as
-    that takes.
+    """Yield as many tables as are needed for a column for each value of a setting; a row is a
+    method, in blocks.
 
     Args:
-        values: The setting's.
-        parts: Of each value the rows of its comparison (`comparison.COLUMNS`).
+        setting: The name of the setting.
+        values: Its values.
+        parts: For each value, the columns of its comparison (`comparison.COLUMNS`).
     """
     blocks: dict[str, dict[str, dict[int, Cell]]] = {}  # heading, method, number of the part
     for number, rows in enumerate(parts):
