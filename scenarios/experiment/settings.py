@@ -48,7 +48,7 @@ class Extra:
 
 @dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Settings:
-    """All settings that a run depends on; together with the code they determine the run.
+    """The settings of a run: everything that it depends on, apart from the code.
 
     Raises:
         pydantic.ValidationError: A value is out of its bounds or does not fit the others;
@@ -283,8 +283,7 @@ class Settings:
 
     @property
     def ignored(self) -> dict[str, str]:
-        """The settings that have no effect in this run, each with the reason: ``with
-        TOPOLOGY=...``."""
+        """The settings that this run ignores, each with its reason: ``with TOPOLOGY=...``."""
         found = {}
         if self.topology != "fat-tree":
             found["k"] = f"with TOPOLOGY={self.topology}"
