@@ -84,7 +84,7 @@ def _shared_by(link, votes, on, share):
     return count
 
 
-# Long, as it is one sum with a case for each relative position of the two links.
+# Long: one sum, with a case for each relative position of the two links.
 @njit
 def _shared(link, src, dst, up, under, ways_to, room, votes):
     """Add the votes that connections over ``link`` are expected to cast.

@@ -63,8 +63,9 @@ def test_in_a_comparison(canary: Canary, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_goes_wrong_in_a_seed_is_its_line(canary: Canary, folder: Path) -> None:
-    wrong = METHOD.replace("score[flagged] = 1.0", "score[flagged] = 1 / 0")
-    line = 1 + wrong.splitlines().index("        score[flagged] = 1 / 0")
+    counted = "        sent, lost = counts.sent.sum(axis=0), counts.lost.sum(axis=0)"
+    wrong = METHOD.replace(counted, "        1 / 0")
+    line = 1 + wrong.splitlines().index("        1 / 0")
     (folder / "mine" / "worst.py").write_text(wrong)
     said = f"method file mine/worst.py line {line}: ZeroDivisionError: division by zero"
     compared = canary("compare", *TINY, "SEEDS=1", "METHODS=mine/worst.py", "OUT=found")
