@@ -16,7 +16,7 @@ bit for bit like BMv2's simple_switch::
 Priorities follow P4Runtime: the larger wins. What the switch cannot run is refused by
 ``Program.load`` with ``UnsupportedProgram``, which names the construct and its P4 line.
 
-Differences to simple_switch, all on purpose:
+Intentional differences from simple_switch:
 
 - the caller gives the time (``now_us``); both timestamps of a packet are that time, queue
   depths and delays are 0 (the process has its ports' queues);

@@ -10,7 +10,7 @@ from testbed.errors import UserError
 
 
 class SoftSwitchError(UserError):
-    """Base class: a wrong file, name, value or call."""
+    """The base class of the software switch's errors: a wrong file, name, value or call."""
 
 
 class TableErrorCode(IntEnum):
@@ -58,7 +58,7 @@ LONGEST = 1000
 
 
 def one_line(text: str) -> str:
-    """Return a text that may have names of a program in it as a line that a terminal can show."""
+    """Return a text as one printable line of at most ``LONGEST`` characters (and dots)."""
     line = "".join(c if c.isprintable() else "?" for c in text)
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
 

@@ -15,12 +15,12 @@ class WrongFormat(Exception):
 
 
 def pieces(text: str, arguments: int) -> list[str]:
-    r"""The text around each placeholder: one piece more than there are arguments.
+    r"""Return the text around each placeholder: one piece more than there are arguments.
 
     A placeholder goes from a ``{`` to the next ``}``; ``\{`` and ``\}`` are braces.
 
-    BMv2 overlooks a ``{`` at the beginning and right after another placeholder, and ends where the
-    numbers then differ. Here such a one is a placeholder if that makes them equal.
+    BMv2 overlooks a ``{`` at the beginning and right after another placeholder, and exits if the
+    number of arguments then differs. Here it is a placeholder if that makes the numbers equal.
 
     Raises:
         WrongFormat: There are more or fewer placeholders, or one has no end.

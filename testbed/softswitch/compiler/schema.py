@@ -1,8 +1,8 @@
-"""Records of BMv2's JSON, with the type and the bounds of everything that is read of it.
+"""Records of BMv2's JSON, with the type and the bounds of every value that is read.
 
-What a file says is data: a number within its bounds, a name that must be known elsewhere in the
-file, or an expression. Keys that are not here are ignored, as BMv2 does. ``bmv2_json.parse`` reads
-a file by these records, with pydantic.
+A value is a number within bounds, a name that must be defined elsewhere in the file, or an
+expression. Other keys are ignored, as in BMv2. ``bmv2_json.parse`` validates a file against these
+records with pydantic.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from testbed.softswitch.compiler.schema_values import (
 )
 
 MAX_DEPTH = 400
-"""Levels of arrays and objects in each other."""
+"""The most levels of nested arrays and objects."""
 MAX_CELLS = 1 << 31
-"""Elements of a register, counter or meter array."""
+"""The most elements of a register, counter or meter array."""
 
 Cells = Annotated[int, Between(0, MAX_CELLS)]
 Names = Many[Name]
 ListId = Annotated[int, Between(0, (1 << 16) - 1)]
-"""Of a field list or a digest; a packet carries it in 16 bits."""
+"""The id of a field list or a digest, which a packet carries in 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class HeaderType:
 
 @dataclass(frozen=True)
 class Header:
-    """A header or metadata instance."""
+    """An instance of a header type: a header of the packet, or metadata."""
 
     name: Name
     id: Id
@@ -101,7 +101,7 @@ class HeaderUnion:
 
 @dataclass(frozen=True)
 class HeaderUnionStack:
-    """A stack of header unions."""
+    """A stack of header unions, and the unions it consists of."""
 
     name: Name
     union_type: Name
@@ -110,7 +110,7 @@ class HeaderUnionStack:
 
 @dataclass(frozen=True)
 class Extern:
-    """An instance of an extern object."""
+    """An instance of an extern object, which this switch does not support."""
 
     name: Name
     source_info: SourceInfo | None = None
@@ -131,14 +131,14 @@ class ValueSet:
 
 @dataclass(frozen=True)
 class DefaultTransition:
-    """Where the parser goes if nothing else matches."""
+    """The transition that the parser takes if no other one matches."""
 
     next_state: Name | None
 
 
 @dataclass(frozen=True)
 class ValueTransition:
-    """Where the parser goes for a value of the transition key."""
+    """The transition that the parser takes for a value of the transition key."""
 
     value: Hex
     next_state: Name | None
@@ -147,7 +147,7 @@ class ValueTransition:
 
 @dataclass(frozen=True)
 class SetTransition:
-    """Where the parser goes for the values of a value set."""
+    """The transition that the parser takes for the values of a value set."""
 
     value: Name
     next_state: Name | None
@@ -156,7 +156,7 @@ class SetTransition:
 
 @dataclass(frozen=True)
 class OtherTransition:
-    """A transition of a type that is not read here."""
+    """A transition of a type that is not supported."""
 
     type: Name
 
@@ -179,7 +179,7 @@ Transition = Annotated[
 
 @dataclass(frozen=True)
 class ParseState:
-    """A state of the parser: what it does, then where it goes."""
+    """A state of the parser: its operations and its transitions to other states."""
 
     name: Name
     parser_ops: Many[ParserOperation]
@@ -189,7 +189,7 @@ class ParseState:
 
 @dataclass(frozen=True)
 class Parser:
-    """The parser."""
+    """The parser: its states and the name of the first one."""
 
     parse_states: Many[ParseState]
     init_state: Name | None = None
@@ -197,7 +197,7 @@ class Parser:
 
 @dataclass(frozen=True)
 class Deparser:
-    """The headers in the order in which they are sent, and what is done before."""
+    """The headers in the order in which they are sent, and the primitives that run before."""
 
     order: Names
     primitives: Many[Primitive] = ()
@@ -216,7 +216,7 @@ class RunTimeParameter:
 
 @dataclass(frozen=True)
 class Action:
-    """An action."""
+    """An action: its run-time parameters and its primitives, which run in order."""
 
     name: Name
     id: Id
@@ -227,7 +227,7 @@ class Action:
 
 @dataclass(frozen=True)
 class RegisterArray:
-    """Registers of ``bitwidth`` bits."""
+    """An array of ``size`` registers of ``bitwidth`` bits each."""
 
     name: Name
     size: Cells
@@ -237,7 +237,7 @@ class RegisterArray:
 
 @dataclass(frozen=True)
 class CounterArray:
-    """Counters, or those of the entries of the table ``binding``."""
+    """An array of counters, or the direct counters of the table ``binding``."""
 
     name: Name
     size: Cells | None = None
@@ -247,7 +247,7 @@ class CounterArray:
 
 @dataclass(frozen=True)
 class MeterArray:
-    """Meters, or those of the entries of the table ``binding``, which write a field."""
+    """An array of meters, or the direct meters of the table ``binding``, which write a field."""
 
     name: Name
     type: Name
@@ -261,7 +261,7 @@ class MeterArray:
 
 @dataclass(frozen=True)
 class Calculation:
-    """A hash."""
+    """A hash calculation: its algorithm and its input values."""
 
     name: Name
     algo: Name
@@ -297,7 +297,7 @@ class FieldList:
 
 @dataclass(frozen=True)
 class Root:
-    """A whole file."""
+    """The top-level object of a BMv2 JSON file."""
 
     header_types: Many[HeaderType]
     headers: Many[Header]

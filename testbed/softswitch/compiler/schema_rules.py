@@ -1,4 +1,4 @@
-"""Rules of the schema: bounds of numbers and texts, and objects that are of one kind of many."""
+"""Rules of the schema: bounds of numbers and strings, and objects whose kind is given by a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core import ArgsKwargs, CoreSchema, PydanticCustomError, core_schema
 
 MAX_BITS = 1 << 16
-"""Bits of a field, a constant or anything else that has a width."""
+"""The largest width, in bits, of a field, a constant or any other value."""
 
 
 def Between(least: int, most: int) -> Any:
@@ -19,7 +19,7 @@ def Between(least: int, most: int) -> Any:
 
 
 class Kinds:
-    """The rule for an object that is of one kind of several, as one of its keys says.
+    """The rule for an object whose kind, and so whose record, one of its keys gives.
 
     Args:
         known: The record of each kind.
@@ -27,7 +27,7 @@ class Kinds:
         kind: The key, or a function that returns the kind of what the JSON has in this place, None
             if it has none.
 
-    An object that only wraps another is taken for that.
+    An object that only wraps another is replaced by the inner one.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Kinds:
         return found if found in self._known else ""
 
     def _checked(self, data: Any) -> Any:
-        """Return what the union is to read, which is of a kind that it knows."""
+        """Return the data without wrappers; raise an error if its kind is unknown."""
         data = unwrapped(data)
         tag = self._tag(data)
         if tag is None and not isinstance(data, dict):
@@ -69,7 +69,7 @@ class Kinds:
 
 
 class _FailFast:
-    """pydantic's rule of this name, which cannot be a part of a union."""
+    """The rule FailFast, in a form that can be a part of a union, unlike pydantic's own."""
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -106,13 +106,13 @@ def _array(data: Any) -> Any:
 
 Item = TypeVar("Item")
 Many = Annotated[tuple[Item, ...], _FailFast()]
-"""An array; what follows the first wrong element is not looked at."""
+"""An array; validation stops at the first wrong element."""
 Name = Annotated[str, Field(min_length=1, max_length=1000, strict=True)]
 Text = Annotated[str, Field(max_length=10_000, strict=True)]
 Id = Annotated[int, Between(0, (1 << 31) - 1)]
 Flag = Annotated[bool, Field(strict=True)]
 Hex = Annotated[int, BeforeValidator(_hex)]
 Row = BeforeValidator(_arguments)
-"""Of a record that the JSON writes as an array of its members, the last of which may be absent."""
+"""The rule of a record that is an array of its members in the JSON; the last may be absent."""
 Empty = BeforeValidator(_array)
-"""Of an array for whose emptiness p4c writes ``{}``."""
+"""The rule of an array that p4c writes as ``{}`` if it is empty."""

@@ -18,7 +18,7 @@ from testbed.softswitch.compiler.schema_rules import (
 from testbed.softswitch.compiler.schema_values import FieldPath, SourceInfo, Value
 
 MAX_ENTRIES = 1 << 28
-"""Entries of a table, members of an action profile, values of a value set."""
+"""The most entries of a table, members of an action profile, or values of a value set."""
 
 Entries = Annotated[int, Between(0, MAX_ENTRIES)]
 Ids = Many[Id]
@@ -26,7 +26,7 @@ Ids = Many[Id]
 
 @dataclass(frozen=True)
 class Key:
-    """A field of a table's key."""
+    """A field of a table's key: its match kind, its field, and a mask if it is a slice."""
 
     match_type: Name
     target: FieldPath
@@ -45,7 +45,7 @@ class ValidKey:
 
 @dataclass(frozen=True)
 class DefaultEntry:
-    """What a table does if no entry matches."""
+    """The action that a table runs if no entry matches, and whether it may be changed."""
 
     action_id: Id
     action_data: Many[Hex]
@@ -55,7 +55,7 @@ class DefaultEntry:
 
 @dataclass(frozen=True)
 class ExactMatch:
-    """A value; of validity ``true`` or ``false``, too."""
+    """An exact match: a value, or for the validity of a header ``true`` or ``false``."""
 
     match_type: Name
     key: Hex | Flag
@@ -63,7 +63,7 @@ class ExactMatch:
 
 @dataclass(frozen=True)
 class LpmMatch:
-    """A prefix."""
+    """A longest-prefix match: a value and the length of its prefix in bits."""
 
     match_type: Name
     key: Hex
@@ -72,7 +72,7 @@ class LpmMatch:
 
 @dataclass(frozen=True)
 class TernaryMatch:
-    """A value and the bits of it that count."""
+    """A ternary match: a value and the mask of its significant bits."""
 
     match_type: Name
     key: Hex
@@ -81,7 +81,7 @@ class TernaryMatch:
 
 @dataclass(frozen=True)
 class RangeMatch:
-    """A first and a last value."""
+    """A range match: the first and the last value, both included."""
 
     match_type: Name
     start: Hex
@@ -90,7 +90,7 @@ class RangeMatch:
 
 @dataclass(frozen=True)
 class OptionalMatch:
-    """A value, or any if the mask is 0."""
+    """An optional match: a value, or any value if the mask is 0."""
 
     match_type: Name
     key: Hex
@@ -124,7 +124,7 @@ class EntryAction:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry that the program declares."""
+    """A const entry that the program declares: its match, its action and its priority."""
 
     match_key: Many[Match]
     action_entry: EntryAction
@@ -133,7 +133,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """A match-action table."""
+    """A match-action table: its key, actions, size, next nodes and const entries."""
 
     name: Name
     match_type: Name
@@ -155,7 +155,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Conditional:
-    """An if of a control block."""
+    """An if statement of a control block, with the next node for either result."""
 
     name: Name
     expression: Value
@@ -192,7 +192,7 @@ class ActionProfile:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A control block."""
+    """A control block: its tables, conditions and calls, and the first of these nodes."""
 
     name: Name
     tables: Many[Table]

@@ -21,14 +21,14 @@ from testbed.softswitch.errors import one_line
 
 Width = Annotated[int, Between(0, MAX_BITS)]
 Offset = Annotated[int, Between(0, 1 << 20)]
-"""Bits or bytes from a place in a packet on."""
+"""An offset in a packet, in bits or bytes."""
 FieldPath = tuple[Name, Name]
-"""A header and one of its fields."""
+"""The names of a header and of one of its fields."""
 
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """Where something stands in the P4 program."""
+    """The file and line of a construct in the P4 program."""
 
     filename: Text = ""
     line: Id | None = None
@@ -47,7 +47,7 @@ def source_of(record: Any, form: str = "{}:{}") -> str:
 
 @dataclass(frozen=True)
 class FieldValue:
-    """A field of a header."""
+    """A field of a header, by the names of both."""
 
     value: FieldPath
 
@@ -68,7 +68,7 @@ class UnionStackFieldValue:
 
 @dataclass(frozen=True)
 class HexValue:
-    """A constant."""
+    """An integer constant, which may have a width in bits."""
 
     value: Hex
     bitwidth: Width | None = None
@@ -76,14 +76,14 @@ class HexValue:
 
 @dataclass(frozen=True)
 class BoolValue:
-    """``true`` or ``false``."""
+    """A constant of type bool: ``true`` or ``false``."""
 
     value: Flag
 
 
 @dataclass(frozen=True)
 class ParameterValue:
-    """A run-time parameter of the action, by its place."""
+    """A run-time parameter of the action, by its index."""
 
     value: Id
 
@@ -97,7 +97,7 @@ class HeaderValue:
 
 @dataclass(frozen=True)
 class UnionValue:
-    """A header union."""
+    """A header union that is not in a stack, by its name."""
 
     value: Name
 
@@ -111,7 +111,7 @@ class StackValue:
 
 @dataclass(frozen=True)
 class LookaheadValue:
-    """Bits of the packet that are not parsed yet: offset and width."""
+    """Bits of the packet that are not parsed yet: offset and width, in bits."""
 
     value: tuple[Offset, Annotated[int, Between(1, MAX_BITS)]]
 
@@ -123,14 +123,14 @@ class PayloadValue:
 
 @dataclass(frozen=True)
 class OtherValue:
-    """A value of a type that is not read here."""
+    """A value of a type that is not supported."""
 
     type: Name
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator and what it is applied to; ``right`` may be the number of a field or member."""
+    """An operator and its operands; ``right`` may be the number of a field or member."""
 
     op: Name
     left: Value | None = None
@@ -193,7 +193,7 @@ def kind_of(value: Value | None) -> str:
 
 @dataclass(frozen=True)
 class RegisterName:
-    """A register array."""
+    """The name of a register array, as an argument of a call."""
 
     type: Literal["register_array"]
     value: Name
@@ -201,7 +201,7 @@ class RegisterName:
 
 @dataclass(frozen=True)
 class CounterName:
-    """A counter array."""
+    """The name of a counter array, as an argument of a call."""
 
     type: Literal["counter_array"]
     value: Name
@@ -209,7 +209,7 @@ class CounterName:
 
 @dataclass(frozen=True)
 class MeterName:
-    """A meter array."""
+    """The name of a meter array, as an argument of a call."""
 
     type: Literal["meter_array"]
     value: Name
@@ -217,7 +217,7 @@ class MeterName:
 
 @dataclass(frozen=True)
 class CalculationName:
-    """A hash calculation."""
+    """The name of a hash calculation, as an argument of a call."""
 
     type: Literal["calculation"]
     value: Name
@@ -233,7 +233,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What takes the place of the placeholders."""
+    """The values that replace the placeholders of a ``log_msg``."""
 
     type: Literal["parameters_vector"]
     value: Annotated[Many[Value], Empty]
@@ -241,21 +241,21 @@ class Numbers:
 
 @dataclass(frozen=True)
 class IntoHeader:
-    """An extraction into a header."""
+    """The target of an extraction: a header, by its name."""
 
     value: Name
 
 
 @dataclass(frozen=True)
 class IntoStack:
-    """An extraction into the next header of a stack."""
+    """The target of an extraction: the next header of a stack."""
 
     value: Name
 
 
 @dataclass(frozen=True)
 class IntoUnionStack:
-    """An extraction into a member of the next header union of a stack."""
+    """The target of an extraction: a member of the next header union of a stack."""
 
     value: tuple[Name, Name]
 
@@ -278,7 +278,7 @@ class Call(Generic[Parameters]):
 
 @dataclass(frozen=True)
 class OtherCall:
-    """A primitive or an operation of the parser that is not known here."""
+    """A primitive or an operation of the parser that is not supported."""
 
     op: Name
     source_info: SourceInfo | None = None

@@ -38,27 +38,30 @@ class ActionProfile:
 
     @property
     def members(self) -> dict[int, tuple[str, tuple[int, ...]]]:
-        """Member id to (action, parameters)."""
+        """Return the action and the parameters of each member, by member id."""
         return dict(self._members)
 
     @property
     def groups(self) -> dict[int, list[int]]:
-        """Group id to its sorted member ids."""
+        """Return the sorted member ids of each group, by group id."""
         return {g: list(m) for g, m in self._groups.items()}
 
     def attach(self, references: Callable[[str, int], bool]) -> None:
-        """Let a table say whether it uses a "member" or "group" of a number before that goes."""
+        """Register a function that returns True if a table uses a "member" or "group" of an id.
+
+        It is called before a member or group is deleted.
+        """
         self._users.append(references)
 
     def check_member(self, member: int) -> None:
-        """Error unless the member exists."""
+        """Raise ``TableError`` unless the member exists."""
         if member not in self._members:
             raise TableError(
                 Code.INVALID_MBR_HANDLE, f"action profile {self.name!r} has no member {member!r}"
             )
 
     def check_group(self, group: int) -> int:
-        """Return the number of members of a group; error unless it exists."""
+        """Return the number of members of a group; raise ``TableError`` unless it exists."""
         if group not in self._groups:
             raise TableError(
                 Code.INVALID_GRP_HANDLE, f"action profile {self.name!r} has no group {group!r}"
@@ -86,18 +89,18 @@ class ActionProfile:
         self._members[member] = (a.name, values)
 
     def add_member(self, action: str, params: Sequence[Any] = ()) -> int:
-        """Add a member; gives its id (the lowest free one)."""
+        """Add a member and return its id, the lowest free one."""
         member = next(i for i in range(len(self._members) + 1) if i not in self._members)
         self._write(member, action, params)
         return member
 
     def modify_member(self, member: int, action: str, params: Sequence[Any] = ()) -> None:
-        """Give a member another action or other parameters."""
+        """Replace the action and the parameters of a member."""
         self.check_member(member)
         self._write(member, action, params)
 
     def delete_member(self, member: int) -> None:
-        """Remove a member that no entry and no group uses."""
+        """Remove a member; raise ``TableError`` if an entry or a group uses it."""
         self.check_member(member)
         if any(member in m for m in self._groups.values()) or self._used("member", member):
             raise TableError(Code.MBR_STILL_USED, f"member {member} of {self.name!r} is still used")
@@ -127,18 +130,18 @@ class ActionProfile:
         self._groups[group] = chosen
 
     def add_group(self, members: Sequence[int] = ()) -> int:
-        """Add a group of members; gives its id (the lowest free one)."""
+        """Add a group of members and return its id, the lowest free one."""
         group = next(i for i in range(len(self._groups) + 1) if i not in self._groups)
         self._set_group(group, members)
         return group
 
     def modify_group(self, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group."""
+        """Replace the members of a group by those with the ids ``members``."""
         self.check_group(group)
         self._set_group(group, members)
 
     def delete_group(self, group: int) -> None:
-        """Remove a group that no entry uses."""
+        """Remove a group; raise ``TableError`` if an entry uses it."""
         self.check_group(group)
         if self._used("group", group):
             raise TableError(Code.GRP_STILL_USED, f"group {group} of {self.name!r} is still used")

@@ -15,8 +15,11 @@ Match = Sequence[Any]
 
 
 def number(value: Any, width: int, what: str, code: Code = Code.ERROR) -> int:
-    """``value`` (int or big-endian bytes) checked to fit in ``width`` bits; ``code``: the error's
-    where it does not."""
+    """Return ``value`` (int or big-endian bytes) as an int of at most ``width`` bits.
+
+    Raises:
+        TableError: It is of another type or does not fit; the error has the code ``code``.
+    """
     if type(value) is int and 0 <= value < 1 << width:  # the usual case
         return value
     if isinstance(value, (bytes, bytearray)):
@@ -36,7 +39,7 @@ def words(values: list[int]) -> Any:
 
 
 def is_sequence(value: Any) -> bool:
-    """Return whether a value is a sequence, of something else than characters."""
+    """Return True if a value is a sequence other than a string or bytes."""
     return type(value) in (list, tuple) or (
         isinstance(value, Sequence) and not isinstance(value, (bytes, str))
     )
@@ -66,7 +69,7 @@ def packed_params(program: Bmv2Program, action: Action, values: tuple[int, ...],
 
 
 def read_params(action: Action, row: list[int]) -> tuple[int, ...]:
-    """Return the parameter values out of 64-bit words."""
+    """Return the values of an action's parameters from the 64-bit words of a row."""
     out, i = [], 0
     for _, width in action.params:
         n = field_words(width)
@@ -81,7 +84,7 @@ def read_params(action: Action, row: list[int]) -> tuple[int, ...]:
 
 
 class KeyEncoding:
-    """The match elements of one table's key, as ``Table`` takes them, to and from key words."""
+    """Converts the match elements of a table's key, as ``Table`` takes them, to and from words."""
 
     def __init__(self, table: str, key: tuple[KeyField, ...], layout: TableLayout) -> None:
         self.table = table
@@ -90,7 +93,7 @@ class KeyEncoding:
         self._shifts = [64 * place.word + place.shift for place in layout.places]
 
     def _element(self, k: KeyField, m: Any) -> tuple[int, int, int]:
-        """(value, mask, prefix length) of one match element; a range is (low, high, 0)."""
+        """Return (value, mask, prefix length) of a match element, or (low, high, 0) of a range."""
         full = (1 << k.width) - 1
         if k.match == "exact" and type(m) is int and 0 <= m <= full:
             return m, full, 0
@@ -127,7 +130,7 @@ class KeyEncoding:
         return value & mask, mask, 0
 
     def encode(self, match: Match) -> tuple[bytes, bytes, int]:
-        """Words of the value and of the mask, and the prefix length of the lpm field if any."""
+        """Return the words of the value and of the mask (bytes), and the lpm prefix length or 0."""
         key = self.key
         if not is_sequence(match):
             raise TableError(Code.BAD_MATCH_KEY, f"table {self.table!r}: match must be a sequence")
@@ -154,7 +157,7 @@ class KeyEncoding:
         return value.to_bytes(size, "little"), mask.to_bytes(size, "little"), prefix
 
     def plain(self, match: Match) -> tuple[Any, ...]:
-        """A match that ``encode`` takes, with numbers for bytes."""
+        """Return a match that ``encode`` takes, with byte strings converted to integers."""
 
         def as_number(m: Any) -> Any:
             return int.from_bytes(m, "big") if isinstance(m, (bytes, bytearray)) else int(m)
@@ -165,7 +168,7 @@ class KeyEncoding:
         )
 
     def has_more(self, match: Match) -> bool:
-        """Return whether the lpm value of a match has bits after its prefix."""
+        """Return True if the lpm value of a match has bits after its prefix."""
         return any(
             value & ((1 << k.width - n) - 1)
             for k, (value, n) in (
@@ -174,7 +177,7 @@ class KeyEncoding:
         )
 
     def decode(self, value: Sequence[int], mask: Sequence[int]) -> tuple[Any, ...]:
-        """Return the match elements of an entry out of its key words."""
+        """Return the match elements of an entry from its key words and mask words."""
         values = sum(w << 64 * i for i, w in enumerate(value))
         masks = sum(w << 64 * i for i, w in enumerate(mask))
         match: list[Any] = []

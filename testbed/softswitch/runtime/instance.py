@@ -1,6 +1,4 @@
-"""The state of one switch in C, which the switch, its tables and its action profiles share, and the
-rates of its meters, indirect and direct ones alike.
-"""
+"""The state of a switch in C, which its tables and profiles share, and the rates of meters."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ class MeterRates:
 
 
 def get_meter(lib: Any, meter: int) -> MeterRates | None:
-    """Return the rates of the ``ss_meter`` at an address."""
+    """Return the rates of the ``ss_meter`` at an address, None if none were set."""
     rates, bursts = (ctypes.c_double * 2)(), (ctypes.c_uint64 * 2)()
     if not lib.ss_meter_get(meter, rates, bursts):
         return None
@@ -62,7 +60,7 @@ def get_meter(lib: Any, meter: int) -> MeterRates | None:
 
 
 def set_meter(lib: Any, meter: int, rates: MeterRates | None) -> None:
-    """Set the rates of the ``ss_meter`` at an address; its buckets are full then."""
+    """Set or clear the rates of the ``ss_meter`` at an address and fill its buckets."""
     if rates is None:
         lib.ss_meter_clear(meter)
         return

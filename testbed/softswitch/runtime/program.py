@@ -27,7 +27,7 @@ MAX_OUT = 1024  # SS_MAX_OUT of abi.h
 
 
 class Packet(ctypes.Structure):
-    """``ss_packet`` of abi.h."""
+    """The C structure ``ss_packet`` of abi.h: a packet that leaves the switch."""
 
     _fields_ = [
         ("port", c_uint32),
@@ -40,7 +40,7 @@ class Packet(ctypes.Structure):
 
 
 class Result(ctypes.Structure):
-    """``ss_result`` of abi.h."""
+    """The C structure ``ss_result`` of abi.h: the outputs of one processed packet."""
 
     _fields_ = [
         ("n", c_uint32),
@@ -52,7 +52,7 @@ class Result(ctypes.Structure):
 
 
 class BatchOut(ctypes.Structure):
-    """``ss_batch_out`` of control.h."""
+    """The C structure ``ss_batch_out`` of control.h: the outputs of a batch of packets."""
 
     _fields_ = [
         ("n", c_uint64),
@@ -283,17 +283,17 @@ class Program:
         return cls(translate(read_file(path), str(path), observe, drop_port), observe)
 
     def address(self, function: str) -> int:
-        """Address of an exported C function."""
+        """Return the address of an exported C function, for other C code."""
         return ctypes.cast(getattr(self.lib, function), c_void_p).value or 0
 
     @property
     def process_address(self) -> int:
-        """Address of ``ss_process``."""
+        """Return the address of the C function ``ss_process`` (abi.h)."""
         return self.address("ss_process")
 
     @property
     def digests_pending_address(self) -> int:
-        """Address of ``ss_digests_pending``."""
+        """Return the address of the C function ``ss_digests_pending`` (abi.h)."""
         return self.address("ss_digests_pending")
 
     def __repr__(self) -> str:

@@ -60,7 +60,7 @@ class BatchResult:
 
 @cache
 def element_dtype(width: int) -> np.dtype[Any]:
-    """numpy type of a register element or digest field of ``width`` bits."""
+    """Return the numpy dtype of a register element or digest field of ``width`` bits."""
     for bits in (8, 16, 32, 64):
         if width <= bits:
             return np.dtype(f"<u{bits // 8}")
@@ -69,7 +69,7 @@ def element_dtype(width: int) -> np.dtype[Any]:
 
 @cache
 def digest_dtype(digest: DigestInfo) -> np.dtype[Any]:
-    """numpy type of a digest's samples: its fields, ``now_us`` and ``sequence``."""
+    """Return the numpy dtype of a digest's samples: its fields, ``now_us`` and ``sequence``."""
     names, formats, offsets, at = [], [], [], 0
     for name, width in digest.fields:
         unique = name if name not in names else f"{name}_{len(names)}"
@@ -104,9 +104,9 @@ class Switch:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, as after a power failure: no entry, no member, no sample; counts at zero.
+        """Reset all state, as after a power failure: entries, members, samples and counters.
 
-        `handle` is another afterwards, and so are tables, profiles and views of registers.
+        Afterwards `handle`, tables, profiles and views of registers are new objects.
         """
         program = self.program
         self._instance = instance = Instance(program, number(self._seed, 64, "seed"))
@@ -132,7 +132,7 @@ class Switch:
     # ---- packets ----
 
     def process(self, port: int, data: bytes, now_us: int = 0) -> list[tuple[int, bytes]]:
-        """Run one packet; gives (port, data) of every packet that leaves.
+        """Run one packet and return (port, data) of every packet that leaves.
 
         ``port`` 0..511, ``now_us`` the time in microseconds. Raises ``SwitchFault`` when a
         P4 assert fails, more than 1,024 packets leave, or the packet never stops.
@@ -166,7 +166,7 @@ class Switch:
 
     @property
     def observed(self) -> int:
-        """Observed field of the last ``process`` call's packet, at its last control block."""
+        """Return the observed field of the last ``process`` call's packet, after its last block."""
         return self._result.observed
 
     def process_batch(
@@ -176,7 +176,7 @@ class Switch:
         offsets: NDArray[np.uint64],
         now_us: NDArray[np.uint64] | int = 0,
     ) -> BatchResult:
-        """Run n packets, one after the other.
+        """Run n packets, one after the other, and return their outputs.
 
         ``ports`` u16[n]; packet i is ``data[offsets[i]:offsets[i + 1]]`` (``offsets``
         u64[n+1]); ``now_us`` one time for all or u64[n]. Raises ``SwitchFault`` after the
@@ -230,7 +230,7 @@ class Switch:
         return result
 
     def _take(self, address: int | None, dtype: np.dtype[Any], n: int) -> NDArray[Any]:
-        """Array over malloc'ed memory, freed together with the array."""
+        """Return an array over malloc'ed memory, which is freed together with the array."""
         if not address:
             return np.zeros(0, dtype=dtype)
         if not n:
@@ -255,9 +255,10 @@ class Switch:
         return self._profiles[name]
 
     def register(self, name: str) -> NDArray[Any]:
-        """Register array as a writable view: u8..u64, (lo, hi) for 65 to 128 bits, else u8[n, w].
+        """Return a register array as a writable view.
 
-        Values written must fit the register's width.
+        Its elements are u8..u64, (lo, hi) for 65 to 128 bits, else u8[n, w], big-endian. Values
+        written must fit the register's width.
         """
         if name in self._registers:
             return self._registers[name]
@@ -279,11 +280,11 @@ class Switch:
 
     @property
     def register_bytes(self) -> int:
-        """Bytes that are allocated for registers: of those in use."""
+        """Return the bytes allocated for registers, which are those in use."""
         return self._lib.ss_register_bytes(self.handle)
 
     def counter(self, name: str) -> NDArray[Any]:
-        """Indirect counter as a writable view with fields ``packets`` and ``bytes``."""
+        """Return an indirect counter as a writable view with fields ``packets`` and ``bytes``."""
         if name not in self.program.counters:
             direct = self.program.definition.direct_counters
             if name in direct:
@@ -295,16 +296,16 @@ class Switch:
         return self._view(self._lib.ss_counter(self.handle, c.index), np.dtype(COUNT), c.size)
 
     def meters(self, name: str) -> NDArray[Any]:
-        """An array of meters as a view: ``rates`` (committed, peak) and ``configured``."""
+        """Return an array of meters as a view: ``rates`` (committed, peak) and ``configured``."""
         address = self._meter(name, None)
         return self._view(address, np.dtype(METER), self.program.meters[name].size)
 
     def meter(self, name: str, index: int) -> MeterRates | None:
-        """Return the rates of one meter of an array, None if it has none yet."""
+        """Return the rates of one meter of an array, None if none were set."""
         return get_meter(self._lib, self._meter(name, index))
 
     def set_meter(self, name: str, index: int, rates: MeterRates | None) -> None:
-        """Give one meter of an array its rates; without, it colours all packets green."""
+        """Set the rates of one meter of an array; with None it marks all packets green."""
         set_meter(self._lib, self._meter(name, index), rates)
 
     def _meter(self, name: str, index: int | None) -> int:
@@ -367,11 +368,11 @@ class Switch:
 
     @property
     def digests_pending(self) -> int:
-        """Number of digest samples not yet acknowledged."""
+        """Return the number of digest samples not yet acknowledged."""
         return self._lib.ss_digests_pending(self.handle)
 
     def digests(self, ack: bool = True) -> dict[str, NDArray[Any]]:
-        """Digest samples by digest name: fields, ``now_us`` and ``sequence``.
+        """Return digest samples by digest name, with fields, ``now_us`` and ``sequence``.
 
         A sample identical to one not yet acknowledged is not kept (BMv2's learn filter);
         ``ack=True`` acknowledges and removes what is returned, ``ack=False`` leaves it.
@@ -391,7 +392,7 @@ class Switch:
         return names.index(name)
 
     def digest_since(self, name: str, sequence: int, limit: int) -> NDArray[Any]:
-        """At most ``limit`` unacknowledged samples of a digest from ``sequence`` on."""
+        """Return at most ``limit`` unacknowledged samples of a digest, from ``sequence`` on."""
         i = self._digest(name)
         n = min(limit, self._lib.ss_digest_count(self.handle, i))
         samples = np.zeros(n, dtype=digest_dtype(self.program.digests[name]))

@@ -63,7 +63,7 @@ class Entry:
 
     @property
     def as_written(self) -> tuple[Any, ...]:
-        """The match as it was written: an lpm value may have bits after its prefix."""
+        """Return the match as it was written: an lpm value may have bits after its prefix."""
         return self.match if self.written is None else self.written
 
 
@@ -177,12 +177,16 @@ class Table:
     def add(
         self, match: Match, action: str, params: Sequence[Any] = (), priority: int | None = None
     ) -> int:
-        """Add an entry; gives its handle. Errors: duplicate, full, wrong widths or names."""
+        """Add an entry and return its handle.
+
+        Raises:
+            TableError: The entry exists, the table is full, or a width or a name is wrong.
+        """
         meta, packed = self._reference(action, params)
         return self._insert(match, meta, packed, priority)
 
     def modify(self, handle: int, action: str, params: Sequence[Any] = ()) -> None:
-        """Give an entry another action or other parameters."""
+        """Replace the action and the parameters of an entry."""
         self._mutable()
         meta, packed = self._reference(action, params)
         self._check(
@@ -190,7 +194,7 @@ class Table:
         )
 
     def delete(self, handle: int) -> None:
-        """Remove an entry; its handle may be given out again."""
+        """Remove an entry; its handle may be reused."""
         self._mutable()
         self._check(self._lib.ss_table_delete(self._sw, self._i, self._handle(handle)), handle)
 
@@ -213,13 +217,15 @@ class Table:
         self._lib.ss_table_default(self._sw, self._i, meta | USED, packed)
 
     def reset_default(self) -> None:
-        """Return to the default action of the program."""
+        """Restore the default action that the program declares."""
         self._default = None
         self._lib.ss_table_default(self._sw, self._i, 0, None)
 
     def default(self) -> tuple[str, Any, tuple[int, ...]] | None:
-        """What a miss runs: ("action", name, parameters), ("member" or "group", number, ()), or
-        None."""
+        """Return what a miss runs, or None.
+
+        It is ("action", name, parameters), ("member", number, ()) or ("group", number, ()).
+        """
         if self._default is not None:
             return *self._default, ()
         address = self._lib.ss_table_default_row(self._sw, self._i)
@@ -230,12 +236,12 @@ class Table:
         return "action", action.name, read_params(action, row[1:])
 
     def default_action(self) -> int:
-        """The number of the action that a miss runs, where ``default`` says that there is one."""
+        """Return the number of the action that a miss runs, if ``default`` returns an action."""
         address = self._lib.ss_table_default_row(self._sw, self._i)
         return ctypes.c_uint64.from_address(address).value & 0xFFFFFFFF
 
     def canonical(self, match: Match) -> tuple[bytes, bytes, int]:
-        """The same for all ways to write a match."""
+        """Return a form of a match that is the same for all ways to write it."""
         return self._keys.encode(match)
 
     def counter(self, handle: int) -> tuple[int, int]:
@@ -246,7 +252,7 @@ class Table:
         return row[2], row[3]
 
     def counters(self, handles: Sequence[int]) -> NDArray[np.uint64]:
-        """(packets, bytes) of many entries, uint64[n, 2], as `counter`."""
+        """Return (packets, bytes) that hit each of many entries, uint64[n, 2]; see `counter`."""
         if not self.definition.counters:
             raise TableError(Code.COUNTERS_DISABLED, f"table {self.name!r} has no direct counter")
         asked = np.fromiter(map(self._handle, handles), np.uint64, len(handles))
@@ -266,11 +272,11 @@ class Table:
         row[2], row[3] = number(packets, 64, "packets"), number(size, 64, "bytes")
 
     def meter(self, handle: int) -> MeterRates | None:
-        """Rates of an entry's meter, None if it has none yet; needs a direct meter."""
+        """Return the rates of an entry's direct meter, None if none were set."""
         return get_meter(self._lib, self._meter(handle))
 
     def set_meter(self, handle: int, rates: MeterRates | None) -> None:
-        """Give an entry's meter its rates; without, it colours all packets green."""
+        """Set the rates of an entry's meter; with None it marks all packets green."""
         set_meter(self._lib, self._meter(handle), rates)
 
     def _meter(self, handle: int) -> int:
@@ -322,7 +328,10 @@ class Table:
         return self._view(address, np.dtype(METER), 1)[:, 0][handles]
 
     def _view(self, address: int | None, dtype: np.dtype[Any], width: int) -> NDArray[Any]:
-        """What lies at an address for every row, in use or not: [capacity, width]."""
+        """Return a view of the array at an address that has an item for every row.
+
+        Its shape is [capacity, width]; rows not in use are included.
+        """
         if not address:
             return np.empty((0, width), dtype)
         size = self._lib.ss_table_capacity(self._sw, self._i) * width * dtype.itemsize
@@ -420,7 +429,7 @@ class Table:
         self._lib.ss_table_default(self._sw, self._i, group | USED | GROUP, words([]))
 
     def references(self, what: str, number_: int) -> bool:
-        """Return whether an entry or the default uses a member or group."""
+        """Return True if an entry or the default uses a member or group."""
         return self._default == (what, number_) or any(
             (e.member if what == "member" else e.group) == number_ for e in self.entries()
         )
