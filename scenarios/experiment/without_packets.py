@@ -146,7 +146,7 @@ class FlowRun:
         return np.sum([getattr(one, what) for one in every], axis=0)
 
 
-# A long function: each step of a run needs the results of the steps before it.
+# Long: each step of a run needs the results of the steps before it.
 def simulate(
     settings: Settings,
     plan: FaultPlan,
