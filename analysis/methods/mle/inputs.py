@@ -1,4 +1,5 @@
-"""What the explanation reads of the telemetry: kinds, and flows of known and hidden paths."""
+"""The observations that mle explains: the chosen kinds of telemetry, with flows of known and of
+hidden paths."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ the path each took."""
 
 
 def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
-    """The kinds of a list such as ``A1+A2+P``; None are what `chosen_parts` reads
-    unasked.
+    """Return the kinds in a list such as ``A1+A2+P``; None stands for the default of
+    `chosen_parts`.
 
     Raises:
-        ValueError: One is unknown.
+        UserError: A kind is unknown.
     """
     if kinds is None:
         return None
@@ -43,14 +44,14 @@ def chosen_kinds(kinds: str | None) -> frozenset[str] | None:
 
 @dataclass(frozen=True)
 class Parts:
-    """What is read of a run's telemetry.
+    """The parts of a run's telemetry that mle reads.
 
     Attributes:
         used: Kinds, of `KINDS`.
         known: Observations whose path is known.
-        flows: What flow records tell, if they are read.
-        parts: The parts that were read, by name, but for segments.
-        watched: The pairs of ToRs between which hosts watched connections, where these are known.
+        flows: The flow records, if they are read.
+        parts: The parts that were read, by name, without segments.
+        watched: The pairs of ToRs between which hosts watched connections, if known.
     """
 
     used: frozenset[str]
@@ -61,11 +62,12 @@ class Parts:
 
 
 def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> Parts:
-    """The observations of some kinds; unasked all that were measured over known paths: segments,
-    probes, and flow records where each has its path. Hidden paths take long, and are read by name.
+    """Return the observations of some kinds. By default these are all that were measured over known
+    paths: segments, probes, and flow records if each has its path. Flows with hidden paths take
+    long and are read only if a kind asks for them.
 
-    Segments and flow records count the same packets, so where both are read each has half its
-    weight: no packet counts twice.
+    Segments and flow records count the same packets. If both are read, each has half its weight, so
+    that no packet counts twice.
 
     Raises:
         MissingTelemetry: A kind was not measured, or nothing was.
@@ -111,7 +113,7 @@ def chosen_parts(telemetry: Telemetry, kinds: frozenset[str] | None, method: str
 
 
 def _records(telemetry: Telemetry, kinds: frozenset[str] | None, method: str) -> tuple[Flows, bool]:
-    """The flow records, and whether they are given as trials, as they die whole."""
+    """Return the flow records, and whether each flow is one trial because whole flows are lost."""
     records = telemetry.need("flows", method)
     chosen = (kinds or frozenset()) & {"A2", "P", "INT"}
     traced = telemetry.connections if "A2" in chosen else None
@@ -135,7 +137,7 @@ def _observed(probes: Probes, trials: bool) -> Observed:
 
 @dataclass(frozen=True)
 class FlowParts:
-    """Flow records as they are explained.
+    """Flow records in the form in which they are explained.
 
     Attributes:
         kinds: Of `analysis.methods.mle.inputs.KINDS`.
@@ -160,16 +162,17 @@ class FlowParts:
 
     @property
     def lossy(self) -> bool:
-        """Whether flows of hidden paths lost packets."""
+        """Whether a flow with a hidden path lost packets."""
         return bool((self.lost > 0).any() or (self.pairs is not None and self.pairs.lost.any()))
 
     def used_sets(self) -> PathSets:
-        """The sets of the flows of hidden paths, but for ``pairs``."""
+        """Return the path sets of flows with hidden paths that are listed, without ``pairs``."""
         return self.sets.take(np.unique(self.of))
 
     def at_most(self, units: Units) -> tuple[FloatArray, FloatArray]:
-        """Of the flows of hidden paths, all that may have been lost over each unit, and what
-        arrived over it if paths were taken alike (of ``pairs``): float64[U] each."""
+        """Return for each unit, from the flows with hidden paths, all packets that may have been
+        lost there, and (of ``pairs``) the packets that arrived over it if all paths were taken
+        equally: float64[U] each."""
         lost, arrived = np.zeros(len(units.size)), np.zeros(len(units.size))
         seen = units.of_link >= 0
         if self.pairs is not None:
@@ -185,7 +188,7 @@ class FlowParts:
         return lost + np.bincount(unit, each[lossy][owner], len(lost)), arrived
 
     def traces(self, fabric: Fabric, units: Units) -> Traces:
-        """The flows of a known path, with what their traces took."""
+        """Return the flows with a known path, and what their traces needed to be answered."""
         one = np.full(len(self.known.lost), self.weight)
         into = np.zeros(len(units.size), np.int32)
         seen = np.flatnonzero(units.of_link >= 0)
@@ -202,12 +205,12 @@ def chosen_flows(
     *,
     trials: bool = False,
 ) -> FlowParts:
-    """The flow records of some kinds, or all as they are.
+    """Return the flow records of some kinds; without kinds, all of them as they are.
 
-    With P alone every flow may have taken any path of its ToRs. With A2, one that lost packets has
-    the path that was traced. One that was not traced is left out, and the loss-free ones weigh as
-    much less as lossy ones are fewer for that, so that rates stay what they are. If only flows that
-    lost packets are reported, each is scored given that it did.
+    With P alone every flow may have taken any path between its ToRs. With A2, a flow that lost
+    packets has the path that was traced. A lossy flow without a trace is left out, and the weight
+    of loss-free flows is reduced by the same share, so that rates stay the same. If only flows that
+    lost packets are reported, each is scored given that it lost some.
 
     Of ``trials`` (see `analysis.methods.mle.black_holes`) none is left out: where flows die whole
     so do their traces.
@@ -264,7 +267,7 @@ def chosen_flows(
 
 
 def _kinds(known: BoolArray, lossy: BoolArray) -> frozenset[str]:
-    """What is read unasked: all flows with the path that each took, or none."""
+    """Return the kinds that are read by default: INT if all flows have a known path, or none."""
     return frozenset({"INT"} if known.all() and not lossy.all() else ())
 
 
@@ -299,9 +302,10 @@ def _by_pair(
 
 
 def hidden_flows(parts: FlowParts, units: Units, candidate: BoolArray) -> HiddenFlows | None:
-    """The flows of hidden paths over units, alike ones together; None if there are none.
+    """Return the flows with hidden paths over units, equal ones merged; None if there are none.
 
-    Of ``parts.pairs`` only those are in it that ``candidate`` be of a blamed unit, bool[U].
+    Of ``parts.pairs`` only pairs are included with a path over a unit that may be blamed
+    (``candidate``, bool[U]).
     """
     sets = parts.used_sets()
     _, of = np.unique(parts.of, return_inverse=True)

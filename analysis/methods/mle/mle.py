@@ -2,19 +2,20 @@
 
 Link i loses packets at a rate x_i = -ln(success). An observation over a known path is binomial in
 its packets, with success exp(-sum of x); so the log-likelihood is concave in x, and the rates of
-given links are found exactly. A healthy link's rate follows a law whose mean is estimated
-(`analysis.methods.mle.likelihood`), cut off at what the user calls a fault; a blamed one is free
-and pays a penalty: that it was picked among so many, the less the more are faulty, and 1.2 nats for
-its rate. So a link is blamed when its rate stands out of the law and exceeds a fault.
+given links are found exactly. The rate of a healthy link follows a law whose mean is estimated
+(`analysis.methods.mle.likelihood`), cut off at the loss rate from which on the user calls a link
+faulty. The rate of a blamed link is free, but blaming it costs a penalty: for the choice among all
+links, which is cheaper the more links are faulty, and 1.2 nats for its rate. So a link is blamed if
+its rate does not fit the law and exceeds that of a fault.
 
-Where the losses of a blamed link prove correlated, as in a black hole, its observations weigh less
-(`analysis.methods.mle.black_holes`) and all is explained again; flows of hidden paths that die
-whole are one trial each (`analysis.methods.mle.black_holes`). Links of a switch may be blamed by
-one statement about it (`analysis.methods.mle.devices`).
+If the losses of a blamed link are correlated, as in a black hole, its observations get less weight
+and are explained again; flows with hidden paths that lose all packets or none count as one trial
+each (`analysis.methods.mle.black_holes`). The links of a switch may be blamed by one statement
+about it (`analysis.methods.mle.devices`).
 
-Nothing is filtered and no loss range is named. Links that no observation tells apart are explained
-as one and blamed as one. Where all blamed classes are the two directions of links, as of probes
-that go up and back, the verdict is undirected.
+No observation is filtered out, and no loss ranges are needed. Links that no observation tells apart
+are explained and blamed as one. If all classes are the two directions of links, as with probes that
+bounce, the diagnosis is undirected.
 """
 
 from __future__ import annotations
@@ -46,25 +47,25 @@ from testbed.fabric.paths import PathSets
 from testbed.record.measurements import MEASUREMENTS, Measurement
 
 SOME_LIVE = 2.0
-"""The rate at which whole flows die below which others over the same link clearly do not."""
+"""A link that loses whole flows at a rate below this clearly lets other flows pass."""
 
 RECORD_BYTES = {"probes": 16, "detector": 12, "flows": 52}
-"""Of a probed path, of one of deTector's plan, and of an IPFIX record (Flock, section 5.1)."""
+"""Bytes of one record: of a probed path, of a path of deTector's plan, and of an IPFIX flow record
+(Flock, section 5.1)."""
 
 
 class Mle(Method):
-    """Localize faulty links as the sparsest likely cause of all that was observed.
+    """Localize faulty links as the sparsest likely explanation of all observations.
 
     Args:
-        kinds: Of the telemetry, such as ``segments+A1`` or ``A1+A2+P``, see
-            `analysis.methods.mle.inputs`; default: all that was measured over known
-            paths.
-        fault_rate: What the user calls a fault: least loss rate a link is blamed for.
-        penalty: Nats a blamed link must gain; default
+        kinds: Kinds of telemetry to read, such as ``segments+A1`` or ``A1+A2+P``, see
+            `analysis.methods.mle.inputs`; default: all that was measured over known paths.
+        fault_rate: The least loss rate of a faulty link, in (0, 1).
+        penalty: The log-likelihood in nats that a blamed link must gain; default:
             ``ln((links - blamed) / (blamed + 1)) + 1.2``.
 
     Raises:
-        ValueError: A kind is unknown, or the rate is none.
+        ValueError: A kind is unknown, or the rate is not in (0, 1).
 
     Of two paths that share a link one loses 5 %:
 
@@ -94,9 +95,15 @@ class Mle(Method):
         self.penalty = penalty
 
     def data(self, telemetry: Telemetry) -> Parts:
+        """Return the observations of the method's kinds.
+
+        Raises:
+            MissingTelemetry: A kind was not measured, or none was.
+        """
         return chosen_parts(telemetry, chosen_kinds(self.kinds), self.name)
 
     def observations(self, data: Parts) -> Iterable[Observations]:
+        """Yield the paths of all observations, and the pairs of ToRs whose flows were watched."""
         for part in data.known:
             yield PathSets.known(Observed.join([part]).paths)
         if (flows := data.flows) is not None:
@@ -107,6 +114,8 @@ class Mle(Method):
                 yield data.watched
 
     def infer(self, parts: Parts, fabric: Fabric) -> Diagnosis:
+        """Return the diagnosis of the explanation; a link's score is, in nats, what its release
+        would cost, or what blaming it would gain."""
         known, flows = [Observed.join([part]) for part in parts.known], parts.flows
         paths = [part.paths for part in known]
         paths += [] if flows is None else [flows.used_sets().paths]
@@ -120,7 +129,7 @@ class Mle(Method):
             none = Failed(np.zeros(0, np.int32), np.zeros(0, np.int32))
             in_flows = found.blamed & (found.x < SOME_LIVE) & flows.trials
             return verdict_of(self, fabric, units, found, none, in_flows)
-        # Flows that are known as they lost packets say nothing of how losses are correlated.
+        # Flows that are reported because they lost packets do not show how losses are correlated.
         informative = [
             flows is None or part is not flows.known or "INT" in flows.kinds for part in parts.known
         ]
@@ -145,8 +154,8 @@ class Mle(Method):
     def _explanation(
         self, known: list[Observed], flows: FlowParts | None, fabric: Fabric, units: Units
     ) -> Problem:
-        """Rates and blamed units that explain observations over known paths, and flows of hidden
-        ones that lost nothing."""
+        """Return the rates and blamed units that explain observations over known paths and
+        loss-free flows with hidden paths."""
         rows, candidate, hidden, options = self._observed(known, flows, units)
         if hidden is None:
             return explain(rows, units.size, candidate, **options)
@@ -158,8 +167,8 @@ class Mle(Method):
     def _mixture(
         self, known: list[Observed], probed: list[Observed], flows: FlowParts, units: Units
     ) -> Problem | Found:
-        """The same where flows of hidden paths lost packets; ``probed`` are what of the known paths
-        speaks for itself."""
+        """Return the explanation if flows with hidden paths lost packets. The search starts from
+        what ``probed``, the observations over known paths without flows, explain alone."""
         rows, candidate, hidden, options = self._observed(known, flows, units)
         if hidden is None:
             return explain(rows, units.size, candidate, **options)
@@ -172,8 +181,8 @@ class Mle(Method):
     def _observed(
         self, known: list[Observed], flows: FlowParts | None, units: Units
     ) -> tuple[Rows, BoolArray, HiddenFlows | None, dict[str, Any]]:
-        """The rows of known paths, the units that may be blamed, flows of hidden paths, and what a
-        fault and its penalty are."""
+        """Return the rows of known paths, the units that may be blamed, the flows with hidden
+        paths, and the options ``fault_rate`` and ``penalty``."""
         rows = observe(known, units)
         lost, arrived = rows.lost_over(), rows.arrived
         hidden = None
@@ -190,11 +199,13 @@ class Mle(Method):
         return rows, candidate, hidden, options
 
     def telemetry_bytes(self, telemetry: Telemetry) -> int:
+        """Return the bytes of all records of the kinds that are read."""
         data = self.data(telemetry)
         each = [RECORD_BYTES[name] * part.records for name, part in data.parts.items()]
         return sum(each) + ("segments" in data.used) * telemetry.canary_bytes
 
     def measurements(self, telemetry: Telemetry) -> Sequence[Measurement]:
+        """Return the names of the measurements of the kinds that are read."""
         data = self.data(telemetry)
         read = {"segments"} & data.used | set(data.parts)
         if "A2" in data.used and telemetry.connections is not None:
@@ -202,6 +213,7 @@ class Mle(Method):
         return [name for name in MEASUREMENTS if name in read]
 
     def probe_packets(self, telemetry: Telemetry) -> int:
+        """Return how many probes were sent, and traceroute packets with the kind A2."""
         data = self.data(telemetry)
         probes = (data.parts[name] for name in ("probes", "detector") if name in data.parts)
         packets = sum(int(part.sent.sum()) for part in probes)
@@ -211,12 +223,12 @@ class Mle(Method):
 
 
 class CanaryMle(Mle):
-    """`Mle` on Canary's segments alone.
+    """Localize faulty links as `Mle` does, from Canary's segments alone.
 
     Args:
-        fault_rate, penalty: As `Mle`'s.
+        fault_rate, penalty: See `Mle`.
 
-    One link loses 5 % of what its segments count:
+    One link loses 5 % of the packets that its segments count:
 
     >>> import numpy as np
     >>> from analysis.telemetry.telemetry import SegmentCounts, Telemetry
@@ -248,7 +260,16 @@ def verdict_of(
     failed: Failed,
     in_flows: BoolArray,
 ) -> Diagnosis:
-    """The explanation of units as one of links."""
+    """Return the explanation of units as a diagnosis of links.
+
+    Args:
+        method: The method, which the diagnosis names.
+        fabric: The fabric.
+        units: The classes of links that were explained.
+        found: Their explanation.
+        failed: Failed switches.
+        in_flows: Blamed units that lose whole flows, bool[U]; a remark names their links.
+    """
     n = fabric.n_links
     seen = units.of_link >= 0
     of_link = units.of_link[seen]

@@ -1,14 +1,13 @@
-"""What was observed over known paths, added up as the compiled search reads it.
+"""Observations over known paths, added up for the compiled search.
 
-A *unit* is a class of links that no observation tells apart, as they are on the same paths: they
-are explained as one. Of observations without loss only the packets that arrived over each unit
-matter; equal paths with loss are one row.
+A *unit* is a class of links that no observation tells apart, because they are on the same paths;
+they are explained as one. Of observations without loss only the packets that arrived over each unit
+matter. Equal paths with loss are added up to one row.
 
-**Components.** Units that no lossy path joins do not see each other: given the law of healthy links
-the likelihood is a product over the connected components of units and lossy rows; only the law is
-common to all. So each component is searched alone, in threads, and what depends on the law is
-summed over all. Units and rows are put in the order of their components: a component's problem is
-then a window on the arrays of the whole.
+**Components.** Units that no lossy path connects do not affect each other: given the law of healthy
+links, the likelihood is a product over the connected components of units and lossy rows. So each
+component is searched alone, in threads, and the terms of the law are summed over all. Units and
+rows are sorted by component, so that the problem of a component is a slice of the whole arrays.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Observed:
 
     @classmethod
     def lossy(cls, parts: Sequence[Observed]) -> Observed:
-        """Those of all parts that lost packets."""
+        """Return the observations of all parts that lost packets."""
         some = [np.flatnonzero(part.lost > 0) for part in parts]
         return cls._one_after_another(
             [
@@ -78,15 +77,16 @@ class Observed:
 
 
 class Units(NamedTuple):
-    """The classes of links: ``of_link`` int32[n_links], -1 where no path leads over the link;
-    ``size`` float64[U], the links of each."""
+    """The U classes of links: ``of_link``, int32[n_links], is the unit of each link, -1 if no path
+    crosses it; ``size``, float64[U], is the number of links of each unit."""
 
     of_link: IntArray
     size: FloatArray
 
     @classmethod
     def of(cls, mark: WordArray) -> Units:
-        """Links of equal mark (uint64[n_links]) are alike, those of mark 0 not observed."""
+        """Return the units of links with equal marks (uint64[n_links]); links of mark 0 were not
+        observed."""
         seen = np.flatnonzero(mark)
         _, first, number = np.unique(mark[seen], return_index=True, return_inverse=True)
         order = np.argsort(first)  # numbered by their lowest links
@@ -97,7 +97,8 @@ class Units(NamedTuple):
         return cls(of_link, np.bincount(of_link[seen], minlength=len(first)).astype(np.float64))
 
     def other_direction(self) -> IntArray:
-        """A unit over the other direction of each unit's links, -1 if there is none: int32[U]."""
+        """Return a unit that has the other direction of one of each unit's links, -1 if there is
+        none: int32[U]."""
         other = np.full(len(self.size), -1, np.int32)
         seen = np.flatnonzero(self.of_link >= 0)
         other[self.of_link[seen]] = self.of_link[seen ^ 1]
@@ -105,7 +106,7 @@ class Units(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Distinct paths that lost packets, over units, in both directions of look-up.
+    """Distinct lossy paths over units, indexed by path (row) and by unit.
 
     Row r lost ``lost[r]`` packets on the units ``units[ptr[r]:ptr[r + 1]]``; unit i is on the rows
     ``rows[unit_ptr[i]:unit_ptr[i + 1]]``. ``arrived`` float64[U] are the packets that arrived over
@@ -120,13 +121,14 @@ class Rows(NamedTuple):
     arrived: FloatArray
 
     def lost_over(self) -> FloatArray:
-        """What was lost on all rows that each unit is on: float64[U]."""
+        """Return the packets lost on all rows that each unit is on: float64[U]."""
         each = np.repeat(self.lost, np.diff(self.ptr))
         return np.bincount(self.units, each, len(self.arrived)).astype(np.float64)
 
 
 def observe(parts: Sequence[Observed], units: Units) -> Rows:
-    """Add up the observations over units, in O(links of all paths) and a sort of the lossy ones."""
+    """Add up the observations over units. The time grows linearly with the links of all paths, plus
+    a sort of the lossy paths."""
     n_units = len(units.size)
     arrived, keys = np.zeros(n_units), [np.zeros(0, np.uint64)]
     secret = np.random.default_rng(1).integers(1, 1 << 63, n_units).astype(np.uint64)
@@ -147,14 +149,14 @@ def observe(parts: Sequence[Observed], units: Units) -> Rows:
 
 
 def over_units(paths: Paths, units: Units) -> tuple[LongArray, IntArray]:
-    """The units of each path, each once, as a CSR array."""
+    """Return the units of each path, each once, as CSR arrays."""
     last = np.full(len(units.size), -1, np.int64)
     return _over_units(paths.ptr, paths.links, units.of_link, last)[:2]
 
 
 def marks(parts: Sequence[Paths], n_links: int) -> WordArray:
-    """A number of each link, 0 for links on no path, that only links share that are on the same
-    paths: uint64[n_links]."""
+    """Return a number for each link, uint64[n_links], that is equal for links on the same paths and
+    0 for links on no path."""
     same = np.zeros(n_links, np.uint64)
     first = 1
     for paths in parts:
@@ -173,7 +175,8 @@ def _mark(ptr, links, first, same):
 
 @kernel
 def _add_up(ptr, links, unit, sent, lost, secret, last, arrived, key):
-    """What arrived over each unit, and a key of each path that paths of the same units share."""
+    """Add the packets that arrived to each unit, and write a key for each path that is equal for
+    paths over the same units."""
     for p in range(len(ptr) - 1):
         key[p] = np.uint64(0)
         for e in range(ptr[p], ptr[p + 1]):
@@ -186,7 +189,8 @@ def _add_up(ptr, links, unit, sent, lost, secret, last, arrived, key):
 
 @njit
 def _over_units(path_ptr, links, unit, last):
-    """The paths over units, each unit once, and which paths each unit is on."""
+    """Return the units of each path, each once, and the paths that each unit is on, as CSR
+    arrays."""
     n = len(path_ptr) - 1
     ptr = np.zeros(n + 1, np.int64)
     over = np.empty(len(links), np.int32)
@@ -217,7 +221,7 @@ OF_ROWS = ("lost", "total")
 
 
 class _Window(NamedTuple):
-    """Where a component's units and rows are, and its rows in numbers of its own."""
+    """The slices of a component's units and rows, and its rows with units numbered from 0."""
 
     units: slice
     rows: slice
@@ -228,8 +232,8 @@ class _Window(NamedTuple):
 
 
 class Components(NamedTuple):
-    """``rows`` in the order of their components; ``unit`` int[U] and ``row`` int[R] say which
-    of the given ones each is."""
+    """``rows`` sorted by component; ``unit``, int[U], and ``row``, int[R], are the original indices
+    of the sorted units and rows."""
 
     rows: Rows
     unit: LongArray
@@ -238,7 +242,7 @@ class Components(NamedTuple):
 
     @classmethod
     def of(cls, rows: Rows) -> Components:
-        """Time grows with the units on all rows."""
+        """Return the rows sorted by component. The time grows with the units on all rows."""
         n_rows, n_units = len(rows.lost), len(rows.arrived)
         label = _labels(rows)
         row, unit = (np.argsort(part, kind="stable") for part in np.split(label, [n_rows]))
@@ -262,14 +266,15 @@ class Components(NamedTuple):
         return cls(moved, unit, row, [_window(moved, *at) for at in _spans(*ends)])
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a compiled function for each component; the last argument is the whole `Problem`."""
+        """Call a compiled function for each component, in threads. The last argument is the whole
+        `Problem`, of which each call gets its slice."""
         *first, whole = arguments
         parts = [_view(whole, window) for window in self.windows]
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             list(pool.map(lambda part: function(*first, part), parts))
 
     def restored(self, s: Problem, rows: Rows) -> Problem:
-        """A problem of these components in the order of the given ``rows``."""
+        """Return a problem of these components in the original order of ``rows``."""
         back = {}
         for names, order in ((OF_UNITS, self.unit), (OF_ROWS, self.row)):
             for name in names:
@@ -281,7 +286,8 @@ class Components(NamedTuple):
 
 
 def _labels(rows: Rows) -> LongArray:
-    """The component of each row, then of each unit; units on no row are all of the last one."""
+    """Return the component of each row, followed by that of each unit: int64[R + U]. All units on
+    no row are in the last component."""
     n_rows, n_units = len(rows.lost), len(rows.arrived)
     ptr = np.concatenate((rows.ptr, np.full(n_units, rows.ptr[-1])))
     ones = np.ones(len(rows.units), np.int8)

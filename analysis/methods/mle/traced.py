@@ -51,12 +51,12 @@ from testbed.compiled import kernel
 TURNS = 40
 AS_GOOD = 1.0  # nats by which another explanation must be likelier: less may be rounding
 FAR, HOPELESS = 20_000.0, 1000.0
-"""Nats by which another is so much less likely that it is given up, as it is found, and with its
-rates settled once."""
+"""Another explanation is given up if it is less likely by so many nats: before its rates are
+settled, and after they are settled once."""
 WORK = 20_000_000
-"""Paths of unreported flows that tries look through, at most. K=8 has 16,000."""
+"""The most paths of unreported flows that all tries together evaluate. K=8 has 16,000 paths."""
 NEAR = 0.05
-"""A rate that changes by a smaller share has settled."""
+"""A rate has settled if it changes by no more than this share."""
 
 
 def explain_traced(
@@ -69,7 +69,9 @@ def explain_traced(
     fault_rate: float,
     penalty: float | None,
 ) -> Problem:
-    """As `analysis.methods.mle.search.explain`, where ``hidden`` are the divisors of reports."""
+    """Return the explanation of flows that are reported because they lost packets; ``hidden`` are
+    the divisors of the reports, the other arguments are those of
+    `analysis.methods.mle.search.explain`."""
     reports = _Reports.of(rows, size, hidden, traces, fault_rate)
     none, silence = np.zeros((2, len(size)))
     paths = reports.paths(none, silence)
@@ -90,8 +92,9 @@ def explain_traced(
 
 
 class _Reports(NamedTuple):
-    """What is known of flows that lost packets; ``of_row`` int64[entries of rows], ``hops``
-    float64[R] the links of each row, and the bounds of the mean rate of healthy links."""
+    """The reports of flows that lost packets: their rows, ``of_row``, int64[], the row of each
+    entry, ``hops``, float64[R], the number of links of each row, and the bounds ``least`` and
+    ``most`` of the mean rate of healthy links."""
 
     rows: Rows
     of_row: LongArray
@@ -119,7 +122,8 @@ class _Reports(NamedTuple):
     def settle(
         self, found: Problem, silence: FloatArray, mean: float, penalty: float | None
     ) -> FloatArray:
-        """Take turns until nothing changes. Returns the switches' silence."""
+        """Alternate between the estimate of unreported flows and the search until nothing changes;
+        return the silence of the switches, see `Traces.answered`."""
         for turn in range(TURNS):
             before, x, blamed = mean, _own(found), found.blamed.copy()
             paths = self.paths(x, silence)
@@ -139,8 +143,8 @@ class _Reports(NamedTuple):
     def others(
         self, found: Problem, silence: FloatArray, value: float, tries: Iterator[int]
     ) -> Iterator[Problem]:
-        """Explanations that may be likelier than one of that value, their rates settled once; no
-        more are looked at than there are ``tries``."""
+        """Yield explanations that may be more likely than ``found`` with its ``value``, with rates
+        settled once; at most as many are tried as ``tries`` has elements."""
         for _, other in zip(tries, other_explanations(found), strict=False):
             if not self._below(other, silence, value - FAR):
                 self._settle_once(other, silence)
@@ -165,15 +169,17 @@ class _Reports(NamedTuple):
         settle_all(COARSE, other)
 
     def paths(self, x: FloatArray, silence: FloatArray) -> PathRates:
-        """What unreported flows met, given the rates of blamed units and the switches' silence."""
+        """Return the rates of the paths of unreported flows, given the rates of blamed units and
+        the silence of the switches."""
         return PathRates.of(self.hidden, self.traces.back, silence, x)
 
     def arrived(self, paths: PathRates, mean: float) -> FloatArray:
-        """What arrived over each unit, of flows that were not reported, too: float64[U]."""
+        """Return the packets that arrived over each unit, including those of unreported flows:
+        float64[U]."""
         return self.rows.arrived + unreported(paths, self.traces.back, mean, len(self.size))[0]
 
     def mean(self, x: FloatArray, paths: PathRates, least: float, most: float) -> float:
-        """The likeliest mean rate of healthy links in a range, to within 2 %."""
+        """Return the most likely mean rate of healthy links in a range, to within 2 %."""
         from scipy.optimize import minimize_scalar  # takes long to load, and few runs need it
 
         blamed, of_links = self._blamed(x), float(self.rows.arrived @ self.size)
@@ -189,7 +195,8 @@ class _Reports(NamedTuple):
         return math.exp(found.x)
 
     def value(self, found: Problem, silence: FloatArray) -> float:
-        """The log-likelihood of the reports and of their traces, less what laws and blame cost."""
+        """Return the log-likelihood of the reports and their traces, less the costs of rates and of
+        blame, in nats."""
         mean = float(found.law[MEAN])
         x = found.x - mean * self.size
         arrived = float(self.rows.arrived @ (x + mean * self.size))
@@ -199,8 +206,8 @@ class _Reports(NamedTuple):
 
     @staticmethod
     def _paid(found: Problem) -> float:
-        """Nats for which units are blamed, of any number alike, and for all rates, by their
-        evidence: explanations of unlike penalties are compared."""
+        """Return the cost in nats of the choice of blamed units, every number being equally likely,
+        and of all rates, by their evidence; so explanations with different penalties compare."""
         blamed, n = int(found.blamed.sum()), len(found.x)
         laws = cost(found) - blamed * found.law[PENALTY]
         return float(laws + choice(n, blamed) + rates(np.arange(n), found))
@@ -214,7 +221,8 @@ class _Reports(NamedTuple):
 
 
 def _own(found: Problem) -> FloatArray:
-    """By how much each unit loses more than the mean healthy one, if that is as much again."""
+    """Return by how much each unit's rate exceeds the healthy mean if it is blamed or its rate is
+    more than twice the mean, otherwise 0: float64[U]."""
     more = found.x - found.law[MEAN] * found.size
     return np.where(found.blamed | (more > found.law[MEAN] * found.size), more, 0.0)
 
@@ -247,7 +255,7 @@ class Traces(NamedTuple):
 
 
 def whole(traces: Traces, silence: FloatArray, x: FloatArray) -> float:
-    """The log-likelihood of all reports' traces to be whole; see `unreported`."""
+    """Return the log-likelihood that the traces of all reports are complete; see `unreported`."""
     rows = traces.reports
     return -_missing(rows.ptr, rows.units, rows.lost, traces.back, silence, x)
 
@@ -285,9 +293,9 @@ class PathRates(NamedTuple):
 def unreported(
     paths: PathRates, back: IntArray, mean: float, units: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of flows that were not reported, the packets that arrived over each of so many units, and how
-    many reports are to be expected whose paths turn behind it, and whose paths or traces crossed
-    it, all float64[U].
+    """Return three arrays float64[U] for ``units`` units: the packets of unreported flows that
+    arrived over each, the expected number of reports whose paths turn behind it, and that of
+    reports whose paths or traces crossed it.
     """
     arrived, turned, crossed = np.zeros((3, units))
     widest = int(paths.n.max(initial=0))
@@ -297,7 +305,8 @@ def unreported(
 
 @kernel
 def _dies(path, back, silence, x):
-    """Minus the logarithm of the chance that the trace of a path of units is whole."""
+    """Return minus the logarithm of the probability that the trace of a path of units is
+    complete."""
     n, asked, turned, near = len(path), 0.0, 0.0, 0.0
     for e in range(n):
         i = path[e]
@@ -370,8 +379,8 @@ def _divisors(h, n, rate, many, mean):
 
 @kernel
 def _unreported(h, n, rate, many, kind, traced, back, mean, room, arrived, turned, crossed):
-    """``room`` holds of each rate of a set what arrived over one of its paths, and how many reports
-    it has."""
+    """Compute what `unreported` returns. ``room`` is scratch: for each rate of a set, the packets
+    that arrived over one of its paths, and its number of reports."""
     over, seen = room[0], room[1]
     for g in range(len(n)):
         first, base = h.set_ptr[g], mean * h.hops[g]
